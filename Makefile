@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest
 SPREAD := -n auto --maxprocesses 8 --dist worksteal
 READY  := $(VENV)/.ready
 
-.PHONY: demo demo-flow test fast check format bench soak crowds clean
+.PHONY: demo demo-flow test fast check format docs bench soak crowds clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "crewlite needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.11")'
@@ -40,6 +40,10 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 bench: $(READY)
 	$(BIN)/python -m benchmarks
 
@@ -50,4 +54,4 @@ crowds: $(READY)
 	CROWDS=$(or $(CROWDS),50) $(PYTEST) -m soak -v -s tests/crash/test_swarm.py -k many_crowds
 
 clean:
-	rm -rf .venv .venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis site

@@ -30,10 +30,13 @@ if TYPE_CHECKING:
     from crewlite.flow.classes.base import Flow as Flow
     from crewlite.flow.classes.conditions import and_ as and_, or_ as or_
     from crewlite.flow.classes.methods import listen as listen, router as router, start as start
+    from crewlite.flow.steps import step as step
     from crewlite.llm.base import BaseLLM as BaseLLM, LLMReply as LLMReply, ToolCall as ToolCall
     from crewlite.llm.model import LLM as LLM
     from crewlite.own_threads import bound as bound
     from crewlite.recovery import FailurePolicy as FailurePolicy
+    from crewlite.runtime.human import ask as ask
+    from crewlite.runtime.reporting import report as report
     from crewlite.state.config import CheckpointConfig as CheckpointConfig
     from crewlite.state.history import History as History
     from crewlite.state.runtime import RuntimeState as RuntimeState
@@ -71,14 +74,17 @@ _HOMES = {
     "Usage": "crewlite.usage",
     "and_": "crewlite.flow",
     "around": "crewlite.attempt_hooks",
+    "ask": "crewlite.runtime.human",
     "bound": "crewlite.own_threads",
     "event_bus": "crewlite.events.event_bus",
     "idempotency_key": "crewlite.durable",
     "listen": "crewlite.flow",
     "or_": "crewlite.flow",
     "register": "crewlite.codec",
+    "report": "crewlite.runtime.reporting",
     "router": "crewlite.flow",
     "start": "crewlite.flow",
+    "step": "crewlite.flow",
     "tool": "crewlite.tools.function",
 }
 

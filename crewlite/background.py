@@ -7,6 +7,7 @@ shared pool would deadlock when steps nest, and would delay the exit of the proc
 from __future__ import annotations
 
 import contextvars
+import inspect
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -79,6 +80,7 @@ async def while_left(work: Awaitable[T], left: Callable[[], float], late: Callab
     """
     task = asyncio.ensure_future(guarded(work))
     task.add_done_callback(lambda done: done.cancelled() or done.exception())  # mark errors of abandoned work as seen
+    task.add_done_callback(lambda _: _close_unbegun(work))
     try:
         while not task.done() and (seconds := left()) > 0:
             await asyncio.wait({task}, timeout=seconds)
@@ -90,6 +92,12 @@ async def while_left(work: Awaitable[T], left: Callable[[], float], late: Callab
     task.cancel()
     await asyncio.wait({task}, timeout=_PATIENCE)
     raise late()
+
+
+def _close_unbegun(work: Awaitable[Any]) -> None:
+    """Close a coroutine whose task was cancelled before it began, which Python would warn of."""
+    if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+        work.close()
 
 
 async def guarded(work: Awaitable[T]) -> T:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, Valida
 
 from crewlite.coming_from import PAGE, instead_of
 from crewlite.coming_from.settings import why_not, without_accepted
-from crewlite.errors import ConfigError, an, meant
+from crewlite.errors import ConfigError, an, meant_setting
 from crewlite.pacing import Pace
 from crewlite.recovery.remedy import check_policy
 
@@ -245,7 +245,7 @@ def _classes(cls: type[BaseModel]) -> list[str]:
 def _cannot_be_set(cls: type[BaseModel], name: str) -> str:
     kind = cls.__name__
     if name not in cls.model_fields:
-        hint = meant(name, cls.model_fields) or f"it has {', '.join(cls.model_fields)}"
+        hint = meant_setting(name, cls.model_fields) or f"it has {', '.join(cls.model_fields)}"
         return f"{kind} has no field {name!r}; {hint}"
     copied = f".with_({name}=...)" if issubclass(cls, Definition) else f".model_copy(update={{{name!r}: ...}})"
     when = "once a crew is made of it, or it is kicked off" if issubclass(cls, Definition) else "once it is made"
@@ -271,7 +271,7 @@ def _readable(cls: type[BaseModel], error: ValidationError) -> str:
     problems, unlike, of_others = [], list[str](), False
     for name, item in _each_once(error):
         if item["type"] == "extra_forbidden":
-            told, close = why_not(_classes(cls), name), meant(name, cls.model_fields)
+            told, close = why_not(_classes(cls), name), meant_setting(name, cls.model_fields)
             of_others = of_others or bool(told)
             hint = f": {told}" if told else f"; {close}" if close else ""
             problems.append(f"it has no field {name!r}{hint}")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
-from crewlite.forked import in_child
+from crewlite.forked import in_child, lock
 from crewlite.ids import new_id
 from crewlite.lazy import lazy
 
@@ -32,6 +32,7 @@ except ImportError:  # Windows has another lock
     import msvcrt
 
 PATIENCE = 10.0  # seconds to wait for a database that another connection is writing to
+_making = lock()
 _MANY = 4  # from so many syncs on, threads are faster
 _SYNCERS = 8
 _LOCK_AT = 2**31 - 2  # on Windows a locked byte cannot be read, so this locks one beyond the end of any journal
@@ -267,12 +268,6 @@ def read_complete(path: Path) -> bytes:
         return file.read()
 
 
-def head(path: Path, size: int) -> bytes:
-    """Return the first `size` bytes of a file."""
-    with path.open("rb") as file:
-        return file.read(size)
-
-
 def remove(path: Path) -> None:
     """Delete a file, if it exists."""
     announce("unlink", path)
@@ -298,13 +293,18 @@ def connect(path: Path, *, read_only: bool = False, make: bool = False) -> sqlit
     """Open a SQLite connection with explicit transactions, which waits `PATIENCE` seconds for a busy database.
 
     With `make`, creates a missing database; otherwise raises sqlite3.OperationalError for it.
+
+    Only SQLite may open a database file: when a process closes any file descriptor of it, the operating system drops
+    the locks of all connections that the process has to it (sqlite.org/howtocorrupt.html, section 2.2).
     """
-    if make and not path.exists():
-        announce("write", path)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    with _making:  # no other connection is opened before the descriptor that creates the file is closed
+        if make and not path.exists():
+            announce("write", path)
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        db = _open_database(path, "ro" if read_only else "rw")
     if not read_only:
-        return _open_database(path, "rw")
-    db = _open_database(path, "ro")
+        return db
     try:
         db.execute("SELECT 1 FROM sqlite_master LIMIT 1")
     except sqlite3.OperationalError:  # SQLite cannot create the WAL files beside it, so no other process writes to it

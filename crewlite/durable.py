@@ -21,7 +21,7 @@ from crewlite.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
     from crewlite.recovery.context import RecoveryContext
-    from crewlite.recovery.guards import Guard
+    from crewlite.recovery.guards import Guard, Shared
     from crewlite.recovery.remedy import Policy, Remedy
 
 T = TypeVar("T")
@@ -201,6 +201,10 @@ class Scope(Protocol):
         """The guards of the nearest failure policy, which may refuse calls of tools and models."""
 
     @property
+    def shared(self) -> Shared | None:
+        """What the runs of the same store share; None outside a run, and without a store that can share."""
+
+    @property
     def state(self) -> Any:
         """The state of the run as this step sees it; None outside a run."""
 
@@ -263,6 +267,12 @@ class Scope(Protocol):
     ) -> Awaitable[str]:
         """Emit an event that is not the outcome of a step. Returns the id of the event."""
 
+    def tell(self, make: Callable[[Stamp], Any]) -> bool:
+        """Emit an event that no commit holds and that creates no checkpoint, from any thread, without waiting.
+
+        Returns False outside a run, where nothing is emitted.
+        """
+
 
 class _Plain:
     """The scope outside a run: steps are plain calls, and nothing is recorded or emitted."""
@@ -276,6 +286,7 @@ class _Plain:
     sayings = None
     past: Sequence[Remedy] = ()
     guards: Sequence[Guard] = ()
+    shared = None
     usage = NO_USAGE
 
     @property
@@ -325,6 +336,9 @@ class _Plain:
         self, source: object, make: Callable[[Stamp], Any], checkpoint_settings: tuple[Any, ...] = ()
     ) -> str:
         return ""
+
+    def tell(self, make: Callable[[Stamp], Any]) -> bool:
+        return False
 
 
 PLAIN: Scope = _Plain()

@@ -54,6 +54,8 @@ class Kind:
     """Whether the models that it asks speak about the work: what they say is no part of the answer that is read."""
     is_about_failure: bool = False
     """Whether it is asked about a failed attempt, so that code which does not fail again does not request it."""
+    takes_key: bool = False
+    """Whether code of the user requests it, which may name it by a key."""
     takes_messages: bool = False
     """Whether a definition of this kind takes messages instead of named inputs."""
     worker: Literal["", "model", "code"] = ""
@@ -64,15 +66,15 @@ class Kind:
         return self.name
 
 
-AGENT = Kind("agent", "agent", begins_anew=True, rebuilt=True, takes_messages=True, worker="model")
+AGENT = Kind("agent", "agent", begins_anew=True, rebuilt=True, takes_messages=True, takes_key=True, worker="model")
 CALLBACK = Kind("callback", "callback", heard=False)
 CLASSIFICATION = Kind("classify", "classification", heard=False, is_aside=True, is_about_failure=True)
 COMPENSATION = Kind("compensate", "compensation", heard=False, is_about_failure=True)
 CONDITION = Kind("condition", "condition", holds_value=True, heard=False)
-CREW = Kind("crew", "crew", enters=True, rebuilt=True)
+CREW = Kind("crew", "crew", enters=True, rebuilt=True, takes_key=True)
 DECISION = Kind("decision", "decision", heard=False, is_aside=True, is_about_failure=True)
 EVALUATION = Kind("evaluation", "evaluation", holds_value=True, heard=False, is_aside=True)
-FLOW = Kind("flow", "flow", enters=True, worker="code")
+FLOW = Kind("flow", "flow", enters=True, takes_key=True, worker="code")
 GUARDRAIL = Kind("guardrail", "guardrail", holds_value=True, is_aside=True)
 HUMAN = Kind("human", "human", given=lambda outcome: outcome.get("answer"), asks_person=True, waits=True)
 LLM = Kind("llm", "model", asks_model=True)
@@ -81,7 +83,7 @@ METHOD = Kind("method", "method", holds_value=True, is_ordered=True, worker="cod
 OBSERVATION = Kind("observation", "observation", is_aside=True)
 PLAN = Kind("plan", "plan", holds_value=True, heard=False, is_aside=True, worker="model")
 REASONING = Kind("reasoning", "reasoning", is_aside=True)
-STEP = Kind("step", "step", holds_value=True, worker="code")
+STEP = Kind("step", "step", holds_value=True, takes_key=True, worker="code")
 SUMMARY = Kind("summary", "summary", is_aside=True)
 TASK = Kind("task", "task", given=lambda outcome: outcome["raw"], is_task=True, worker="model")
 TIMER = Kind("timer", "timer", waits=True, needs_no_work=True)

@@ -4,6 +4,7 @@
 ./.checkpoints        ./.checkpoints.db                       a location: the newest run of the definition
 ./.checkpoints.db#c0ffee42                                    a checkpoint in a database
 [run/]branch[@task:write | @label:x | @id][~n]   latest   id  within a known location
+[run/]branch@abandoned:1                                      the end of what the first rewind has abandoned
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ raised is a mistake in crewlite or a library, and keeps every frame after the us
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import traceback
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from types import TracebackType
 from crewlite.errors import CrewliteError
 
 _WHERE = "In step "
+RECORDED = "Recorded: "
+"""How the note begins that says what is recorded of a run that has failed."""
 _OURS = "crewlite"
 _STAND_INS = "crewlite.testing"  # models and tools for tests, which count as code of the user
 _CARRIERS = {"asyncio", "concurrent", "contextlib", "threading"}  # modules through which crewlite calls other code
@@ -36,9 +39,24 @@ class shortened:  # noqa: N801 - read as a word: with shortened()
 
 
 def shorten(error: BaseException) -> None:
-    """Remove crewlite's frames from the traceback of an error, and of its causes and contexts."""
+    """Remove crewlite's frames from the traceback of an error, and of its causes and contexts.
+
+    `CREWLITE_TRACEBACK=full` in the environment keeps them.
+    """
+    if is_full():
+        return
     for one in _with_causes(error):
         one.with_traceback(_short(one))
+
+
+def is_full() -> bool:
+    """Return whether the user wants tracebacks with all frames."""
+    return os.environ.get("CREWLITE_TRACEBACK") == "full"
+
+
+def is_of_a_run(error: BaseException) -> bool:
+    """Return whether a note says that this error has ended a run, or in which step it was raised."""
+    return any(str(note).startswith((_WHERE, RECORDED)) for note in getattr(error, "__notes__", ()))
 
 
 def name_step(error: BaseException, address: str) -> None:

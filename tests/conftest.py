@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from crewlite import Agent, CheckpointConfig, Crew, Task
 from crewlite.events.event_bus import event_bus
@@ -17,6 +18,9 @@ from crewlite.testing import ScriptedLLM
 from tests import children
 
 _SOAK = 7200  # seconds that a long trial may take
+
+settings.register_profile("any machine", deadline=None, suppress_health_check=list(HealthCheck))
+settings.load_profile("any machine")  # how fast a machine is says nothing about the code
 
 
 def pytest_xdist_auto_num_workers():

@@ -25,6 +25,7 @@ from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM, Message, with_fallbacks
 from crewlite.llm.foreign import as_model
 from crewlite.own_templates import check_template
+from crewlite.prompts_by_path import by_part
 from crewlite.recovery.policy import GoOn
 from crewlite.recovery.remedy import Policy
 from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request, known_options
@@ -306,6 +307,10 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     def with_model(self, llm: BaseLLM | str) -> Self:
         """Return a copy that uses this model."""
         return self.model_copy(update={"llm": llm, "guardrail": next(iter(without_models(self.guardrails)), None)})
+
+    def with_prompts(self, prompts: Mapping[str, str]) -> Self:
+        """Return a copy with another `goal` or `backstory`. Raises ConfigError for any other name."""
+        return self.with_(**by_part(prompts, {"": ("goal", "backstory")}).get("", {}))
 
     @property
     def guardrails(self) -> tuple[Guardrail, ...]:

@@ -11,7 +11,7 @@ from crewlite.durable import Step
 from crewlite.errors import CONTROL_FLOW, ConfigError, an, text_of
 from crewlite.lazy import lazy
 from crewlite.llm.base import OFFLINE, BaseLLM
-from crewlite.llm.call import ask
+from crewlite.llm.call import call_step
 from crewlite.llm.models import named
 from crewlite.recovery import Failure, RecordedStep
 from crewlite.recovery.policy import model_calls
@@ -58,7 +58,7 @@ def _step(llm: BaseLLM, shown: str) -> Step[str]:
     async def act() -> str:
         system = templates.render(PROMPTS, "classify.j2", types=[[str(one), MEANINGS[one]] for one in FailureType])
         asked = [{"role": "system", "content": system}, {"role": "user", "content": shown}]
-        return (await ask(llm, asked, template="classify.j2", policy=model_calls(1))).text
+        return (await durable.scope().step(call_step(llm, asked, template="classify.j2", policy=model_calls(1)))).text
 
     return Step(
         kind=kinds.CLASSIFICATION,

@@ -200,7 +200,7 @@ def _reached(record: Record) -> int:
 
 
 def _key(record: Record) -> tuple[str, ...]:
-    return record.run["run_id"], record.run["branch"], record.started_at
+    return record.run["run_id"], record.run["branch"], record.started_at, str(record.epoch)
 
 
 def message_step(source: object, number: int) -> Step[Any]:

@@ -21,7 +21,7 @@ from crewlite.agent.steps import AgentAction, AgentFinish
 from crewlite.agent.summary import summarised
 from crewlite.errors import MaxIterations, OutputInvalid
 from crewlite.llm.base import OVERFLOW, REMINDER, LLMReply, Message
-from crewlite.llm.call import ask
+from crewlite.llm.call import call_step
 from crewlite.runtime.callbacks import call_back
 from crewlite.step_parts import Intent
 from crewlite.tools.base import BaseTool
@@ -184,7 +184,7 @@ async def _ask(
 ) -> LLMReply:
     """Get one reply to the conversation. If that does not fit the model any more, replace it by a summary first."""
     while True:
-        reply = await ask(
+        call = call_step(
             job.persona.llm,
             messages,
             tools=[tool.schema_for_model for tool in tools],
@@ -196,6 +196,7 @@ async def _ask(
             source=job.source,
             task=job.task,
         )
+        reply = await durable.scope().step(call)
         if reply.finish_reason != OVERFLOW:
             break
         messages[:] = await summarised(job.persona, messages, len(job.messages), reply.text)

@@ -8,7 +8,7 @@ from crewlite import durable, templates
 from crewlite.agent.shape import PROMPTS
 from crewlite.llm import parts
 from crewlite.llm.base import Message
-from crewlite.recovery import FailureType, Remedy, Retry
+from crewlite.recovery import FailureType, Remedy
 from crewlite.tools.base import BaseTool
 from crewlite.tools.toolbox import permitted
 
@@ -39,7 +39,7 @@ def offered(tools: Sequence[BaseTool]) -> tuple[BaseTool, ...]:
 
 def refused(tools: Sequence[BaseTool], remedy: Remedy) -> str:
     """Return why an agent with these tools cannot work as a remedy says: it would have none of them. "" if it can."""
-    names = remedy.tools if isinstance(remedy, Retry) else None
+    names = remedy.tools
     if not tools or not names or permitted(tools, names):
         return ""
     known = ", ".join(tool.name for tool in tools)

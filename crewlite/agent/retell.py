@@ -14,13 +14,12 @@ from crewlite import codec, kinds
 from crewlite.agent.guarding import amend, refusal
 from crewlite.agent.loop import mending, told
 from crewlite.agent.shape import Misshapen, Shape
-from crewlite.kinds import Kind
 from crewlite.llm.base import OVERFLOW, LLMReply, Message
 from crewlite.llm.call import read_back
 from crewlite.runtime.numbering import Numbering
 from crewlite.state.format.addresses import leaf, outer
 from crewlite.state.format.record import Record
-from crewlite.tools.naming import address_name
+from crewlite.state.reading.conversation import turns_of
 from crewlite.tools.result import ToolResult
 
 
@@ -65,29 +64,27 @@ def _turns(record: Record, limit: int | None, inside: str) -> Iterator[tuple[LLM
     The verdicts are those of the guardrails on the reply, if it was an answer.
     """
     prefix = _last_attempt(record, inside)
-    numbering, replies = Numbering(prefix), _counted(record, prefix, kinds.LLM)
-    verdicts = _counted(record, prefix, kinds.GUARDRAIL)
-    for address, following in zip(replies, [*replies[1:], None], strict=False):
-        if record.inputs_of(address) != record.run["inputs"]:
+    talk, verdicts = turns_of(record.outcomes, prefix), _verdicts(record, prefix)
+    for turn, following in zip(talk, [*talk[1:], None], strict=False):
+        if record.inputs_of(turn.reply.address) != record.run["inputs"]:
             return
-        reply, results = read_back(record.value(address)), list[Message]()
+        reply, results = read_back(record.value(turn.reply.address)), list[Message]()
         if reply.finish_reason == OVERFLOW:
             continue
-        for number, call in enumerate(reply.tool_calls, 1):
-            made = numbering.next("tool", address_name(call.name))
+        for number, (call, made) in enumerate(zip(reply.tool_calls, turn.calls, strict=True), 1):
             if made not in record.outcomes:
                 return
             text = ToolResult.decode(record.value(made)).told
             results.append(told(call.id or f"call_{number}", call.name, text, made, limit))
-        end = record.outcomes[following].seq if following else math.inf
-        said = [at for at in verdicts if record.outcomes[address].seq < record.outcomes[at].seq < end]
+        end = following.reply.seq if following else math.inf
+        said = [at for at in verdicts if turn.reply.seq < record.outcomes[at].seq < end]
         yield reply, results, [codec.decode(record.value(at)) for at in said]
 
 
-def _counted(record: Record, prefix: str, kind: Kind) -> list[str]:
-    """Return the addresses of the recorded steps of an unnamed kind, in order, up to the first missing number."""
+def _verdicts(record: Record, prefix: str) -> list[str]:
+    """Return the addresses of the recorded verdicts of guardrails, in order."""
     numbering, found = Numbering(prefix), list[str]()
-    while (address := numbering.next(kind.name, None)) in record.outcomes:
+    while (address := numbering.next(kinds.GUARDRAIL.name, None)) in record.outcomes:
         found.append(address)
     return found
 

@@ -15,7 +15,7 @@ from crewlite.agent.shape import PROMPTS
 from crewlite.durable import Stamp, Step
 from crewlite.errors import ContextOverflow
 from crewlite.llm.base import OVERFLOW, REMINDER, Message
-from crewlite.llm.call import ask
+from crewlite.llm.call import call_step
 from crewlite.llm.protocol import without_calls
 
 _TRIES = 4  # each with half of the text of the one before
@@ -43,10 +43,11 @@ def _step(persona: Persona, old: list[Message]) -> Step[str]:
         told = {"role": "system", "content": templates.render(PROMPTS, "summarise.j2", role=persona.role)}
         *more, last = [[told, {"role": "user", "content": text}] for text in shorter]
         for asked in more:
-            reply = await ask(persona.llm, asked, agent=persona.role, may_overflow=True)
+            reply = await durable.scope().step(call_step(persona.llm, asked, agent=persona.role, may_overflow=True))
             if reply.finish_reason != OVERFLOW:
                 return reply.text
-        return (await ask(persona.llm, last, agent=persona.role)).text  # what fails is asked again by a resume, alone
+        reply = await durable.scope().step(call_step(persona.llm, last, agent=persona.role))
+        return reply.text  # what fails is asked again by a resume, alone
 
     return Step(
         kind=kinds.SUMMARY,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 rich = lazy("rich.console")
+rich_box = lazy("rich.box")
 rich_table = lazy("rich.table")
 rich_text = lazy("rich.text")
 
@@ -152,7 +153,7 @@ def _compare(console: Console, where: Path, run_id: str, first: _Life, second: _
     """Show who did each step. Returns whether nothing that was recorded ran again."""
     with History(where / ".checkpoints") as history:
         steps = history.run(run_id).steps
-    table = rich_table.Table("step", "1st process", "2nd process", header_style="bold")
+    table = rich_table.Table("step", "1st process", "2nd process", header_style="bold", box=rich_box.SIMPLE)
     table.add_column("tokens", justify="right")
     for step in steps:
         early = "ran" if step.address in recorded else first.did(step.address)

@@ -85,8 +85,10 @@ def _with_advice(error: CrewliteError, ref: str, again: Again) -> str | None:
         case BranchConflictError(problem=""):
             where, held = f"{error.run_id}/{error.branch}", error.found is None
             found = f"is being run by {error.holder}" if held else "was changed by somebody else in the meantime"
+            wait = ("--wait",) if held else ()
             return (
-                f"{where} {found}. Wait for it to end, then: {again.line('resume', where)} - "
+                f"{where} {found}. {'To wait for its result' if held else 'Wait for it to end, then'}: "
+                f"{again.line('resume', where, *wait)} - "
                 f"or continue beside it on a fork: {again.line('fork', where)}"
             )
         case BranchExists():

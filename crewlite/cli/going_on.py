@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from crewlite import CheckpointConfig, kinds
+from crewlite.cli import effects
 from crewlite.cli.checkpoint import hints
 from crewlite.cli.checkpoint.where import Asked, Opened, ref_argument
 from crewlite.cli.definitions import find, of_the_project
 from crewlite.cli.exits import Failed
 from crewlite.cli.kinds import KINDS, Definition, check_takes, with_types
-from crewlite.cli.options import RunOptions, pairs, run_options
+from crewlite.cli.options import CREW, RunOptions, pairs, run_options
 from crewlite.cli.runner import Runner
 from crewlite.cli.shell import Again
 from crewlite.llm.models import named
@@ -25,8 +27,7 @@ from crewlite.state.format.entry import STATE
 if TYPE_CHECKING:
     from crewlite.state.run_history import RunHistory
 
-_CREW = "Where its definition is. [default: crew in [tool.crewlite] of pyproject.toml, else what the record holds]"
-_EDIT = (
+EDIT = (
     "What a finished step is to have come to, read as what it came to before; ADDRESS:=JSON for JSON in any case, "
     "=@FILE for what a file holds."
 )
@@ -35,7 +36,7 @@ _RERUN = "A finished step to run again, with all that is made from it; or a call
 
 @click.command()
 @ref_argument("ref", "[REF]")
-@click.option("--crew", "target", metavar="MODULE:ATTRIBUTE", help=_CREW)
+@click.option("--crew", "target", metavar="MODULE:ATTRIBUTE", help=CREW)
 @run_options()
 def resume(asked: Asked, chosen: RunOptions, ref: str | None, target: str | None) -> None:
     """Go on with a run where it stopped, and print its answer.
@@ -50,11 +51,11 @@ def resume(asked: Asked, chosen: RunOptions, ref: str | None, target: str | None
             runner.again = Again(opened.location, target, chosen.model)
             if run.status == "finished" and target is None and _answer(runner, run):
                 return
-            _check_runs(run, hints.on(opened, run))
-            source = CheckpointConfig(location=opened.location, provider=None, restore_from=_exactly(opened, run))
-            definition = _definition(runner, run, source, target)
+            check_runs(run, hints.on(opened, run))
+            source = CheckpointConfig(location=opened.location, provider=None, restore_from=exactly(opened, run))
+            definition = definition_for(runner, run, source, target)
         check_takes(definition, {}, None, chosen.model)
-        runner.say(f"Going on with {_named(run)}.")
+        runner.say(f"Going on with {title_of(run)}.")
         runner.kickoff(definition, source=source)
 
 
@@ -63,10 +64,11 @@ def resume(asked: Asked, chosen: RunOptions, ref: str | None, target: str | None
 @click.option("--branch", metavar="NAME", help="Name of the new branch; one is made up if it is left out.")
 @click.option("--input", "inputs", multiple=True, metavar="NAME=TEXT", help="An input to change; NAME:=JSON likewise.")
 @click.option("--message", metavar="TEXT", help="What to ask next, of an agent.")
-@click.option("--edit", "edits", multiple=True, metavar="ADDRESS=TEXT", help=_EDIT)
+@click.option("--edit", "edits", multiple=True, metavar="ADDRESS=TEXT", help=EDIT)
 @click.option("--no-run", is_flag=True, help="Only make the branch, and print its name.")
 @click.option("--preview", is_flag=True, help="Only say what would run again, and why; no branch is made.")
-@click.option("--crew", "target", metavar="MODULE:ATTRIBUTE", help=_CREW)
+@click.option("--allow-effects", is_flag=True, help=effects.OPTION)
+@click.option("--crew", "target", metavar="MODULE:ATTRIBUTE", help=CREW)
 @run_options(rerun=_RERUN)
 def fork(
     asked: Asked,
@@ -78,6 +80,7 @@ def fork(
     edits: Sequence[str],
     no_run: bool,
     preview: bool,
+    allow_effects: bool,
     target: str | None,
 ) -> None:
     """Begin a branch at a checkpoint, run it, and print its answer.
@@ -100,43 +103,50 @@ def fork(
             again, doubts = _apart(run, chosen.rerun)
             if only and doubts:
                 raise click.UsageError(f"{only}: {doubts[0]} is a call in doubt, which only a run can make again")
-            at = _exactly(opened, run)
+            at = exactly(opened, run)
             source = CheckpointConfig(location=opened.location, provider=None, restore_from=at)
             changes: dict[str, Any] = {"branch": branch, "edits": edited, "rerun": again}
+            allow = partial(effects.unless_refused, allow_effects=allow_effects)
             if no_run:
                 changes["inputs"] = _typed(runner, run, source, target, given)
-                made = _forked(opened, find(target), source, changes) if target else opened.history.fork(at, **changes)
+                own = find(target) if target else None
+                made = allow(lambda allowed: _forked(opened, own, source, {**changes, "allow_effects": allowed}))
                 how = hints.on(opened, made, runner.again if target else None)
                 verb = "open" if made.definition["kind"] == STATE else "run"
                 runner.say(f"Made {hints.ref_of(made)}. To {verb} it: {how}")
                 return runner.output.branch(made.run_id, made.branch)
-            _check_runs(run, f"History({opened.location!r}).fork({at!r}); here: --no-run")
-            definition = _definition(
+            check_runs(run, f"History({opened.location!r}).fork({at!r}); here: --no-run")
+            definition = definition_for(
                 runner, run, source, target
             )  # first: a run that cannot be kicked off is not forked
             check_takes(definition, given, message, chosen.model)
             given = with_types(definition, given)
             if preview:
-                return runner.output.preview(_foreseen(definition, chosen.model, source, edited, again, given))
-            made = _forked(opened, definition, source, {**changes, "inputs": given})
-        runner.say(f"Forked {_named(run)}: {made.run_id}/{made.branch}.")
+                return runner.output.preview(foreseen(definition, chosen.model, source, (edited, again, given)))
+            changes["inputs"] = given
+            made = allow(lambda allowed: _forked(opened, definition, source, {**changes, "allow_effects": allowed}))
+        runner.say(f"Forked {title_of(run)}: {made.run_id}/{made.branch}.")
         runner.options = replace(chosen, rerun=doubts)
         there = source.model_copy(update={"restore_from": f"{made.run_id}/{made.branch}"})
         runner.kickoff(definition.bound_to(None), message=message, source=there)
     return None
 
 
-def _forked(opened: Opened, definition: Definition, source: CheckpointConfig, changes: dict[str, Any]) -> RunHistory:
-    """Create a branch with the current definition, which may take inputs that the recorded one did not."""
+def _forked(
+    opened: Opened, definition: Definition | None, source: CheckpointConfig, changes: dict[str, Any]
+) -> RunHistory:
+    """Create a branch. The current definition, if it is at hand, may take inputs that the recorded one did not."""
+    if definition is None:
+        return opened.history.fork(str(source.restore_from), **changes)
     there = definition.fork(source, **changes).bound_at
     assert isinstance(there, CheckpointConfig)
     return opened.history.run(str(there.restore_from))
 
 
-def _check_runs(run: RunHistory, instead: str) -> None:
+def check_runs(run: RunHistory, instead: str) -> None:
     """Raise Failed for a state, which cannot be kicked off."""
     if run.definition["kind"] == STATE:
-        raise Failed(f"{_named(run)} is a state and no run, so it cannot be kicked off. Use it in Python: {instead}")
+        raise Failed(f"{title_of(run)} is a state and no run, so it cannot be kicked off. Use it in Python: {instead}")
 
 
 def _typed(
@@ -145,17 +155,24 @@ def _typed(
     """Return the inputs of a branch that is not run yet, with the types of the definition. A crew takes any text."""
     if not given or kinds.of(run.definition["kind"]) is kinds.CREW:
         return given
-    definition = _definition(runner, run, source, target)
+    definition = definition_for(runner, run, source, target)
     check_takes(definition, given, None, None)
     return with_types(definition, given)
 
 
-def _foreseen(definition: Definition, model: str | None, source: CheckpointConfig, *changes: Any) -> Preview:
+def foreseen(
+    definition: Definition, model: str | None, source: CheckpointConfig, changes: tuple[Any, Any, Any] | None
+) -> Preview:
+    """Return what a kickoff of a fork with these edits, reruns and inputs would do; of None, what a resume would do."""
     if definition.run_kind.takes_messages:
-        raise click.UsageError("--preview is for crews and flows: a fork of an agent always asks its new message")
+        raise click.UsageError("a preview is for crews and flows: a fork of an agent always asks its new message")
     whole = definition.with_model(model) if model else definition
-    foreseen: Preview = forked_in_memory(whole, source, *changes).preview()
-    return foreseen
+    found: Preview = (
+        whole.preview(from_checkpoint=source)
+        if changes is None
+        else forked_in_memory(whole, source, *changes).preview()
+    )
+    return found
 
 
 def _apart(run: RunHistory, rerun: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -171,7 +188,7 @@ def _answer(runner: Runner, run: RunHistory) -> bool:
     if raw is None and not flow:
         return False
     runner.say(
-        f"{_named(run)} has finished before; this is its stored answer. To run it with a changed definition: --crew."
+        f"{title_of(run)} has finished before; this is its stored answer. To run it with a changed definition: --crew."
     )
     about = {"run_id": run.run_id, "usage": run.usage.model_dump(), "durability": None}
     if flow:
@@ -193,7 +210,7 @@ def _raw(outcome: Any, run: RunHistory) -> str | None:
     return str(last["raw"]) if isinstance(last, dict) and isinstance(last.get("raw"), str) else None
 
 
-def _exactly(opened: Opened, run: RunHistory) -> str:
+def exactly(opened: Opened, run: RunHistory) -> str:
     """Return the ref to continue from: the named checkpoint, or the head of the branch.
 
     A relative ref, such as `latest`, becomes a fixed one, so that a newer checkpoint does not change its meaning.
@@ -205,7 +222,7 @@ def _exactly(opened: Opened, run: RunHistory) -> str:
     return opened.history.checkpoint(opened.ref).id if newest else str(opened.ref)
 
 
-def _definition(runner: Runner, run: RunHistory, source: CheckpointConfig, target: str | None) -> Definition:
+def definition_for(runner: Runner, run: RunHistory, source: CheckpointConfig, target: str | None) -> Definition:
     """Return the run's definition: the one named by `target`, else by pyproject.toml, else rebuilt from the record.
 
     The one of pyproject.toml is used only if its kind and name fit. Raises Failed if `target` is of another kind, or if
@@ -213,11 +230,11 @@ def _definition(runner: Runner, run: RunHistory, source: CheckpointConfig, targe
     """
     recorded = run.definition["kind"], run.definition["name"]
     if kinds.of(recorded[0]) is kinds.TRIAL:
-        raise Failed(f"{_named(run)} can only be resumed by the call that began it: {hints.trial_on(run)}")
+        raise Failed(f"{title_of(run)} can only be resumed by the call that began it: {hints.trial_on(run)}")
     if target is not None:
         definition = find(target)
         if definition.run_kind is not kinds.of(recorded[0]):
-            raise Failed(f"{_named(run)} is no run of {definition.run_kind} {definition.run_name} ({target})")
+            raise Failed(f"{title_of(run)} is no run of {definition.run_kind} {definition.run_name} ({target})")
         return definition
     other = ""
     if project := of_the_project():
@@ -229,7 +246,7 @@ def _definition(runner: Runner, run: RunHistory, source: CheckpointConfig, targe
         runner.again = replace(runner.again, target=None)
     if kinds.of(recorded[0]) is kinds.FLOW:
         raise Failed(
-            f"{_named(run)} is a run of a flow, and no record holds its function or class. Say where that is: --crew "
+            f"{title_of(run)} is a run of a flow, and no record holds its function or class. Say where that is: --crew "
             f"MODULE:{recorded[1]}, or crew in [tool.crewlite] of pyproject.toml.{f' {other}.' if other else ''}"
         )
     if other:
@@ -238,6 +255,6 @@ def _definition(runner: Runner, run: RunHistory, source: CheckpointConfig, targe
     return KINDS[recorded[0]].from_checkpoint(source, bind={"llm": named(model)} if model else None)
 
 
-def _named(run: RunHistory) -> str:
+def title_of(run: RunHistory) -> str:
     """Return the name of a run with its kind and definition."""
-    return f"{run.run_id}/{run.branch} ({run.definition['kind']} {run.definition['name']})"
+    return f"{run.ref} ({run.definition['kind']} {run.definition['name']})"

@@ -33,8 +33,10 @@ class LazyGroup(click.Group):
         if cmd_name in self.late and cmd_name not in self.commands:
             module, _, name = self.late[cmd_name][0].partition(":")
             command: click.Command = getattr(importlib.import_module(module), name)
-            command.add_help_option = False  # click caches its own with the names of the context that first needs it
-            self.add_command(click.help_option("-h", "--help")(command), cmd_name)
+            if command.add_help_option:  # click caches its own with the names of the context that first needs it
+                command.add_help_option = False
+                click.help_option("-h", "--help")(command)
+            self.add_command(command, cmd_name)
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(

@@ -16,6 +16,7 @@ from crewlite.cli.lazy_group import LazyGroup
         "completion": ("crewlite.cli.completion:completion", "Print the script that completes crewlite in a shell."),
         "create": ("crewlite.cli.create:create", "Write a small project into a new folder NAME."),
         "demo": ("crewlite.cli.demo:demo", "Run a crew, kill it half way, let it go on: nothing recorded runs again."),
+        "export": ("crewlite.cli.checkpoint.export:export", "Write a whole run to one file: a page, or JSON."),
         "plot": ("crewlite.cli.plot:plot", "Draw a flow of methods, or one of its runs, as a page of HTML."),
         "test": ("crewlite.cli.trials:test", "Kick off a crew several times, and have a model score each answer."),
         "train": (

@@ -15,6 +15,8 @@ from crewlite.cli.checkpoint.where import Asked, options
 from crewlite.state.format.addresses import is_question
 from crewlite.state.verbs.answer import Typed
 
+CREW = "Where its definition is. [default: crew in [tool.crewlite] of pyproject.toml, else what the record holds]"
+"""The help of --crew."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -28,6 +30,7 @@ class RunOptions:
     answers: Mapping[str, Any] | None = None
     rerun: Sequence[str] = ()
     auto_approve: bool | None = None
+    wait: bool = False
 
 
 def run_options(*, rerun: str = "A call in doubt to make again.", **more: str) -> Callable[[F], F]:
@@ -41,6 +44,7 @@ def run_options(*, rerun: str = "A call in doubt to make again.", **more: str) -
         @click.option("--answer", "answers", multiple=True, metavar="ADDRESS=VALUE", help=_ANSWER)
         @click.option("--rerun", multiple=True, metavar="ADDRESS", help=rerun)
         @click.option("--auto-approve", is_flag=True, help="Approve every call of a tool that requires approval.")
+        @click.option("--wait", is_flag=True, help="If a process is at work on the run, wait for its result.")
         @options(json="One JSON line per event, then one with the result.", **more)
         @functools.wraps(function)
         def command(
@@ -49,10 +53,11 @@ def run_options(*, rerun: str = "A call in doubt to make again.", **more: str) -
             answers: Sequence[str],
             rerun: Sequence[str],
             auto_approve: bool,
+            wait: bool,
             **others: Any,
         ) -> Any:
             given = {at: _said(at, value) for at, value in pairs(answers, "--answer", of="ADDRESS=VALUE").items()}
-            chosen = RunOptions(asked.as_json, model, given or None, rerun, auto_approve or None)
+            chosen = RunOptions(asked.as_json, model, given or None, rerun, auto_approve or None, wait)
             return function(asked=asked, chosen=chosen, **others)
 
         return command  # type: ignore[return-value]

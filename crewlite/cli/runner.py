@@ -101,6 +101,7 @@ class Runner:
             self.options.rerun,
             resume,
             self.options.auto_approve,
+            self.options.wait,
             progress=self.progress,
             verbose=not self.options.as_json,
         )

@@ -55,6 +55,8 @@ def shown(run_id: Callable[[], str | None], address: Callable[[], str] = lambda:
             run.base = address()
             usage = state.usage_of(run.base) if state is not None else None
             run.hear(event, usage)
+            if isinstance(event, events.ProgressReportedEvent) and not run.is_due(event):
+                return
             if said := line_of(event, usage):
                 depth, whole = depth_of(event.address or "", run.base), isinstance(event, events.ToolUsageErrorEvent)
                 with status_lines.above() if status_lines else contextlib.nullcontext():
@@ -196,6 +198,8 @@ def _of_step(event: BaseEvent, usage: Usage | None) -> _Line:
             return "done", titled(event)
         case events.StepFailedEvent():
             return "failed", f"{titled(event)} failed: {_error(event)}"
+        case events.ProgressReportedEvent():
+            return "said", f"{event.source_name}: {_short(event.text)}"
         case events.StepReplayedEvent():
             changed = f", though its {' and '.join(event.changed)} changed" if event.changed else ""
             what = f"{event.address or 'the result'}{': its failure is' if event.failed else ''}"

@@ -193,7 +193,8 @@ class StatusLines:
         sign, dots = ("▸", "…") if encodable("▸…", self.console) else (">", "...")
         streamed = f", {one.streamed:,} characters" if one.streamed else ""
         indent, time = "  " * one.depth, elapsed(since)
-        text = rich_text.Text(printable(f"{one.title}{streamed}", self.console))
+        reported = f": {one.reported}" if one.reported else ""
+        text = rich_text.Text(printable(f"{one.title}{reported}{streamed}", self.console))
         room = max(len(dots) + 1, width - 1 - len(indent) - len(time) - 4)
         if text.cell_len > room:
             text.truncate(room - len(dots))

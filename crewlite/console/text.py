@@ -35,8 +35,12 @@ def say(console: Console, mark: str, text: str, *, depth: int = 0, whole: bool =
 
 def printable(text: str, console: Console) -> str:
     """Return the text with control characters escaped, and characters that the stream cannot encode."""
-    seen = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return seen.encode(console.encoding, "backslashreplace").decode(console.encoding)
+    return escaped(text).encode(console.encoding, "backslashreplace").decode(console.encoding)
+
+
+def escaped(text: str) -> str:
+    """Return the text with control characters escaped, and those that change the direction of writing."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def encodable(text: str, console: Console) -> bool:

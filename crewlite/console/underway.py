@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from crewlite.usage import Usage
 
 _CHUNKS = ("llm_stream_chunk", "llm_thinking_chunk")
+_PER_LINE = 1.0  # seconds
 
 
 @dataclass(slots=True)
@@ -29,6 +30,8 @@ class Open:
     """How many steps deep it is inside the kickoff that is shown; a task of a crew is 1."""
     streamed: int = 0
     """Characters that a model has sent so far."""
+    reported: str = ""
+    """How far its code says that it has come."""
 
 
 class Underway:
@@ -43,6 +46,8 @@ class Underway:
         """The open steps in the order they began, by the id of the event of their start."""
         self.usage: Usage | None = None
         self.checkpoints = self.retries = 0
+        self._lines: dict[str | None, float] = {}
+        """When the last line about the progress of a step was shown, by its address."""
 
     def hear(self, event: BaseEvent, usage: Usage | None) -> None:
         """Update the state from an event, and the usage up to that event if it is known."""
@@ -54,6 +59,8 @@ class Underway:
             self.retries += 1
         elif event.type in _CHUNKS:
             self._streamed(event)
+        elif event.type == "progress_reported":
+            self._reported(event)
         elif event.started_event_id is not None:
             self._ended(event.started_event_id)
         elif title := _title(event):
@@ -66,6 +73,21 @@ class Underway:
             if one.address == event.address:
                 one.streamed += len(getattr(event, "chunk", ""))
                 return
+
+    def _reported(self, event: Any) -> None:
+        for one in reversed(self.open.values()):
+            if one.address == event.address:
+                one.reported = event.text
+                return
+
+    def is_due(self, event: Any) -> bool:
+        """Return whether a report of progress is worth a line: one a second of each step, and the last one."""
+        now, before = self._clock(), self._lines.get(event.address)
+        last = event.total is not None and event.done == event.total
+        if before is not None and now - before < _PER_LINE and not last:
+            return False
+        self._lines[event.address] = now
+        return True
 
     def _ended(self, started: str) -> None:
         ended = self.open.pop(started, None)

@@ -26,6 +26,7 @@ from crewlite.last_kickoff import Kickoff, keep, last
 from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM, with_fallbacks
 from crewlite.llm.foreign import as_model
+from crewlite.prompts_by_path import by_part
 from crewlite.recovery.remedy import Policy
 from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Progress, Request, known_options
 from crewlite.runtime.runnable import Runnable
@@ -335,15 +336,31 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
 
     def with_model(self, llm: BaseLLM | str) -> Self:
         """Return a copy in which every agent uses this model."""
-        people = {agent: agent.with_model(llm) for agent in self.people()}
+        judged = {task: {"guardrail": None, "guardrails": without_models(task.chain)} for task in self.tasks}
+        made = self._with_parts({agent: agent.with_model(llm) for agent in self.people()}, judged)
+        changed = {name: llm for name in ("manager_llm", "planning_llm") if getattr(self, name)}
+        return made.model_copy(update={"llm": llm, **changed})
+
+    def with_prompts(self, prompts: Mapping[str, str]) -> Self:
+        """Return a copy with other texts, by paths such as `tasks.research.description` and `agents.Researcher.goal`.
+
+        Of tasks these are `description` and `expected_output`, of agents `goal` and `backstory`. Raises ConfigError for
+        a path that names no text.
+        """
+        agents = {agent: f"agents.{agent.role}" for agent in self.people()}
+        tasks = {task: f"tasks.{task.address_name or number}" for number, task in enumerate(self.tasks, 1)}
+        fields = dict.fromkeys(tasks.values(), ("description", "expected_output"))
+        given = by_part(prompts, {**fields, **dict.fromkeys(agents.values(), ("goal", "backstory"))})
+        people = {agent: agent.with_(**given[path]) if path in given else agent for agent, path in agents.items()}
+        return self._with_parts(people, {task: given.get(path, {}) for task, path in tasks.items()})
+
+    def _with_parts(self, people: Mapping[Agent, Agent], fields: Mapping[Task, Mapping[str, Any]]) -> Self:
+        """Return a copy with these agents in place of its own, and with other fields of its tasks."""
         tasks: dict[Task, Task] = {}
         for task in self.tasks:  # a task builds on earlier ones only
             context = None if task.context is None else tuple(tasks[other] for other in task.context)
             agent = people[task.agent] if task.agent else None
-            judged = {"guardrail": None, "guardrails": without_models(task.chain)}
-            tasks[task] = task.model_copy(update={"agent": agent, "context": context, **judged})
+            tasks[task] = task.model_copy(update={"agent": agent, "context": context, **fields[task]})
         agents = tuple(people[agent] for agent in self.agents)
         manager = people[self.manager_agent] if self.manager_agent else None
-        changed = {"llm": llm, "agents": agents, "tasks": tuple(tasks.values()), "manager_agent": manager}
-        changed |= {name: llm for name in ("manager_llm", "planning_llm") if getattr(self, name)}
-        return self.model_copy(update=changed)
+        return self.model_copy(update={"agents": agents, "tasks": tuple(tasks.values()), "manager_agent": manager})

@@ -20,6 +20,7 @@ class EachOptions(TypedDict, total=False):
     run_id: str | UUID | None
     max_concurrency: int | None
     auto_approve: bool | None
+    wait: bool
 
 
 _OPTIONS = (*EachOptions.__annotations__, "return_exceptions")
@@ -48,6 +49,7 @@ class ForEach:
         run_id: str | UUID | None = None,
         max_concurrency: int | None = None,
         auto_approve: bool | None = None,
+        wait: bool = False,
         **unknown: Any,
     ) -> Any:
         """Run the crew once for each set of inputs, side by side. Results come in the order of the inputs.
@@ -61,7 +63,7 @@ class ForEach:
         """
         checked_options("kickoff_for_each", "a crew", unknown, _OPTIONS)
         how = {"run_id": run_id, "max_concurrency": max_concurrency, "auto_approve": auto_approve}
-        how["return_exceptions"] = return_exceptions
+        how |= {"return_exceptions": return_exceptions, "wait": wait}
         with shortened():
             return many.kickoff_for_each(self, inputs, **how)
 
@@ -85,12 +87,13 @@ class ForEach:
         run_id: str | UUID | None = None,
         max_concurrency: int | None = None,
         auto_approve: bool | None = None,
+        wait: bool = False,
         **unknown: Any,
     ) -> Any:
         """Do the same as `kickoff_for_each`, for code on an event loop: await it there."""
         checked_options("kickoff_for_each", "a crew", unknown, _OPTIONS)
         how = {"run_id": run_id, "max_concurrency": max_concurrency, "auto_approve": auto_approve}
-        how["return_exceptions"] = return_exceptions
+        how |= {"return_exceptions": return_exceptions, "wait": wait}
         with shortened():
             return await many.akickoff_for_each(self, inputs, **how)
 

@@ -5,19 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from statistics import fmean
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from crewlite import codec
+from crewlite.table_text import table
 from crewlite.usage import Usage
-
-
-class Score(BaseModel):
-    """How good an answer is."""
-
-    model_config = ConfigDict(defer_build=True)
-
-    quality: float = Field(ge=0, le=10, description="From 0 (useless) to 10 (nothing could be better)")
-    reason: str = Field(description="Why, in one or two sentences")
 
 
 @codec.register
@@ -76,19 +68,9 @@ class CrewTestResult(BaseModel):
         each = [[score.quality for score in self.scores if score.iteration == run] for run in runs]
         rows.append(["crew", *map(_mean, each), _mean([self.quality]), ""])
         rows.append(["seconds", *(f"{took:.1f}" for took in self.seconds), f"{fmean(self.seconds):.1f}", ""])
-        return _table(rows)
+        return table(rows)
 
 
 def _mean(values: Iterable[float]) -> str:
     given = list(values)
     return f"{fmean(given):.1f}" if given else "-"
-
-
-def _table(rows: list[list[str]]) -> str:
-    """Return rows as text in columns: the first and the last column left-aligned, the others right-aligned."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for first, *numbers, last in rows:
-        cells = [number.rjust(width) for number, width in zip(numbers, widths[1:-1], strict=True)]
-        lines.append("  ".join([first.ljust(widths[0]), *cells, last]).rstrip())
-    return "\n".join(lines)

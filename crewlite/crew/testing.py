@@ -8,8 +8,9 @@ from statistics import fmean
 from typing import Any
 
 from crewlite import codec, durable, events, kinds
+from crewlite.agent.score import Score
 from crewlite.crew.crew import Crew
-from crewlite.crew.scores import CrewTestResult, Score, TaskScore
+from crewlite.crew.scores import CrewTestResult, TaskScore
 from crewlite.crew.trial import Judge, Trial, check_iterations, kicked_off, ready
 from crewlite.durable import Stamp, Step
 from crewlite.flow.root import Returned

@@ -74,7 +74,7 @@ class Trials:
             options: `run_id`, `answers` and the other options of `kickoff`.
 
         Raises:
-            What `kickoff` raises; ConfigError if `filename` is a file of something else than trained agents.
+            ConfigError: `filename` is a file of something else than trained agents; and what `kickoff` raises.
         """
         checked_options("train", "a crew", options, KickoffOptions.__annotations__)
         with shortened():

@@ -4,14 +4,15 @@ Each class says what was found, what was wanted and what to do next; it keeps th
 is also the built-in a caller would catch without knowing crewlite; and its `code` never changes.
 
     CrewliteError
-    ├── ConfigError (ValueError) ── NoModel, BindMissing, UnknownProvider, MissingKey
+    ├── ConfigError (ValueError) ── NoModel, BindMissing, UnknownProvider, MissingKey, VariantsRefused
     ├── NotCodable (TypeError)
     ├── MissingInput (KeyError)
     ├── RefError (LookupError) ── ChangeUnused
     ├── StoreError (OSError) ── StoreUnusable, StoreBusy
     ├── JournalCorrupt (ValueError) ── SchemaTooNew, CheckpointMismatch
     ├── BranchExists, RunExists (ValueError)
-    ├── BranchConflictError, RunCancelled, RunEnded, CheckpointIsBehind, InDoubt, Suspended, OnLoopThread,
+    ├── BranchConflictError, RunCancelled, RunEnded, EffectsRepeat, CheckpointIsBehind, InDoubt, Suspended,
+    │   OnLoopThread,
     │   MaxIterations, RecoveryAborted, RecoveryEscalated, Redacted, StateConflict, StepCrashed, StepDeadlock,
     │   StepRaised (RuntimeError)
     ├── RunMismatch (ValueError) ── InputsChanged, TaskGone, TaskDrifted, QuestionsChanged,
@@ -35,7 +36,9 @@ from crewlite.errors.definition import (
     NoModel,
     NotCodable,
     UnknownProvider,
+    VariantsRefused,
 )
+from crewlite.errors.effects import EffectsRepeat, RepeatedCall
 from crewlite.errors.guards import CallVetoed, CircuitOpen
 from crewlite.errors.llm import (
     ContentRefused,
@@ -64,7 +67,7 @@ from crewlite.errors.record import (
     StoreUnusable,
 )
 from crewlite.errors.recovery import RecoveryAborted, RecoveryEscalated
-from crewlite.errors.root import CrewliteError, an, ends_run, meant, nearest, text_of
+from crewlite.errors.root import CrewliteError, an, ends_run, meant, meant_setting, nearest, text_of
 from crewlite.errors.run import (
     AnswerRefused,
     AnswerTimeout,
@@ -117,6 +120,7 @@ __all__ = [
     "ContextOverflow",
     "CrewliteError",
     "DeadlineExceeded",
+    "EffectsRepeat",
     "GuardrailFailed",
     "InDoubt",
     "InputsChanged",
@@ -142,6 +146,7 @@ __all__ = [
     "RecoveryEscalated",
     "Redacted",
     "RefError",
+    "RepeatedCall",
     "RunCancelled",
     "RunEnded",
     "RunExists",
@@ -162,9 +167,11 @@ __all__ = [
     "TimeBudgetExceeded",
     "TooManyCalls",
     "UnknownProvider",
+    "VariantsRefused",
     "an",
     "ends_run",
     "meant",
+    "meant_setting",
     "nearest",
     "text_of",
 ]

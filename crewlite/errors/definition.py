@@ -28,6 +28,20 @@ class NoModel(ConfigError):
         self.agents = tuple(agents)
 
 
+class VariantsRefused(ConfigError):
+    """Variants of a run cannot be explored. Raised before any of them is forked or run; lists every mistake.
+
+    `mistakes`: pairs of the name of a variant and a mistake in it.
+    """
+
+    code = "variants_refused"
+
+    def __init__(self, ref: str, mistakes: Sequence[tuple[str, str]]) -> None:
+        found = "; ".join(f"variant {name!r}: {mistake.removesuffix('.')}" for name, mistake in mistakes)
+        super().__init__(f"{ref} is not explored, and nothing was forked or run: {found}")
+        self.ref, self.mistakes = ref, tuple(mistakes)
+
+
 class BindMissing(ConfigError):
     """A definition cannot be rebuilt from its record alone: the caller must pass its live parts in `bind`."""
 

@@ -132,15 +132,15 @@ class BranchConflictError(CrewliteError, RuntimeError):
             )
             return
         again = f"run_id={run_id!r}" if branch == "main" else f"from_checkpoint='{run_id}/{branch}'"
+        if not problem and found is None:
+            problem = f"is being run by {holder}. To wait for its result, kick off with {again}, wait=True; or fork it."
         super().__init__(
             f"Branch {branch!r} of run {run_id!r} "
-            + (problem or f"{_conflict(expected, found, holder)}, then kick off again with {again}; or fork the run.")
+            + (problem or f"{_conflict(expected, found)}, then kick off again with {again}; or fork the run.")
         )
 
 
-def _conflict(expected: int | None, found: int | str | None, holder: str) -> str:
-    if found is None:
-        return f"is being run by {holder}. Wait for it to end"
+def _conflict(expected: int | None, found: int | str | None) -> str:
     at = f"commit {found}" if isinstance(found, int) else found
     if found == expected:
         where = f"holds another {at} than was expected"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import takewhile
 from typing import ClassVar
 
+from crewlite.coming_from.words import same_here
 from crewlite.lazy import difflib
 
-_SAME_WORD, _SAME_NAME = 0.65, 0.85
-"""The similarity, from 0 to 1, from which a word, or a name, counts as a misspelling of another one."""
+_SHORT, _LONG = 3, 7
+"""The letters from which one, and from which two, typing errors in a word are likely."""
+_STEM, _ENDING = 4, 3
+"""The letters that words of one stem share at least, and those that may follow."""
 
 
 class CrewliteError(Exception):
@@ -40,7 +44,16 @@ def an(word: str) -> str:
 
 def meant(name: str, known: Iterable[str]) -> str:
     """Return the hint "did you mean 'x'?" about a misspelt name; "" if no known name is similar."""
-    close = next((one for one in nearest(name, known) if _is_slip(name, one)), None)
+    return _hint(next((one for one in nearest(name, known) if _is_slip(name, one)), None))
+
+
+def meant_setting(name: str, known: Iterable[str]) -> str:
+    """Do the same for a setting of a definition, also for one that other frameworks call otherwise."""
+    settings = tuple(known)
+    return meant(name, settings) or _hint(same_here(name, settings))
+
+
+def _hint(close: str | None) -> str:
     return f"did you mean {close!r}?" if close else ""
 
 
@@ -52,19 +65,42 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
 def _is_slip(name: str, known: str) -> bool:
     """Return whether two names differ only by typing errors or other endings, compared word by word.
 
-    A typing error rarely changes the first letter of a word. Names that merely look alike mean different things:
-    `max_rpm` is not `max_iter`, and `callbacks` is not `fallbacks`.
+    Names that merely look alike mean different things: `max_rpm` is not `max_iter`, and `system` is not `stream`.
     """
     one, other = name.lower().split("_"), known.lower().split("_")
     if sorted("".join(one)) == sorted("".join(other)):
         return True
     if len(one) == len(other):
-        return all(_is_like(mine, its, _SAME_WORD) for mine, its in zip(one, other, strict=True))
-    return _is_like("".join(one), "".join(other), _SAME_NAME)
+        return all(_is_word(mine, its) for mine, its in zip(one, other, strict=True))
+    return _has_few_errors("".join(one), "".join(other))
 
 
-def _is_like(one: str, other: str, least: float) -> bool:
-    return one[:1] == other[:1] and _likeness(one, other) >= least
+def _is_word(one: str, other: str) -> bool:
+    """Return whether two words differ by typing errors, or by their endings alone."""
+    if one == other or _has_few_errors(one, other):
+        return True
+    begin = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+    return begin >= _STEM and (begin in (len(one), len(other)) or max(len(one), len(other)) - begin <= _ENDING)
+
+
+def _has_few_errors(one: str, other: str) -> bool:
+    """Return whether few typing errors separate two words. These rarely change the first letter."""
+    shorter = min(len(one), len(other))
+    allowed = 0 if shorter < _SHORT else 1 if shorter < _LONG else 2
+    return one[:1] == other[:1] and _errors(one, other) <= allowed
+
+
+def _errors(one: str, other: str) -> int:
+    """Return the number of letters that are missing, added, replaced or swapped with the next, between two words."""
+    before, row = list[int](), list(range(len(other) + 1))
+    for at, letter in enumerate(one, 1):
+        last, before, row = before, row, [at]
+        for to, its in enumerate(other, 1):
+            best = min(before[to] + 1, row[-1] + 1, before[to - 1] + (letter != its))
+            if at > 1 and to > 1 and letter == other[to - 2] and one[at - 2] == its:
+                best = min(best, last[to - 2] + 1)
+            row.append(best)
+    return row[-1]
 
 
 def _likeness(one: str, other: str) -> float:

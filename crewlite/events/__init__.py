@@ -85,6 +85,7 @@ if TYPE_CHECKING:
         AgentLogsExecutionEvent as AgentLogsExecutionEvent,
         AgentLogsStartedEvent as AgentLogsStartedEvent,
     )
+    from crewlite.events.types.progress_events import ProgressReportedEvent as ProgressReportedEvent
     from crewlite.events.types.reasoning_events import (
         AgentReasoningCompletedEvent as AgentReasoningCompletedEvent,
         AgentReasoningFailedEvent as AgentReasoningFailedEvent,

@@ -100,6 +100,7 @@ EventType = (
     | Literal[
         "flow_created",
         "flow_plot",
+        "progress_reported",
         "checkpoint_started",
         "checkpoint_completed",
         "checkpoint_failed",
@@ -112,7 +113,7 @@ EventType = (
         "checkpoint_restore_failed",
     ]
 )
-"""Every event. Those outside of runs and those about checkpoints never name one themselves."""
+"""Every event. Those outside of runs, about checkpoints and about progress never name one themselves."""
 
 _FAMILIES = {
     "AgentLogs": "logging",
@@ -129,6 +130,7 @@ _FAMILIES = {
     "LLMGuardrail": "guardrail",
     "LLM": "llm",
     "Method": "flow",
+    "Progress": "progress",
     "Recovery": "recovery",
     "Sig": "signal",
     "StepObservation": "reasoning",

@@ -21,6 +21,8 @@ from crewlite.runtime.executors import Executor, Job
 from crewlite.runtime.future import StepFuture, StepFutures
 from crewlite.runtime.handle import RunHandle as FlowHandle
 from crewlite.runtime.human import ask
+from crewlite.runtime.keyed import keyed
+from crewlite.runtime.reporting import report
 
 __all__ = [
     "Executor",
@@ -39,6 +41,7 @@ __all__ = [
     "bound",
     "flow",
     "human_feedback",
+    "keyed",
     "listen",
     "or_",
     "persist",
@@ -46,6 +49,7 @@ __all__ = [
     "recoverable",
     "recovery",
     "recovery_hint",
+    "report",
     "router",
     "sleep_for",
     "start",

@@ -27,6 +27,7 @@ root = lazy("crewlite.flow.root")  # imports the engine, which a program that on
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_YIELDING = {"wait"}  # options that are younger than flows whose functions have such a parameter
 
 
 class FlowFunction(Runnable[Any], Generic[P, R]):
@@ -71,7 +72,9 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
         self.deadline = time_limit(kind, self.name, timeout)
         self.policy: Policy | None = check_policy(failure_policy, self.label, policy)
         self.width = max_concurrency
-        if taken := KickoffOptions.__annotations__.keys() & self.signature.parameters.keys():
+        parameters = self.signature.parameters.keys()
+        self._options = KickoffOptions.__annotations__.keys() - (_YIELDING & parameters)
+        if taken := self._options & parameters:
             names = ", ".join(taken)
             raise ConfigError(f"{self.label} has a parameter {names}, which is an option of kickoff: rename it")
 
@@ -107,7 +110,7 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
 
     def as_request(self, *args: Any, **kwargs: Any) -> Request:
         """Build the request of a kickoff with these arguments: options of kickoff, and arguments of the function."""
-        options = {name: kwargs.pop(name) for name in KickoffOptions.__annotations__ if name in kwargs}
+        options: Any = {name: kwargs.pop(name) for name in self._options if name in kwargs}
         return Request(self._given(args, kwargs) or None, **options)
 
     def as_root(self, request: Request) -> Root[Any]:
@@ -159,7 +162,7 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
     def with_model(self, llm: object) -> Self:
         """Raise ConfigError: the flow's code chooses its models."""
         raise ConfigError(
-            f"--model is for crews and agents: the code of flow {self.name!r} chooses its models. Leave --model out"
+            f"A model can be set for crews and agents: the code of flow {self.name!r} chooses them. Leave it out"
         )
 
     def secret_sources(self) -> tuple[object, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from datetime import timedelta
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
-from crewlite.errors import ConfigError, meant
+from crewlite.errors import ConfigError, meant_setting
 from crewlite.flow.code import Version
 from crewlite.recovery import FailureKind, FailurePolicy, Rule, checks
 from crewlite.state.format.addresses import can_be_name
@@ -29,7 +29,7 @@ def known(kind: str, names: Collection[str], options: Iterable[str]) -> None:
     """Raise ConfigError for an option that is not one of `names`. `kind`: what it is an option of, such as "@step"."""
     for option in options:
         if option not in names:
-            hint = f" ({close})" if (close := meant(option, names)) else ""
+            hint = f" ({close})" if (close := meant_setting(option, names)) else ""
             raise ConfigError(f"{kind} has no option {option!r}{hint}; it takes {', '.join(names)}")
 
 

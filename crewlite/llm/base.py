@@ -16,13 +16,14 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from crewlite import background
 from crewlite.errors import ConfigError, LLMEmptyReply, LLMError, OnLoopThread, an, meant
-from crewlite.lazy import asyncio
+from crewlite.lazy import asyncio, lazy
 from crewlite.resources import Resource
 from crewlite.usage import Usage
 
 if TYPE_CHECKING:
     from crewlite.recovery.remedy import Policy
 
+bare_call = lazy("crewlite.agent.bare_call")  # only for code that asks a model itself
 Message = dict[str, Any]
 
 OFFLINE = "offline"
@@ -212,6 +213,16 @@ class BaseLLM(Resource):
         if on_chunk := context.get("on_chunk"):
             context["on_chunk"] = _from_a_thread(on_chunk)
         return await background.blocking(self.call, messages, **context_for(type(self).call, context))
+
+    def ask(self, messages: str | Sequence[Message], response_format: type[BaseModel] | None = None) -> Any:
+        """Ask once, as a step of the run around the caller, and return the text; `await` it in a coroutine.
+
+        The reply is recorded with its usage, so that a resume does not ask again. Outside a run it is a plain call: no
+        record, events or retries. `response_format`: a pydantic class, of which an object is returned.
+
+        Raises OutputInvalid if the reply does not fit it (it is not recorded), ConfigError, and what the model raises.
+        """
+        return bare_call.asked(self, messages, response_format)
 
     def supports_multimodal(self) -> bool:
         """Return whether messages may hold pictures: as content a list of parts, `{"type": "image_url", ...}`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +63,7 @@ class _Voice:
         )
 
 
-def ask(
+def call_step(
     llm: BaseLLM,
     messages: Sequence[Message],
     *,
@@ -76,20 +76,26 @@ def ask(
     source: object | None = None,
     task: object | None = None,
     policy: Policy | None = None,
-) -> Awaitable[LLMReply]:
-    """Ask a model, or a fallback where a policy chooses one, for a complete reply, as the next step of the caller.
+    question: Any = None,
+    check: Callable[[LLMReply], object] | None = None,
+) -> Step[LLMReply]:
+    """Build the step that asks a model, or a fallback where a policy chooses one, for a complete reply.
 
     A recorded call is answered from the record. `template` names the prompt template, `intends` the calls to record as
     about to be made because of the reply. With `may_overflow`, a conversation that does not fit the last model is no
     ContextOverflow, but a reply with the finish_reason OVERFLOW, which is recorded like any.
     `source` is the Agent that asks, `task` its Task, for models that take them. `policy` decides on failures in place
     of all others.
+
+    `question`: what the call is asked, as plain JSON, where it does not follow from the steps before it. `check` raises
+    an error for a reply that is a failure, and not to be recorded.
     """
     snapshot, models = tuple(messages), tuple(with_fallbacks(llm))
     voice = _Voice(llm, snapshot, tuple(tool["function"]["name"] for tool in tools), agent, llm)
 
     async def work() -> LLMReply:
-        asked = voice.asked = models[sum(isinstance(remedy, Fallback) for remedy in durable.scope().past)]
+        scope = durable.scope()
+        asked = voice.asked = models[sum(isinstance(remedy, Fallback) for remedy in scope.past)]
         for model in models:  # fallbacks too: a missing key is an error before anything is paid
             await resources.ready(model)
         check_sees(asked, snapshot)
@@ -97,8 +103,11 @@ def ask(
         who: dict[str, Any] = {"agent": agent, "from_agent": source, "from_task": task}
         context = {**who, "response_schema": response_schema, "on_chunk": chunks}
         try:
-            with guarding(durable.scope().guards, GuardedCall("model", asked.model, address=durable.scope().address)):
+            call = GuardedCall("model", asked.model, address=scope.address, shared=scope.shared)
+            async with guarding(scope.guards, call):
                 reply = await ask_once(asked, snapshot, tools, context)
+                if check:
+                    check(reply)
         except ContextOverflow as error:
             if not may_overflow or asked is not models[-1]:
                 raise
@@ -108,12 +117,12 @@ def ask(
         voice.used = reply.usage
         return reply if asked is llm else reply.model_copy(update={"model": asked.model})
 
-    step = Step(
+    return Step(
         kind=kinds.LLM,
         name=None,
         work=work,
-        question=None,
-        chained=True,
+        question=question,
+        chained=question is None,
         voice=voice,
         encode=recorded,
         decode=read_back,
@@ -125,7 +134,6 @@ def ask(
         fallbacks=len(models) - 1,
         intends=intends,
     )
-    return durable.scope().step(step)
 
 
 async def ask_once(

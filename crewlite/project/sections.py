@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from crewlite.agent.agent import Agent
 from crewlite.coming_from.settings import setting_of, why_not
 from crewlite.definition import Definition
-from crewlite.errors import ConfigError, meant
+from crewlite.errors import ConfigError, meant, meant_setting
 from crewlite.project.yaml_file import YamlFile
 from crewlite.task.task import Task
 
@@ -162,7 +162,7 @@ def _unknown(key: str, value: object, name: str, shape: Shape) -> str | None:
     setting = setting_of(classes, key)
     if setting and setting.accepts(value):
         return None
-    told, close = why_not(classes, key), meant(key, [*shape.keys, *shape.references])
+    told, close = why_not(classes, key), meant_setting(key, [*shape.keys, *shape.references])
     hint = f": {told}" if told else f"; {close}" if close else f"; it has {', '.join(shape.keys)}"
     return f"{name} has the key {key!r}, which {shape.noun} does not have{hint}"
 

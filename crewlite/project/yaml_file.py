@@ -1,4 +1,4 @@
-"""A YAML file of agents or tasks, read with the line of every key, so that errors can name it.
+"""A YAML file of agents, tasks or variants, read with the line of every key, so that errors can name it.
 
 Only plain data is read: texts, numbers, lists and mappings. A file cannot create objects or run code.
 """
@@ -41,6 +41,8 @@ def read(path: str | os.PathLike[str], folder: Path) -> YamlFile:
     shown = os.fspath(path)
     try:
         text = (folder / shown).read_text(encoding="utf-8-sig")
+        if shown.endswith(".json"):  # YAML contains JSON, but for tabs between the parts
+            text = text.replace("\t", " ")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{folder / shown} cannot be read: {error}") from None
     found = YamlFile(shown)

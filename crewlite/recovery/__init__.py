@@ -3,11 +3,11 @@
 Decisions are pure: they neither wait nor retry. Only CircuitBreaker keeps state, and only LLMClassifier asks a model.
 """
 
+from crewlite.recovery.breaker import CircuitBreaker
 from crewlite.recovery.by_model import HybridClassifier, LLMClassifier
 from crewlite.recovery.classify import Classifier
 from crewlite.recovery.failure import Failure, FailureKind
 from crewlite.recovery.guards import (
-    CircuitBreaker,
     EarlierCall,
     Guard,
     GuardedCall,

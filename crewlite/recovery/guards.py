@@ -1,25 +1,44 @@
 """Guards: what may refuse a call of a tool or a model before anything happens. A failure policy has them.
 
 A guard sees the call and the recorded calls before it, so a resumed run refuses what the uninterrupted one would have
-refused. Only a circuit breaker knows more: what its own process has seen of a service.
+refused. Only a circuit breaker knows more: what the runs of the same store have seen of a service.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from crewlite.errors import CallVetoed, CircuitOpen, ConfigError, text_of
-from crewlite.forked import lock
 from crewlite.recovery.checks import whole
-from crewlite.recovery.failure import Failure
 
 VETOES = (CallVetoed.__name__, CircuitOpen.__name__)
-_OUTSIDE = ("unavailable", "later", "timeout", "empty")
-"""The kinds of failures that tell of a service rather than of the call."""
+
+
+class Shared(Protocol):
+    """What the runs of one store share, in all processes: small data by key (32 hexadecimal digits).
+
+    The run is warned of what fails.
+    """
+
+    @property
+    def location(self) -> str:
+        """The location of the store."""
+
+    async def read(self, key: str) -> bytes | None:
+        """Return the data under a key; None if there are none. Raises OSError if they cannot be read."""
+
+    async def change(self, key: str, change: Callable[[bytes | None], bytes]) -> bytes:
+        """Replace the data under a key by what `change` makes of them, all or nothing, and return that.
+
+        `change` may be called several times, in another thread. Raises OSError if it cannot be stored.
+        """
+
+    def post(self, key: str, change: Callable[[bytes | None], bytes]) -> None:
+        """Change data like `change`, without waiting for it, and before any later request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +66,8 @@ class GuardedCall:
     """What a repetition would do: see `BaseTool.effect`."""
     earlier: Callable[[], Sequence[EarlierCall]] = tuple
     """Returns the calls of the same tool that were made, oldest first."""
+    shared: Shared | None = None
+    """What the runs of one store share; None if the run has no store that can."""
 
     @property
     def what(self) -> str:
@@ -63,8 +84,8 @@ class Guard:
     ...             raise CallVetoed("NoMail", call.what, "no mail today")
     """
 
-    def before(self, call: GuardedCall) -> None:
-        """Look at a call that is about to be made. Raises CallVetoed to refuse it."""
+    def before(self, call: GuardedCall) -> Awaitable[None] | None:
+        """Look at a call that is about to be made. Raises CallVetoed to refuse it. It may be async."""
 
     def after(self, call: GuardedCall, error: BaseException | None) -> None:
         """Learn how a call ended that was not refused here: the error, or None."""
@@ -72,77 +93,6 @@ class Guard:
     def asks(self, call: GuardedCall) -> bool:
         """Return whether a person has to approve a call of a tool. It must be pure: a resume asks again."""
         return False
-
-
-class CircuitBreaker(Guard):
-    """Stops calling what keeps failing: after `failure_threshold` failures of a tool or model within `window_seconds`.
-
-    Calls are refused for `cooldown_seconds` then. After that one call is let through: if it succeeds, all are; if it
-    fails, the wait begins again. Only failures of services count, such as lost connections and timeouts. Share one
-    breaker between crews to have them share what they know; it lives in this process. `clock` returns seconds.
-    """
-
-    def __init__(
-        self,
-        failure_threshold: int = 5,
-        window_seconds: float = 60.0,
-        cooldown_seconds: float = 30.0,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        whole("CircuitBreaker", 1, failure_threshold=failure_threshold)
-        for name, value in (("window_seconds", window_seconds), ("cooldown_seconds", cooldown_seconds)):
-            if type(value) not in (int, float) or not value > 0:
-                raise ConfigError(f"CircuitBreaker: {name} is {value!r}; wanted seconds, more than 0")
-        self.failure_threshold, self.window, self.cooldown = failure_threshold, window_seconds, cooldown_seconds
-        self._clock, self._lock = clock, lock()
-        self._circuits: dict[str, _Circuit] = {}
-
-    def state(self, what: str) -> Literal["closed", "open", "half_open"]:
-        """Return the state for a tool or model, such as "tool search" or "model openai/gpt-4o"."""
-        with self._lock:
-            circuit = self._circuits.get(what)
-            if circuit is None or circuit.opened is None:
-                return "closed"
-            return "open" if self._left(circuit) > 0 else "half_open"
-
-    def before(self, call: GuardedCall) -> None:
-        """Raise CircuitOpen if the circuit is open, or another call is trying whether it may close."""
-        with self._lock:
-            circuit = self._circuits.setdefault(call.what, _Circuit())
-            if circuit.opened is None:
-                return
-            if (left := self._left(circuit)) > 0 or circuit.probe is not None:
-                raise CircuitOpen(call.what, len(circuit.failures), left if left > 0 else self.cooldown)
-            circuit.probe = call
-
-    def after(self, call: GuardedCall, error: BaseException | None) -> None:
-        """Close the circuit after a success; count a failure of the service."""
-        with self._lock:
-            circuit = self._circuits.setdefault(call.what, _Circuit())
-            probed = circuit.probe is call
-            if probed:
-                circuit.probe = None
-            if error is None:
-                self._circuits[call.what] = _Circuit()
-            elif not isinstance(error, CallVetoed) and Failure.of(error).kind in _OUTSIDE:
-                now = self._clock()
-                circuit.failures = [at for at in circuit.failures if at > now - self.window] + [now]
-                if probed or len(circuit.failures) >= self.failure_threshold:
-                    circuit.opened = now
-
-    def _left(self, circuit: _Circuit) -> float:
-        assert circuit.opened is not None
-        return circuit.opened + self.cooldown - self._clock()
-
-
-@dataclass(slots=True)
-class _Circuit:
-    failures: list[float] = field(default_factory=list)
-    """When the service failed of late."""
-    opened: float | None = None
-    probe: GuardedCall | None = None
-    """The call that tries whether the service works again."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +159,7 @@ def guards_of(policy: object) -> tuple[Guard, ...]:
     return getattr(policy, "guards", ())
 
 
-def guarding(guards: Sequence[Guard], call: GuardedCall) -> AbstractContextManager[None]:
+def guarding(guards: Sequence[Guard], call: GuardedCall) -> AbstractAsyncContextManager[None]:
     """Let the guards refuse the call that the block makes, and tell those that let it through how it ended."""
     return _guarding(guards, call) if guards else _UNGUARDED
 
@@ -217,13 +167,15 @@ def guarding(guards: Sequence[Guard], call: GuardedCall) -> AbstractContextManag
 _UNGUARDED = nullcontext()
 
 
-@contextmanager
-def _guarding(guards: Sequence[Guard], call: GuardedCall) -> Iterator[None]:
+@asynccontextmanager
+async def _guarding(guards: Sequence[Guard], call: GuardedCall) -> AsyncIterator[None]:
     passed: list[Guard] = []
     error: BaseException | None = None
     try:
         for guard in guards:
-            guard.before(call)
+            looked = guard.before(call)
+            if inspect.isawaitable(looked):
+                await looked
             passed.append(guard)
         yield
     except BaseException as raised:

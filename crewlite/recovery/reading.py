@@ -14,7 +14,8 @@ from typing import Any
 from crewlite.errors import ConfigError, meant
 from crewlite.lazy import lazy
 from crewlite.recovery import strategies
-from crewlite.recovery.guards import CircuitBreaker, LoopDetector, RequireIdempotency
+from crewlite.recovery.breaker import CircuitBreaker
+from crewlite.recovery.guards import LoopDetector, RequireIdempotency
 from crewlite.recovery.rule import Rule
 from crewlite.recovery.rules import RulesClassifier
 from crewlite.recovery.symptoms import Symptom
@@ -130,8 +131,8 @@ def _classifier(where: str, value: object, problems: list[str]) -> Any:
         return None
     args, options = _as_arguments(given)
     before = len(problems)
-    if isinstance(options.get("rules"), list):
-        options["rules"] = [_rule(Symptom, f"{where}: rules", one, problems) for one in options["rules"]]
+    if isinstance(options.get("symptoms"), list):
+        options["symptoms"] = [_rule(Symptom, f"{where}: symptoms", one, problems) for one in options["symptoms"]]
     return _made(where, RulesClassifier, args, options, problems) if len(problems) == before else None
 
 

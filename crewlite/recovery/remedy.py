@@ -20,6 +20,36 @@ class _Remedy:
     type: FailureType | None = field(default=None, kw_only=True)
     """The type of the failure, because strategies count the remedies of each type. None: no strategy chose it."""
 
+    @property
+    def name(self) -> str:
+        """The name under which it is recorded."""
+        return type(self).__name__.lower()
+
+    @property
+    def after(self) -> float:
+        """The delay in seconds before the next attempt."""
+        return 0.0
+
+    @property
+    def hint(self) -> str:
+        """What the next attempt is told; "" for nothing."""
+        return ""
+
+    @property
+    def subgoal(self) -> str:
+        """Where the next attempt goes on; "" if no subgoal is named."""
+        return ""
+
+    @property
+    def tools(self) -> tuple[str, ...] | None:
+        """The names of the tools that the next attempt may call; None for all that it has."""
+        return None
+
+    @property
+    def said(self) -> str:
+        """What is said of giving up; "" for nothing."""
+        return ""
+
     def __post_init__(self) -> None:
         for name, (wanted, may_be) in _WANTED.items():
             value = getattr(self, name, None)
@@ -70,6 +100,11 @@ class Abort(_Remedy):
 
     reason: str = ""
 
+    @property
+    def said(self) -> str:
+        """The reason."""
+        return self.reason
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Replan(_Remedy):
@@ -100,6 +135,11 @@ class Escalate(_Remedy):
     """Give up and hand the failure, in full, to whoever kicked the run off."""
 
     message: str = ""
+
+    @property
+    def said(self) -> str:
+        """The message."""
+        return self.message
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -186,7 +226,7 @@ def as_data(remedy: Remedy) -> dict[str, Any]:
 
     The kind of a Retry is left out: it is recorded as that of the failure.
     """
-    data: dict[str, Any] = {"do": type(remedy).__name__.lower()}
+    data: dict[str, Any] = {"do": remedy.name}
     if isinstance(remedy, Retry):
         data["after"] = remedy.after
     for one in _given(remedy):

@@ -32,12 +32,12 @@ class RulesClassifier:
     <FailureType.GOAL_DRIFT: 'goal_drift'>
     """
 
-    rules: Sequence[Symptom] = ()
+    symptoms: Sequence[Symptom] = ()
     constraints: Sequence[str] = ()
     loop_window: int = 3
 
     def __post_init__(self) -> None:
-        for name, kind, example in (("rules", Symptom, "Symptom(...)"), ("constraints", str, "'a text'")):
+        for name, kind, example in (("symptoms", Symptom, "Symptom(...)"), ("constraints", str, "'a text'")):
             given = getattr(self, name)
             if not isinstance(given, list | tuple) or not all(isinstance(one, kind) for one in given):
                 raise ConfigError(f"RulesClassifier: {name} is {given!r}; wanted a list, such as [{example}]")
@@ -51,7 +51,7 @@ class RulesClassifier:
         return replace(failure, type=chosen, evidence=tuple(one for of, one in found if of == chosen))
 
     def _signs(self, failure: Failure) -> Iterator[tuple[FailureType, Evidence]]:
-        symptoms = (*self.rules, *SYMPTOMS)
+        symptoms = (*self.symptoms, *SYMPTOMS)
         if failure.type is not FailureType.UNKNOWN:
             yield failure.type, Evidence("the error itself", failure.error_type)
         for symptom in symptoms:

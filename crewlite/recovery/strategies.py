@@ -133,8 +133,8 @@ class Strategy:
                 asked = f"{failure.retry_after:g} s, longer than the {cap:g} s that backoff_and_retry allows (cap)"
                 return spent(failure, f"The service asks to wait {asked}")
             more["after"] = delay(failure, max(done, failure.attempts - 1), base, cap)
-        if self.hinted and not getattr(self.remedy, "hint", ""):
-            tools = getattr(self.remedy, "tools", None)
+        if self.hinted and not self.remedy.hint:
+            tools = self.remedy.tools
             more["hint"] = hint_of(failure) + (f" The tools are: {', '.join(tools)}." if tools else "")
         if isinstance(self.remedy, Resume) and not self.remedy.subgoal:
             more["subgoal"] = failure.cause or failure.address

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from crewlite import kinds
 from crewlite.errors import CrewliteError, Redacted, StepRaised
 from crewlite.runtime.human import warn_unasked
+from crewlite.runtime.request import Request
 from crewlite.runtime.run import Run
 from crewlite.state.format.addresses import is_right_below
+from crewlite.state.providers.base import declares
+from crewlite.tracebacks import RECORDED
 
 _NAMED = 3  # steps that a note names
 
@@ -30,6 +34,27 @@ def answered_before(kind: str, run: Run) -> tuple[str, ...]:
         [at for at in run.begun if at in outcomes and is_right_below(at, "")] if not kinds.of(kind).begins_anew else []
     )
     return tuple(sorted(before, key=lambda at: outcomes[at].seq)[-_NAMED:])
+
+
+def note_way_on(error: Exception, kind: str, request: Request) -> None:
+    """Add a note to an error that ends the outermost kickoff: what is recorded, and how to go on. `kind`: of the run.
+
+    None is added without a store that outlives the process, and to errors of crewlite, which say it themselves.
+    """
+    progress = request.progress
+    if isinstance(error, CrewliteError) and not isinstance(error, StepRaised | Redacted):
+        return
+    kept = progress.target and not declares(progress.target.provider, "in_memory")
+    if not kept or progress.run_id is None or progress.how_to_go_on:
+        return
+    steps = {None: "", 1: "1 finished step of "}.get(
+        progress.finished_steps, f"{progress.finished_steps} finished steps of "
+    )
+    again = {None: "", 0: "", 1: " It is not run again."}.get(progress.finished_steps, " They are not run again.")
+    note = f"{RECORDED}{steps}run {progress.run_id!r} in {progress.location}.{again}\n{request.how_to_go_on(kind)}"
+    before = [one for one in getattr(error, "__notes__", ()) if not str(one).startswith(RECORDED)]
+    with contextlib.suppress(AttributeError, TypeError):  # the error is frozen, or its `__notes__` is not a list
+        error.__notes__ = [*before, note]
 
 
 def note_answered(error: Exception, kind: str, run: Run, answered: Sequence[str]) -> None:

@@ -9,7 +9,6 @@ import contextlib
 import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,9 +20,8 @@ from crewlite.errors import BudgetExceeded, TimeBudgetExceeded
 from crewlite.ids import now_text
 from crewlite.pacing import Pace
 from crewlite.runtime.run import Run
-from crewlite.state.format.addresses import around, outers
 from crewlite.state.format.commit import TimeAtWork
-from crewlite.state.format.record import Record
+from crewlite.state.reading.progress import recorded_seconds
 
 T = TypeVar("T")
 Announce = Callable[[object, Callable[[Stamp], Any]], Awaitable[str]]
@@ -37,7 +35,7 @@ class HeldBudget:
 
     def __init__(self, budget: Budget, run: Run, address: str) -> None:
         self.budget, self._run, self._address = budget, run, address
-        self._clock = _ActiveClock(_recorded_seconds(run.record, address)) if budget.max_execution_time else None
+        self._clock = _ActiveClock(recorded_seconds(run.record, address)) if budget.max_execution_time else None
         self._told = False
 
     @property
@@ -198,27 +196,3 @@ class _ActiveClock:
             yield
         finally:
             self._since, self._standing = time.monotonic(), self._standing - 1
-
-
-def _recorded_seconds(record: Record, address: str) -> float:
-    """Return for how many seconds earlier kickoffs of the run worked on a step, as far as that is recorded.
-
-    Steps that ran side by side count once; waiting for people and timers does not count. If a budget stopped the run,
-    the time until then was recorded, including that of cancelled steps.
-    """
-    stopped = record.worked.get(address)
-    until = datetime.fromisoformat(stopped["at"]) if stopped else None
-    inside = {at for at in (*record.outcomes, *record.attempts) if at and (not address or address in outers(at))}
-    spans: list[tuple[datetime, datetime]] = []
-    for at in inside - around(inside):
-        if kinds.at(at).waits:
-            continue
-        spans += [(one.started_at, one.ended_at) for one in record.attempts.get(at, ())]
-        if outcome := record.outcomes.get(at):
-            ended = datetime.fromisoformat(outcome.at)
-            spans.append((ended - timedelta(milliseconds=outcome.milliseconds), ended))
-    total = timedelta(seconds=stopped["seconds"] if stopped else 0.0)
-    for began, ended in sorted(spans):
-        total += max(timedelta(), ended - (began if until is None else max(began, until)))
-        until = ended if until is None else max(until, ended)
-    return total.total_seconds()

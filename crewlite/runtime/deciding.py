@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from crewlite import codec, durable, events
+from crewlite import durable, events
 from crewlite.durable import Step
 from crewlite.errors import (
     ConfigError,
@@ -23,12 +24,10 @@ from crewlite.recovery import (
     Abort,
     Compensate,
     Escalate,
-    Evidence,
     Failure,
     FailureType,
     Fallback,
     Policy,
-    RecordedStep,
     Remedy,
     Rollback,
     Suspend,
@@ -39,6 +38,7 @@ from crewlite.runtime import remedies
 from crewlite.runtime.attempts import was_decided
 from crewlite.runtime.causes import causes_of, for_author, led_to
 from crewlite.runtime.children import Children
+from crewlite.runtime.failed_attempts import FailedAttempt, keep
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.trajectory import last_good, trajectory
 from crewlite.runtime.undoing import undone
@@ -48,10 +48,6 @@ from crewlite.state.format.outcome import Attempt
 from crewlite.state.format.record import Record
 
 suspending = lazy("crewlite.runtime.suspending")  # a question is a step like any, so it stands on this module
-
-
-for _cls in (Failure, Evidence, RecordedStep, FailureType):  # what an error that gives up holds
-    codec.register(_cls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +76,18 @@ class Decided:
         run, failure, remedy = frame.run, self.failure, self.remedy
         if failure is None or not isinstance(remedy, GIVES_UP) or isinstance(error, DeadlineExceeded):
             return error  # a deadline that has passed says itself how to go on
-        said = remedy.message if isinstance(remedy, Escalate) else remedy.reason
-        if isinstance(remedy, Abort) and not said:
+        if isinstance(remedy, Abort) and not remedy.reason:
             return error
-        failure, said = replace(failure, message=frame.mask(failure.message)), frame.mask(said)
+        failure, said = replace(failure, message=frame.mask(failure.message)), frame.mask(remedy.said)
         cls = RecoveryEscalated if isinstance(remedy, Escalate) else RecoveryAborted
         return cls(failure, said, run_id=run.run_id, location=run.journal.location, branch=run.branch)
 
 
 async def decided(
-    outer: Frame, step: Step[Any], frame: Frame, error: Exception, past: Sequence[Remedy], said: SaidRecord | None
+    outer: Frame, step: Step[Any], frame: Frame, failed: FailedAttempt, past: Sequence[Remedy]
 ) -> Decided:
     """Return what follows a failed attempt at a step: a remedy that rises from inside, or what the policy chooses."""
+    error = failed.error
     if _is_in_doubt(step, frame, error):
         return Decided(Abort(), error)  # a person decides
     record, causes = outer.run.record, causes_of(frame, error)
@@ -100,11 +96,13 @@ async def decided(
     policy = _policy(outer, step, frame, causes)
     if policy is None:
         return Decided(Abort(), error)
-    failure = _failure(outer, step, frame, error, past, said)
+    failure = failed.failure or _failure(outer, step, frame, error, past, failed.said)
     beside = _beside(outer, step, frame)
     if (classifier := getattr(policy, "classifier", None)) is not None:
+        beside.before_step = partial(keep, step, frame, failed, failure, _beside(outer, step, frame))
         with durable.entered(beside):
             failure = await classified(classifier, failure, frame.mask)
+        beside.before_step = None
         await _announce_type(outer, step, failure)
     try:
         remedy = remedy_for(policy, failure, remedies.counted(record, frame.address, past))
@@ -141,14 +139,14 @@ async def announce_end(outer: Frame, step: Step[Any], address: str, decision: De
     failure = decision.failure
     if failure is None or decision.rises or not (past or isinstance(decision.remedy, Escalate)):
         return
-    said = getattr(decision.remedy, "message", "") or getattr(decision.remedy, "reason", "")
-    about = {**_about(outer, step, address, failure), "remedy": _name(decision.remedy), "reason": outer.mask(said)}
+    remedy = decision.remedy
+    about = {**_about(outer, step, address, failure), "remedy": remedy.name, "reason": outer.mask(remedy.said)}
     await _announce(outer, step, events.RecoveryFailedEvent, about)
 
 
 async def announce_success(outer: Frame, step: Step[Any], address: str, past: Sequence[Remedy]) -> None:
     """Tell that a step has succeeded after remedies."""
-    about = _of_step(outer, step, address) | {"remedy": _name(past[-1])}
+    about = _of_step(outer, step, address) | {"remedy": past[-1].name}
     await _announce(outer, step, events.RecoveryCompletedEvent, about)
 
 
@@ -160,9 +158,9 @@ def tries(outer: Frame, address: str) -> int:
 def started(outer: Frame, step: Step[Any], address: str, decision: Decided) -> dict[str, Any]:
     """Return the fields of the event that a remedy is applied."""
     remedy, kind = decision.remedy, decision.remedy.type
-    about = {"kind": step.kind.name, "name": step.title, "failure": decision.kind, "remedy": _name(remedy)}
-    about |= {"failure_type": kind.value if kind else "", "hint": outer.mask(getattr(remedy, "hint", ""))}
-    return about | {"attempt": tries(outer, address), "delay": getattr(remedy, "after", 0.0)}
+    about = {"kind": step.kind.name, "name": step.title, "failure": decision.kind, "remedy": remedy.name}
+    about |= {"failure_type": kind.value if kind else "", "hint": outer.mask(remedy.hint)}
+    return about | {"attempt": tries(outer, address), "delay": remedy.after}
 
 
 async def _announce_type(outer: Frame, step: Step[Any], failure: Failure) -> None:
@@ -189,10 +187,6 @@ def _of_step(outer: Frame, step: Step[Any], address: str) -> dict[str, Any]:
     """Return the fields that all events about the recovery of a step share."""
     about = {"kind": step.kind.name, "name": step.title, "address": address, "source_id": address}
     return {**about, "source_name": step.title, "attempt": tries(outer, address)}
-
-
-def _name(remedy: Remedy) -> str:
-    return type(remedy).__name__.lower()
 
 
 async def _risen(outer: Frame, step: Step[Any], frame: Frame, risen: Attempt, error: Exception) -> Decided:
@@ -277,4 +271,4 @@ def _nowhere(remedy: Remedy) -> str:
         return f"There is no finished step {remedy.to!r} before the failure to go back to"
     if isinstance(remedy, Compensate):
         return "compensate is for a flow or a recoverable function, and there is none around it"
-    return f"{_name(remedy)} is for a task, an agent, a step, a method or a flow, and there is none around it"
+    return f"{remedy.name} is for a task, an agent, a step, a method or a flow, and there is none around it"

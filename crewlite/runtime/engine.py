@@ -15,8 +15,10 @@ from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id
 from crewlite.lazy import lazy
 from crewlite.runtime import sayings
+from crewlite.runtime.advice import note_way_on
 from crewlite.runtime.budgets import HeldBudget
 from crewlite.runtime.handle import RunHandle
+from crewlite.runtime.joining import check_joined, when_free
 from crewlite.runtime.kickoff import drive, inside
 from crewlite.runtime.plain_voice import Silent
 from crewlite.runtime.plan import Plan, check_one_store, continued, plan
@@ -58,6 +60,7 @@ from crewlite.state.verbs.copy_run import copy_if_elsewhere
 
 progress_lines = lazy("crewlite.console.progress")  # subscribers on the roof, which only runs that ask for it attach
 log_files = lazy("crewlite.console.log_file")
+uncaught = lazy("crewlite.cli.uncaught")
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -99,7 +102,7 @@ async def kickoff(definition: Runnable[R], request: Request, root: Root[Any] | N
     request, progress = request.going_on_from(definition.bound_at), request.progress
     root = root.again() if root else definition.as_root(request)
     verbose = root.verbose or request.verbose
-    which = (lambda: progress.run_id), (lambda: progress.address)
+    which = (lambda: None if progress.joined else progress.run_id), (lambda: progress.address)
     with contextlib.ExitStack() as heard:
         if verbose:
             heard.enter_context(progress_lines.shown(*which))
@@ -107,8 +110,11 @@ async def kickoff(definition: Runnable[R], request: Request, root: Root[Any] | N
             heard.enter_context(log_files.written(root.log_file, *which))
         try:
             finished = await _finished(root, request)
-        except BaseException:
+        except BaseException as error:
             progress.outcome = root.left()
+            if isinstance(error, Exception) and not isinstance(durable.scope(), StepScope):
+                note_way_on(error, root.kind, request)
+                uncaught.install()
             raise
     progress.outcome = finished.value
     return definition.as_result(finished)
@@ -167,7 +173,8 @@ async def _run(root: Root[T], request: Request, decided: Plan, enclosing: tuple[
     if config is None:
         run, inputs = await _begin(root, request, Journal(new_id(), "main", Record(), secrets))
     else:
-        run, inputs = await (_resume_any if request.resume else _take_up)(root, request, config, secrets)
+        begin = partial(_resume_any if request.resume else _take_up, root, request, config, secrets)
+        run, inputs = await (when_free(begin, root, request.progress) if request.wait else begin())
     run.config, run.enclosing = decided.own, enclosing
     value = await drive(root, run, inputs, decided.setting, request.progress)
     request.progress.durability = run.durability  # only now, as the last save may have failed
@@ -203,13 +210,17 @@ async def _take_up(
 
     def wanted() -> Located:
         located = found or copy_if_elsewhere(branch_for(root, request, config), request.from_checkpoint)
-        request.progress.location = located.location  # also known to a caller who is refused
+        request.progress.target, request.progress.location = (
+            located,
+            located.location,
+        )  # also known to a caller who is refused
         return located
 
     if found or request.run_id or config.restore_from:
         target, queue, record = await acquire_branch(wanted)
     else:
         target, queue, record = await acquire_new_branch(branch_for(root, request, config))
+    request.progress.target = target
     journal = Journal(target.run_id, target.branch, record, secrets, config.on_save_error, config.durability, queue)
     journal.on_conflict = config.on_conflict
     try:
@@ -256,6 +267,8 @@ async def _resume(
     record = journal.record
     with _announced(root.source, journal, target):
         inputs, others = inputs_of(root, request, journal)
+        if request.progress.waited:
+            check_joined(root, journal)
         drifted = None if others else kept_result(root, journal, inputs, config)
         finished = drifted is not None
         doubts = in_doubt(record, (*(request.answers or ()), *request.rerun))

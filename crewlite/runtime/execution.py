@@ -29,12 +29,13 @@ from crewlite.errors import (
 )
 from crewlite.events.base import BaseEvent
 from crewlite.ids import now, now_text
-from crewlite.recovery import Abort, Remedy, Retry
+from crewlite.recovery import Abort, Remedy
 from crewlite.runtime import remedies
 from crewlite.runtime.attempts import beside_conflict, following, next_attempt
 from crewlite.runtime.budgets import HeldBudget, admit, held, limited
-from crewlite.runtime.causes import causes_of, for_author, traceback_of, type_of
+from crewlite.runtime.causes import type_of
 from crewlite.runtime.deciding import Decided, announce_end, announce_success, decided, started, what
+from crewlite.runtime.failed_attempts import FailedAttempt, described, kept
 from crewlite.runtime.failures import written
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.run import EventStamp
@@ -108,11 +109,10 @@ class Execution(Generic[T]):
             frame.children.view = view
             clock = time.perf_counter()
             frame.past = tuple(past)
+            earlier = kept(step, frame)
             try:
-                with hooked(partial(self._info, number)), durable.entered(frame):
-                    value = await self._attempt(frame)
-                told = step.failure(value) if step.failure else None
-                changes, conflicts = self._changes(view) if states.shared.used and told is None else ((), ())
+                value, failed = earlier.again() if earlier else await self._made(frame, number)
+                changes, conflicts = self._changes(view) if states.shared.used and failed is None else ((), ())
                 if conflicts and journal.on_conflict == "error":
                     raise StateConflict(address, conflicts)
             except CONTROL_FLOW:
@@ -122,7 +122,8 @@ class Execution(Generic[T]):
             except Exception as error:  # noqa: BLE001 - the border: recorded, then raised unless a remedy is left
                 frame.cut()
                 states.end(view)
-                remedy = await self._failed(frame, error, number, _ms(clock), past)
+                failed = earlier or FailedAttempt(error, _ms(clock), self._said(frame))
+                remedy = await self._failed(frame, failed, number, past)
                 if isinstance(error, StateConflict) and error.address == address and (around := self.outer.state):
                     self.start = around.newest_inside()
             except BaseException:
@@ -130,12 +131,12 @@ class Execution(Generic[T]):
                 states.end(view)
                 raise
             else:
-                took = _ms(clock)
-                states.end(view, finished=told is None)
-                remedy = await self._failed(frame, told, number, took, past, told=True) if told else None
+                took = failed.milliseconds if failed else _ms(clock)
+                states.end(view, finished=failed is None)
+                remedy = await self._failed(frame, failed, number, past) if failed else None
                 if remedy is None or isinstance(remedy, Abort):
                     return await self._succeed(value, number, took, _Ended(changes, conflicts, frame))
-            delay = remedy.after if isinstance(remedy, Retry) else 0.0
+            delay = remedy.after
             self.slots.leave()
             await asyncio.sleep(delay if (left := self._left()) is None else max(0.0, min(delay, left)))
             await self.slots.take()
@@ -144,6 +145,16 @@ class Execution(Generic[T]):
             if not address:
                 self.start = states.beginning
             view = states.begin(address, self.start, applied(self.start.values, heard))
+
+    async def _made(self, frame: Frame, number: int) -> tuple[T, FailedAttempt | None]:
+        """Make an attempt; return the outcome, and the failure that it tells of."""
+        clock = time.perf_counter()
+        with hooked(partial(self._info, number)), durable.entered(frame):
+            value = await self._attempt(frame)
+        told = self.step.failure(value) if self.step.failure else None
+        if told is None:
+            return value, None
+        return value, FailedAttempt(told, _ms(clock), self._said(frame), told=True, outcome=value)
 
     def _changes(self, view: View) -> tuple[Sequence[Operation], Sequence[str]]:
         """Return an attempt's changes of the state, and the names that concurrent steps changed as well."""
@@ -192,28 +203,18 @@ class Execution(Generic[T]):
         run, step = self.outer.run, self.step
         return AttemptInfo(run.run_id, run.branch, self.address, step.kind.name, step.title, attempt)
 
-    async def _failed(
-        self,
-        frame: Frame,
-        error: Exception,
-        attempt: int,
-        milliseconds: float,
-        past: list[Remedy],
-        *,
-        told: bool = False,
-    ) -> Remedy:
+    async def _failed(self, frame: Frame, failed: FailedAttempt, attempt: int, past: list[Remedy]) -> Remedy:
         """Choose the remedy for a failed attempt and record both. Raises the error if there is no remedy.
 
-        `told`: the step has an outcome that reports the failure, so without a remedy nothing is recorded or raised.
+        Where the step has an outcome that tells of the failure, nothing is recorded or raised without a remedy.
         """
-        said = self._said(frame)
-        decision = await decided(self.outer, self.step, frame, error, past, said)
+        decision = await decided(self.outer, self.step, frame, failed, past)
         remedy = decision.remedy
-        if not (told and decision.error is error and remedy == Abort(type=remedy.type)):
+        if not (failed.told and decision.error is failed.error and remedy == Abort(type=remedy.type)):
             if decision.final:
                 await announce_end(self.outer, self.step, self.address, decision, past)
             past.append(remedy)
-            await self._fail(frame, decision, attempt, milliseconds, said)
+            await self._fail(frame, decision, attempt, failed)
         return remedy
 
     async def _begin(self) -> None:
@@ -285,36 +286,27 @@ class Execution(Generic[T]):
         more["question"] = self.outer.run.journal.secrets.mask_data(self.step.texts)
         return cast(StepRecord, asked | outcome | {name: value for name, value in more.items() if value})
 
-    async def _fail(
-        self, frame: Frame, decision: Decided, attempt: int, milliseconds: float, said: SaidRecord | None
-    ) -> None:
+    async def _fail(self, frame: Frame, decision: Decided, attempt: int, failed: FailedAttempt) -> None:
         """Commit a failed attempt with its remedy and emit its event. If it was the last attempt, raise the error."""
-        step, error, failure, remedy = self.step, decision.error, decision.kind, decision.remedy
+        step, error, said, milliseconds = self.step, decision.error, failed.said, failed.milliseconds
         final, shown = decision.final, self.outer.run.presentable(error)
-        causes, thrown = causes_of(frame, error), decision.raised(frame, shown)
+        thrown = decision.raised(frame, shown)
+        known = failed.described if error is failed.error else None
         attempted: StepRecord = {
             "address": self.address,
             "kind": step.kind.name,
             "attempt": attempt,
             "ms": milliseconds,
-            "error": {
-                "type": type_of(shown),
-                "message": text_of(shown),
-                "traceback": "" if causes else frame.mask(traceback_of(error)),
-                "cause": causes[0] if causes else None,
-                "causes": [*causes, *frame.children.unobserved()],
-                "failure": failure,
-                "final": final,
-            },
+            "error": {**(known or described(frame, error)), "failure": decision.kind, "final": final},
         }
-        if failure:
-            attempted["error"]["remedy"] = self._masked(recorded_remedy(remedy))
-        if for_author(frame, error):
-            attempted["error"]["for_author"] = True
+        if decision.kind:
+            attempted["error"]["remedy"] = self._masked(recorded_remedy(decision.remedy))
         if said:
             attempted["error"]["said"] = said
-        if final and (self.outer.inherited.mode.strict_replay or decision.rises):  # whoever asks again hears this again
+        asked_again = self.outer.inherited.mode.strict_replay or decision.rises
+        if final and asked_again:
             attempted["fingerprint"] = self.fingerprint
+        if final and (asked_again or not self.address):  # those who wait for the run hear of the root's failure
             attempted["error"]["raised"] = self._masked(written(thrown))
         stamp, told = self._stamp(), {"error": text_of(shown), "error_type": type_of(shown)}
         if final:
@@ -382,10 +374,6 @@ async def _work_in_full(step: Step[T], frame: Frame) -> T:
     if frame.run.journal.states.shared.used and (view := frame.state):
         view.deliver_rest()
     return value
-
-
-def _what(step: Step[Any]) -> str:
-    return f"{step.kind} {step.name or ''}".strip()
 
 
 def _ms(since: float) -> float:

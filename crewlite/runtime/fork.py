@@ -29,6 +29,7 @@ def forked(
     branch: str | None,
     operation_id: str | None,
     bind: Bind,
+    allow_effects: bool,
 ) -> D:
     """Create a branch and return the definition bound to it, as Runnable.fork does; for a class, rebuild it first."""
     given = config if isinstance(config, CheckpointConfig) else CheckpointConfig(restore_from=config)
@@ -40,13 +41,14 @@ def forked(
         )
     if isinstance(source, type):
         source.check_rebuilds(bind)
-    own = _config_of(definition)
-    found, changed = _found(definition, own, given), _changes(source, edits, rerun, inputs)
+    own = config_of(definition)
+    found, changed = located_for(definition, own, given), changes_for(source, edits, rerun, inputs)
     definition_of(found, source.run_kind.name)  # before anything is written
     secrets = Secrets.of(*(definition.secret_sources() if definition is not None else ()), extra=own.redact or ())
     found = copy_if_elsewhere(found, given)
-    made = fork(found, source, branch=branch, operation_id=operation_id, changed=changed, secrets=secrets)
-    at = _there(given, made)
+    about: Any = {"branch": branch, "operation_id": operation_id, "changed": changed, "secrets": secrets}
+    made = fork(found, source, **about, allow_effects=allow_effects)
+    at = bound_there(given, made)
     return source.from_checkpoint(at, bind=bind) if isinstance(source, type) else source.bound_to(at)
 
 
@@ -54,16 +56,18 @@ def forked_in_memory(
     definition: D, given: CheckpointConfig, edits: Mapping[str, Any], rerun: Iterable[str], inputs: Mapping[str, Any]
 ) -> D:
     """Return the definition bound to the branch that a fork would create, for a preview. Writes nothing."""
-    found = _found(definition, _config_of(definition), given)
-    return definition.bound_to(_there(given, tried(found, _changes(definition, edits, rerun, inputs))))
+    found = located_for(definition, config_of(definition), given)
+    return definition.bound_to(bound_there(given, tried(found, changes_for(definition, edits, rerun, inputs))))
 
 
-def _config_of(definition: Runnable[Any] | None) -> CheckpointConfig:
+def config_of(definition: Runnable[Any] | None) -> CheckpointConfig:
+    """Return the checkpoint settings of a definition, or the usual ones."""
     own = definition.checkpoint if definition is not None else None
     return own if isinstance(own, CheckpointConfig) else defaults()
 
 
-def _found(definition: Runnable[Any] | None, own: CheckpointConfig, given: CheckpointConfig) -> Located:
+def located_for(definition: Runnable[Any] | None, own: CheckpointConfig, given: CheckpointConfig) -> Located:
+    """Return what is to be forked: `given` says it, with the settings of the definition where it says nothing."""
     config = own.overridden_by(given)
     if config.restore_from is None:
         raise ConfigError("fork names no checkpoint; wanted a ref, or CheckpointConfig(restore_from=ref)")
@@ -71,19 +75,20 @@ def _found(definition: Runnable[Any] | None, own: CheckpointConfig, given: Check
     return locate(config.restore_from, config.location, config.provider, identity)
 
 
-def _changes(
+def changes_for(
     source: Runnable[Any] | type[Runnable[Any]],
     edits: Mapping[str, Any] | None,
     rerun: Iterable[str],
     inputs: Mapping[str, Any] | None,
 ) -> Changes:
+    """Build the changes of a fork that this definition, or a class of them, is to run."""
     changed = replace(Changes.of(edits, rerun, inputs), check=source.check_edit)
     if isinstance(source, type) or not changed.inputs:
         return changed
     return replace(changed, inputs=source.as_inputs(changed.inputs), takes=frozenset(source.input_names()))
 
 
-def _there(given: CheckpointConfig, made: Located) -> CheckpointConfig:
+def bound_there(given: CheckpointConfig, made: Located) -> CheckpointConfig:
     """Return the given configuration with the location and ref of the new branch."""
     ref = f"{made.run_id}/{made.branch}"
     return given.model_copy(update={"location": made.location, "provider": made.provider, "restore_from": ref})

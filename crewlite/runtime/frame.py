@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
@@ -14,7 +14,7 @@ from crewlite.errors import ChangeUnused, ConfigError, NonDeterminism
 from crewlite.events.base import BaseEvent
 from crewlite.recovery import Guard, Remedy
 from crewlite.recovery.context import RecoveryContext
-from crewlite.recovery.guards import guards_of
+from crewlite.recovery.guards import Shared, guards_of
 from crewlite.runtime import replay
 from crewlite.runtime.budgets import HeldBudget
 from crewlite.runtime.children import Children
@@ -38,6 +38,7 @@ class Frame(Scope):
 
     __slots__ = (
         "address",
+        "before_step",
         "children",
         "fingerprint",
         "inherited",
@@ -78,6 +79,8 @@ class Frame(Scope):
         """The remedies for this step's failed attempts so far."""
         self.sayings: Sayings | None = None
         """What this attempt says about its work, if a step around it, or it itself, hears that."""
+        self.before_step: Callable[[], Awaitable[None]] | None = None
+        """What has to be done before the first step inside begins."""
         self.started: str | None = None
         """The id of the event of this step's start."""
         self.task: asyncio.Task[Any] | None = None
@@ -99,6 +102,11 @@ class Frame(Scope):
     def guards(self) -> Sequence[Guard]:
         """The guards of the nearest failure policy."""
         return guards_of(self.inherited.policy)
+
+    @property
+    def shared(self) -> Shared | None:
+        """What the runs of the same store share; None without a store that can share."""
+        return self.run.shared if self.run.shared.offered else None
 
     @property
     def state(self) -> View | None:
@@ -166,6 +174,12 @@ class Frame(Scope):
                 return told
         return None
 
+    async def prepare(self) -> None:
+        """Do what has to be done before the first step inside begins."""
+        act, self.before_step = self.before_step, None
+        if act:
+            await act()
+
     def cut(self) -> None:
         """Cancel the child steps that have not ended, and all that are requested later."""
         self.children.siblings().cut()
@@ -204,6 +218,18 @@ class Frame(Scope):
             moment = None
         run.emit(source, event, moment)
         return event.event_id
+
+    def tell(self, make: Callable[[Stamp], Any]) -> bool:
+        """Emit an event that no commit holds and that creates no checkpoint, from any thread, without waiting."""
+        journal = self.run.journal
+
+        def emit() -> None:
+            if not journal.closed:
+                self.run.emit(journal, make(self.stamp(self.address, self.name, ())))
+
+        if not self.dry:
+            journal.mailbox.do(emit)
+        return True
 
     def with_usage(self, step: Step[T], address: str, value: T, more: codec.Json = None) -> T:
         """Return a child's outcome with the usage of all steps inside it. `more`: usage that is not recorded yet."""

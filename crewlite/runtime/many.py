@@ -35,6 +35,7 @@ async def akickoff_for_each(
     run_id: str | UUID | None,
     max_concurrency: int | None,
     auto_approve: bool | None,
+    wait: bool,
     return_exceptions: bool,
 ) -> list[R | Exception]:
     """Kick off the definition once for each of `inputs`, at most `max_concurrency` at once; return results in order.
@@ -46,7 +47,7 @@ async def akickoff_for_each(
     name, all_inputs = None if run_id is None else as_run_id(run_id), list(inputs)
 
     def request_for(number: int) -> Request:
-        return Request(all_inputs[number], f"{name}.{number}" if name else None, auto_approve=auto_approve)
+        return Request(all_inputs[number], f"{name}.{number}" if name else None, auto_approve=auto_approve, wait=wait)
 
     for number in range(len(all_inputs)):  # refused before the first begins
         request_for(number)
@@ -68,7 +69,7 @@ async def akickoff_for_each(
                 raise
             failures[number] = error  # a signal has ended this one
 
-    await _all((in_turn(n, request_for(n)) for n in range(len(all_inputs))), max_concurrency or width())
+    await side_by_side((in_turn(n, request_for(n)) for n in range(len(all_inputs))), max_concurrency or width())
     for _, error in sorted(failures.items()):
         if not return_exceptions or not isinstance(error, Exception):
             raise error
@@ -91,7 +92,7 @@ def _check(definition: Runnable[Any], inputs: object, max_concurrency: object) -
         raise ConfigError(f"max_concurrency is {max_concurrency!r}; wanted a whole number, 1 or more")
 
 
-async def _all(works: Iterable[Coroutine[Any, Any, None]], width: int) -> None:
+async def side_by_side(works: Iterable[Coroutine[Any, Any, None]], width: int) -> None:
     """Run all, at most `width` at once. A work is made when it begins, so that those which wait take no memory."""
     free, running = asyncio.Semaphore(width), set[asyncio.Task[None]]()
 

@@ -24,11 +24,12 @@ _asker: ContextVar[tuple[weakref.ref[asyncio.Task[Any]] | None, str]] = ContextV
 class Numbering:
     """Gives each step inside one attempt an address of its own."""
 
-    __slots__ = ("_counts", "prefix")
+    __slots__ = ("_counts", "_keys", "prefix")
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
         self._counts: dict[str, int] = {}
+        self._keys: dict[str, object] = {}
 
     def next(self, kind: str, name: str | None) -> str:
         """Return the next address for this kind and name, in the order of the calls."""
@@ -38,7 +39,18 @@ class Numbering:
 
     def beside(self, kind: str, name: str | None, fingerprint: str) -> str:
         """Return the address of a step that is requested beside the attempt's own code, where the order is chance."""
-        place = f"{_stem(kind, name)}#{codec.digest([fingerprint, _who_asks()])[:_TOLD_APART]}"
+        return self._at(f"{_stem(kind, name)}#{codec.digest([fingerprint, _who_asks()])[:_TOLD_APART]}")
+
+    def keyed(self, kind: str, name: str, key: str) -> str:
+        """Return the address of a step that is requested under a key of the author's."""
+        return self._at(f"{_stem(kind, name)}#[{key}]")
+
+    def takes_key(self, key: str) -> bool:
+        """Reserve a key, from any thread. Returns False if it was reserved before."""
+        mine = object()
+        return self._keys.setdefault(key, mine) is mine
+
+    def _at(self, place: str) -> str:
         count = self._count(place)
         return f"{self.prefix}{place}" if count == 1 else f"{self.prefix}{place}.{count}"
 

@@ -141,9 +141,9 @@ def context_of(attempts: Sequence[Attempt]) -> RecoveryContext | None:
     return RecoveryContext(
         remedy.type or FailureType.UNKNOWN,
         next(number for number, attempt in enumerate(attempts, 2) if attempt is opened),
-        getattr(remedy, "hint", ""),
-        getattr(remedy, "subgoal", ""),
-        getattr(remedy, "tools", None),
+        remedy.hint,
+        remedy.subgoal,
+        remedy.tools,
         tuple(RecordedStep(**codec.decode(step)) for step in said.get("steps", ())),
         codec.decode(said.get("state", {})),
     )

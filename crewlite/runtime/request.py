@@ -16,13 +16,14 @@ from uuid import UUID
 from crewlite import kinds
 from crewlite.definition import check_inputs
 from crewlite.durable import Durability
-from crewlite.errors import ConfigError, meant
+from crewlite.errors import ConfigError, meant_setting
 from crewlite.refs import as_run_id
 from crewlite.state.config import CheckpointConfig
 from crewlite.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
     from crewlite.state.journal.journal import Journal
+    from crewlite.state.reading.locate import Located
 
 T = TypeVar("T")
 FromCheckpoint = CheckpointConfig | str | UUID | os.PathLike[str] | None
@@ -44,6 +45,8 @@ class KickoffOptions(TypedDict, total=False):
     """Resume the newest unfinished run of this definition with these inputs; start a new run if there is none."""
     auto_approve: bool | None
     """Approve every call of a tool that requires approval. Recorded, so a resume does the same; None leaves it so."""
+    wait: bool
+    """Join a run that a live process is working on: wait until it ends, and return its result."""
 
 
 _INSTEAD = {
@@ -63,7 +66,7 @@ def checked_options(verb: str, of: str, options: T, known: Iterable[str]) -> T:
     names = tuple(known)
     for name in options:  # type: ignore[attr-defined]
         if name not in names:
-            hint = _INSTEAD.get(name) or meant(name, ("inputs", *names)) or f"it takes {', '.join(names)}"
+            hint = _INSTEAD.get(name) or meant_setting(name, ("inputs", *names)) or f"it takes {', '.join(names)}"
             raise TypeError(f"{verb} of {of} has no option {name!r}; {hint}")
     return options
 
@@ -93,6 +96,14 @@ class Progress:
     """If the run has failed: the last steps that answered from the record of an earlier kickoff."""
     cancelled: bool = False
     """Whether the caller has asked to cancel the run."""
+    target: Located | None = None
+    """The branch of this kickoff in its store, once it was looked up."""
+    joined: str = ""
+    """The live process that is working on the run, while this kickoff waits for it; "" if it waits for none."""
+    waited: bool = False
+    """Whether this kickoff has waited for another process."""
+    finished_steps: int | None = None
+    """The number of recorded outcomes, set when the run releases its branch."""
 
     @property
     def usage(self) -> Usage:
@@ -103,7 +114,13 @@ class Progress:
     def attach(self, journal: Journal) -> None:
         """Note that the run has begun or was resumed, with this journal."""
         self.run_id, self.location, self.branch = journal.run_id, journal.location, journal.branch
-        self.journal = journal
+        self.journal, self.joined = journal, ""
+        if self.known:
+            self.known.set()
+
+    def join(self, run_id: str, branch: str, holder: str) -> None:
+        """Note that this kickoff waits for a run that `holder` is working on."""
+        self.run_id, self.branch, self.joined, self.waited = run_id, branch, holder, True
         if self.known:
             self.known.set()
 
@@ -113,6 +130,8 @@ class Progress:
 
     def end(self) -> None:
         """Note that the run has released its branch. Keeps the usage and drops the journal."""
+        if self.journal:
+            self.finished_steps = len(self.journal.record.outcomes)
         self.paid, self.journal = self.usage, None
 
 
@@ -129,6 +148,7 @@ class Request:
     """One address, or several; stored as a tuple, as it is read more than once."""
     resume: bool = False
     auto_approve: bool | None = None
+    wait: bool = False
     progress: Progress = field(default_factory=Progress, kw_only=True)
     verbose: bool = field(default=False, kw_only=True)
     """Show the progress of the run, even if the definition is not verbose."""
@@ -148,6 +168,15 @@ class Request:
             raise ConfigError(f"resume is {self.resume!r}; wanted True or False. To name a run, pass run_id=")
         if self.auto_approve is not None and not isinstance(self.auto_approve, bool):
             raise ConfigError(f"auto_approve is {self.auto_approve!r}; wanted True or False")
+        if not isinstance(self.wait, bool):
+            raise ConfigError(
+                f"wait is {self.wait!r}; wanted True or False. To limit the time, use a timeout of asyncio"
+            )
+        if self.resume and self.wait:
+            raise ConfigError(
+                "resume=True leaves runs alone that are at work, and wait=True waits for one: pass resume=True without "
+                "wait, or name the run to wait for, with run_id="
+            )
         if self.resume and (self.run_id is not None or self.from_checkpoint is not None):
             raise ConfigError(
                 "resume=True searches for an unfinished run, but run_id, from_checkpoint or the fork that this "
@@ -162,6 +191,8 @@ class Request:
 
     def how_to_go_on(self, kind: str) -> str:
         """Return a sentence that tells the user how to resume the interrupted run of a definition of this `kind`."""
+        if holder := self.progress.joined:
+            return f"Only the waiting has ended: run {self.progress.run_id!r} goes on in {holder}."
         if self.progress.how_to_go_on:
             return self.progress.how_to_go_on()
         if self.progress.run_id is None or self.progress.location is None:

@@ -28,7 +28,7 @@ from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
 from crewlite.state.providers import provider_for
-from crewlite.state.reading.locate import Located, locate
+from crewlite.state.reading.locate import Located, check_stands, locate
 from crewlite.state.verbs.answer import given
 from crewlite.state.verbs.fork import asked_for, check_taken
 
@@ -44,6 +44,7 @@ def branch_for(root: Root[Any], request: Request, config: CheckpointConfig) -> L
     found = locate(config.restore_from, config.location, config.provider, root.identity)
     if request.run_id not in (None, found.run_id):
         raise ConfigError(f"{config.restore_from} belongs to run {found.run_id!r}, not to run_id={request.run_id!r}")
+    check_stands(found)
     return found
 
 
@@ -162,20 +163,32 @@ def warn_kept(journal: Journal, drifted: Iterable[Drifted]) -> None:
 
 def warn_stored(root: Root[Any], record: Record, located: Located, journal: Journal) -> None:
     """Warn that a finished run returns its stored result although the kickoff asked for an earlier checkpoint."""
-    if after := _after(record, located):
+    after, gone = _after(record, located), _is_abandoned(record, located)
+    if after or gone:
         checkpoint = short(located.checkpoint or "")
+        why = "is abandoned" if gone else f"{', '.join(after)} came after it"
         journal.warn(
             f"The run has finished, so its stored result is returned, although checkpoint {checkpoint} was named and "
-            f"{', '.join(after)} came after it. To continue from there: {root.kind}.fork({checkpoint!r}).kickoff()"
+            f"{why}. To continue from there: {root.kind}.fork({checkpoint!r}).kickoff()"
         )
 
 
 def check_newest(root: Root[Any], record: Record, located: Located) -> None:
-    """Raise CheckpointIsBehind if the branch has newer checkpoints than the one that was named."""
+    """Raise CheckpointIsBehind if there are newer checkpoints than the named one, RefError if that is abandoned."""
     newest = record.newest_checkpoint
+    if _is_abandoned(record, located):
+        name = f"{located.run_id}/{located.branch}"
+        problem = f"is abandoned, as {name} has gone back to before it: fork it, rewind {name} to it, or resume {name}"
+        raise RefError(short(located.checkpoint or ""), problem)
     if newest and (after := _after(record, located)):
         where = {"run_id": located.run_id, "branch": located.branch, "head": short(newest["id"])}
         raise CheckpointIsBehind(short(located.checkpoint or ""), **where, after=after, kind=root.kind)
+
+
+def _is_abandoned(record: Record, located: Located) -> bool:
+    """Return whether the named checkpoint was abandoned by a rewind."""
+    named = record.checkpoints.get(located.checkpoint or "")
+    return named is not None and not record.counts(named["seq"])
 
 
 def _after(record: Record, located: Located) -> list[str]:

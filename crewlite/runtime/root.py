@@ -84,6 +84,10 @@ class Root(ABC, Generic[T]):
         vars(made).update(vars(self), secrets=self.secrets)
         return made
 
+    def reset(self, before: Self) -> None:
+        """Make this root equal to one that `again` returned before a kickoff that did not begin."""
+        vars(self).update(vars(before))
+
     @cached_property
     def secrets(self) -> Secrets:
         """The secrets of the definition and of the environment, as they are when it is kicked off."""

@@ -24,6 +24,7 @@ from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
 from crewlite.state.runtime import CommitView, RuntimeState
+from crewlite.state.shared import SharedData
 from crewlite.state.subscriber import CheckpointSubscriber, Setting
 from crewlite.usage import Usage
 
@@ -134,6 +135,11 @@ class Run:
     def cache(self) -> Cache:
         """The cached results of other runs, to which this run adds its own."""
         return Cache(self.journal)
+
+    @cached_property
+    def shared(self) -> SharedData:
+        """What the runs of the same store share."""
+        return SharedData(self.journal)
 
     @property
     def run_id(self) -> str:

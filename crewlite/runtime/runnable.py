@@ -1,4 +1,4 @@
-"""Definitions that can be kicked off, and their verbs: kickoff, submit, stream, preview, fork, from_checkpoint.
+"""Definitions that can be kicked off, and their verbs, such as kickoff, submit, preview, fork and explore.
 
 A definition implements `as_request` (the arguments of its kickoff), `as_root` (how the engine runs it) and `as_result`
 (the value that its kickoff returns). The verbs are written once, here. They import the engine when first called, so
@@ -10,18 +10,20 @@ from __future__ import annotations
 import copy
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from crewlite.codec import digest
+from crewlite.errors import ConfigError
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Progress, Request
 from crewlite.tracebacks import shortened
 
 if TYPE_CHECKING:
+    from crewlite.runtime.exploring.exploration import Exploration
     from crewlite.runtime.handle import RunHandle
     from crewlite.runtime.preview import Preview
     from crewlite.runtime.root import Root
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 engine = lazy("crewlite.runtime.engine")
 forks = lazy("crewlite.runtime.fork")
+studies = lazy("crewlite.runtime.exploring.study")
 streams = lazy("crewlite.runtime.stream")
 
 P = ParamSpec("P")
@@ -158,13 +161,15 @@ class Runnable(ABC, Generic[R]):
             resume: Resume the newest unfinished run of this definition with these inputs that no process is working
                 on; start a new run if there is none.
             auto_approve: Approve every call of a tool that requires approval. Recorded, so a resume does the same.
+            wait: Join the run if a live process is working on it, here or elsewhere: wait until it ends, and return its
+                result, or raise its failure. If its process dies, go on with the run. Without, that is a
+                BranchConflictError.
 
-        A flow takes the arguments of its function, and the last six of these.
+        A flow takes the arguments of its function, and the last seven of these.
 
         Raises:
             ConfigError, MissingInput, NoModel, StoreUnusable: before anything was paid.
-            RunMismatch, InputsChanged, QuestionsChanged, CheckpointIsBehind, TaskGone, TaskDrifted,
-                BranchConflictError: the run cannot be resumed in this way.
+            RunMismatch, CheckpointIsBehind, BranchConflictError: the run cannot be resumed in this way.
             InDoubt: a call declared effect="once" was interrupted.
             Suspended: the run waits for people to answer.
             BudgetExceeded: a budget is used up. Kicked off again with more, the run goes on.
@@ -233,6 +238,7 @@ class Runnable(ABC, Generic[R]):
         rerun: Iterable[str] = (),
         inputs: Mapping[str, Any] | None = None,
         bind: Bind = None,
+        allow_effects: bool = False,
     ) -> Any:
         """Create a branch at a checkpoint and return this definition bound to it: its kickoff continues from there.
 
@@ -252,8 +258,11 @@ class Runnable(ABC, Generic[R]):
                 run again, with the tasks that use their answers. Of an agent, `{"messages": ...}`; of a flow,
                 arguments by name.
             bind: On the class, the live parts that no record holds: see from_checkpoint.
+            allow_effects: Whether calls with effect="once" that were made after the checkpoint, or inside the steps in
+                `rerun`, may be made again.
 
         Raises:
+            EffectsRepeat: such calls would be made again, and allow_effects is False.
             RefError: there is nothing to fork, or no such step. BranchExists: the name is taken. ConfigError: inputs
                 that it does not take, edits that cannot be made, such as to a label that a router does not declare.
                 AnswerRefused: an edit of a person's answer does not fit the question.
@@ -261,7 +270,63 @@ class Runnable(ABC, Generic[R]):
             BindMissing: on the class, after the branch was created. Pass its ref to from_checkpoint.
         """
         changes = (edits, rerun, inputs)
-        return forks.forked(self, config, *changes, branch=branch, operation_id=operation_id, bind=bind)
+        how: Any = {"branch": branch, "operation_id": operation_id, "bind": bind, "allow_effects": allow_effects}
+        return forks.forked(self, config, *changes, **how)
+
+    def explore(
+        self,
+        config: FromCheckpoint,
+        variants: Sequence[Mapping[str, Any]],
+        judge: Any = None,
+        *,
+        max_concurrency: int = 4,
+        study: str | None = None,
+        allow_effects: bool = False,
+    ) -> Exploration:
+        """Fork one place of a run into several variants, run them side by side, and compare their results.
+
+        The run itself does not change. A variant that fails, waits for a person or reaches a budget is a row that says
+        so. Called again with the same arguments, as after a kill, it continues: finished variants answer from their
+        branches, the others go on where they stopped, and no recorded step and no recorded score is paid again.
+
+        Args:
+            config: What to fork: a ref, or CheckpointConfig(restore_from=ref), as for `fork`.
+            variants: A mapping for each, with a `name` and what it changes: `model`, a model or its name; `prompt`,
+                texts by path, such as `{"tasks.research.description": "..."}`; `inputs`, `edits` and `rerun` as for
+                `fork`; `definition`, another definition of this kind. One with a name alone changes nothing.
+            judge: Scores what the kickoff of a variant returned. A function that returns a number, or a number and the
+                reason as text, may be async, and is called each time; a model or its name, or an Agent, which score
+                from 0 to 10 and whose scores are recorded.
+            max_concurrency: The number of variants that run at once.
+            study: A name for the comparison. Variants get branches named `explore/<study>/<name>`, so the same name
+                finds them again. None takes the name of the branch or the short id of the checkpoint that is explored.
+            allow_effects: Whether calls with effect="once" that were made after the place may be made again.
+
+        Raises:
+            VariantsRefused: before anything is forked or run; it lists all mistakes in the variants.
+            EffectsRepeat: such calls would be made again, and allow_effects is False. Nothing was forked either.
+            RefError, ConfigError, RunMismatch, StoreError: there is nothing to explore, or it cannot be forked.
+        """
+        how: Any = {"max_concurrency": max_concurrency, "study": study, "allow_effects": allow_effects}
+        with shortened():
+            explored: Exploration = studies.explore_here(self, config, variants, judge=judge, **how)
+        return explored
+
+    async def aexplore(
+        self,
+        config: FromCheckpoint,
+        variants: Sequence[Mapping[str, Any]],
+        judge: Any = None,
+        *,
+        max_concurrency: int = 4,
+        study: str | None = None,
+        allow_effects: bool = False,
+    ) -> Exploration:
+        """Do the same as `explore`, for code on an event loop: await it there."""
+        how: Any = {"max_concurrency": max_concurrency, "study": study, "allow_effects": allow_effects}
+        with shortened():
+            explored: Exploration = await studies.explore(self, config, variants, judge=judge, **how)
+        return explored
 
     @classmethod
     def from_checkpoint(cls, config: FromCheckpoint, *, bind: Bind = None) -> Self:
@@ -309,6 +374,13 @@ class Runnable(ABC, Generic[R]):
     @abstractmethod
     def with_model(self, llm: Any) -> Self:
         """Return a copy in which every agent uses this model. Raises ConfigError if its models cannot be replaced."""
+
+    def with_prompts(self, prompts: Mapping[str, str]) -> Self:
+        """Return a copy with these texts, by path. Raises ConfigError for a path that it does not have."""
+        raise ConfigError(
+            f"The prompts of {self.run_kind} {self.run_name!r} are in its code, so they cannot be set by path: pass "
+            f"another definition, or edits"
+        )
 
     @property
     def bound_at(self) -> FromCheckpoint:

@@ -28,6 +28,7 @@ from crewlite.runtime import replay
 from crewlite.runtime.execution import Execution
 from crewlite.runtime.failures import raised
 from crewlite.runtime.frame import Frame
+from crewlite.runtime.keyed import key_here
 from crewlite.runtime.questions import Drifted
 from crewlite.runtime.remedies import unapplied, void
 from crewlite.runtime.replay import Question, Refuse, Reraise, Reuse
@@ -77,7 +78,9 @@ class StepScope(Frame):
         """Note the request for a step, and return it with the step's address."""
         fingerprint, children = self._question(step), self.children
         address = step.address if address is None else address
-        if address is None and self._in_order(step):
+        if address is None and step.name and step.kind.takes_key and (key := key_here(self)):
+            address = children.numbering.keyed(step.kind.name, step.name, key)
+        elif address is None and self._in_order(step):
             address = children.numbering.next(step.kind.name, step.name)
         elif address is None:
             address = children.numbering.beside(step.kind.name, step.name, fingerprint)
@@ -189,6 +192,7 @@ class StepScope(Frame):
             self.run.journal.invalidate(address, step.kind.name)
         else:  # earlier tries may have been heard of
             self._commit_late(address)
+        await self.prepare()
         slots = Slots(self.run.pools, address, (*self.inherited.limits, *step.limits), self.slots)
         try:
             await slots.take()

@@ -34,7 +34,11 @@ def last_good(record: Record, prefix: str) -> str | None:
 
 
 def _finished(record: Record, prefix: str) -> list[Outcome]:
-    below = (outcome for at, outcome in record.outcomes.items() if is_right_below(at, prefix))
+    below = (
+        outcome
+        for at, outcome in record.outcomes.items()
+        if is_right_below(at, prefix) and not kinds.at(at).is_about_failure
+    )
     return sorted(below, key=lambda outcome: outcome.order)
 
 

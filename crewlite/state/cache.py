@@ -45,13 +45,14 @@ class Cache:
         self._told = set[str]()
 
     async def recall(self, step: Step[T], kept: Cached, address: str) -> Found[T] | None:
-        """Return a stored result of the same call; None if there is none, it is damaged or too old, or on a fork.
+        """Return a stored result of the same call. None on a fork, after a rewind, and if there is no usable result.
 
         `kept`: the key of the result, and its greatest age. Items that the call added to a collection get the ids
         that the step at `address` would have given them. Warns instead of raising. Call it on the run's event loop.
         """
-        if self._journal.record.run.get("base"):
-            return None  # a step that runs on a fork is meant to run again
+        record = self._journal.record
+        if record.run.get("base") or record.epoch:
+            return None  # a step that runs on a fork, or after a rewind, is meant to run again
         queue = self._journal.queue
         if queue is None:
             self._warn("cache=: this run has no store, so results are neither reused nor kept; give it checkpoint=True")

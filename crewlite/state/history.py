@@ -14,25 +14,53 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from crewlite.errors import ConfigError, CrewliteError, RefError, StoreError
+from crewlite.lazy import lazy
 from crewlite.refs import as_run_id
+from crewlite.state.comparing.run_diff import RunDiff, compare, last_common
+from crewlite.state.config import CheckpointConfig
+from crewlite.state.format.entry import Entry
+from crewlite.state.format.record import Record
 from crewlite.state.journal.cancel import cancel
 from crewlite.state.journal.lineage import gone
-from crewlite.state.providers import BaseProvider, CheckpointInfo, exists, provider_for
+from crewlite.state.providers import BaseProvider, BranchInfo, CheckpointInfo, exists, provider_for
+from crewlite.state.providers.base import declares
 from crewlite.state.reading.checkpoint import Checkpoint
-from crewlite.state.reading.locate import Located, locate
-from crewlite.state.run_history import RunHistory, Waiting
+from crewlite.state.reading.locate import Located, check_stands, locate
+from crewlite.state.run_history import RunHistory, Waiting, unfinished
 from crewlite.state.verbs.answer import answer
 from crewlite.state.verbs.doctor import Finding, doctor
 from crewlite.state.verbs.fork import Changes, fork
+from crewlite.state.verbs.label import label
 from crewlite.state.verbs.prune import Pruned, delete, prune
+from crewlite.state.verbs.rewind import rewind
 from crewlite.state.verbs.transfer import export_run, import_run
+
+run_page = lazy("crewlite.state.run_page.page")
+E_co = TypeVar("E_co", covariant=True)
+E = TypeVar("E")
+
+
+class Explorable(Protocol[E_co]):
+    """A crew, agent or flow whose recorded runs can be explored. It brings the engine, which History does without."""
+
+    def explore(
+        self,
+        config: CheckpointConfig,
+        variants: Sequence[Mapping[str, Any]],
+        judge: Any,
+        *,
+        max_concurrency: int,
+        study: str | None,
+        allow_effects: bool,
+    ) -> E_co:
+        """Run the variants, and return their comparison."""
 
 
 class History:
@@ -56,22 +84,31 @@ class History:
 
     def runs(self) -> list[RunHistory]:
         """Return all branches of all runs, newest run first."""
-        return [RunHistory(self._store, info.run_id, info.branch) for info in self._store.branches()]
+        return [RunHistory(self._store, info.run_id, info.branch) for info in self.branches()]
 
-    def run(self, ref: str | UUID | Checkpoint = "latest") -> RunHistory:
-        """Return the run that a ref names: a run_id, `run/branch`, a checkpoint id, or `latest`. Raises RefError."""
-        found = self._find(ref)
-        return RunHistory(self._store, found.run_id, found.branch)
+    def unfinished(self, name: str | None = None) -> list[RunHistory]:
+        """Return the runs, newest first, that were cut and that no live process works on: a kickoff goes on with them.
+
+        Forks are left out, and runs that failed, were cancelled, or stopped to wait for people, unless a question has
+        timed out. A run that cannot be read is skipped with a warning. `name`: only runs of the definition so named.
+        """
+        return unfinished(self._store, name)
+
+    def branches(self) -> list[BranchInfo]:
+        """Return the branches of all runs as a listing, newest run first, without reading journals."""
+        return self._store.branches()
+
+    def run(self, ref: str | UUID | Checkpoint | BranchInfo = "latest") -> RunHistory:
+        """Return the run that a ref names: a run_id, `run/branch`, a checkpoint id, or `latest`. Raises RefError.
+
+        A branch of the listing `branches` is returned without a search. `run/branch@abandoned:1` is the branch right
+        before its first rewind.
+        """
+        return self._run(self._find(ref))
 
     def checkpoint(self, ref: str | UUID | Checkpoint = "latest") -> Checkpoint:
         """Return the checkpoint that a ref names; for a ref to a run or branch, its newest one. Raises RefError."""
-        found = self._find(ref)
-        own = RunHistory(self._store, found.run_id, found.branch).checkpoints()
-        for checkpoint in reversed(own):
-            if found.checkpoint in (None, checkpoint.id):
-                return checkpoint
-        name = f"{found.run_id}/{found.branch}"
-        raise RefError(str(ref), f"names no checkpoint: {name} has {len(own) or 'none'}", [p.id for p in own])
+        return self._checkpoint_of(self._find(ref))
 
     def checkpoints(self, *, limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
         """Return the checkpoints of all runs, newest first, without reading journals.
@@ -93,6 +130,7 @@ class History:
         edits: Mapping[str, Any] | None = None,
         rerun: Iterable[str] = (),
         inputs: Mapping[str, Any] | None = None,
+        allow_effects: bool = False,
     ) -> RunHistory:
         """Create a branch that starts at the checkpoint that a ref names, or at the head of the run or branch it names.
 
@@ -104,15 +142,99 @@ class History:
                 are asked something else because of them run again; all others answer from the record.
             rerun: Addresses of finished steps to run again, and with them the steps that depend on their outcomes.
             inputs: New values for some of the recorded inputs. A kickoff of the fork uses them.
+            allow_effects: Whether calls with effect="once" that were made after the place may be made again.
 
         Raises:
             RefError: there is nothing to fork, or no such step. BranchExists: the name is taken. ConfigError: an
             argument has the wrong type, or no task of the run uses an input. AnswerRefused: the edit of a person's
-            answer does not fit the question. StoreError, OSError: the branch was not created.
+            answer does not fit the question. EffectsRepeat: calls with effect="once" would be made again. StoreError,
+            OSError: the branch was not created.
         """
         changed = Changes.of(edits, rerun, inputs)
-        found = fork(self._find(ref), self, branch=branch, operation_id=operation_id, changed=changed)
+        found = fork(
+            self._find(ref),
+            self,
+            branch=branch,
+            operation_id=operation_id,
+            changed=changed,
+            allow_effects=allow_effects,
+        )
         return RunHistory(self._store, found.run_id, found.branch)
+
+    def diff(self, a: str | UUID | Checkpoint | RunHistory, b: str | UUID | Checkpoint | RunHistory) -> RunDiff:
+        """Compare two runs, branches, or checkpoints: inputs, settings, steps, state, usage and time of `b` beside `a`.
+
+        A checkpoint stands for its run as it was there. A ref with a path may lead to another location. Reads both
+        journals, and writes nothing. Raises RefError, JournalCorrupt.
+        """
+        (before, one, at), (after, other, other_at) = self._read(a), self._read(b)
+        common = last_common(before, after) if one.run["run_id"] == other.run["run_id"] else 0
+        return compare(one, other, common=common, places=(at, other_at))
+
+    def explore(
+        self,
+        definition: Explorable[E],
+        ref: str | UUID | Checkpoint | RunHistory,
+        variants: Sequence[Mapping[str, Any]],
+        judge: Any = None,
+        *,
+        max_concurrency: int = 4,
+        study: str | None = None,
+        allow_effects: bool = False,
+    ) -> E:
+        """Fork the place that a ref names into several variants, run them side by side, and compare their results.
+
+        `definition`: the crew, agent or flow that ran, whose live code runs the variants; `from_checkpoint` rebuilds
+        one from the record. The other arguments, the result and the errors are those of its `explore`.
+        """
+        found = self._find(ref)
+        there = CheckpointConfig(location=self._location, provider=self._provider, restore_from=found.ref)
+        how: Any = {"max_concurrency": max_concurrency, "study": study, "allow_effects": allow_effects}
+        return definition.explore(there, variants, judge, **how)
+
+    def rewind(
+        self, ref: str | UUID | Checkpoint | RunHistory, *, reason: str = "", allow_effects: bool = False
+    ) -> RunHistory:
+        """Go back to an earlier place of a branch, and return the branch: its next kickoff continues from there.
+
+        The steps after that place run again, with new idempotency keys; people are asked again. A run that was finished
+        is unfinished again. Nothing is erased: what came after stays readable as one of `RunHistory.abandoned`, can be
+        forked, and can be gone back to. `usage` keeps counting it.
+
+        Args:
+            ref: A checkpoint of the branch, abandoned ones too; or `run/branch@abandoned:1`, the end of what its first
+                rewind has abandoned, which undoes that rewind.
+            reason: A text for people, which `RunHistory.rewinds` shows.
+            allow_effects: Whether calls with effect="once" that were made after the place may be made again.
+
+        Raises:
+            RefError: the ref names no checkpoint, or one that a fork has inherited: fork that place instead.
+            BranchConflictError: a process is running the branch. Cancel it first, or fork the place.
+            EffectsRepeat: calls with effect="once" would be made again.
+            StoreError: the rewind was not saved.
+        """
+        found = self._find(ref)
+        with self._saving("nothing has changed"):
+            name = ref if isinstance(ref, str) else found.ref
+            rewind(self._store, found, ref=name, reason=reason, allow_effects=allow_effects)
+        return RunHistory(self._store, found.run_id, found.branch)
+
+    def label(self, ref: str | UUID | Checkpoint | RunHistory, name: str) -> Checkpoint:
+        """Give a checkpoint a name: `run@label:name` names it from now on, and pruning keeps it.
+
+        A ref to a run or branch means its newest checkpoint. Returns the labelled checkpoint, which is a new one at the
+        same place. A label names one place of a run; to give it again to the same place changes nothing.
+
+        Raises:
+            RefError: the ref names no checkpoint, or another place of the run has this label.
+            ConfigError: the label is not usable.
+            BranchConflictError: a process is running the branch.
+            StoreError: the label was not saved.
+        """
+        found = self._checkpoint_of(self._find(ref))
+        with self._saving("the label was not saved"):
+            branch, identifier = label(self._store, found, name)
+        return self._checkpoint_of(Located(self._provider, self._location, found.run_id, branch, identifier))
 
     def answer(
         self, ref: str | UUID | Checkpoint | RunHistory, address: str | Waiting, value: Any, *, ahead: bool = True
@@ -133,7 +255,7 @@ class History:
         address = address.address if isinstance(address, Waiting) else address
         if not isinstance(address, str):
             raise ConfigError(f"address is {address!r}; wanted the address of a question, such as 'human:approve'")
-        found = self._find(ref)
+        found = self._standing(ref)
         with self._saving("the answer was not saved"):
             answer(self._store, found.run_id, found.branch, address, value, ahead=ahead)
 
@@ -144,11 +266,13 @@ class History:
         cancelled. Cancelling a cancelled run again does nothing.
 
         Raises:
-            RefError: there is no such run. RunMismatch: it is a state without a run. RunEnded: it is finished, or
-            has failed. StoreBusy: the run commits so often that the cancellation finds no gap. StoreError: the
-            cancellation was not saved.
+            RefError: there is no such run.
+            RunMismatch: it is a state without a run.
+            RunEnded: it is finished, or has failed.
+            StoreBusy: the run commits so often that the cancellation finds no gap.
+            StoreError: the cancellation was not saved.
         """
-        found = self._find(ref)
+        found = self._standing(ref)
         with self._saving("the run was not cancelled"):
             cancel(self._store, found.run_id, found.branch)
 
@@ -190,6 +314,16 @@ class History:
         with self._saving("the run was not exported"):
             return export_run(self._store, self._find(ref).run_id, Path(path))
 
+    def as_html(self, ref: str | UUID | Checkpoint | RunHistory = "latest") -> str:
+        """Return the run that a ref names as a page of HTML: timelines of its branches, prompts, costs, differences.
+
+        It is one file without scripts that loads nothing. Raises RefError, JournalCorrupt.
+        """
+        found = self._find(ref)
+        branches = [RunHistory(self._store, found.run_id, info.branch) for info in self._store.branches(found.run_id)]
+        text: str = run_page.page(branches, found.branch)
+        return text
+
     def import_run(self, path: str | os.PathLike[str]) -> RunHistory:
         """Store a run that `export` wrote, all or nothing. It can be resumed, forked and listed like the original.
 
@@ -218,16 +352,48 @@ class History:
             self._store = self._provider.open(self._location)
         return found
 
-    def _find(self, ref: str | UUID | Checkpoint | RunHistory) -> Located:
-        if isinstance(ref, RunHistory):
-            return Located(self._provider, self._location, ref.run_id, ref.branch)
+    def _find(self, ref: str | UUID | Checkpoint | RunHistory | BranchInfo, *, anywhere: bool = False) -> Located:
+        if isinstance(ref, RunHistory | BranchInfo):
+            tail = ref.abandoned_by if isinstance(ref, RunHistory) else None
+            return Located(self._provider, self._location, ref.run_id, ref.branch, abandoned=tail)
         text = ref.ref if isinstance(ref, Checkpoint) else str(ref) if isinstance(ref, UUID) else ref
         if not isinstance(text, str):
             raise RefError(repr(text), "is not a ref; wanted a text, such as 'latest' or 'report-42', or a Checkpoint")
-        found = locate(text, self._location, self._provider, None)
-        if os.path.realpath(found.location) != os.path.realpath(self._location) and found.provider != self._provider:
+        leads_away = anywhere and os.path.exists(text.rpartition("#")[0] or text)
+        provider = None if leads_away and declares(self._provider, "named_by_location") else self._provider
+        found = locate(text, self._location, provider, None)
+        here = os.path.realpath(found.location) == os.path.realpath(self._location) or found.provider == self._provider
+        if not here and not anywhere:
             raise RefError(text, f"is stored at {found.location}, not here: open History({found.location!r})")
         return found
+
+    def _read(self, ref: str | UUID | Checkpoint | RunHistory) -> tuple[list[Entry], Record, str | None]:
+        """Return the entries and the record at the place that a ref names, and what the ref has behind the @."""
+        if isinstance(ref, RunHistory):
+            return *ref.at(None), ref.place
+        found = self._find(ref, anywhere=True)
+        if os.path.realpath(found.location) == os.path.realpath(self._location):
+            run = self._run(found)
+            return *run.at(found.checkpoint), found.checkpoint or run.place
+        with contextlib.closing(found.provider.open(found.location)) as store:
+            run = RunHistory(store, found.run_id, found.branch, found.abandoned)
+            return *run.at(found.checkpoint), found.checkpoint or run.place
+
+    def _standing(self, ref: str | UUID | Checkpoint | RunHistory) -> Located:
+        """Return the branch that a ref names. Raises RefError for an abandoned tail, which does not change any more."""
+        found = self._find(ref)
+        check_stands(found)
+        return found
+
+    def _checkpoint_of(self, found: Located) -> Checkpoint:
+        run = self._run(found)
+        if checkpoint := run.checkpoint(found.checkpoint):
+            return checkpoint
+        own = run.checkpoints()
+        raise RefError(found.ref, f"names no checkpoint: {run.ref} has {len(own) or 'none'}", [p.id for p in own])
+
+    def _run(self, found: Located) -> RunHistory:
+        return RunHistory(self._store, found.run_id, found.branch, found.abandoned)
 
     @contextlib.contextmanager
     def _saving(self, what: str) -> Iterator[None]:

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from crewlite.codec import JsonObject, decode
+from crewlite.errors import JournalCorrupt, RefError
+from crewlite.ids import now
+from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.outcome import Attempt, LightEvent
 from crewlite.state.format.record import Record
+from crewlite.state.format.rewinds import counting_at, ends_of_tails
 from crewlite.state.journal.holder import holder
 from crewlite.state.journal.lineage import gone, trace
 from crewlite.state.providers import Store
 from crewlite.state.reading.checkpoint import Checkpoint, checkpoints, collections_in, values_in
+from crewlite.state.reading.locate import abandoned_by
+from crewlite.state.reading.progress import RunStatus, status_of
+from crewlite.state.reading.prompts import Prompt, Prompts
 from crewlite.state.reading.steps import StepView, attempts_of, steps_of
 from crewlite.state.verbs.transfer import digest
-from crewlite.usage import Usage
+from crewlite.usage import NO_USAGE, Usage
+
+log = logging.getLogger("crewlite.run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +54,25 @@ class Base:
     """The checkpoint at that commit, or the newest one before it; None if there is none."""
 
 
-class RunHistory:
-    """One branch of one run. It is read at the first use of a property, and does not follow later commits."""
+@dataclass(frozen=True, slots=True)
+class Rewind:
+    """A rewind of a branch: from when, and where it has gone back to."""
 
-    def __init__(self, store: Store, run_id: str, branch: str) -> None:
-        self._store, self.run_id, self.branch = store, run_id, branch
+    at: datetime
+    seq: int
+    """The number of the commit from which the run goes on."""
+    reason: str
+
+
+class RunHistory:
+    """One branch of one run. It is read at the first use of a property, and does not follow later commits.
+
+    `abandoned_by` is the number of a rewind, from 1, if this is what that rewind has abandoned: the branch as it was
+    right before it. None for the branch as it is now.
+    """
+
+    def __init__(self, store: Store, run_id: str, branch: str, abandoned_by: int | None = None) -> None:
+        self._store, self.run_id, self.branch, self.abandoned_by = store, run_id, branch, abandoned_by
 
     @cached_property
     def _trace(self) -> tuple[list[Entry], dict[str, str | None]]:
@@ -57,23 +82,61 @@ class RunHistory:
         return entries, lost
 
     @cached_property
+    def _entries(self) -> list[Entry]:
+        entries, number = self._trace[0], self.abandoned_by
+        return entries if number is None else abandoned_by(entries, number, self.ref)
+
+    @cached_property
     def _record(self) -> Record:
-        return Record.of(self._trace[0])
+        return Record.of(self._entries)
 
     @property
-    def status(self) -> Literal["finished", "failed", "unfinished", "waiting", "cancelled"]:
+    def ref(self) -> str:
+        """The ref that names it at its location."""
+        return f"{self.run_id}/{self.branch}" + (f"@{self.place}" if self.place else "")
+
+    @property
+    def place(self) -> str | None:
+        """What its ref has behind the @: `abandoned:1` for what the first rewind has abandoned; None for a branch."""
+        return None if self.abandoned_by is None else f"abandoned:{self.abandoned_by}"
+
+    @property
+    def abandoned(self) -> tuple[RunHistory, ...]:
+        """What each rewind of this branch has abandoned, in order: the branch as it was right before that rewind."""
+        count = len(ends_of_tails(self._trace[0])) if self.abandoned_by is None else self.abandoned_by - 1
+        return tuple(RunHistory(self._store, self.run_id, self.branch, number) for number in range(1, count + 1))
+
+    @property
+    def rewinds(self) -> tuple[Rewind, ...]:
+        """The rewinds of this branch, in order. `abandoned` has what each of them has abandoned."""
+        own = [entry.commit for entry in self._trace[0] if entry.seq > self._record.base]
+        found = [(back, commit["at"]) for commit in own if (back := commit.get("rewind"))]
+        count = self.abandoned_by - 1 if self.abandoned_by else len(found)
+        return tuple(
+            Rewind(datetime.fromisoformat(at), back["seq"], back.get("reason", "")) for back, at in found[:count]
+        )
+
+    def at(self, checkpoint: str | None) -> tuple[list[Entry], Record]:
+        """Return the entries that count, and the record, up to the checkpoint with this id; of None, all of them.
+
+        Raises RefError if the branch has no such checkpoint any more.
+        """
+        entries = self._entries
+        if checkpoint is None:
+            return counting_at(entries, entries[-1].seq)[0], self._record
+        seq = next((place["seq"] for entry in entries for place in _places(entry) if place["id"] == checkpoint), None)
+        if seq is None:
+            raise gone(self._store, f"{self.run_id}/{self.branch}@{checkpoint}", "checkpoint")
+        return counting_at(entries, seq)[0], Record.of(entry for entry in entries if entry.seq <= seq)
+
+    @property
+    def status(self) -> RunStatus:
         """The status of the branch.
 
         `waiting`: for answers of people. `unfinished`: running, or interrupted. A kickoff with its run_id resumes a run
         that is unfinished, waiting, failed or cancelled.
         """
-        if self._record.finished:
-            return "finished"
-        if self._record.cancelled:
-            return "cancelled"
-        if self._record.failed:
-            return "failed"
-        return "waiting" if self._record.waiting else "unfinished"
+        return status_of(self._record)
 
     @property
     def stopped_by(self) -> str | None:
@@ -83,7 +146,16 @@ class RunHistory:
     @property
     def at_work(self) -> str | None:
         """The live process that runs it, by number and host, such as "process 7 on lamp"; None if none does."""
+        if self.abandoned_by is not None:
+            return None
         return holder(self._store, self.run_id, self.branch, self._record.claim)
+
+    def touched(self) -> float:
+        """Return the time of the branch's last commit or sign of life, in seconds since the epoch; 0 if it is gone.
+
+        Unlike the properties it is looked up at every call, without reading the journal.
+        """
+        return self._store.touched(self.run_id, self.branch)
 
     @property
     def started_at(self) -> datetime:
@@ -136,6 +208,17 @@ class RunHistory:
         """Of a fork, the usage without what had been paid when it was forked; else the same as `usage`."""
         return self._record.paid.own
 
+    def usage_of(self, address: str) -> Usage:
+        """Return tokens and cost of a step and all steps inside it, in all attempts; for "" the same as `usage`.
+
+        Raises RefError if the run has no such step.
+        """
+        known = [one.address for one in self.steps]
+        used = self._record.paid.inside(address)
+        if address and used is NO_USAGE and address not in known:
+            raise RefError(address, f"names no step of {self.ref}", known)
+        return used
+
     @property
     def waiting(self) -> list[Waiting]:
         """The questions to people that have no answer yet."""
@@ -155,16 +238,71 @@ class RunHistory:
         """Finished steps in the order of their commits, then failed steps, then steps in doubt."""
         return steps_of(self._record)
 
+    def prompt(self, address: str) -> Prompt:
+        """Return what the model call at an address, such as `task:write/llm#1`, was asked, as far as that is recorded.
+
+        Raises RefError if no reply to such a call is recorded.
+        """
+        return Prompts(self._record).whole(address)
+
     @property
     def attempts(self) -> list[Attempt]:
         """Every failed attempt, in order."""
         return attempts_of(self._record)
 
-    def checkpoints(self) -> list[Checkpoint]:
-        """Return the checkpoints of this branch, first to last; for a fork, also those before the fork."""
+    def checkpoints(self, *, abandoned: bool = False) -> list[Checkpoint]:
+        """Return the checkpoints of this branch, first to last; for a fork, also those before the fork.
+
+        Those that the branch has abandoned are left out, unless `abandoned` is True.
+        """
+        record = self._record
+        found = [one for one in self._checkpoints if one.seq <= record.seq]
+        return found if abandoned else [one for one in found if record.counts(one.seq)]
+
+    def checkpoint(self, identifier: str | None = None) -> Checkpoint | None:
+        """Return the checkpoint with this id, abandoned or not; without an id, the newest one. None for none."""
+        if identifier is None:
+            return next(reversed(self.checkpoints()), None)
+        return next((one for one in self._checkpoints if one.id == identifier), None)
+
+    @cached_property
+    def _checkpoints(self) -> list[Checkpoint]:
         entries, lost = self._trace
         return checkpoints(entries, self._store.ref, lost)
 
     def events(self) -> list[LightEvent]:
         """Return every recorded event, in order."""
         return list(self._record.events)
+
+
+def unfinished(store: Store, name: str | None) -> list[RunHistory]:
+    """Return the runs of a store that `History.unfinished` describes."""
+    found = []
+    for info in store.branches():
+        if info.branch != "main" or name not in (None, info.name):
+            continue
+        run = RunHistory(store, info.run_id, info.branch)
+        try:
+            if _has_work(run) and not run.at_work:
+                found.append(run)
+        except JournalCorrupt as error:
+            log.warning("run %s cannot be read and is skipped: %s", info.run_id, error)
+        except RefError:  # it was deleted meanwhile
+            continue
+    return found
+
+
+def _has_work(run: RunHistory) -> bool:
+    """Return whether a kickoff of the run has something to do before it waits for a person or ends."""
+    if run.status != "waiting":
+        return run.status == "unfinished"
+    killed = run.at(None)[1].claim is not None  # a run that stops to wait releases its claim
+    return killed or any(one.until and one.until <= now() for one in run.waiting)
+
+
+def _places(entry: Entry) -> Iterator[CheckpointRecord]:
+    """Yield the checkpoints that an entry holds: one that it creates, and the one that its fork starts from."""
+    if place := entry.commit.get("place"):
+        yield place
+    if (base := entry.commit.get("run", {}).get("base")) and base["place"]:
+        yield base["place"]

@@ -13,7 +13,7 @@ from crewlite.codec import JsonObject
 from crewlite.events.base import BaseEvent
 from crewlite.ids import new_id
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.format.checkpoints import SNAPSHOT
+from crewlite.state.format.checkpoints import SNAPSHOT, droppable
 from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.record import Record
 
@@ -65,11 +65,7 @@ class CheckpointSubscriber:
         parts: CommitParts = {"place": checkpoint}
         limit = setting.max_checkpoints if isinstance(setting, CheckpointConfig) else None
         if limit := limit or self.max_checkpoints:
-            own = [
-                one
-                for one in record.checkpoints.values()
-                if not one.get("label") and one["id"] not in record.inherited and one["id"] not in bases
-            ]
+            own = droppable(record.checkpoints.values(), record.counts, record.inherited | bases)
             if beyond := own[: max(0, len(own) + 1 - limit)]:
                 parts |= {"drops": [(one["id"], one["parent"]) for one in beyond], "keep": limit}
         return parts

@@ -9,7 +9,7 @@ from crewlite.codec import digest
 from crewlite.ids import new_id, now
 from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase, RunStart, StepRecord
 from crewlite.state.format.entry import SCHEMA, Entry, seal
-from crewlite.state.providers import BaseProvider, Commit, ResultCache, Store, results_of
+from crewlite.state.providers import BaseProvider, Commit, Exchange, ResultCache, Store, exchange_of, results_of
 from crewlite.state.reading.locate import Located, locate
 
 
@@ -35,6 +35,12 @@ class Bench:
         if (results := results_of(store or self.open())) is None:
             raise NotOffered
         return results
+
+    def exchange(self, store: Store | None = None) -> Exchange:
+        """Return the result cache as one that can share data. Raises NotOffered if it cannot."""
+        if (exchange := exchange_of(store or self.open())) is None:
+            raise NotOffered
+        return exchange
 
     def close(self, store: Store) -> None:
         """Close a store before the law ends."""

@@ -90,7 +90,7 @@ async def use(tool: BaseTool, call: ToolCall, about: dict[str, Any]) -> ToolResu
     """Call the tool, which is made ready before. Raises an error that the model is not told of."""
     scope = durable.scope()
     try:
-        with guarding(scope.guards, guarded(scope, tool, call, scope.address)):
+        async with guarding(scope.guards, guarded(scope, tool, call, scope.address)):
             await resources.ready(tool, tool.timeout)
             result = await tool.arun(**call.arguments)
         text = as_text(result)
@@ -120,7 +120,7 @@ def guarded(scope: Scope, tool: BaseTool, call: ToolCall, address: str) -> Guard
             if it.error not in VETOES
         ]
 
-    return GuardedCall("tool", tool.name, call.arguments, address, tool.effect, earlier)
+    return GuardedCall("tool", tool.name, call.arguments, address, tool.effect, earlier, scope.shared)
 
 
 async def _announce(tool: BaseTool, error: Exception, trace: str, about: dict[str, Any]) -> None:

@@ -210,6 +210,18 @@ def test_a_ref_names_a_turn_and_a_fork_counts_on_from_there(config, caplog):
             agent.fork(config(restore_from=ref))
 
 
+def test_a_reply_that_an_edit_has_replaced_takes_what_followed_it_along(config):
+    kept = config()
+    pilot([ToolCall("look", {"where": "x"}), "It is there."], tools=[look], checkpoint=kept).kickoff(
+        "Where?", run_id="c"
+    )
+    with History(kept.location, kept.provider) as history:
+        history.fork("c", branch="e", edits={"llm#1": "I do not know."})
+    agent = pilot(["Further."], tools=[look], checkpoint=kept)
+    agent.fork("c/e", branch="g").kickoff("And now?")
+    assert said(agent) == ["Where?", "I do not know.", "And now?"]
+
+
 def test_a_failed_turn_begins_anew_alone(config):
     class Depth(BaseModel):
         metres: int

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
 import threading
 import time
-from html.parser import HTMLParser
 from itertools import combinations
 from pathlib import Path
 
@@ -21,11 +19,11 @@ from crewlite.flow import Flow, and_, listen, or_, router, start
 from crewlite.flow.classes.plot.layout import BOX, laid_out
 from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
+from tests.browser import Parsed, check_is_harmless, needs_chromium, shown
 from tests.children import run
 from tests.cuts import cut, entries_of
 
 HOSTILE = """</pre></title><script>document.title="hacked"</script><img src=x onerror='document.title="hacked"'>"""
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 class Book(Flow):
@@ -63,29 +61,15 @@ class Book(Flow):
 READER = Agent(role="Reader", goal="read", llm=ScriptedLLM(["read"] * 9))
 
 
-class Page(HTMLParser):
-    """What a page has: the boxes of its graph with their states, the rows of starts, texts, tags and attributes."""
+class Page(Parsed):
+    """The boxes of the graph with their states, the rows of starts, and the lines that were taken."""
 
     def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags, self.attributes, self.boxes, self.rows, self.lines = set(), {}, {}, [], {}
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        about = dict(attrs)
-        self.tags.add(tag)
-        for name, value in attrs:
-            self.attributes.setdefault(name, []).append(value)
-        if "data-method" in about:
-            self.boxes[about["data-method"]] = about["data-state"]
-        if "data-address" in about:
-            self.rows.append((about["data-address"], about["class"]))
-        if "data-from" in about:
-            self.lines[about["data-from"], about["data-to"]] = "taken" in about["class"]
-
-    def handle_data(self, data):
-        self.text += data
+        super().__init__(text)
+        self.boxes = {about["data-method"]: about["data-state"] for _, about in self.elements if "data-method" in about}
+        self.rows = [(about["data-address"], about["class"]) for _, about in self.elements if "data-address" in about]
+        lines = [about for _, about in self.elements if "data-from" in about]
+        self.lines = {(about["data-from"], about["data-to"]): "taken" in about["class"] for about in lines}
 
 
 @pytest.fixture(scope="module")
@@ -140,30 +124,17 @@ def test_a_page_tells_tokens_of_all_that_a_method_has_led_to(waiting):
 def test_a_page_believes_nothing_and_loads_nothing(waiting):
     _, path = waiting
     page = Page(path.read_text())
-    assert not page.tags & {"script", "img", "link", "iframe", "object", "b"}
-    assert not [name for name in page.attributes if name.startswith("on")]
-    links = [*page.attributes.get("href", ()), *page.attributes.get("src", ())]
-    assert all(link.startswith("#of-") for link in links)
+    check_is_harmless(page)
     assert page.text.count(HOSTILE) >= 3
 
 
-@pytest.mark.skipif(not CHROMIUM, reason="looks at the page in Chromium: apt-get install chromium, as .ci/run does")
+@needs_chromium
 def test_a_browser_shows_the_page_and_runs_nothing_in_it(waiting, tmp_path):
     _, path = waiting
-    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
-    picture = tmp_path / "page.png"
-    shown = run(
-        [CHROMIUM, *options, f"--screenshot={picture}", "--window-size=1200,900", "--dump-dom", path.as_uri()],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    page = Page(shown.stdout)
+    page = shown(path, tmp_path, Page)
     assert page.boxes == Page(path.read_text()).boxes
     assert page.text.partition("</style>")[0].strip().startswith("Book · run"), "the title is as it was"
     assert "script" not in page.tags
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert picture.stat().st_size > 20_000, "the picture is not empty"
 
 
 def test_a_page_of_the_class_shows_its_graph_alone(tmp_path):

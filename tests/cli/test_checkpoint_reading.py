@@ -124,7 +124,10 @@ def test_list_in_json_has_the_names_of_the_python_api(location):
     assert said["location"] == location
     assert said["checkpoints"][0] == {
         name: getattr(place, name)
-        for name in ("id", "run_id", "branch", "seq", "parent_id", "trigger", "address", "label", "created_at")
+        for name in (
+            *("id", "run_id", "branch", "seq", "parent_id"),
+            *("trigger", "address", "label", "created_at", "abandoned"),
+        )
     }
     runs = ask_json("list", location, "--runs")["runs"]
     report = next(run for run in runs if run["run_id"] == "report" and run["branch"] == "bold")

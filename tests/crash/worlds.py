@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, event_bus, tool
+from crewlite.errors import CrewliteError
 from crewlite.events import LLMCallCompletedEvent, LLMCallStartedEvent, TaskCompletedEvent
 from crewlite.state.providers.json import JsonStore
 from crewlite.testing import ScriptedLLM
@@ -101,11 +102,15 @@ def look_at(location: Path) -> Facts:
             branches[f"{run.run_id}/{run.branch}"] = {
                 "status": run.status,
                 "steps": {step.address: (step.status, json.dumps(step.value)) for step in run.steps},
-                "places": [(p.id, p.address, p.tasks, p.usage.total_tokens, p.label) for p in run.checkpoints()],
+                "places": [
+                    (p.id, p.address, p.tasks, p.usage.total_tokens, p.label, p.abandoned)
+                    for p in run.checkpoints(abandoned=True)
+                ],
+                "tails": [(tail.status, len(tail.checkpoints())) for tail in run.abandoned],
                 "usage": run.usage,
                 "events": len(run.events()),
             }
-        listed = sorted((place.id, f"{place.run_id}/{place.branch}") for place in history.checkpoints())
+        listed = sorted((p.id, f"{p.run_id}/{p.branch}{' abandoned' * p.abandoned}") for p in history.checkpoints())
     return {"branches": branches, "digests": digests, "listed": listed}
 
 
@@ -150,6 +155,7 @@ class Act:
         old, now = ({name: self.view(b) for name, b in seen["branches"].items()} for seen in (after, found))
         wrong = [] if now == old else [f"done again, it is another world: {different(now, old)}"]
         listed = [[where for _, where in seen["listed"]] for seen in (after, found)]
+        listed = [sorted(names) for names in listed] if self.fresh else listed
         wrong += [] if listed[0] == listed[1] else ["done again, its listing is another"]
         return wrong + [f"a listing shows what is gone: {stray}" for stray in strays(found)]
 
@@ -214,6 +220,17 @@ def _crew_fork(world: Path, provider: str) -> None:
     crew_at(store_of(world, provider), 4, looks=True).fork("trunk@task:t1", branch="new", operation_id="once")
 
 
+def _explore(world: Path, provider: str) -> Facts:
+    """Explore two variants, the second of which begins with an edit; say so if a row is not what it is to be."""
+    variants = [{"name": "plain"}, {"name": "other", "edits": {"task:t1": "other"}}]
+    crew = crew_at(store_of(world, provider), 4, looks=True)
+    rows = crew.explore("trunk@task:t1", variants, lambda result: len(str(result)), max_concurrency=1, study="s").rows
+    if errors := [row.error for row in rows if row.error]:
+        raise CrewliteError(errors[0])
+    degraded = [row for row in rows if row.result.durability == "degraded"]
+    return {"durability": "degraded" if degraded else "sync"}
+
+
 def note(world: Path, file: str, text: str) -> None:
     """Leave a trace with one write, which a kill cannot tear."""
     handle = os.open(world / file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -231,6 +248,9 @@ ACTS = {
     "resume": Act(_kickoff("cut", LONG, max_checkpoints=3), ("cut",), fresh=True),
     "fork": Act(_history(lambda h, world: h.fork("trunk@task:t1", branch="new", operation_id="once")), ("trunk",)),
     "crew-fork": Act(_crew_fork, ("trunk",)),
+    "explore": Act(_explore, ("trunk",), fresh=True),
+    "rewind": Act(_history(lambda h, world: h.rewind("trunk@task:t1", reason="wrong")), ("trunk",)),
+    "label": Act(_history(lambda h, world: h.label("trunk@task:t1", "good")), ("trunk",), fresh=True),
     "thin": Act(_history(lambda h, world: h.prune(keep_last=2)), ("trunk", "cut", "hurt", "other"), whole=False),
     "prune": Act(_history(lambda h, world: h.prune(older_than=timedelta(0))), ("trunk", "other", "hurt"), whole=False),
     "delete": Act(_history(lambda h, world: h.runs() and _delete(h)), ("trunk",)),

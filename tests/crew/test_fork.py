@@ -179,7 +179,8 @@ def test_a_place_inside_a_task_answers_with_the_calls_before_it(config):
         return Crew(tasks=[task], checkpoint=config(on_events=["tool_usage_finished"]))
 
     crew(ToolCall("look", {"where": "here"}), ToolCall("look", {"where": "there"}), "main").kickoff(run_id="r")
-    forked = crew(ToolCall("look", {"where": "elsewhere"}), "forked").fork(at(config, "main@task:t/tool:look"))
+    other = crew(ToolCall("look", {"where": "elsewhere"}), "forked")
+    forked = other.fork(at(config, "main@task:t/tool:look"), allow_effects=True)
     assert forked.kickoff().raw == "forked"
     assert calls == ["here", "there", "elsewhere"]
 

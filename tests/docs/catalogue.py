@@ -1,4 +1,4 @@
-"""What is made from the code: tables of docs/*.md (`TABLES`), and the help in cli.md.
+"""What is made from the code: tables of docs/*.md (`TABLES`), the help in cli-reference.md, and docs/reference/.
 
 Refresh it: python -m tests.docs.catalogue
 """
@@ -23,21 +23,30 @@ from crewlite.events.registry import checkpoint_event_types, load
 from crewlite.recovery import FailureType
 from crewlite.recovery.symptoms import SYMPTOMS
 from crewlite.recovery.types import MEANINGS
+from tests.docs import reference
 
 DOCS = Path(__file__).parents[2] / "docs"
 BEGIN, END = "<!-- made from the code by: python -m tests.docs.catalogue -->", "<!-- end of what is made -->"
-TABLES = ("events.md", "errors.md", "definitions.md", "checkpointing.md", "cli.md", "crewai.md", "policies.md")
+TABLES = (
+    "event-types.md",
+    "errors.md",
+    "definitions.md",
+    "checkpoint-reference.md",
+    "cli-reference.md",
+    "crewai-names.md",
+    "policies.md",
+)
 
 
 def table_of(page: str) -> str:
     """What stands between the marks of a page."""
     made = {
-        "events.md": _events,
+        "event-types.md": _events,
         "errors.md": _errors,
         "definitions.md": _definitions,
-        "checkpointing.md": _checkpointing,
-        "cli.md": _help,
-        "crewai.md": _settings,
+        "checkpoint-reference.md": _checkpointing,
+        "cli-reference.md": _help,
+        "crewai-names.md": _settings,
         "policies.md": _failure_types,
     }
     return made[page]()
@@ -51,7 +60,7 @@ def refreshed(page: str, text: str) -> str:
 
 
 def _events() -> str:
-    lines = ["### Every event", "", "| field | |", "|---|---|"]
+    lines = ["## Every event", "", "| field | |", "|---|---|"]
     said = _said(BaseEvent)
     lines += [f"| {field} | {said.get(name, '')} |" for name, field in _fields(BaseEvent).items()]
     families: dict[str, list[type[BaseEvent]]] = {}
@@ -62,7 +71,7 @@ def _events() -> str:
         doc = inspect.getdoc(importlib.import_module(name)) or ""
         lines += [
             "",
-            f"### {doc.splitlines()[0].rstrip('.')}",
+            f"## {doc.splitlines()[0].rstrip('.')}",
             "",
             "| type, class | its own fields | |",
             "|---|---|---|",
@@ -96,9 +105,9 @@ def _fields_of(cls: type[BaseModel]) -> list[str]:
 
 
 def _checkpointing() -> str:
-    lines = ["### CheckpointConfig", "", *_fields_of(CheckpointConfig), "", "### Event types", ""]
+    lines = ["## CheckpointConfig", "", *_fields_of(CheckpointConfig), "", "## Event types", ""]
     lines += [
-        "What `on_events` accepts. The fields of each are in [the catalogue](events.md#catalogue).",
+        "What `on_events` accepts. The fields of each are in [event types](event-types.md).",
         "",
     ]
     families: dict[str, list[str]] = {}
@@ -107,7 +116,7 @@ def _checkpointing() -> str:
             family = cls.__module__.rpartition(".")[2].removesuffix("_events")
             families.setdefault(family, []).append(f"`{kind}`")
     lines += [f"- {family}: {', '.join(kinds)}" for family, kinds in sorted(families.items())]
-    lines += ["", "### Commands", "", "| command | |", "|---|---|"]
+    lines += ["", "## Commands", "", "| command | |", "|---|---|"]
     root = click.Context(main, info_name="crewlite", **main.context_settings)
     group = main.get_command(root, "checkpoint")
     assert isinstance(group, LazyGroup)
@@ -149,7 +158,7 @@ def _help() -> str:
     waiting = [(main, click.Context(main, info_name="crewlite", terminal_width=80, **main.context_settings))]
     while waiting:
         command, ctx = waiting.pop(0)
-        lines += ["", f"### {ctx.command_path}", "", "```", command.get_help(ctx), "```"]
+        lines += ["", f"## {ctx.command_path}", "", "```", command.get_help(ctx), "```"]
         if isinstance(command, click.Group):
             below = [(command.get_command(ctx, name), name) for name in command.list_commands(ctx)]
             waiting = [(sub, click.Context(sub, info_name=name, parent=ctx)) for sub, name in below if sub] + waiting
@@ -202,3 +211,4 @@ if __name__ == "__main__":
     for name in TABLES:
         path = DOCS / name
         path.write_text(refreshed(name, path.read_text(encoding="utf-8")), encoding="utf-8")
+    reference.refresh()

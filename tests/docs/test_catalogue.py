@@ -1,4 +1,4 @@
-"""The tables of the pages say what the classes say, and docs/cli.md what `--help` says."""
+"""The tables of the pages say what the classes say, and docs/cli-reference.md what `--help` says."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def test_what_is_made_from_the_code_is_what_the_code_says(page):
 
 
 def test_no_event_is_missing():
-    text = (DOCS / "events.md").read_text(encoding="utf-8")
-    assert [name for name in load() if name not in text] == []
+    text = (DOCS / "event-types.md").read_text(encoding="utf-8")
+    assert [name for name in load() if name not in text and name != "BaseEvent"] == []
 
 
 def test_no_command_is_missing_and_each_says_what_it_does():
-    text = (DOCS / "cli.md").read_text(encoding="utf-8")
+    text = (DOCS / "cli-reference.md").read_text(encoding="utf-8")
     waiting = [(main, click.Context(main, info_name="crewlite"))]
     for command, ctx in waiting:
-        assert f"### {ctx.command_path}\n" in text
+        assert f"## {ctx.command_path}\n" in text
         assert command.help, ctx.command_path
         assert [
             p.name for p in command.params if isinstance(p, click.Option) and not p.help and p.name != "model"

@@ -11,9 +11,12 @@ import logging
 import os
 import re
 import shlex
+import shutil
+import signal
 import socket
 import sys
 from pathlib import Path
+from subprocess import PIPE, STDOUT
 
 import click
 import pytest
@@ -26,6 +29,7 @@ from tests import children
 
 COMMANDS = {  # shell lines without an effect worth a test of their own, each with who covers it
     "python -m tests.docs.catalogue",  # test_catalogue.py compares what it writes
+    "pip install .",  # `make test` begins with it
 }
 DOCSTRINGS = list(docstrings())
 
@@ -85,6 +89,7 @@ def test_the_blocks_of_a_page_run_in_order_and_print_what_they_say(page):
         for block in blocks(page.read_text(encoding="utf-8")):
             if block.language == "python":
                 if block.file:
+                    compile(block.code, block.file, "exec")
                     Path(block.file).write_text(block.code, encoding="utf-8")
                     printed = ""
                 else:
@@ -128,8 +133,11 @@ def console(block: Block) -> None:
                 same(steady("\n".join(shown)), steady(terminal(words[1:], settings)))
             else:
                 assert understood(words[1:]), command
+        elif words[0] in ("grep", "sqlite3"):
+            if shutil.which(words[0]):
+                same("\n".join(shown), children.run(words, capture_output=True, text=True).stdout)
         elif words[0] == "python" and Path(words[1]).exists():
-            same("\n".join(shown), script(words[1:], settings))
+            same(steady("\n".join(shown)), steady(script(words[1:], settings)))
         else:
             assert command in COMMANDS, f"{command!r} is covered by nothing: see COMMANDS"
 
@@ -171,11 +179,11 @@ def understood(words: list[str]) -> bool:
 
 
 def script(words: list[str], settings: dict[str, str]) -> str:
-    """Run a file of the page in a process of its own; what it printed."""
-    environment = {**os.environ, **settings}
-    done = children.run([sys.executable, *words], capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    """Run a file of the page in a process of its own; what a terminal shows of it."""
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", **settings}
+    done = children.run([sys.executable, *words], stdout=PIPE, stderr=STDOUT, text=True, env=environment)
+    assert done.returncode in (0, -signal.SIGKILL), done.stdout
+    return done.stdout + ("Killed\n" if done.returncode else "")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -30,6 +30,7 @@ def example(name, *arguments):
         "extract.py",
         "support_desk.py",
         "durable_checkpoints.py",
+        "what_if_study.py",
     ],
 )
 def test_an_example_is_short(name):
@@ -152,3 +153,21 @@ def test_the_phases_of_a_recoverable_function_are_done_as_often_as_they_must_be_
     assert second.stdout.count("phase 2: process 42 records, told what was wrong") == 1
     with History("durable.db") as history:
         assert [type(one.remedy).__name__ for one in history.run("q1").attempts] == ["Rollback"]
+
+
+def test_the_what_if_study_compares_its_variants_and_pays_once():
+    first = example("what_if_study.py")
+    table = first.stdout.splitlines()
+    assert [line.split()[:3] for line in table[1:6]] == [
+        ["as-it-was", "finished", "7"],
+        ["large-model", "finished", "7"],
+        ["one-line", "finished", "8"],
+        ["two-towns", "finished", "2"],
+        ["porto-is-closed", "finished", "2"],
+    ], first.stderr
+    assert table[-1] == "The best is one-line. To go on: crewlite checkpoint show berths/explore/main/one-line"
+    with History() as history:
+        before = history.run("berths").digest
+    assert example("what_if_study.py").stdout == first.stdout
+    with History() as history:
+        assert history.run("berths").digest == before, "the second time nothing runs, and nobody judges"

@@ -27,3 +27,15 @@ def test_work_that_was_left_behind_and_fails_later_is_not_complained_of(caplog):
 
     asyncio.run(waits())
     assert "never retrieved" not in caplog.text
+
+
+def test_work_whose_time_is_up_before_it_begins_is_not_complained_of():
+    async def never():
+        raise AssertionError("it has no time")
+
+    async def waits():
+        with pytest.raises(StepTimeout):
+            await background.within(never(), 1e-9, "the work")
+        gc.collect()
+
+    asyncio.run(waits())

@@ -16,16 +16,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, strategies as st
 from pydantic import BaseModel, ConfigDict, RootModel, SecretStr
 
 from crewlite import codec
 from crewlite.codec import decode, digest, dumps, encode
 from crewlite.errors import NotCodable
 from crewlite.secrets import Secrets
-
-settings.register_profile("quick", max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-settings.load_profile("quick")
 
 
 class Colour(Enum):

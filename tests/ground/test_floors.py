@@ -33,24 +33,26 @@ FLOORS = {
         "own_templates",
         "own_threads",
         "pacing",
+        "pages",
         "permits",
         "plain_texts",
+        "prompts_by_path",
         "recovery",
     }
-    | {"resources", "step_parts", "tracebacks", "usage"},
+    | {"resources", "step_parts", "table_text", "tracebacks", "usage"},
     "ports": {"events", "llm", "tools"},
     "what is recorded": {"state.format"},
     "where it is kept": {"state.providers", "state.config"},
     "writing it": {"state.journal"},
-    "reading it": {"state.reading", "state.subscriber", "state.cache"},
+    "reading it": {"state.reading", "state.comparing", "state.subscriber", "state.cache", "state.shared"},
     "changing it": {"state.verbs", "state.values"},
     "a run's state": {"state.runtime"},
-    "all runs": {"state.run_history", "state.history", "state"},
+    "all runs": {"state.run_history", "state.run_page", "state.history", "state"},
     "engine": {"runtime"},
     "agents": {"agent"},
     "tasks": {"task"},
     "crews": {"crew", "flow", "project"},
-    "roof": {"cli", "console", "testing", "__main__"},
+    "roof": {"cli", "console", "testing", "tui", "__main__"},
 }
 ORDER = list(FLOORS)
 HEAVY = ("litellm", "sqlite_utils", "jinja2", "rich", "click", "textual", "sqlite3")
@@ -158,12 +160,16 @@ def test_no_module_imports_its_neighbours_inside_a_function():
 
 
 AGAINST_THE_ORDER = {
+    ("crewlite.llm.base", "crewlite.agent.bare_call"): "a model loads without the engine",
     ("crewlite.recovery.by_model", "crewlite.agent.classifier"): "only classifiers that ask a model load it",
     ("crewlite.runtime.deciding", "crewlite.runtime.suspending"): "it asks a person, which is a step like any",
     ("crewlite.runtime.engine", "crewlite.console.progress"): "verbose runs alone attach it",
     ("crewlite.runtime.engine", "crewlite.console.log_file"): "only runs that write one attach it",
+    ("crewlite.runtime.engine", "crewlite.cli.uncaught"): "only runs that fail load it",
     ("crewlite.runtime.runnable", "crewlite.runtime.engine"): "a definition loads without the engine",
     ("crewlite.runtime.runnable", "crewlite.runtime.fork"): "a definition loads without the engine",
+    ("crewlite.runtime.runnable", "crewlite.runtime.exploring.study"): "a definition loads without the engine",
+    ("crewlite.runtime.exploring.judge", "crewlite.agent.judging"): "only studies that a model judges load it",
     ("crewlite.agent.agent", "crewlite.agent.root"): "a definition loads without the engine",
     ("crewlite.agent.agent", "crewlite.crew.alone"): "an agent that does one task makes a crew of it",
     ("crewlite.task.task", "crewlite.crew.alone"): "a task that is done alone makes a crew of it",

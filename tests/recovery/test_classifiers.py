@@ -165,8 +165,8 @@ def test_constraints_and_symptoms_of_your_own_come_first():
         Evidence("constraint", "the answer holds 'as an AI'", 0.6),
     )
     own = [Symptom("goal_drift", errors=["TimeoutError"]), Symptom(T.LOOP_DETECTED, words="again", confidence=0.4)]
-    assert after(TimeoutError(), rules=own).type is T.GOAL_DRIFT
-    assert after(RuntimeError("timed out again"), rules=own).type is T.TIMEOUT
+    assert after(TimeoutError(), symptoms=own).type is T.GOAL_DRIFT
+    assert after(RuntimeError("timed out again"), symptoms=own).type is T.TIMEOUT
 
 
 @pytest.mark.parametrize(

@@ -257,7 +257,7 @@ def test_policies_are_values_and_need_a_classifier_only_for_strategies():
 WRITTEN = """
 rules:
   - {kinds: [unavailable], retries: 2}
-classifier: {rules: {constraints: [secret], rules: [{type: goal_drift, words: poem}]}}
+classifier: {rules: {constraints: [secret], symptoms: [{type: goal_drift, words: poem}]}}
 EXTERNAL_FAULT: {backoff_and_retry: {max_attempts: 5, base: 0.5}}
 hallucinated_state: {rollback_to_checkpoint: "step:plan"}
 SCHEMA_MISMATCH: {sequence: [retry, {replan: {hint: Answer in JSON}}]}

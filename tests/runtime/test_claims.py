@@ -131,7 +131,7 @@ def test_a_run_at_work_is_refused_to_others_who_are_told_by_whom(make_crew, on_d
     with holder(on_disk, tmp_path) as child:
         crew = crew_of(make_crew, on_disk, [])
         for _ in range(2):
-            with pytest.raises(BranchConflictError, match=f"process {child.pid} on .*Wait for it to end.*fork") as told:
+            with pytest.raises(BranchConflictError, match=f"process {child.pid} on .*wait=True.*fork") as told:
                 crew.kickoff(run_id="r")
             assert (told.value.run_id, told.value.branch) == ("r", "main")
             assert told.value.holder == f"process {child.pid} on {os.uname().nodename}"

@@ -13,7 +13,7 @@ from crewlite.errors import ConfigError, MissingInput, QuestionsChanged, RunCanc
 from crewlite.flow import flow, step
 from crewlite.testing import ScriptedLLM
 
-OPTIONS = ["run_id", "from_checkpoint", "answers", "rerun", "resume", "auto_approve"]
+OPTIONS = ["run_id", "from_checkpoint", "answers", "rerun", "resume", "auto_approve", "wait"]
 
 
 def agent_at(location, replies=("done",), **more):

@@ -38,10 +38,12 @@ def test_a_run_that_fails_on_a_recorded_result_says_the_line_that_does_the_step_
 
     with pytest.raises(ValueError, match="invalid literal") as caught:
         count.kickoff(run_id="r")
-    assert not hasattr(caught.value, "__notes__"), "in its first life there is nothing to do again"
+    [note] = caught.value.__notes__  # in its first life there is nothing to do again
+    assert note.startswith("Recorded: 1 finished step of run 'r' in ")
+    assert note.endswith("It is not run again.\nTo go on: run the same script again, or flow.kickoff(run_id='r')")
     wrong.clear()
     with pytest.raises(ValueError, match="invalid literal") as caught:
         count.kickoff(run_id="r")
-    [note] = caught.value.__notes__
+    note, _ = caught.value.__notes__
     assert "flow.fork('r', rerun=['step:load']).kickoff()" in note
     assert count.fork("r", rerun=["step:load"]).kickoff() == 7

@@ -105,6 +105,40 @@ def test_time_travel_within_a_run(store):
         assert [place.version for place in tail] == [1, 2, 3, 4], "what was left stays"
 
 
+def test_fork_then_time_travel_within_the_run_with_the_versions_of_its_state(store):
+    """Steps 3 to 6 in one go: a branch from a place, then the run itself back to a place, and what changed since."""
+
+    @event_bus.on(TaskCompletedEvent)
+    def remember(source, event, state):
+        state["current_step"] = state.get("current_step", 0) + 1
+
+    llm = ScriptedLLM(lambda messages: f"{echo(messages)}, reply {len(llm.calls)}")
+    durable = store.model_copy(update={"durability": "async"})
+    crew = analysis(llm, durable)
+    first = [output.raw for output in crew.kickoff({"what": "A"}, run_id="my-run-001").tasks_output]
+    with history_of(store) as history:
+        second, third, last = history.run("my-run-001").checkpoints()[1:]
+        history.fork(third, branch="branch-a", operation_id="branch-a")
+    there = CheckpointConfig(restore_from="my-run-001/branch-a", **_where(store))
+    branched = crew.kickoff(from_checkpoint=there)
+    assert [output.raw for output in branched.tasks_output][:3] == first[:3]
+    with history_of(store) as history:
+        run = history.rewind(second, reason="redo from step 2")
+        assert (run.status, run.checkpoints()[-1]) == ("unfinished", second)
+        assert history.checkpoint("my-run-001").versions == {"current_step": 1}
+        assert history.checkpoint(last.id).versions == {"current_step": 3}, "what was left can be read"
+    redone = [output.raw for output in crew.kickoff(run_id="my-run-001").tasks_output]
+    assert redone[:2] == first[:2] and not set(redone[2:]) & set(first[2:]) and len(llm.calls) == 7
+    with history_of(store) as history:
+        run = history.run("my-run-001")
+        assert [place.version for place in run.checkpoints()] == [1, 2, 5, 6], "a number is used once"
+        assert second.diff(run.checkpoints()[-1]).changed["current_step"] == (1, 2)
+        (tail,) = run.abandoned
+        assert (tail.status, tail.checkpoints()[-1]) == ("finished", last)
+        assert history.run("my-run-001/branch-a").status == "finished", "forks of what was left stand"
+        assert history.doctor() == []
+
+
 STEPS = """
 import os, signal, sys
 from crewlite.flow import flow, step

@@ -72,16 +72,17 @@ def of_checkpoint(checkpoint: Checkpoint) -> dict[str, object]:
 def of_checkpoints(checkpoints: Iterable[Checkpoint]) -> list[dict[str, object]]:
     """Return checkpoints without the fields that are the same for the complete run."""
     wanted = ("id", "branch", "parent_id", "seq", "trigger", "address", "created_at", "label", "metadata", "tasks")
-    return [{name: getattr(one, name) for name in wanted} for one in checkpoints]
+    return [{name: getattr(one, name) for name in (*wanted, "abandoned")} for one in checkpoints]
 
 
 def of_run(run: RunHistory, **more: object) -> dict[str, object]:
     """Return a branch of a run. One that cannot be read has only its name, its status and a `problem`."""
     name: dict[str, object] = {"run_id": run.run_id, "branch": run.branch}
+    name |= {"abandoned_by": run.abandoned_by} if run.abandoned_by else {}
     try:
         status = run.status
     except JournalCorrupt as error:
         return {**name, "status": "damaged", "problem": str(error)}
     said: dict[str, object] = {"status": status, "started_at": run.started_at, "base": run.base, "tasks": run.tasks}
-    said |= {"stopped_by": run.stopped_by, "at_work": run.at_work, "waiting": run.waiting}
+    said |= {"stopped_by": run.stopped_by, "at_work": run.at_work, "waiting": run.waiting, "rewinds": run.rewinds}
     return {**name, **said, "definition": run.definition, "inputs": run.inputs, "usage": run.usage, **more}

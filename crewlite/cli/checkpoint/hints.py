@@ -22,6 +22,10 @@ definitions = lazy("crewlite.cli.definitions")
 
 def tell(screen: Screen, opened: Opened, run: RunHistory, head: str = "to go on  ") -> None:
     """Print how the run goes on; `head` stands before the line that resumes it."""
+    if run.abandoned_by:
+        kept = Again(opened.location)
+        screen.line(("to go on from it  ", "dim"), again(opened, run).line("fork", run.ref), whole=True)
+        return screen.line(("to go back to it  ", "dim"), kept.line("rewind", run.ref), whole=True)
     if run.at_work:
         return screen.line((head, "dim"), f"it is at work ({run.at_work})", whole=True)
     ref, lines = ref_of(run), again(opened, run)

@@ -57,6 +57,7 @@ def _show(screen: Screen, opened: Opened, found: Checkpoint, run: RunHistory) ->
         ("created", f"{iso(found.created_at)} ({ago(found.created_at)})" if screen.terminal else iso(found.created_at)),
         ("parent", found.parent_id or "none, it is the first"),
         ("label", found.label or ""),
+        ("abandoned", "yes: its branch has gone back to before it" if found.abandoned else ""),
         ("metadata", shortened(found.metadata) if found.metadata else ""),
         ("inputs", shortened(found.inputs) if found.inputs else "none"),
         ("values", shortened(found.values) if found.versions else ""),
@@ -74,8 +75,9 @@ def _show(screen: Screen, opened: Opened, found: Checkpoint, run: RunHistory) ->
 
 def _newest(opened: Opened) -> str | None:
     """The newest checkpoint of all runs and branches at a location; None if there is none."""
-    newest = opened.history.checkpoints(limit=1)
-    return newest[0].id if newest else None
+    for one in opened.history.checkpoints(limit=1):
+        return f"{one.run_id}/{one.branch}" if one.abandoned else one.id
+    return None
 
 
 def _tasks(screen: Screen, found: Checkpoint) -> None:

@@ -85,7 +85,7 @@ def _checkpoints(asked: Asked, opened: Opened, limit: int | None, before: str | 
     return None
 
 
-_NAMES = ("id", "run_id", "branch", "seq", "parent_id", "trigger", "address", "label", "created_at")
+_NAMES = ("id", "run_id", "branch", "seq", "parent_id", "trigger", "address", "label", "created_at", "abandoned")
 
 
 def _of_run(opened: Opened, ref: str, before: str | None) -> list[CheckpointInfo | Checkpoint]:
@@ -93,14 +93,15 @@ def _of_run(opened: Opened, ref: str, before: str | None) -> list[CheckpointInfo
     run = opened.history.run(ref)
     whole = ref == run.run_id
     branches = [one for one in opened.history.runs() if one.run_id == run.run_id] if whole else [run]
-    found = {one.id: one for branch in branches for one in branch.checkpoints()}
+    found = {one.id: one for branch in branches for one in branch.checkpoints(abandoned=True)}
     return [found[name] for name in sorted(found, reverse=True) if before is None or name < before]
 
 
 def _row(screen: Screen, one: CheckpointInfo | Checkpoint) -> list[Part]:
     moment = one.created_at if isinstance(one.created_at, datetime) else datetime.fromisoformat(one.created_at)
     when: Part = (screen.when(moment), "dim")
-    return [(short(one.id), "cyan"), one.run_id, one.branch, one.trigger, one.address, when, one.label or ""]
+    branch: Part = (f"{one.branch} (abandoned)", "dim") if one.abandoned else one.branch
+    return [(short(one.id), "cyan"), one.run_id, branch, one.trigger, one.address, when, one.label or ""]
 
 
 def _runs(asked: Asked, opened: Opened, limit: int | None) -> None:

@@ -148,28 +148,6 @@ def _bytes(count: int) -> str:
     return f"{size:.1f} GiB"
 
 
-@click.command()
-@ref_argument("ref", "REF", required=True)
-@click.argument("file", type=click.Path(dir_okay=False))
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
-@options()
-def export(asked: Asked, ref: str, file: str, force: bool) -> None:
-    """Write a whole run to one JSON file.
-
-    All branches of the run that REF names. It holds what the run recorded: share it as you would share that.
-    """
-    if os.path.exists(file) and not force:
-        raise click.UsageError(f"{file} exists already; choose another name, or overwrite it with --force.")
-    with asked.open(ref) as opened:
-        run = opened.history.run(opened.ref or "latest")
-        digest = opened.history.export(run, file)
-        if asked.as_json:
-            said = {"location": opened.location, "run_id": run.run_id, "file": file, "digest": digest}
-            return document.answer(said)
-        Screen().line(f"exported {run.run_id} to {file}, digest {digest}", whole=True)
-    return None
-
-
 @click.command("import")
 @click.argument("file", type=click.Path())
 @options()

@@ -36,7 +36,7 @@ STYLES = {
     "in_doubt": "yellow",
     "damaged": "bold red",
 }
-_MARKS = {  # the mark, and its replacement on streams that cannot encode it
+MARKS = {  # the mark, and its replacement on streams that cannot encode it
     "finished": ("✓", "+"),
     "unfinished": ("▸", ">"),
     "failed": ("✗", "x"),
@@ -95,7 +95,7 @@ class Screen:
 
     def mark(self, name: str) -> Part:
         """Return the mark of a status, with its style."""
-        fancy, plain = _MARKS[name]
+        fancy, plain = MARKS[name]
         return (fancy if self._takes(fancy) else plain), STYLES.get(name, "blue" if name == "checkpoint" else "dim")
 
     def when(self, moment: datetime) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +13,7 @@ from crewlite.cli.checkpoint.screen import STYLES, Column, Part, Screen, ago, co
 from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument
 from crewlite.cli.exits import Failed, notice
 from crewlite.ids import short
-from crewlite.state.format.addresses import leaf, outer
+from crewlite.state.format.addresses import in_order, leaf
 from crewlite.state.format.entry import STATE
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def _named(opened: Opened) -> tuple[RunHistory, str | None]:
 def _show_run(screen: Screen, opened: Opened, run: RunHistory) -> None:
     status, by = run.status, run.at_work
     now = (f"at work ({by})" if by else status, STYLES[status])
-    screen.line(screen.mark(status), " ", (f"{run.run_id}/{run.branch}", "bold"), "  ", now, whole=True)
+    screen.line(screen.mark(status), " ", (run.ref, "bold"), "  ", now, whole=True)
     begun = f"{iso(run.started_at)} ({ago(run.started_at)})" if screen.terminal else iso(run.started_at)
     base = run.base
     stands = (
@@ -118,11 +117,12 @@ def _show_run(screen: Screen, opened: Opened, run: RunHistory) -> None:
 
 def _table(screen: Screen, run: RunHistory) -> None:
     """Print the steps, with a column of types if a step has one."""
-    steps = run.steps
-    rows = [_row(screen, run, address, step) for address, step in in_order(steps)]
-    if not any(step.type for step in steps):
+    views = {step.address: step for step in run.steps}
+    ordered = [(address, views.get(address)) for address in in_order(views)]
+    rows = [_row(screen, run, address, step) for address, step in ordered]
+    if not any(step.type for step in views.values()):
         return screen.table(_STEPS, rows)
-    types = [(step.type or "") if step else "" for _, step in in_order(steps)]
+    types = [(step.type or "") if step else "" for _, step in ordered]
     typed = [[*row[:2], kind, *row[2:]] for row, kind in zip(rows, types, strict=True)]
     return screen.table([*_STEPS[:2], Column("type", spare=4), *_STEPS[2:]], typed)
 
@@ -151,46 +151,32 @@ def _why(run: RunHistory) -> str:
     return f"{last.error_type}: {last.message}".strip().partition("\n")[0][:_FIRST]
 
 
-def in_order(steps: Sequence[StepView]) -> Iterator[tuple[str, StepView | None]]:
-    """Yield (address, step), each step before those inside it; None for a step if only steps inside it are recorded."""
-    views = {step.address: step for step in steps}
-    below: dict[str, list[str]] = {}
-    seen = {""}
-    for address in views:
-        while address not in seen:
-            seen.add(address)
-            below.setdefault(outer(address), []).append(address)
-            address = outer(address)  # noqa: PLW2901 - up to what is known
-    waiting = [""] if views else []
-    while waiting:
-        address = waiting.pop()
-        yield address, views.get(address)
-        waiting += reversed(below.get(address, []))
-
-
 def _row(screen: Screen, run: RunHistory, address: str, step: StepView | None) -> list[Part]:
     depth = address.count("/") + 1 if address else 0
     own = leaf(address) if screen.terminal else address  # a pipe has room for the complete address
-    name = "  " * depth + (own or _root(run))
+    name = "  " * depth + (own or root_name(run))
     if step is None:
         return [name, "", ("unfinished", STYLES["unfinished"]), "", "", "", "", ""]
-    status = _status(step)
+    status = status_of(step)
     tries = len(step.attempts) + (status == "finished")
     tried = str(tries) if tries > 1 or not screen.terminal else ""
     tokens = f"{step.usage.total_tokens:,}" if step.usage.requests else ""
     numbers: list[Part] = [tried, duration(step.milliseconds), tokens, cost(step.usage.cost)]
-    return [name, step.kind, (status, STYLES[status]), *numbers, _first_line(step)]
+    return [name, step.kind, (status, STYLES[status]), *numbers, first_line(step)]
 
 
-def _status(step: StepView) -> str:
+def status_of(step: StepView) -> str:
+    """Return the status of a step, or where else its outcome is from: "edited" or "reused"."""
     return "edited" if step.edited else "reused" if step.reused_from else step.status
 
 
-def _root(run: RunHistory) -> str:
+def root_name(run: RunHistory) -> str:
+    """Return the name of the run itself among its steps, such as "the crew"."""
     return f"the {run.definition['kind']}"
 
 
-def _first_line(step: StepView) -> str:
+def first_line(step: StepView) -> str:
+    """Return the beginning of the outcome of a step, or of its last failure, in one line."""
     if step.repeatable:
         return "cut; made again when the run goes on"
     if step.status != "finished":
@@ -210,7 +196,7 @@ def _calls(value: dict[str, Any]) -> str:
 
 
 def _attempt(screen: Screen, run: RunHistory, attempt: Attempt, *, whole: bool = False) -> None:
-    what = attempt.address or _root(run)
+    what = attempt.address or root_name(run)
     after = ", given up" if attempt.final else ", tried again"
     screen.line(f"  {what}  ", (f"try {attempt.number}{after}", "dim"), whole=True)
     if whole:
@@ -229,7 +215,7 @@ def _show_step(asked: Asked, opened: Opened, run: RunHistory, address: str) -> N
     if asked.as_json:
         return document.answer({"location": opened.location, "run_id": run.run_id, "branch": run.branch, "step": step})
     screen = Screen()
-    screen.line((step.address or _root(run), "bold"), "  ", (_status(step), STYLES[_status(step)]), whole=True)
+    screen.line((step.address or root_name(run), "bold"), "  ", (status_of(step), STYLES[status_of(step)]), whole=True)
     used = step.usage
     rows: list[tuple[str, Part]] = [
         ("kind", step.kind),
@@ -255,7 +241,7 @@ def _show_step(asked: Asked, opened: Opened, run: RunHistory, address: str) -> N
 def _find(run: RunHistory, address: str) -> StepView:
     """Return the step at an address, or the only one whose address ends in it. Raises Failed."""
     steps = {step.address: step for step in run.steps}
-    wanted = "" if address in (_root(run), run.definition["kind"]) else address
+    wanted = "" if address in (root_name(run), run.definition["kind"]) else address
     if wanted in steps:
         return steps[wanted]
     ends = [step for name, step in steps.items() if wanted and name.endswith(f"/{wanted}")]
@@ -290,6 +276,6 @@ def _show_events(asked: Asked, opened: Opened, run: RunHistory) -> None:
     if not events:
         return notice(f"No events of {run.run_id}/{run.branch} are recorded yet.")
     screen = Screen()
-    rows: list[list[Part]] = [[str(e.seq), (e.timestamp, "dim"), e.type, e.address or _root(run)] for e in events]
+    rows: list[list[Part]] = [[str(e.seq), (e.timestamp, "dim"), e.type, e.address or root_name(run)] for e in events]
     screen.table(_EVENTS, rows)
     return None

@@ -61,15 +61,15 @@ def _answer(opened: Opened, runs: Sequence[tuple[str, Sequence[RunHistory]]]) ->
     branches = []
     for _, group in runs:
         for one in group:
-            checkpoints = _own(one)
+            checkpoints = _own(one, abandoned=True)
             branches.append(document.of_run(one, checkpoints=document.of_checkpoints(checkpoints or ())))
     document.answer({"location": opened.location, "runs": branches})
 
 
-def _own(run: RunHistory) -> list[Checkpoint] | None:
+def _own(run: RunHistory, *, abandoned: bool = False) -> list[Checkpoint] | None:
     """Return the checkpoints of the branch itself, without inherited ones; None if the branch cannot be read."""
     try:
-        return [one for one in run.checkpoints() if one.branch == run.branch]
+        return [one for one in run.checkpoints(abandoned=abandoned) if one.branch == run.branch]
     except JournalCorrupt:
         return None
 
@@ -85,8 +85,10 @@ class _Run:
         self.root = Node([(run_id, "bold"), *self._about(branches)])
         for name, (head, one) in self._branches.items():
             self._hang(name, head, one)
-        for name, (head, _) in self._branches.items():
+        for name, (head, one) in self._branches.items():
             self._fill(name, head)
+            if self._checkpoints[name] is not None:
+                head.below += self._tails(one)
 
     def _about(self, branches: Sequence[RunHistory]) -> list[Part]:
         for one in branches:
@@ -135,6 +137,19 @@ class _Run:
                 head.below.append(Node([(f"... {hidden} more", "dim")]))
                 hidden = 0
             head.below.append(Node(self._checkpoint(checkpoint, last=number == len(checkpoints) - 1), forks))
+
+    def _tails(self, run: RunHistory) -> list[Node]:
+        """Build a line for each tail that a rewind has abandoned, with the checkpoints that it alone has."""
+        nodes, shown = list[Node](), set[str]()
+        for tail, rewind in zip(run.abandoned, run.rewinds, strict=True):
+            own = [one for one in tail.checkpoints() if one.abandoned and one.id not in shown]
+            shown |= {one.id for one in own}
+            said = f"  {tail.status}, abandoned {self._screen.when(rewind.at)}"
+            why = f": {rewind.reason}" if rewind.reason else ""
+            line: list[Part] = [self._screen.mark("open"), f" @abandoned:{tail.abandoned_by}", (f"{said}{why}", "dim")]
+            whole = own if self._whole else own[-_LAST:]
+            nodes.append(Node(line, [Node(self._checkpoint(one, last=False)) for one in whole]))
+        return nodes
 
     def _shows(self, number: int, count: int) -> bool:
         return self._whole or count <= _FIRST + _LAST + 1 or number < _FIRST or number >= count - _LAST

@@ -328,7 +328,7 @@ class Flow(Runnable[Any], Generic[S]):
     def with_model(self, llm: object) -> Self:
         """Raise ConfigError: the flow's code chooses its models."""
         raise ConfigError(
-            f"--model is for crews and agents: the code of flow {self.run_name!r} chooses its models. Leave --model out"
+            f"A model can be set for crews and agents: the code of flow {self.run_name!r} chooses them. Leave it out"
         )
 
     def secret_sources(self) -> tuple[object, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from crewlite import kinds
 
@@ -32,6 +32,25 @@ def outers(address: str) -> Iterator[str]:
 def around(addresses: Iterable[str]) -> set[str]:
     """Return the addresses of all steps that enclose any of these."""
     return {at for address in addresses for at in outers(address)}
+
+
+def in_order(addresses: Collection[str]) -> Iterator[str]:
+    """Yield addresses as a tree: each step before the steps inside it, those beside each other in the given order.
+
+    Also yields the enclosing steps that are not among the addresses.
+    """
+    below: dict[str, list[str]] = {}
+    seen = {""}
+    for at in addresses:
+        address = at
+        while address not in seen:
+            seen.add(address)
+            below.setdefault(outer(address), []).append(address)
+            address = outer(address)
+    waiting = [""] if below or "" in addresses else []
+    while waiting:
+        yield (address := waiting.pop())
+        waiting += reversed(below.get(address, []))
 
 
 def try_of(address: str) -> int:

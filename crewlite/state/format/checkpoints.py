@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from crewlite.state.format.commit import CheckpointRecord
 
@@ -23,6 +23,17 @@ def parent_of(checkpoint: CheckpointRecord, kept: Collection[str], dropped: Mapp
             return parent
         parent = dropped.get(parent)
     return None  # the parents form a circle, which crewlite never writes
+
+
+def droppable(
+    checkpoints: Iterable[CheckpointRecord], counts: Callable[[int], bool], kept: Collection[str]
+) -> list[CheckpointRecord]:
+    """Return the checkpoints that may be dropped, those to drop first first: abandoned ones, then the oldest.
+
+    Leaves out those with a label, and those whose ids are in `kept`. `counts` says which commits count.
+    """
+    free = [one for one in checkpoints if not one.get("label") and one["id"] not in kept]
+    return sorted(free, key=lambda one: counts(one["seq"]))
 
 
 def at_no_commit(checkpoints: Iterable[CheckpointRecord], sums: Mapping[int, str]) -> CheckpointRecord | None:

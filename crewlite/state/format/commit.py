@@ -99,6 +99,8 @@ class CommitParts(TypedDict, total=False):
     """Outcomes, failed attempts, and tombstones of finished steps."""
     intents: list[Intent]
     """Calls that are about to be made: address and effect."""
+    made: list[MadeCall]
+    """The calls with effect="once" whose intents a compaction has left out."""
     asked: list[AskedQuestion]
     answers: list[GivenAnswer]
     events: list[Event]
@@ -170,13 +172,11 @@ class ForkBase(TypedDict):
 
 
 class Rewind(TypedDict):
-    """The commit goes back: its run continues from the state after an earlier entry of the same branch.
-
-    The seal of the commit is chained to the entry before it, as always.
-    """
+    """The run continues from the state after this earlier entry. The seal is chained to the entry before, as always."""
 
     seq: Number
     sum: Hex
+    reason: NotRequired[Text]
 
 
 class Claim(TypedDict):
@@ -233,6 +233,16 @@ class TimeAtWork(TypedDict):
     address: Text
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     at: Time
+
+
+class MadeCall(TypedDict):
+    """A call with effect="once" that was made, by the number of the commit that intended it."""
+
+    address: Text
+    seq: Number
+    at: Time
+    arguments: Text
+    finished: bool
 
 
 class AskedQuestion(TypedDict):

@@ -24,6 +24,12 @@ STATE = "state"
 _HEAD = b'{"sum":"'
 _BODY = len(_HEAD) + 32 + 2  # after the sum, its quote and a comma
 _SUM = re.compile("[0-9a-f]{32}")
+_START = re.compile(
+    rb'{"schema":%d,"seq":1,"at":"#","run":{"run_id":"#","branch":"#","uid":"#","identity":"#","definition":'
+    rb'{"kind":"#","name":"#"[,}]'.replace(b"#", rb'([^"\\]*)')
+    % SCHEMA
+)
+"""How the first entry of a run begins, if its names need no escapes: what a listing wants, before all long values."""
 _DEEPEST = 350  # levels of JSON: the codec writes at most 300, and recursive functions must stay within Python's stack
 
 
@@ -116,6 +122,21 @@ def unseal(body: bytes, total: str, *, after: str | None, where: str) -> Entry:
     return Entry(commit["seq"], total, body, commit)
 
 
+def start_of(body: object, total: object) -> tuple[str, ...] | None:
+    """Return what a listing wants of the first entry of a run, verified, without parsing the definition and inputs.
+
+    That is: time, run_id, branch, uid, identity, kind, name. Returns None for a fork, and for bytes that are not as
+    usual: `unseal` tells what those are.
+    """
+    found = _START.match(body) if isinstance(body, bytes) and isinstance(total, str) else None
+    if not found or b'"base":' in found.string or b'"folded":' in found.string or _sum("", found.string) != total:
+        return None
+    try:
+        return tuple(part.decode() for part in found.groups())
+    except UnicodeDecodeError:
+        return None
+
+
 def without_checkpoint(body: object, total: object, *, after: str | None) -> Entry | None:
     """Repair an entry that is invalid only because of the checkpoint that it holds: drop that checkpoint.
 
@@ -139,9 +160,14 @@ def without_checkpoint(body: object, total: object, *, after: str | None) -> Ent
 
 def unseal_line(line: bytes, *, after: str | None, where: str) -> Entry:
     """Read an entry from a line of a journal file, given without the newline. Raises like `unseal`."""
+    return unseal(*parts_of_line(line), after=after, where=where)
+
+
+def parts_of_line(line: bytes) -> tuple[bytes, str]:
+    """Return what `parts` does. Raises InvalidEntry if it is not a line of a journal."""
     if not line.startswith(_HEAD) or len(line) < _BODY + 2 or line[_BODY - 2 : _BODY] != b'",':
         raise InvalidEntry("this is not a line of a journal")
-    return unseal(*parts(line), after=after, where=where)
+    return parts(line)
 
 
 def parts(line: bytes) -> tuple[bytes, str]:

@@ -62,7 +62,9 @@ class Paid:
         return {**parts, "usage_inside": inside} if inside else parts
 
     def _add(self, usage: Usage) -> None:
-        self.total, self.own = self.total + usage, self.own + usage
+        total = self.total + usage
+        self.own = total if self.own is self.total else self.own + usage  # the same until a fork begins
+        self.total = total
 
     def _count(self, address: str, usage: Usage) -> None:
         if address:

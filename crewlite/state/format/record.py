@@ -7,7 +7,7 @@ process that wrote the entries.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from crewlite import kinds
@@ -31,12 +31,13 @@ from crewlite.state.format.operations import Operation
 from crewlite.state.format.outcome import Attempt, LightEvent, Outcome, attempt_of, outcome_of
 from crewlite.state.format.paid import Paid
 from crewlite.state.format.references import resolved
+from crewlite.state.format.rewinds import Ranges, counting_at, is_abandoned
 from crewlite.usage import Usage
 
 _OF_THE_CLAIM = {"claim", "released", "cancelled", "stopped", "worked"}
 _OF_THE_RUN = {"run", "definition", "inputs", "auto_approve", "values"} | _OF_THE_CLAIM
 _OF_PEOPLE = {"asked", "answers"}
-_BEFORE_A_KICKOFF = {"schema", "seq", "at", "answers", "folded", "released", "cancelled"}
+_BEFORE_A_KICKOFF = {"schema", "seq", "at", "answers", "folded", "released", "cancelled", "rewind"}
 
 
 @dataclass
@@ -93,8 +94,8 @@ class Record:
     """Earlier inputs, each with the number of the commit that replaced them."""
     dropped: dict[str, str | None] = field(default_factory=dict)
     """The ids of removed checkpoints, each with the id of its parent."""
-    left: tuple[tuple[int, int], ...] = ()
-    """The ranges of commits that rewinds have abandoned, each as the valid commit before and the one after."""
+    left: Ranges = ()
+    """The ranges of commits that rewinds have abandoned."""
     epoch: int = 0
     """The number of rewinds so far."""
     tasks: dict[str, None] = field(default_factory=dict)
@@ -170,7 +171,7 @@ class Record:
 
     def counts(self, seq: int) -> bool:
         """Return whether a commit still counts: no later commit has gone back to one before it."""
-        return not any(before < seq < after for before, after in self.left)
+        return not is_abandoned(seq, self.left)
 
     def before(self, entry: Entry, read: Sequence[Entry]) -> Record:
         """Return the record to apply the next entry to: this one, or for an entry that rewinds, one at its target.
@@ -180,13 +181,15 @@ class Record:
         """
         if (back := entry.commit.get("rewind")) is None:
             return self
-        then = Record.of(each for each in read if each.seq <= back["seq"])
+        then, (counting, left) = Record(), counting_at(read, back["seq"])
+        for each in counting:
+            then.apply(each)
         if then.head != (back["seq"], back["sum"]) or back["seq"] <= self.base:
             raise self._damaged(f"commit {entry.seq} goes back to commit {back['seq']}, which is missing")
-        left, epoch = (*then.left, (back["seq"], self.seq + 1)), self.epoch + 1
-        then = replace(then, seq=self.seq, sum=self.sum, left=left, epoch=epoch, paid=self.paid, claim=self.claim)
-        then.checkpoints, then.dropped = self.checkpoints, self.dropped
-        then.named, then.cancelled, then.worked = self.named, self.cancelled, self.worked
+        then.left, then.epoch = (*left, (back["seq"], self.seq + 1)), self.epoch + 1
+        then.seq, then.sum, then.paid, then.claim = self.seq, self.sum, self.paid, self.claim
+        then.cancelled, then.worked, then.named = self.cancelled, self.worked, self.named
+        then.checkpoints, then.dropped, then.inherited = self.checkpoints, self.dropped, self.inherited
         then.newest_checkpoint, then.stopped = then._newest(), None
         return then
 

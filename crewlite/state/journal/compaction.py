@@ -14,7 +14,16 @@ from typing import cast
 from crewlite import kinds
 from crewlite.errors import JournalCorrupt
 from crewlite.state.format.addresses import around
-from crewlite.state.format.commit import Commit, CommitParts, LateChanges, StepRecord, ValueChanges, invalidated
+from crewlite.state.format.commit import (
+    Commit,
+    CommitParts,
+    LateChanges,
+    MadeCall,
+    StepRecord,
+    ValueChanges,
+    invalidated,
+)
+from crewlite.state.format.effects import once_calls
 from crewlite.state.format.entry import SCHEMA, Entry, seal
 from crewlite.state.format.kept import Kept
 from crewlite.state.format.operations import difference
@@ -42,7 +51,7 @@ def compact_entries(before: Sequence[Entry], own: Sequence[Entry], stands: Itera
     for entry in own:
         if back := entry.commit.get("rewind"):  # the commits that a rewind abandons are compacted separately
             ends |= {back["seq"], entry.first - 1}
-    base, read = own[0].commit["run"].get("base"), list(before)
+    base, read, once = own[0].commit["run"].get("base"), list(before), once_calls([*before, *own])
     after = base["sum"] if base else ""
     for part in _parts(own, ends):
         live = live.before(part[0], read)
@@ -52,11 +61,19 @@ def compact_entries(before: Sequence[Entry], own: Sequence[Entry], stands: Itera
         commit = _merged(part, held, live, record)
         if changed := _values(commit, kept, restored, live):
             commit["values"] = changed
+        if made := _made(part, commit, once):
+            commit["made"] = made
         merged = seal(commit, after=after)
         compacted += [merged] if len(merged.line) < size(part) else part
         after = part[-1].sum
         read += part
     return compacted
+
+
+def _made(part: Sequence[Entry], commit: Commit, once: Sequence[MadeCall]) -> list[MadeCall]:
+    """Return the calls with effect="once" that were intended in these entries, and whose intents are not kept."""
+    kept = {address for address, _ in commit.get("intents", ())}
+    return [one for one in once if part[0].first <= one["seq"] <= part[-1].seq and one["address"] not in kept]
 
 
 def _check_contiguous(entries: Sequence[Entry]) -> None:

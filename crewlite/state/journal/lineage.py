@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from crewlite.errors import JournalCorrupt, RefError
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
-from crewlite.state.providers import BranchInfo, Store
+from crewlite.state.providers import BranchInfo, Commit, Store
 
 Journals = dict[str, list[Entry]]
 """The entries of each branch itself, by branch; the bases of forks come before the forks."""
@@ -85,6 +85,19 @@ def standing_on(journals: Mapping[str, Sequence[Entry]], branch: str) -> list[En
         return []
     below = [*standing_on(journals, base["branch"]), *journals[base["branch"]]]
     return [entry for entry in below if entry.seq <= base["seq"]]
+
+
+def stored_already(own: Sequence[Entry]) -> Commit:
+    """Build a commit of the last of a branch's own entries.
+
+    Appending it changes nothing in the journal, but makes the store complete the files that an interrupted call has
+    left out.
+    """
+    run = own[0].commit["run"]
+    base, before = run.get("base"), (own[-2].seq, own[-2].sum) if own[1:] else (0, "")
+    if base and not own[1:]:
+        before = base["seq"], base["sum"]
+    return Commit(run["run_id"], run["branch"], *before, (own[-1],))
 
 
 def _begins(info: BranchInfo) -> tuple[int, str]:

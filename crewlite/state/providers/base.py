@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from crewlite.refs import check_name
 from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase, RunStart
@@ -98,6 +98,8 @@ class CheckpointInfo:
     address: str
     label: str | None
     created_at: str
+    abandoned: bool = False
+    """Whether its branch has gone back to before it, with a commit that holds `rewind`."""
 
 
 PlaceInfo = CheckpointInfo
@@ -203,6 +205,22 @@ class ResultCache(Protocol):
         """
 
 
+class Exchange(Protocol):
+    """A ResultCache in which several processes can change the same data, one after the other.
+
+    A store may lack it. Then a circuit breaker goes by what its own process knows.
+    """
+
+    def recall(self, key: str) -> bytes | None:
+        """Return the bytes last stored under `key`; None if there are none."""
+
+    def exchange(self, key: str, old: bytes | None, new: bytes) -> bool:
+        """Store `new` under `key` if `old` is stored there (None: nothing), and return whether it was, all in one.
+
+        `forget` deletes it like a result. Raises OSError if storage fails.
+        """
+
+
 @runtime_checkable
 class BaseProvider(Protocol):
     """A kind of storage. A provider of your own needs a `name` and the method `open`.
@@ -237,6 +255,12 @@ def declares(provider: BaseProvider | None, flag: Literal["named_by_location", "
 def results_of(store: Store) -> ResultCache | None:
     """Return the result cache of a store; None if it has none."""
     return getattr(store, "results", None)
+
+
+def exchange_of(store: Store) -> Exchange | None:
+    """Return the result cache of a store if it has `exchange`; None otherwise."""
+    results: Any = results_of(store)
+    return results if hasattr(results, "exchange") else None
 
 
 def exists(location: str, provider: BaseProvider) -> bool:

@@ -2,7 +2,7 @@
 
     location/journal/<run>/<branch>.jsonl          the journal of a branch: one line per commit
     location/<timestamp>_<id>.json                 a checkpoint: its parent, its trigger, its commit in the journal
-    location/heads/<run>/<branch>.json             the length of the journal at its newest checkpoint
+    location/heads/<run>/<branch>.json             the length of the journal at its newest checkpoint; the rewinds
     location/cache/<key>.json                      a result of a step that other runs may reuse
 
 The journal is written first, and is authoritative: a missing checkpoint file is written again from it, and a checkpoint
@@ -27,9 +27,10 @@ from crewlite.ids import new_id
 from crewlite.lazy import lazy
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry
+from crewlite.state.format.rewinds import abandoned, is_abandoned
 from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, Head
 from crewlite.state.providers.json_checkpoints import Changes, CheckpointFiles, is_of_another, load
-from crewlite.state.providers.json_heads import HeadFiles, lacking
+from crewlite.state.providers.json_heads import HeadFiles, holds_head, lacking, rewinds_in
 from crewlite.state.providers.json_journals import JournalFiles, follows, is_torn
 from crewlite.state.providers.json_paths import Paths
 from crewlite.state.providers.json_results import ResultFiles
@@ -44,6 +45,7 @@ from crewlite.state.providers.reading import (
     no_branch,
 )
 from crewlite.state.providers.salvage import Salvage
+from crewlite.state.providers.sqlite import is_database
 
 json_salvage = lazy("crewlite.state.providers.json_salvage")  # only the doctor wants it
 
@@ -62,7 +64,7 @@ class JsonProvider:
         """Open a directory. The first write creates it (mode 0700, with a .gitignore). Raises StoreUnusable."""
         root = Path(location).absolute()
         if root.is_file():
-            database = disk.head(root, 15) == b"SQLite format 3"
+            database = is_database(location)
             hint = "pass provider=SqliteProvider()" if database else "choose a directory"
             found = "database" if database else "file"
             raise StoreUnusable(location, f"is a {found}, and JsonProvider wants a directory: {hint}")
@@ -171,7 +173,9 @@ class JsonStore:
 
     def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
         """List checkpoints, newest first, as Store.places describes."""
-        return self.files.listed(part, limit, before)
+        found = self.files.listed(part, limit, before)
+        left = {at: abandoned(rewinds_in(self.heads.read(*at))) for at in {(one.run_id, one.branch) for one in found}}
+        return [replace(one, abandoned=is_abandoned(one.seq, left[one.run_id, one.branch])) for one in found]
 
     def ref(self, checkpoint: CheckpointRecord) -> str:
         """Return the path of the checkpoint's file."""
@@ -338,8 +342,8 @@ class JsonStore:
                 tails[key] = replace(tail, files=files)
         self.files.make(changes)
         for commit, tail in written:
-            if named := [entry for entry in commit.entries if "place" in entry.commit]:
-                self.heads.write(commit.run_id, commit.branch, tail.begun, named[-1])
+            if noted := [entry for entry in commit.entries if holds_head(entry)]:
+                self.heads.write(commit.run_id, commit.branch, tail.begun, noted[-1], tail.rewinds)
         if tails and not self._tails:
             self._claimed_in = _identity(self.paths.journals)
         self._tails = tails

@@ -6,8 +6,9 @@ import json
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from crewlite.state.providers.json_paths import Paths
 _TOGETHER = 64  # files that share a sync of their directory
 log = logging.getLogger("crewlite.state")
 _NAME = re.compile(r"\d{8}T\d+_([0-9a-f]{32})\.json")
+_ID_IN_NAME = slice(-37, -5)
 _ID = re.compile("[0-9a-f]{32}")
 _NO_DIGITS_OR_LETTERS = re.compile(r"\W+")
 
@@ -87,17 +89,14 @@ class CheckpointFiles:
 
         Logs a warning for a file that is damaged or was changed, and leaves it out.
         """
-        files = self.files(part)
         found: list[CheckpointInfo] = []
-        for identifier in sorted(files, reverse=True):
+        for _, path in self._newest_first(part, before):
             if len(found) == limit:
                 break
-            if before and identifier >= before:
-                continue
             try:
-                checkpoint, document = load(files[identifier])
-                if is_of_another(files[identifier], checkpoint) or document.get("check") != _check(document):
-                    raise CheckpointMismatch(str(files[identifier]), "it was changed after it was written", None)
+                checkpoint, document = load(path)
+                if is_of_another(path, checkpoint) or document.get("check") != _check(document):
+                    raise CheckpointMismatch(str(path), "it was changed after it was written", None)
                 found.append(checkpoint)
             except RefError:
                 continue  # dropped in the meantime
@@ -105,14 +104,35 @@ class CheckpointFiles:
                 log.warning("%s Left out of the list.", problem)
         return found
 
-    def files(self, part: str = "") -> dict[str, Path]:
-        """Return the paths of the checkpoint files whose id contains `part`, by the id in their name."""
+    def files(self) -> dict[str, Path]:
+        """Return the paths of the checkpoint files, by the id in their name."""
+        return dict(self._newest_first())
+
+    def _newest_first(self, part: str = "", before: str | None = None) -> Iterator[tuple[str, Path]]:
+        """Yield the id and the path of each checkpoint file whose id contains `part` and is older than `before`.
+
+        A page needs few of them, so a name is examined, and made a path, only when its turn comes.
+        """
+        end = before or "g"  # ids are hexadecimal: all come before "g"
         try:
-            names = [inside.name for inside in os.scandir(self._root) if not inside.is_dir(follow_symlinks=False)]
+            with os.scandir(self._root) as files:
+                names = [
+                    name
+                    for file in files
+                    if part in (name := file.name)
+                    and name.endswith(".json")
+                    and name[_ID_IN_NAME] < end
+                    and not file.is_dir(follow_symlinks=False)
+                ]
         except (FileNotFoundError, NotADirectoryError):
-            return {}
-        found = (_NAME.fullmatch(name) for name in names if part in name)
-        return {name[1]: self._root / name[0] for name in found if name and part in name[1]}
+            return
+        names.sort(key=itemgetter(_ID_IN_NAME), reverse=True)
+        last = None
+        for name in names:
+            found = _NAME.fullmatch(name)
+            if found and part in found[1] and found[1] != last:
+                last = found[1]
+                yield last, self._root / name
 
     def document(self, run: Mapping[str, Any], entry: Entry) -> bytes:
         """Return the content of the file for the checkpoint that `entry` holds.

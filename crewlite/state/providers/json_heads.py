@@ -1,9 +1,10 @@
 """The length of each journal at its newest checkpoint, so that an older copy of the journal is recognised.
 
-    location/heads/<run>/<branch>.json             the number and checksum of that commit, and the checkpoint
+    location/heads/<run>/<branch>.json             the number and checksum of that commit, the checkpoint, the rewinds
 
 The file is outside `journal/`, because a backup may restore that directory alone. It is not synced: it states a length
-that the journal must have at least, so an outdated file does no harm. A file that cannot be read is ignored.
+that the journal must have at least, so an outdated file does no harm. A file that cannot be read is ignored. The
+rewinds are repeated here so that a listing tells abandoned checkpoints apart without reading journals.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from crewlite import disk
 from crewlite.codec import JsonObject
 from crewlite.ids import short
 from crewlite.state.format.entry import Entry
+from crewlite.state.format.rewinds import Rewound
 from crewlite.state.providers.json_paths import Paths
 
 
@@ -33,15 +35,17 @@ class HeadFiles:
             return {}
         return found if isinstance(found, dict) else {}
 
-    def write(self, run_id: str, branch: str, begun: str, entry: Entry) -> None:
-        """Write the head file, with the place of the newest checkpoint, which `entry` holds.
+    def write(self, run_id: str, branch: str, begun: str, entry: Entry, rewinds: Sequence[Rewound]) -> None:
+        """Write the head file, with the place of `entry`, which holds the newest checkpoint, or a rewind.
 
-        `begun`: the checksum of the first entry, which identifies the journal.
+        `begun`: the checksum of the first entry, which identifies the journal. `rewinds`: all those of the branch.
         """
         path = self._paths.head(run_id, branch)
         disk.make_directory(path.parent)
-        said = {"begun": begun, "seq": entry.seq, "sum": entry.sum, "checkpoint": entry.commit["place"]["id"]}
-        disk.replace(path, json.dumps(said).encode() + b"\n", durable=False)
+        said: JsonObject = {"begun": begun, "seq": entry.seq, "sum": entry.sum}
+        said |= {"checkpoint": entry.commit["place"]["id"]} if "place" in entry.commit else {}
+        said |= {"rewinds": [list(rewind) for rewind in rewinds]} if rewinds else {}
+        disk.replace(path, json.dumps(said).encode() + b"\n", durable="rewind" in entry.commit)
 
     def remove(self, run_id: str) -> None:
         """Delete the head files of a run."""
@@ -53,6 +57,19 @@ def lacking(head: JsonObject, entries: Sequence[Entry]) -> str | None:
     seq, begun = head.get("seq"), head.get("begun")
     if not entries or begun != entries[0].sum or type(seq) is not int or seq <= entries[-1].seq:
         return None  # also if the head file is of an earlier branch with the same name
-    checkpoint = short(str(head.get("checkpoint")))
-    ends = f"it ends at commit {entries[-1].seq}, though checkpoint {checkpoint} was made at {seq}"
-    return f"{ends}, so it may be an older copy"
+    made = f"checkpoint {short(str(head['checkpoint']))} was made" if "checkpoint" in head else "it was rewound"
+    return f"it ends at commit {entries[-1].seq}, though {made} at {seq}, so it may be an older copy"
+
+
+def rewinds_in(head: JsonObject) -> list[Rewound]:
+    """Return the rewinds that a head file repeats; [] for a damaged file."""
+    found: Any = head.get("rewinds", [])
+    try:
+        return [(int(number), int(back)) for number, back in found]
+    except (TypeError, ValueError):
+        return []
+
+
+def holds_head(entry: Entry) -> bool:
+    """Return whether the head file is written with this entry."""
+    return "place" in entry.commit or "rewind" in entry.commit

@@ -11,10 +11,10 @@ from pathlib import Path
 from crewlite import disk
 from crewlite.errors import JournalCorrupt, SchemaTooNew, StoreError
 from crewlite.state.format.commit import CheckpointRecord
-from crewlite.state.format.entry import Entry, InvalidEntry, chained, parse, unseal_line
+from crewlite.state.format.entry import Entry, InvalidEntry, chained, parse, parts_of_line, unseal_line
 from crewlite.state.providers.base import BranchInfo, CheckpointInfo
 from crewlite.state.providers.json_paths import Paths
-from crewlite.state.providers.reading import branch_info, check_follows, in_order, newest_sound_checkpoint
+from crewlite.state.providers.reading import check_follows, in_order, newest_sound_checkpoint, verified_branch_info
 
 log = logging.getLogger("crewlite.state")
 _BLOCK = 512  # bytes: the smallest unit that a disk writes
@@ -124,9 +124,8 @@ class JournalFiles:
                 branch = self._paths.branch_of(directory, path)
                 try:
                     with path.open("rb") as file:
-                        first = unseal_line(file.readline().rstrip(b"\n"), after=None, where=str(path))
-                    check_follows(first, [], self._paths.run_of(directory), branch, first.seq)
-                    infos.append(branch_info(first))
+                        first = parts_of_line(file.readline().rstrip(b"\n"))
+                    infos.append(verified_branch_info(*first, self._paths.run_of(directory), branch, str(path)))
                 except FileNotFoundError:
                     continue  # removed while we were looking
                 except (InvalidEntry, SchemaTooNew, OSError) as problem:

@@ -26,12 +26,23 @@ class ResultFiles:
 
     def remember(self, key: str, data: bytes) -> None:
         """Store `data` under `key`, replacing earlier data of that key. Raises OSError if storage fails."""
+        self._prepare()
+        with disk.locked([self._lock]):
+            disk.replace(self._path(key), data)
+
+    def exchange(self, key: str, old: bytes | None, new: bytes) -> bool:
+        """Store `new` under `key` if `old` is stored there, and return whether it was. Raises OSError."""
+        self._prepare()
+        with disk.locked([self._lock]):
+            if is_old := self.recall(key) == old:
+                disk.replace(self._path(key), new)
+        return is_old
+
+    def _prepare(self) -> None:
         if not (self._root / ".gitignore").exists():
             self._make()
             disk.make_directory(self._root)
             disk.replace(self._root / ".gitignore", b"*\n")
-        with disk.locked([self._lock]):
-            disk.replace(self._path(key), data)
 
     def forget(self, before: float, *, dry_run: bool = False) -> int:
         """Delete results remembered before `before`, in seconds since the epoch. Returns their number."""

@@ -21,9 +21,10 @@ from crewlite.codec import JsonObject
 from crewlite.errors import ConfigError, JournalCorrupt, SchemaTooNew
 from crewlite.refs import check_name
 from crewlite.state.format.entry import SCHEMA, Entry, parts
+from crewlite.state.format.rewinds import rewinds_of
 from crewlite.state.providers.base import Head
 from crewlite.state.providers.json_checkpoints import Changes, CheckpointFiles
-from crewlite.state.providers.json_heads import HeadFiles, lacking
+from crewlite.state.providers.json_heads import HeadFiles, holds_head, lacking, rewinds_in
 from crewlite.state.providers.json_journals import JournalFiles, directories_in, is_torn, journals_in
 from crewlite.state.providers.json_paths import Paths
 from crewlite.state.providers.reading import live_checkpoints
@@ -113,14 +114,22 @@ class JsonSalvage:
                     changes.made[path] = document
                     edited |= {path: data} if data is not None else {}
 
+        rewinds, (run_id, branch) = rewinds_of(sound), (raw.run_id, raw.branch)
+        unknown = rewinds_in(self._heads.read(run_id, branch)) != rewinds
+
         def make() -> None:
             for path, data in edited.items():
                 _quarantine(path, data)
             self._files.make(changes)
+            if unknown:
+                noted = [entry for entry in sound if holds_head(entry)]
+                self._heads.write(run_id, branch, sound[0].sum, noted[-1], rewinds)
 
-        if not changes.made:
+        if not changes.made and not unknown:
             return None
         problem = f"checkpoint files are missing or were changed: {', '.join(path.name for path in changes.made)}"
+        if not changes.made:
+            problem = f"{self._paths.head(run_id, branch).name} does not name the rewinds of the branch"
         return Flaw("stale_index", raw.where, problem, "made again", make, (raw.run_id, raw.branch))
 
     def strays(self) -> Generator[Flaw, None, None]:

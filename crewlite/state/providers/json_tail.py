@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from crewlite.state.format.entry import Entry
+from crewlite.state.format.rewinds import Rewound, rewinds_of
 from crewlite.state.providers.base import Commit
 from crewlite.state.providers.reading import ends_claim
 
@@ -27,7 +28,9 @@ class Tail:
     """The part of the run's first entry that checkpoint files repeat."""
     begun: str
     """The checksum of its first entry."""
-    files: Mapping[str, Path] | None
+    rewinds: tuple[Rewound, ...]
+    """The rewinds of the branch."""
+    files: Mapping[str, Path] | None = None
     """The files of its checkpoints by id; None as long as no checkpoint was dropped."""
 
     @classmethod
@@ -36,12 +39,14 @@ class Tail:
         first, last = entries[0], entries[-1]
         told = {key: first.commit["run"][key] for key in ("run_id", "branch")}
         definition = {key: first.commit["run"]["definition"][key] for key in ("kind", "name")}
-        return cls(last.seq, last.sum, offset, _mark(last, offset), {**told, "definition": definition}, first.sum, None)
+        run, rewinds = {**told, "definition": definition}, tuple(rewinds_of(entries))
+        return cls(last.seq, last.sum, offset, _mark(last, offset), run, first.sum, rewinds)
 
     def after(self, entries: Sequence[Entry]) -> Tail:
         """Return the tail after these entries are appended."""
         offset, last = self.offset + len(lines(entries)), entries[-1]
-        return replace(self, seq=last.seq, sum=last.sum, offset=offset, mark=_mark(last, offset))
+        rewinds = (*self.rewinds, *rewinds_of(entries))
+        return replace(self, seq=last.seq, sum=last.sum, offset=offset, mark=_mark(last, offset), rewinds=rewinds)
 
 
 def _mark(last: Entry, end: int) -> tuple[int, bytes]:

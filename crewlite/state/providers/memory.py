@@ -9,6 +9,7 @@ from crewlite.errors import BranchConflictError
 from crewlite.forked import lock
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry
+from crewlite.state.format.rewinds import abandoned, rewinds_of
 from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, Head
 from crewlite.state.providers.reading import (
     branch_info,
@@ -90,8 +91,9 @@ class _MemoryStore:
     def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
         with self._lock:
             found = [
-                checkpoint_info(journal[0].commit["run"], checkpoint)
+                checkpoint_info(journal[0].commit["run"], checkpoint, left)
                 for journal in self._journals.values()
+                for left in [abandoned(rewinds_of(journal))]
                 for checkpoint in live_checkpoints(journal)
                 if part in checkpoint["id"] and (before is None or checkpoint["id"] < before)
             ]
@@ -136,6 +138,12 @@ class _MemoryResults:
     def remember(self, key: str, data: bytes) -> None:
         with self._lock:
             self._kept[key] = (time.time(), data)
+
+    def exchange(self, key: str, old: bytes | None, new: bytes) -> bool:
+        with self._lock:
+            if is_old := self.recall(key) == old:
+                self._kept[key] = (time.time(), new)
+        return is_old
 
     def forget(self, before: float, *, dry_run: bool = False) -> int:
         with self._lock:

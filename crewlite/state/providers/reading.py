@@ -9,7 +9,8 @@ from typing import Any
 
 from crewlite.errors import BranchConflictError, StoreError
 from crewlite.state.format.commit import CheckpointRecord, ForkBase, Rewind
-from crewlite.state.format.entry import Entry, InvalidEntry, unseal
+from crewlite.state.format.entry import Entry, InvalidEntry, start_of, unseal
+from crewlite.state.format.rewinds import Ranges, is_abandoned
 from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, Head
 
 
@@ -28,14 +29,27 @@ def branch_info(first: Entry) -> BranchInfo:
     )
 
 
+def verified_branch_info(body: bytes, total: str, run_id: str, branch: str, where: str) -> BranchInfo:
+    """Build the listing line of a branch from the bytes and the seal of its first entry.
+
+    Raises InvalidEntry if they are not those of the first entry of this branch, SchemaTooNew, naming `where`.
+    """
+    if (start := start_of(body, total)) and start[1:3] == (run_id, branch):
+        at, *_, uid, identity, kind, name = start
+        return BranchInfo(run_id, branch, uid, identity, kind, name, at, base=None)
+    first = unseal(body, total, after=None, where=where)
+    check_follows(first, [], run_id, branch, first.seq)
+    return branch_info(first)
+
+
 def in_order(branches: Iterable[BranchInfo]) -> list[BranchInfo]:
     """Sort branches for a listing: newest run first, those of a run in the order of their creation."""
     made = sorted(branches, key=lambda info: (info.base is not None, info.started_at, info.branch))
     return sorted(made, key=lambda info: info.uid, reverse=True)
 
 
-def checkpoint_info(run: Mapping[str, Any], checkpoint: CheckpointRecord) -> CheckpointInfo:
-    """Build the listing line of a checkpoint."""
+def checkpoint_info(run: Mapping[str, Any], checkpoint: CheckpointRecord, left: Ranges = ()) -> CheckpointInfo:
+    """Build the listing line of a checkpoint. `left`: the ranges of commits that its branch has abandoned."""
     return CheckpointInfo(
         id=checkpoint["id"],
         run_id=run["run_id"],
@@ -46,6 +60,7 @@ def checkpoint_info(run: Mapping[str, Any], checkpoint: CheckpointRecord) -> Che
         address=checkpoint["address"],
         label=checkpoint.get("label"),
         created_at=checkpoint["at"],
+        abandoned=is_abandoned(checkpoint["seq"], left),
     )
 
 

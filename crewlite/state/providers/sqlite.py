@@ -6,20 +6,23 @@ with SQLite 3.35.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from crewlite import disk
 from crewlite.errors import BranchConflictError, JournalCorrupt, SchemaTooNew, StoreUnusable
 from crewlite.lazy import lazy
 from crewlite.state.format.commit import CheckpointRecord, ForkBase
 from crewlite.state.format.entry import Entry, InvalidEntry, chained, parse, unseal
+from crewlite.state.format.rewinds import Ranges, Rewound, abandoned, is_abandoned
 from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, Head
 from crewlite.state.providers.reading import (
-    branch_info,
     check_follows,
     check_remove,
     check_rewrite,
@@ -28,11 +31,12 @@ from crewlite.state.providers.reading import (
     newest_sound_checkpoint,
     no_base,
     no_branch,
+    verified_branch_info,
 )
 from crewlite.state.providers.salvage import Salvage
-from crewlite.state.providers.sqlite_database import Database
+from crewlite.state.providers.sqlite_database import Database, is_database_file
 from crewlite.state.providers.sqlite_results import ResultRows
-from crewlite.state.providers.sqlite_rows import PUT_CHECKPOINT, checkpoint_row, row_digest
+from crewlite.state.providers.sqlite_rows import MAY_REWIND, PUT_CHECKPOINT, checkpoint_row, row_digest
 
 if TYPE_CHECKING:
     import sqlite3
@@ -44,13 +48,16 @@ T = TypeVar("T")
 log = logging.getLogger("crewlite.state")
 _DEFAULT = ".checkpoints"
 """The default location, which is the name of a directory for JsonProvider."""
-_MAGIC = b"SQLite format 3"
 """The first bytes of every database."""
 _SUFFIXES = (".db", ".sqlite", ".sqlite3")
 _ORPHANS = (  # counts branches with entries and no row, with one index lookup for each branch instead of each entry
     "WITH RECURSIVE known(id) AS (SELECT min(branch_id) FROM entry UNION "
     "SELECT (SELECT min(branch_id) FROM entry WHERE branch_id > known.id) FROM known WHERE known.id IS NOT NULL) "
     "SELECT count(*) FROM known WHERE id IS NOT NULL AND id NOT IN (SELECT id FROM branch)"
+)
+_REWINDS = (
+    "SELECT run_id, name, body FROM entry JOIN branch ON branch_id = branch.id "  # noqa: S608
+    f"WHERE {MAY_REWIND} ORDER BY branch_id, entry.seq"
 )
 
 
@@ -68,8 +75,9 @@ class SqliteProvider:
             raise StoreUnusable(location, problem)
         path = file_at(location)
         try:
-            if path.exists() and path.stat().st_size and disk.head(path, len(_MAGIC)) != _MAGIC:
-                raise StoreUnusable(location, "is not a SQLite database; choose another location")
+            if path.is_file() and path.stat().st_size and not is_database_file(path) and path.exists():
+                found = "is not a SQLite database" if os.access(path, os.R_OK) else "cannot be read"
+                raise StoreUnusable(location, f"{found}; choose another location")
             disk.make_directory(path.parent)
             return SqliteStore(path)
         except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
@@ -96,12 +104,7 @@ def file_at(location: str) -> Path:
 
 def is_database(location: str) -> bool:
     """Return whether a location without a provider means SQLite: by its suffix, or because it is a database file."""
-    if location.lower().endswith(_SUFFIXES):
-        return True
-    try:
-        return disk.head(Path(location), len(_MAGIC)) == _MAGIC
-    except OSError:  # there is no file, or it cannot be read
-        return False
+    return location.lower().endswith(_SUFFIXES) or is_database_file(Path(location))
 
 
 class SqliteStore:
@@ -198,18 +201,25 @@ class SqliteStore:
 
     def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
         """List checkpoints, newest first, as Store.places describes."""
-        rows = self._database.query(
+        asked = (
             "SELECT place.id, run_id, name, place.seq, parent_id, trigger, address, label, created_at, sum "
             "FROM place JOIN branch ON branch_id = branch.id "
             "WHERE place.id < ? AND (? = '' OR instr(place.id, ?) > 0) ORDER BY place.id DESC LIMIT ?",
             (before or "g", part, part, -1 if limit is None else limit),  # ids are hexadecimal: all come before "g"
         )
+        nothing: tuple[list[Any], list[Any]] = ([], [])
+        rows, rewinds = self._database.read(
+            lambda db: (db.execute(*asked).fetchall(), db.execute(_REWINDS).fetchall()), nothing
+        )
+        left = _abandoned(rewinds)
         found = []
         for *row, total in rows:
             if total is not None and total != row_digest(row):
                 log.warning("%s: the row of checkpoint %s was changed: left out of the list", self.location, row[0])
                 continue
-            found.append(CheckpointInfo(*row))
+            info = CheckpointInfo(*row)
+            ranges = left.get((info.run_id, info.branch), ())
+            found.append(replace(info, abandoned=True) if is_abandoned(info.seq, ranges) else info)
         return found
 
     def ref(self, checkpoint: CheckpointRecord) -> str:
@@ -305,15 +315,25 @@ class SqliteStore:
         for run, name, total, body in rows:
             where = f"{self.location}, run {run}, branch {name}"
             try:
-                first = unseal(body, total, after=None, where=where)
-                check_follows(first, [], run, name, first.seq)
-                found.append(branch_info(first))
+                found.append(verified_branch_info(body, total, run, name, where))
             except (InvalidEntry, SchemaTooNew) as problem:
                 if run_id is not None:
                     newer = isinstance(problem, SchemaTooNew)
                     raise problem if newer else JournalCorrupt(where, str(problem), None) from problem
                 log.warning("%s begins with a commit that cannot be read (%s): left out of the list", where, problem)
         return in_order(found)
+
+
+def _abandoned(rows: Sequence[tuple[str, str, bytes]]) -> dict[tuple[str, str], Ranges]:
+    """Return what each branch has abandoned. `rows` are commits that may go back, with their run and branch."""
+    found = dict[tuple[str, str], list[Rewound]]()
+    for run_id, branch, body in rows:
+        with contextlib.suppress(InvalidEntry, LookupError, TypeError, ValueError):  # a damaged one: the doctor says so
+            commit = parse(body)
+            number, back = commit.get("folded", {}).get("first", commit["seq"]), commit.get("rewind")
+            if back:
+                found.setdefault((run_id, branch), []).append((int(number), int(back["seq"])))
+    return {branch: abandoned(rewinds) for branch, rewinds in found.items()}
 
 
 def _chained(total: object, body: object) -> str:

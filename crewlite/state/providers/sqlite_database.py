@@ -24,9 +24,11 @@ sqlite_tables = lazy("crewlite.state.providers.sqlite_tables")  # which loads sq
 
 T = TypeVar("T")
 log = logging.getLogger("crewlite.state")
-_LAYOUT = 2  # the number of migrations in sqlite_tables, which is loaded only for a database that lacks one
+_LAYOUT = 3  # the number of migrations in sqlite_tables, which is loaded only for a database that lacks one
 BUSY = frozenset({5, 6})  # SQLite codes: busy, locked
 LATER = BUSY | {8, 10, 13, 14}  # may work later: read only, input/output error, disk full, cannot open
+_SMALLEST = 512  # bytes of a page
+_NO_DATABASE = LATER - BUSY | {26}  # cannot be opened, or is another file
 
 
 class Database:
@@ -101,7 +103,7 @@ class Database:
         if not self._path.exists():
             return otherwise
         try:
-            with contextlib.closing(self._reader()) as db:
+            with contextlib.closing(_reader(self._path)) as db:
                 return ask(db) if version_of(db, self.location) else otherwise
         except (sqlite3.Error, UnicodeDecodeError) as error:
             if not self._path.exists():  # it was deleted after the check above
@@ -183,16 +185,32 @@ class Database:
             return StoreBusy(self.location, disk.PATIENCE)
         return OSError(f"{self.location}: {error}")
 
-    def _reader(self) -> sqlite3.Connection:
-        """Open a connection for queries. If the file is writable, SQLite may recover the WAL of a killed writer."""
-        if not os.access(self._path, os.W_OK) or not os.access(self._path.parent, os.W_OK):
-            db = disk.connect(self._path, read_only=True)
-            db.text_factory = as_text
-            return db
-        db = disk.connect(self._path)
+
+def is_database_file(path: Path) -> bool:
+    """Return whether SQLite takes a file for a database; False if it is empty, missing or cannot be opened.
+
+    It is SQLite that is asked, as nobody else may open a database: see `disk.connect`.
+    """
+    try:
+        if not path.is_file() or path.stat().st_size < _SMALLEST:  # which SQLite would take for a new database
+            return False
+        with contextlib.closing(_reader(path)) as db:
+            db.execute("SELECT 1 FROM sqlite_master LIMIT 1")
+    except OSError:
+        return False
+    except sqlite3.Error as error:
+        return code_of(error) not in _NO_DATABASE
+    return True
+
+
+def _reader(path: Path) -> sqlite3.Connection:
+    """Open a connection for queries. If the file is writable, SQLite may recover the WAL of a killed writer."""
+    writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    db = disk.connect(path, read_only=not writable)
+    if writable:
         db.execute("PRAGMA query_only=ON")
-        db.text_factory = as_text
-        return db
+    db.text_factory = as_text
+    return db
 
 
 def code_of(error: Exception) -> int:

@@ -22,7 +22,15 @@ class ResultRows:
     def remember(self, key: str, data: bytes) -> None:
         """Store `data` under `key`, replacing earlier data of that key. Raises OSError if storage fails."""
         with self._database.writing():
-            self._database.run("INSERT OR REPLACE INTO cache (key, at, data) VALUES (?,?,?)", (key, time.time(), data))
+            self._put(key, data)
+
+    def exchange(self, key: str, old: bytes | None, new: bytes) -> bool:
+        """Store `new` under `key` if `old` is stored there, and return whether it was. Raises OSError."""
+        with self._database.writing():
+            found = self._database.ask("SELECT data FROM cache WHERE key=?", (key,)).fetchone()
+            if is_old := (bytes(found[0]) if found else None) == old:
+                self._put(key, new)
+        return is_old
 
     def forget(self, before: float, *, dry_run: bool = False) -> int:
         """Delete results remembered before `before`, in seconds since the epoch. Returns their number."""
@@ -32,6 +40,9 @@ class ResultRows:
                 self._database.run("DELETE FROM cache WHERE at<?", (before,))
             self._database.give_back()
         return len(rows)
+
+    def _put(self, key: str, data: bytes) -> None:
+        self._database.run("INSERT OR REPLACE INTO cache (key, at, data) VALUES (?,?,?)", (key, time.time(), data))
 
     def _rows(self, query: str, given: object) -> list[Any]:
         """Return rows of the cache table; none in a database of an earlier release that has no such table yet."""

@@ -11,6 +11,9 @@ from crewlite.state.format.commit import CheckpointRecord
 COLUMNS = ("id", "seq", "parent_id", "trigger", "address", "label", "created_at", "sum")
 PUT_CHECKPOINT = f"INSERT OR REPLACE INTO place (branch_id, {', '.join(COLUMNS)}) VALUES (?,?,?,?,?,?,?,?,?)"  # noqa: S608
 
+MAY_REWIND = "instr(body, x'22726577696e64223a7b') > 0"
+"""The condition of the index of commits that rewind their branch: the bytes are `"rewind":{`. Others may hold them."""
+
 
 def checkpoint_row(run_id: str, branch: str, checkpoint: CheckpointRecord) -> tuple[Any, ...]:
     """Build the row of a checkpoint, without its first column, the number of the branch."""

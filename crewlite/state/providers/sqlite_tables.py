@@ -34,6 +34,13 @@ def results(db: Database) -> None:
     cache.create_index(["at"], if_not_exists=True)
 
 
+@migrations()
+def rewinds(db: Database) -> None:
+    """Index the commits that may rewind their branch: `sqlite_rows.MAY_REWIND` in the form it had with this release."""
+    found = "instr(body, x'22726577696e64223a7b') > 0"
+    db.execute(f"CREATE INDEX IF NOT EXISTS entry_rewinds ON entry (branch_id, seq) WHERE {found}")
+
+
 def migrate(connection: sqlite3.Connection) -> None:
     """Apply the missing migrations. Call it in a transaction."""
     migrations.apply(Database(connection))

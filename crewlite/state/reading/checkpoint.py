@@ -73,6 +73,8 @@ class Checkpoint:
     """The ref that names it from any directory; its id if the run is in memory only."""
     _kept: tuple[Mapping[str, Json], Mapping[str, int]] = field(repr=False)
     _history: _History = field(repr=False, compare=False)
+    abandoned: bool = field(default=False, compare=False)
+    """Whether its branch has gone back to before it. It can still be read, forked, and gone back to."""
 
     @property
     def values(self) -> dict[str, Any]:
@@ -171,7 +173,7 @@ def no_checkpoint(found: object, wanted: str) -> ConfigError:
 def checkpoints(
     entries: Sequence[Entry], ref: Callable[[CheckpointRecord], str], lost: Mapping[str, str | None]
 ) -> list[Checkpoint]:
-    """Return the checkpoints of a journal, first to last. `ref` returns the ref of one.
+    """Return the checkpoints of a journal, first to last, abandoned ones too. `ref` returns the ref of one.
 
     Leaves out the `lost` ones, given as id and parent id. Raises JournalCorrupt.
     """
@@ -225,4 +227,5 @@ def _made(
         ref=ref,
         _kept=(then.values, then.versions),
         _history=history,
+        abandoned=not record.counts(checkpoint["seq"]),
     )

@@ -35,13 +35,14 @@ def diff(before: Mapping[str, Json], after: Mapping[str, Json], paid: tuple[Usag
         added={key: decode(after[key]) for key in after if key not in before},
         removed={key: decode(before[key]) for key in before if key not in after},
         changed={key: (decode(before[key]), decode(after[key])) for key in both},
-        usage=_less(*paid),
+        usage=usage_change(*paid),
     )
 
 
-def _less(before: Usage, after: Usage) -> Usage:
+def usage_change(before: Usage, after: Usage) -> Usage:
+    """Return the usage `after` minus that `before`. Its cost is unknown only if both are."""
     counts = {name: n - getattr(before, name) for name, n in after.__dict__.items() if name not in ("cost", "by_agent")}
     roles = before.by_agent.keys() | after.by_agent.keys()
-    each = {role: _less(before.by_agent.get(role, Usage()), after.by_agent.get(role, Usage())) for role in roles}
+    each = {role: usage_change(before.by_agent.get(role, Usage()), after.by_agent.get(role, Usage())) for role in roles}
     known = (before.cost, after.cost) != (None, None)
     return Usage(**counts, cost=(after.cost or 0.0) - (before.cost or 0.0) if known else None, by_agent=each)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crewlite import kinds
-from crewlite.errors import RefError, nearest
-from crewlite.refs import Ref, parse
+from crewlite.errors import ConfigError, JournalCorrupt, RefError, SchemaTooNew, nearest
+from crewlite.refs import Ref, check_name, parse
+from crewlite.state.format.checkpoints import along
 from crewlite.state.format.commit import CheckpointRecord
+from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
-from crewlite.state.journal.lineage import recorded
+from crewlite.state.format.rewinds import ends_of_tails
+from crewlite.state.journal.lineage import read_lineage
 from crewlite.state.providers import (
     BaseProvider,
     BranchInfo,
@@ -28,16 +32,30 @@ from crewlite.state.providers.reading import checkpoint_info
 from crewlite.state.providers.sqlite import is_database
 from crewlite.state.reading.choose import meant
 
+_TAIL = re.compile(r"abandoned:([1-9]\d{0,8})")
+"""What follows the @ of a ref to the end of what a rewind has abandoned."""
+
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """The place that a ref names. `checkpoint` is the id of a checkpoint, or None for the head of the branch."""
+    """The place that a ref names. `checkpoint` is the id of a checkpoint, or None for the head of the branch.
+
+    `abandoned` is the number of a rewind of the branch, if the place is the end of what that rewind has abandoned.
+    """
 
     provider: BaseProvider
     location: str
     run_id: str
     branch: str
     checkpoint: str | None = None
+    abandoned: int | None = None
+
+    @property
+    def ref(self) -> str:
+        """The ref that names it within its location."""
+        name = f"{self.run_id}/{self.branch}"
+        at = f"abandoned:{self.abandoned}" if self.abandoned is not None else self.checkpoint
+        return f"{name}@{at}" if at else name
 
 
 def locate(text: str, location: str, provider: BaseProvider | None, identity: str | None) -> Located:
@@ -144,8 +162,9 @@ def _newest(store: Store, provider: BaseProvider, location: str, identity: str |
 
 def _within(store: Store, provider: BaseProvider, location: str, ref: Ref, text: str, identity: str | None) -> Located:
     try:
-        branches = store.branches()
-        chosen = _branch(branches, ref, identity)
+        chosen = _of_run(store, ref.path)
+        branches = [] if chosen else store.branches()
+        chosen = chosen or _branch(branches, ref, identity)
         if chosen is None:
             if ref.at is None:
                 checkpoints = store.places(ref.path) or _stood_on(store, ref.path)
@@ -154,10 +173,44 @@ def _within(store: Store, provider: BaseProvider, location: str, ref: Ref, text:
             raise RefError(text, f"names no run or branch in {location}", names)
         if ref.at is None and not ref.back:
             return Located(provider, location, chosen.run_id, chosen.branch)
-        record = recorded(store, chosen.run_id, chosen.branch)
-        return Located(provider, location, chosen.run_id, chosen.branch, _walk(record, ref, text))
+        entries = read_lineage(store, chosen.run_id, chosen.branch)
+        found = Located(provider, location, chosen.run_id, chosen.branch)
+        if tail := _TAIL.fullmatch(ref.at or ""):
+            found, entries = replace(found, abandoned=int(tail[1])), abandoned_by(entries, int(tail[1]), text)
+            if not ref.back:
+                return found
+            ref = replace(ref, at=None)
+        return replace(found, checkpoint=_walk(Record.of(entries), ref, text), abandoned=None)
     finally:
         store.close()
+
+
+def check_stands(found: Located) -> None:
+    """Raise RefError for an abandoned tail, for a caller that would change it."""
+    if found.abandoned is not None:
+        raise RefError(found.ref, "is abandoned, and does not change any more: fork it, or rewind the branch to it")
+
+
+def abandoned_by(entries: Sequence[Entry], number: int, ref: str) -> list[Entry]:
+    """Return the entries of a branch up to the end of what its rewind of this number, from 1, has abandoned.
+
+    Raises RefError for `ref` if the branch was not rewound that often.
+    """
+    ends = ends_of_tails(entries)
+    if number > len(ends):
+        names = [f"@abandoned:{known}" for known in range(1, len(ends) + 1)]
+        raise RefError(ref, f"names nothing: the branch was rewound {len(ends)} times", names)
+    return [entry for entry in entries if entry.seq <= ends[number - 1]]
+
+
+def _of_run(store: Store, path: str) -> BranchInfo | None:
+    """Return the branch that a path names together with its run, without a look at all runs; None if it names none."""
+    run, _, branch = path.partition("/")
+    try:
+        found = store.branches(check_name("run_id", run))
+    except (ConfigError, JournalCorrupt, SchemaTooNew):  # the list of all runs leaves damaged branches out
+        return None
+    return next((info for info in found if info.branch == (branch or "main")), None)
 
 
 def _branch(branches: Sequence[BranchInfo], ref: Ref, identity: str | None) -> BranchInfo | None:
@@ -174,9 +227,10 @@ def _branch(branches: Sequence[BranchInfo], ref: Ref, identity: str | None) -> B
 
 def _walk(record: Record, ref: Ref, text: str) -> str:
     """Return the id of the checkpoint that `@...` names or, with `~n`, of its n-th predecessor."""
-    along = sorted(record.checkpoints.values(), key=lambda checkpoint: (checkpoint["seq"], checkpoint["id"]))
-    checkpoints = [checkpoint_info(record.run, one) for one in along]
-    found = _end_of_turn(record, checkpoints, ref.at) or meant(checkpoints, ref.at)
+    ordered = sorted(record.checkpoints.values(), key=lambda one: (record.counts(one["seq"]), *along(one)))
+    checkpoints = [checkpoint_info(record.run, one) for one in ordered]  # what counts comes after what does not
+    counting = [one for one in checkpoints if record.counts(one.seq)]
+    found = _end_of_turn(record, counting, ref.at) or meant(counting, ref.at) or meant(checkpoints, ref.at)
     if len(found) != 1 or ref.back >= len(checkpoints):
         named = [f"{one.id[-8:]} ({one.address or one.trigger})" for one in checkpoints]
         many = f"matches {len(found)} checkpoints of this branch: give more of the id"

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from crewlite.codec import decode
 from crewlite.state.format.addresses import leaf, outer, try_of
-from crewlite.state.format.outcome import Attempt
+from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
 from crewlite.usage import Usage
 
@@ -41,6 +41,8 @@ class StepView:
     """Whether the outcome is an edit that a fork was given, rather than the result of an execution."""
     repeatable: bool = False
     """For a step in doubt: whether a resume repeats the call without asking, because its effect allows that."""
+    seq: int | None = None
+    """The number of the commit that holds the outcome; None without one."""
 
 
 def steps_of(record: Record) -> list[StepView]:
@@ -63,6 +65,7 @@ def steps_of(record: Record) -> list[StepView]:
                 ended - timedelta(milliseconds=outcome.milliseconds),
                 ended,
                 outcome.edited,
+                seq=outcome.seq,
             )
         )
     for address, attempts in tries.items():
@@ -77,6 +80,12 @@ def steps_of(record: Record) -> list[StepView]:
         if address not in record.outcomes and address not in record.attempts
     ]
     return views
+
+
+def standing(record: Record, address: str) -> Outcome | None:
+    """Return the outcome of a step; None if there is none, or a later attempt at the step has failed."""
+    outcome, failed = record.outcomes.get(address), record.last_attempt(address)
+    return None if outcome and failed and failed.order > outcome.order else outcome
 
 
 def attempts_of(record: Record) -> list[Attempt]:

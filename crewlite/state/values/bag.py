@@ -133,7 +133,7 @@ class Bag(MutableMapping[str, Any]):
     def checkpoints(self) -> list[Checkpoint]:
         """Return the checkpoints of this branch, first to last; for a fork, also those before the fork.
 
-        Raises StoreError if the run has ended or cannot be saved.
+        Leaves out those that a rewind has abandoned. Raises StoreError if the run has ended or cannot be saved.
         """
         journal = self._journal
         if journal.closed:
@@ -143,7 +143,7 @@ class Bag(MutableMapping[str, Any]):
         manual.flush(journal).result()
         store = journal.queue.store
         entries, lost = trace(store, journal.run_id, journal.branch)
-        return checkpoints(entries, store.ref, lost)
+        return [one for one in checkpoints(entries, store.ref, lost) if not one.abandoned]
 
     @property
     def latest(self) -> Checkpoint | None:
@@ -215,7 +215,7 @@ class Bag(MutableMapping[str, Any]):
             check_name("label", label)
         if metadata is not None and not isinstance(metadata, dict):
             raise ConfigError(f"metadata is {metadata!r}; wanted a dict, such as {{'reason': 'before the tool'}}")
-        if label and any(one.get("label") == label for one in record.checkpoints.values()):
+        if label and any(p.get("label") == label and record.counts(p["seq"]) for p in record.checkpoints.values()):
             raise RefError(label, "labels another checkpoint of this run already: choose another label")
         coded: Any = self._journal.secrets.mask_data(encode(metadata, "metadata")) if metadata else None
         return {"label": label, "metadata": coded}

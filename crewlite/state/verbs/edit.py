@@ -63,6 +63,11 @@ def changed_steps(
     return steps
 
 
+def can_edit(kind: Kind) -> bool:
+    """Return whether outcomes of this kind can be edited."""
+    return kind in _CODED
+
+
 def _alone(address: str, changed: Collection[str]) -> None:
     """Raise ConfigError if an enclosing step is changed too, as that would discard the change of this step."""
     for outer in outers(address):

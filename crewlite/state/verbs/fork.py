@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,8 +29,9 @@ from crewlite.state.format.entry import STATE, Entry
 from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import gone, read_lineage
 from crewlite.state.providers import BranchInfo, CheckpointInfo, Commit, InMemoryProvider, Store
-from crewlite.state.reading.locate import Located
+from crewlite.state.reading.locate import Located, abandoned_by
 from crewlite.state.verbs.edit import changed_steps
+from crewlite.state.verbs.effects import check_effects
 from crewlite.state.verbs.transfer import commits
 
 TEMPLATES = ("description", "expected_output", "output_file", "role", "goal", "backstory")
@@ -86,12 +88,14 @@ def fork(
     operation_id: str | None,
     changed: Changes = NO_CHANGES,
     secrets: Secrets | None = None,
+    base: ForkBase | None = None,
+    allow_effects: bool = True,
 ) -> Located:
     """Create a branch that starts at `found`: at its checkpoint, or at the head of its branch if that is None.
 
     Emits the fork events with `source` as their source. Returns the new branch. Raises RefError if there is nothing to
     fork, BranchExists if the name is taken, ConfigError for changes that cannot be made, and StoreError if the branch
-    cannot be saved; then it does not exist.
+    cannot be saved; then it does not exist. Raises EffectsRepeat unless `allow_effects`.
 
     Args:
         found: The branch, and the checkpoint on it, to fork.
@@ -100,6 +104,8 @@ def fork(
         operation_id: Makes a repeated call safe: with the same id it returns the branch that the first call created.
         changed: What the fork changes.
         secrets: Masked in the recorded changes; None for the secrets of the environment.
+        base: The base of another fork, to start at the same commit; `found` is then that fork's origin.
+        allow_effects: Whether calls with effect="once" that were made after that place may be made again.
     """
     if operation_id is not None and not (isinstance(operation_id, str) and operation_id):
         raise ConfigError(f"operation_id is {operation_id!r}; wanted a text that is the same whenever this is repeated")
@@ -113,7 +119,7 @@ def fork(
     try:
         store = found.provider.open(found.location)
         try:
-            _fork(store, found, name, operation, changed, secrets or Secrets.of())
+            _fork(store, found, name, operation, changed, secrets or Secrets.of(), base, allow_effects=allow_effects)
         finally:
             store.close()
     except Exception as error:
@@ -142,7 +148,31 @@ def tried(found: Located, changed: Changes) -> Located:
     return made
 
 
-def _fork(store: Store, found: Located, name: str, operation: str | None, changed: Changes, secrets: Secrets) -> None:
+def place_of(store: Store, found: Located, same: ForkBase | None = None) -> tuple[ForkBase, Record]:
+    """Return the base that a fork of `found` has, or a copy of `same`, the base of another fork, and the record there.
+
+    Raises RefError if there is nothing to fork.
+    """
+    base, entries = _place(store, found, same)
+    return base, _record_at(base, entries)
+
+
+def check_changes(record: Record, changed: Changes) -> None:
+    """Raise what a fork at the commit of this record raises for these changes: RefError, AnswerRefused, ConfigError."""
+    _changes(record, changed, Secrets.of())
+
+
+def _fork(
+    store: Store,
+    found: Located,
+    name: str,
+    operation: str | None,
+    changed: Changes,
+    secrets: Secrets,
+    same: ForkBase | None = None,
+    *,
+    allow_effects: bool = True,
+) -> None:
     run_id, origin = found.run_id, found.branch
     infos = {info.branch: info for info in _branches(store, run_id)}
     if origin not in infos:
@@ -150,7 +180,9 @@ def _fork(store: Store, found: Located, name: str, operation: str | None, change
     if not _is_free(infos.get(name), found, operation):
         return
     for left in reversed(range(_TRIES)):
-        base, first = _base(store, found, changed, secrets)
+        base, first, read = _base(store, found, changed, secrets, same)
+        if not allow_effects:
+            check_fork_effects(store, found, base, changed.rerun, read)
         base["operation"] = operation or new_id()  # so that the first commits of two forks always differ
         # List the branches after reading the base. If the run is deleted and started again in between, its new branches
         # lack that base, so the store refuses the commit.
@@ -191,16 +223,46 @@ def _is_free(taken: BranchInfo | None, found: Located, operation: str | None) ->
     return False
 
 
-def _base(store: Store, found: Located, changed: Changes, secrets: Secrets) -> tuple[ForkBase, CommitParts]:
-    """Return the base of a fork, and its changes as parts of its first commit. Reads the journal at most once."""
-    if found.checkpoint and not changed and (base := _at_checkpoint(store, found.run_id, found.checkpoint)):
-        return base, {}
+def _base(
+    store: Store, found: Located, changed: Changes, secrets: Secrets, same: ForkBase | None
+) -> tuple[ForkBase, CommitParts, list[Entry] | None]:
+    """Return the base of a fork, its changes as parts of its first commit, and the entries of `found` if it read them.
+
+    Reads the journal at most once.
+    """
+    simple = found.checkpoint if same is None and not changed else None
+    if simple and (base := _at_checkpoint(store, found.run_id, simple)):
+        return base, {}, None
+    base, entries = _place(store, found, same)
+    parts = _changes(_record_at(base, entries), changed, secrets) if changed else CommitParts()
+    return base, parts, entries if same is None and found.abandoned is None else None
+
+
+def check_fork_effects(
+    store: Store, found: Located, base: ForkBase, rerun: Iterable[str], entries: Sequence[Entry] | None = None
+) -> None:
+    """Raise EffectsRepeat for calls with effect="once" that a fork would make again, as far as they can be read.
+
+    `entries` are those of the branch, if they were read before.
+    """
+    with contextlib.suppress(JournalCorrupt):  # a damaged journal can be forked before the damage
+        entries = read_lineage(store, found.run_id, found.branch) if entries is None else entries
+        check_effects(entries, base["seq"], found.ref, rerun)
+
+
+def _place(store: Store, found: Located, same: ForkBase | None) -> tuple[ForkBase, list[Entry]]:
+    """Return the base of a fork, and the entries of the branch that it starts from, which may be more."""
+    if same is not None:
+        return {**same}, read_lineage(store, found.run_id, same["branch"])
     entries = read_lineage(store, found.run_id, found.branch)
+    if found.abandoned is not None:
+        entries = abandoned_by(entries, found.abandoned, found.ref)
     named = found.checkpoint
-    base = _at_inherited(entries, found.run_id, named) if named else _at_head(entries, found.branch)
-    if not changed:
-        return base, {}
-    return base, _changes(Record.of([entry for entry in entries if entry.seq <= base["seq"]]), changed, secrets)
+    return _at_inherited(entries, found.run_id, named) if named else _at_head(entries, found.branch), entries
+
+
+def _record_at(base: ForkBase, entries: Sequence[Entry]) -> Record:
+    return Record.of([entry for entry in entries if entry.seq <= base["seq"]])
 
 
 def _at_checkpoint(store: Store, run_id: str, identifier: str) -> ForkBase | None:

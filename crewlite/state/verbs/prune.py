@@ -9,13 +9,14 @@ from functools import cached_property, partial
 
 from crewlite.errors import BranchConflictError, ConfigError
 from crewlite.ids import now
+from crewlite.state.format.checkpoints import droppable
 from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.journal.compact_branch import bases, compacted_entries
 from crewlite.state.journal.compaction import size
 from crewlite.state.journal.holder import holder
-from crewlite.state.journal.lineage import gone, journals_of_run, standing_on
+from crewlite.state.journal.lineage import gone, journals_of_run, standing_on, stored_already
 from crewlite.state.providers import Commit, Store, results_of
 from crewlite.state.providers.base import Head
 
@@ -139,15 +140,14 @@ class _Run:
         store, own, record = self.store, self.journals[branch], self.records[branch]
         branches = store.branches(self.run_id)  # forks may have been created since the run was read
         kept = bases(branches, branch) | record.inherited
-        checkpoints = [p for p in record.checkpoints.values() if not p.get("label") and p["id"] not in kept]
-        gone = checkpoints[:-keep_last]
+        gone = droppable(record.checkpoints.values(), record.counts, kept)[:-keep_last]
         if gone:
             commit = _dropping(gone, record)
             if not dry_run:
                 store.append([commit])
             own = [*own, *commit.entries]
         elif record.dropped and not dry_run:
-            store.append([_end(self.run_id, branch, own)])
+            store.append([stored_already(own)])
         done = Pruned(checkpoints=tuple(one["id"] for one in gone))
         kept_entries = compacted_entries(branch, standing_on(self.journals, branch), own, branches)
         if size(kept_entries) >= size(own):
@@ -168,17 +168,6 @@ def _dropping(checkpoints: Iterable[CheckpointRecord], record: Record) -> Commit
     parts: CommitParts = {"drops": [(one["id"], one["parent"]) for one in checkpoints]}
     parts |= {"released": True} if record.claim else {}  # its holder is dead: this must not pass for a sign of life
     return Commit.saying(record.run["run_id"], record.run["branch"], record.head, parts)
-
-
-def _end(run_id: str, branch: str, own: list[Entry]) -> Commit:
-    """Build a commit of the last entry, which is stored already.
-
-    Appending it changes nothing in the journal, but makes the store finish the checkpoint files that an interrupted
-    prune has left.
-    """
-    base = own[0].commit["run"].get("base")
-    before: Head = _head(own[:-1]) if own[1:] else (base["seq"], base["sum"]) if base else (0, "")
-    return Commit(run_id, branch, *before, (own[-1],))
 
 
 def _head(own: list[Entry]) -> Head:

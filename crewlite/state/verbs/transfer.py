@@ -20,6 +20,7 @@ from crewlite.state.journal.lineage import Journals, gone, journals_of_branch, j
 from crewlite.state.providers import Commit, Store
 from crewlite.state.providers.base import Head
 from crewlite.state.providers.reading import check_follows
+from crewlite.state.providers.sqlite_database import is_database_file
 
 SCHEMA = 1
 
@@ -63,6 +64,8 @@ def import_run(store: Store, path: Path) -> str:
     Raises RefError if there is no such file, JournalCorrupt, SchemaTooNew, RunExists if the run_id is taken by a
     different run, OSError.
     """
+    if is_database_file(path):
+        raise RefError(str(path), "is a database, and not a run that was exported: open it with History")
     try:
         data = path.read_bytes()
     except FileNotFoundError:

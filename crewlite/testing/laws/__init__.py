@@ -25,6 +25,7 @@ LAWS: tuple[Law, ...] = (
     listings.checkpoints_are_found_by_a_part_of_their_id,
     listings.checkpoints_come_in_pages,
     listings.dropped_checkpoints_are_gone,
+    listings.abandoned_checkpoints_are_told_apart,
     listings.refs_name_checkpoints_from_anywhere,
     listings.branches_are_listed_newest_run_first,
     listings.branches_are_listed_by_run,
@@ -53,5 +54,7 @@ LAWS: tuple[Law, ...] = (
     remembering.what_is_remembered_is_of_no_run,
     remembering.what_is_old_is_forgotten,
     remembering.what_several_remember_at_once_is_whole,
+    remembering.what_was_changed_meanwhile_is_not_exchanged,
+    remembering.of_several_exchanges_at_once_one_succeeds,
 )
 """All laws, in the order in which they are checked."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from crewlite.errors import RefError
+from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.providers import CheckpointInfo
 from crewlite.state.reading.locate import locate
 from crewlite.testing.bench import Bench, Branch
@@ -76,6 +77,37 @@ def dropped_checkpoints_are_gone(bench: Bench) -> None:
     for checkpoint in (first, second, third):
         with raises(RefError, "the ref of a dropped checkpoint"):
             bench.find(store.ref(checkpoint))
+
+
+def abandoned_checkpoints_are_told_apart(bench: Bench) -> None:
+    """A checkpoint is `abandoned` in the listing as long as its branch has gone back to before it, with a `rewind`."""
+    store, branch, other = bench.open(), Branch("run-1").add(), Branch("run-2").add()
+    checkpoints = [branch.checkpoint() for _ in range(3)]
+    other.checkpoint()
+    store.append([branch.commit(), other.commit()])
+
+    def back_to(checkpoint: CheckpointRecord) -> None:
+        found = branch.entries[checkpoint["seq"] - 1]
+        branch.add(rewind={"seq": found.seq, "sum": found.sum})
+        store.append([branch.commit()])
+
+    def told_apart(*abandoned: CheckpointRecord) -> None:
+        for opened in (store, bench.open()):
+            found = {one.id for one in opened.places() if one.abandoned}
+            same(found, {one["id"] for one in abandoned}, "the abandoned checkpoints in the listing are")
+
+    told_apart()
+    back_to(checkpoints[0])
+    told_apart(*checkpoints[1:])
+    again = branch.checkpoint()
+    store.append([branch.commit()])
+    told_apart(*checkpoints[1:])
+    back_to(checkpoints[1])
+    told_apart(again, checkpoints[2])
+    same([one.abandoned for one in store.places(checkpoints[2]["id"], limit=1)], [True], "in a page, it is abandoned:")
+    branch.add(drops=[[checkpoints[2]["id"], None]])
+    store.append([branch.commit()])
+    told_apart(again)
 
 
 def refs_name_checkpoints_from_anywhere(bench: Bench) -> None:

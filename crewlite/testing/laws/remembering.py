@@ -79,3 +79,34 @@ def what_several_remember_at_once_is_whole(bench: Bench) -> None:
     for thread in threads:
         thread.join()
     assert reader.recall(_KEYS[0]) in written, "what is left is something that nobody wrote"
+
+
+def what_was_changed_meanwhile_is_not_exchanged(bench: Bench) -> None:
+    """An exchange stores its data only where the old data are still those that the caller has seen."""
+    shared = bench.exchange()
+    same(shared.exchange(_KEYS[0], b"other", b"new"), False, "where nothing was stored, an exchange of data says")
+    same(shared.exchange(_KEYS[0], None, b"first"), True, "where nothing was stored, an exchange of nothing says")
+    same(shared.exchange(_KEYS[0], None, b"second"), False, "where something is stored, an exchange of nothing says")
+    same(bench.exchange().exchange(_KEYS[0], b"first", b"third"), True, "of what is stored, another store says")
+    same([shared.recall(key) for key in _KEYS[:2]], [b"third", None], "after that, keys recall")
+
+
+def of_several_exchanges_at_once_one_succeeds(bench: Bench) -> None:
+    """Where several stores exchange the same old data at once, one of them succeeds."""
+    stores = [bench.exchange() for _ in range(3)]
+    won: list[int] = []
+
+    def work(number: int) -> None:
+        for turn in range(10):
+            old = f"{turn}".encode() if turn else None
+            while stores[number].recall(_KEYS[0]) != old and len(won) <= turn:
+                time.sleep(0.001)
+            if stores[number].exchange(_KEYS[0], old, f"{turn + 1}".encode()):
+                won.append(turn)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(stores))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    same(won, list(range(10)), "of ten rounds, these were won:")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,11 @@ from crewlite.flow.classes.plot.happened import Happened, happened
 from crewlite.flow.classes.plot.layout import BOX, laid_out
 from crewlite.flow.classes.plot.mermaid import shape
 from crewlite.lazy import lazy
+from crewlite.pages.rendering import duration, rendered
 from crewlite.state.config import CheckpointConfig, defaults
 from crewlite.state.history import History
 from crewlite.state.run_history import RunHistory
 
-jinja2 = lazy("jinja2")
 webbrowser = lazy("webbrowser")
 
 _LETTER = 7.8  # pixels of a letter in a box, on average
@@ -82,7 +81,9 @@ def page(graph: Graph, name: str, found: Happened | None) -> str:
     possible = {(edge.source, edge.target) for edge in graph.edges if graph.is_possible(edge)}
     known = {(edge.source, edge.target) for edge in graph.edges if not graph.is_possible(edge)}
     drawn = zip(layout.lines, (text for _, _, text in lines), taken, strict=True)
-    text: str = _template().render(
+    return rendered(
+        "page.html.j2",
+        "crewlite/flow/classes/plot",
         name=name,
         boxes=boxes,
         layout=layout,
@@ -91,10 +92,7 @@ def page(graph: Graph, name: str, found: Happened | None) -> str:
         height=BOX,
         found=found,
         marks=_MARKS,
-        duration=_duration,
-        cost=_cost,
     )
-    return text
 
 
 def _box(graph: Graph, method: str, found: Happened | None) -> dict[str, Any]:
@@ -122,7 +120,7 @@ def _about(method: str, kind: str, found: Happened | None) -> str:
     if state == "failed":
         return _short(f"✗ {next(one.text for one in starts if one.state == state).partition(':')[0]}")
     times = f" {len(starts)}x" if len(starts) > 1 else ""
-    took = f" {_duration(sum(one.seconds for one in starts))}" if state == "finished" else f" {state}"
+    took = f" {duration(sum(one.seconds for one in starts))}" if state == "finished" else f" {state}"
     return f"{_MARKS[state]}{times}{took}"
 
 
@@ -136,28 +134,3 @@ def _passed(found: Happened | None, source: str, target: str, text: str) -> bool
 
 def _short(text: str) -> str:
     return text if len(text) <= _NAME else f"{text[: _NAME - 1]}…"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def _cost(cost: float | None) -> str:
-    return "" if cost is None else f"${cost:.4f}" if cost < 1 else f"${cost:,.2f}"
-
-
-@cache
-def _template() -> Any:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("crewlite.flow.classes", "plot"),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=True,
-    )
-    return environment.get_template("page.html.j2")

@@ -1,0 +1,63 @@
+"""One model call without an agent: `llm.ask(...)`, a recorded step of the code that makes it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+from crewlite import background, durable
+from crewlite.agent.shape import Misshapen, Shape, check_format, wanted
+from crewlite.errors import ConfigError, OutputInvalid, an
+from crewlite.llm.base import BaseLLM, LLMReply, Message
+from crewlite.llm.call import call_step
+from crewlite.runtime.future import Awaited, StepFuture, on
+
+
+def asked(llm: BaseLLM, messages: str | Sequence[Message], response_format: object) -> Any:
+    """Ask as `BaseLLM.ask` does: in a coroutine, return an awaitable; else wait for the answer."""
+    model = check_format(response_format)
+    shape = Shape(model) if model else None
+    opening = [{"role": "system", "content": wanted(shape)}] if shape else []
+    conversation = [*opening, *_messages(messages)]
+
+    def value(reply: LLMReply) -> Any:
+        return shape.recorded(reply.text, f"a call of {llm.model}") if shape else reply.text
+
+    async def after(reply: Awaitable[LLMReply]) -> Any:
+        return value(await reply)
+
+    def check(reply: LLMReply) -> None:
+        try:
+            if shape:
+                shape.read(reply.text)
+        except Misshapen as problem:
+            raise OutputInvalid(f"a call of {llm.model}", str(problem), tries=1) from None
+
+    schema = shape.schema if shape else None
+    scope = durable.scope()
+    step = call_step(llm, conversation, response_schema=schema, question=[conversation, schema], check=check)
+    if scope.loop is None and not _in_coroutine():
+        return background.submit(after(step.work())).result()
+    if scope.loop is None or on(scope.loop):
+        return Awaited("ask(...)", scope.step(step), after)
+    return value(StepFuture(scope, step).result())
+
+
+def _messages(messages: object) -> list[Message]:
+    if isinstance(messages, str):
+        return [{"role": "user", "content": messages}]
+    if isinstance(messages, list | tuple) and messages and all(isinstance(one, dict) for one in messages):
+        return list(messages)
+    raise ConfigError(
+        f"ask(messages={messages!r:.80}) is given {an(type(messages).__name__)}; wanted text, or a list of messages "
+        f"such as {{'role': 'user', 'content': 'Well?'}}"
+    )
+
+
+def _in_coroutine() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,137 @@
+"""`crewlite checkpoint explore`: variants of a run from a file, run side by side and compared."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from crewlite import CheckpointConfig
+from crewlite.cli import effects
+from crewlite.cli.checkpoint import document
+from crewlite.cli.checkpoint.screen import STYLES, Column, Part, Screen
+from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument
+from crewlite.cli.exits import Failed, notice
+from crewlite.cli.going_on import check_runs, definition_for, exactly
+from crewlite.cli.interrupts import ended_by_signals
+from crewlite.cli.options import CREW, RunOptions
+from crewlite.cli.runner import Runner
+from crewlite.cli.shell import Again
+from crewlite.errors import VariantsRefused
+from crewlite.llm.models import named
+from crewlite.project.yaml_file import YamlFile, read
+from crewlite.runtime.exploring.exploration import Exploration, Row, numbers_of, said_by
+
+_COLUMNS = (
+    Column("variant"),
+    Column("status"),
+    *(Column(name, right=True) for name in ("score", "tokens", "cost", "time")),
+    Column("branch"),
+)
+
+
+@click.command()
+@ref_argument("ref", "REF", required=True)
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--judge", metavar="MODEL", help="The model that scores the results, from 0 to 10.")
+@click.option("--study", metavar="NAME", help="Name of the comparison. [default: from the place that is explored]")
+@click.option(
+    "--max-concurrency", type=click.IntRange(min=1), default=4, help="Variants that run at once. [default: 4]"
+)
+@click.option("--allow-effects", is_flag=True, help=effects.OPTION)
+@click.option("--crew", "target", metavar="MODULE:ATTRIBUTE", help=CREW)
+@options()
+def explore(
+    asked: Asked,
+    ref: str,
+    file: Path,
+    judge: str | None,
+    study: str | None,
+    max_concurrency: int,
+    allow_effects: bool,
+    target: str | None,
+) -> None:
+    """Fork one place into several variants, and compare them.
+
+    REF is a run, run/branch or a checkpoint. FILE is YAML or JSON: names of variants, and below each what it changes:
+    model, prompt, inputs, edits, rerun. Each variant gets a branch, named in the table, to go on with. Run again, the
+    command continues, and nothing that is recorded is paid again.
+    """
+    variants = _variants_in(file)
+    try:
+        with contextlib.redirect_stdout(sys.stderr), ended_by_signals(), asked.open(ref) as opened:
+            run = opened.history.run(opened.ref or "latest")
+            check_runs(run, f"History({opened.location!r}).fork(...)")
+            source = CheckpointConfig(location=opened.location, provider=None, restore_from=exactly(opened, run))
+            definition = definition_for(Runner(RunOptions(asked.as_json)), run, source, target)
+            how: dict[str, Any] = {"max_concurrency": max_concurrency, "study": study}
+            given = [{"name": name, **keys} for name, keys in variants.entries.items()]
+            scored_by = named(judge) if judge else None
+            found = effects.unless_refused(
+                lambda allowed: definition.bound_to(None).explore(
+                    source, given, scored_by, **how, allow_effects=allowed
+                ),
+                allow_effects=allow_effects,
+            )
+    except VariantsRefused as refused:
+        raise Refused([(variants.line(name), name, text) for name, text in refused.mistakes], file) from refused
+    _show(asked, opened, found)
+
+
+def _variants_in(file: Path) -> YamlFile:
+    """Read the variants of a file. Raises Refused for one that is not understood."""
+    found = read(file, Path())
+    if found.problems:
+        raise Refused([(line, "", text) for line, text in found.problems], file)
+    if not found.entries:
+        raise Failed(f"{file} holds no variants; wanted names, and below each what it changes, such as model: ...")
+    return found
+
+
+def _show(asked: Asked, opened: Opened, found: Exploration) -> None:
+    if asked.as_json:
+        rows = [_plain(row) for row in found]
+        about = {"location": opened.location, "study": found.study, "run_id": found.run_id, "base": found.base}
+        return document.answer({**about, "best": found.best and found.best.name, "rows": rows})
+    screen = Screen()
+    shown: list[list[Part]] = [
+        [row.name, (row.status, STYLES.get(row.status, "")), *numbers_of(row), row.ref] for row in found
+    ]
+    screen.table(_COLUMNS, shown)
+    screen.line()
+    for row in found:
+        screen.line((row.name, "bold"), f": {said_by(row)}")
+    lines = Again(opened.location)
+    for row in found:
+        for address in row.waiting:
+            screen.line(("to answer   ", "dim"), lines.line("answer", row.ref, address, "VALUE"), whole=True)
+    best = found.best or next((row for row in found if row.status == "finished"), None)
+    if best:
+        screen.line()
+        screen.line(("to read     ", "dim"), lines.line("show", best.ref), whole=True)
+        screen.line(("to compare  ", "dim"), lines.line("diff", found.run_id, best.ref), whole=True)
+    return None
+
+
+def _plain(row: Row) -> Mapping[str, object]:
+    """Return a row without the object that its kickoff returned: `output` is its text."""
+    return {name: value for name, value in document.plain(row).items() if name != "result"}
+
+
+class Refused(Failed):
+    """Variants in a file that cannot be explored: a line for each mistake, with the line in the file."""
+
+    def __init__(self, mistakes: list[tuple[int, str, str]], file: Path) -> None:
+        found = sorted(mistakes, key=lambda one: one[0])
+        self.lines = [f"{file}, line {line}: {f'{name}: ' if name else ''}{text}" for line, name, text in found]
+        super().__init__("\n".join(self.lines))
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the mistakes on stderr."""
+        notice("Error: nothing was forked or run.", file)
+        for line in self.lines:
+            notice(line, file)

@@ -1,0 +1,107 @@
+"""An error of a run that ends a script, as it is printed: the user's own frames, what is recorded, and what to do.
+
+These are at most 15 lines. Programs that catch the error get all of it. A program with a `sys.excepthook` of its own
+prints it as before, and `CREWLITE_TRACEBACK=full` leaves it to Python.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+from crewlite.cli import questions
+from crewlite.cli.shell import Again
+from crewlite.errors import CrewliteError, Suspended, text_of
+from crewlite.state.history import History
+from crewlite.tracebacks import is_full, is_of_a_run
+
+_LINES, _TEXT, _NOTES, _CAUSES = 15, 3, 4, 2
+"""The lines in all; of the error's text; of its notes; of the errors that led to it."""
+_FOREIGN = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+_OURS = str(Path(__file__).parents[1])
+
+
+def install() -> None:
+    """Print errors of runs that end this program briefly, unless the program prints uncaught errors itself."""
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = _print
+
+
+def _print(cls: type[BaseException], error: BaseException, tb: TracebackType | None) -> None:
+    if is_full() or not (lines := brief(error)):
+        sys.__excepthook__(cls, error, tb)
+    else:
+        print("\n".join(lines), file=sys.stderr)
+
+
+def brief(error: BaseException) -> list[str]:
+    """Return what to print for an uncaught error; [] for one that is not of a run, which Python prints."""
+    if isinstance(error, Suspended):
+        return _waits(error)
+    if not is_of_a_run(error) or isinstance(error, BaseExceptionGroup):
+        return []
+    ending = [*_cropped(_said(error), _TEXT), *_causes(error)]
+    ending += _cropped("\n".join(map(str, getattr(error, "__notes__", ()))), _NOTES)
+    ending.append("(CREWLITE_TRACEBACK=full shows everything.)")
+    return ["Traceback (most recent call last):", *_frames(error, _LINES - 1 - len(ending)), *ending]
+
+
+def _waits(error: Suspended) -> list[str]:
+    ref = error.run_id if error.branch == "main" else f"{error.run_id}/{error.branch}"
+    again, named = Again(error.location), "run_id" if error.branch == "main" else "from_checkpoint"
+    try:
+        with History(error.location) as history:
+            waiting = history.run(f"{error.run_id}/{error.branch}").waiting
+    except CrewliteError:  # it is kept where only the program itself can read
+        return []
+    given = ", ".join(f"{one.address!r}: ..." for one in waiting)
+    return [
+        f"Run {ref!r} waits for a person, and is no longer at work.",
+        *questions.told(waiting, lambda at: again.line("answer", ref, at, "VALUE")),
+        f"To go on then: kickoff({named}={ref!r})",
+        f"Or both at once: kickoff({named}={ref!r}, answers={{{given}}})",
+    ]
+
+
+def _frames(error: BaseException, room: int) -> list[str]:
+    """Return the first frame of the user and the last ones, as many as fit, and the frame that raised the error."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if _is_own(frame.filename)]
+    raised = [_where(frames[-1])] if frames and frames[-1] not in own else []
+    most = max(1, (room - len(raised)) // 2)
+    shown = own if len(own) <= most else [*own[: most > 1], *own[len(own) - most + (most > 1) :]]
+    return [line for frame in shown for line in (_where(frame), f"    {frame.line}")] + raised
+
+
+def _where(frame: traceback.FrameSummary) -> str:
+    return f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}'
+
+
+def _is_own(filename: str) -> bool:
+    return not filename.startswith((_OURS, *_FOREIGN)) and os.path.isabs(filename)
+
+
+def _causes(error: BaseException) -> list[str]:
+    """Return a line for each error that led to this one."""
+    found, seen = list[str](), {id(error)}
+    while len(found) < _CAUSES:
+        before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        if before is None or id(before) in seen:
+            break
+        error = before
+        seen.add(id(error))
+        found += [f"  after {line}" for line in _cropped(_said(error), 1)]
+    return found
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__qualname__}: {text_of(error) if isinstance(error, Exception) else error}"
+
+
+def _cropped(text: str, most: int) -> list[str]:
+    lines = text.splitlines()
+    return lines if len(lines) <= most else [*lines[: most - 1], f"{lines[most - 1]} ..."]

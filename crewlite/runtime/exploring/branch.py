@@ -1,0 +1,140 @@
+"""One branch of a study: run it to its end, have its result judged, and make its row."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from crewlite import background
+from crewlite.codec import decode
+from crewlite.errors import BudgetExceeded, RunCancelled, Suspended, text_of
+from crewlite.runtime.engine import kickoff
+from crewlite.runtime.exploring.exploration import Row, Status
+from crewlite.runtime.exploring.judge import Asked, Judge
+from crewlite.runtime.exploring.variants import Variant
+from crewlite.runtime.request import Request
+from crewlite.secrets import Secrets
+from crewlite.state.config import CheckpointConfig
+from crewlite.state.format.record import Record
+from crewlite.state.journal.lineage import recorded
+from crewlite.state.providers import Store
+from crewlite.state.reading.locate import Located
+from crewlite.state.reading.progress import recorded_seconds
+from crewlite.state.verbs.score import RecordedScore, record_score, recorded_score
+from crewlite.tools.base import as_text
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """How the kickoff of a branch ended."""
+
+    status: Status
+    error: str = ""
+    result: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """The branch of a variant. `config` is where the study is stored."""
+
+    variant: Variant
+    found: Located
+    config: CheckpointConfig
+
+    @property
+    def ref(self) -> str:
+        """The branch, as `run/branch`."""
+        return f"{self.found.run_id}/{self.found.branch}"
+
+    async def row(self, judge: Judge | None) -> Row:
+        """Run the branch to its end and return its row. A failure of the variant or of the judge is part of the row."""
+        end, score, error = await self._end(), None, ""
+        if judge and end.status == "finished":
+            score, error = await self._score(judge, end.result)
+        record = await self._stored(recorded)
+        waiting = {asked["address"]: asked["question"] for asked in record.waiting}
+        row = Row(
+            self.variant.name,
+            self.ref,
+            end.status,
+            output=_text(end.result) if end.status == "finished" else "",
+            usage=record.paid.own,
+            seconds=recorded_seconds(record, after=record.base),
+            error=self._masked(end.error or error),
+            waiting=waiting if end.status == "waiting" else {},
+            result=end.result,
+        )
+        return replace(row, score=score.value, reason=score.reason, judge_usage=score.usage) if score else row
+
+    async def _end(self) -> _End:
+        """Kick off the branch. While another process runs it, wait for that process and take its result."""
+        try:
+            return _End("finished", result=await self._kickoff())
+        except Suspended as waits:
+            return _End("waiting", text_of(waits))
+        except BudgetExceeded as used_up:
+            return _End("stopped", text_of(used_up))
+        except RunCancelled as cancelled:
+            return _End("cancelled", text_of(cancelled))
+        except Exception as failure:  # noqa: BLE001 - the border: a variant that fails is a row of the study
+            return _End("failed", f"{type(failure).__name__}: {text_of(failure)}")
+        except asyncio.CancelledError:
+            if (me := asyncio.current_task()) and me.cancelling():
+                raise
+            return _End("cancelled", "a signal has ended the run")
+
+    async def _kickoff(self) -> Any:
+        update: dict[str, Any] = {"restore_from": self.ref}
+        if self.variant.asks_anew:
+            update["on_drift"] = "rerun"
+        there = self.config.model_copy(update=update)
+        return await kickoff(self.variant.definition, Request(self.variant.messages, from_checkpoint=there, wait=True))
+
+    async def _score(self, judge: Judge, result: Any) -> tuple[RecordedScore | None, str]:
+        """Return the recorded score of the branch, or have it scored. Without a score, return why."""
+        try:
+            score = await self._stored(recorded_score, judge.known_by) if judge.known_by else None
+            if score is None:
+                score = await judge.score(result, _text(result), _asked(await self._stored(recorded)))
+                if judge.known_by:
+                    score = await self._stored(record_score, judge.known_by, score, self._secrets)
+        except Exception as failure:  # noqa: BLE001 - the border: the row says that it was not judged, and why
+            return None, f"not judged: {type(failure).__name__}: {text_of(failure)}"
+        return score, ""
+
+    async def _stored(self, act: Callable[Concatenate[Store, str, str, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call `act` with the opened store and the names of run and branch, in a thread."""
+
+        def opened() -> T:
+            store = self.found.provider.open(self.found.location)
+            try:
+                return act(store, self.found.run_id, self.found.branch, *args, **kwargs)
+            finally:
+                store.close()
+
+        return await background.in_thread(opened)
+
+    @property
+    def _secrets(self) -> Secrets:
+        return Secrets.of(*self.variant.definition.secret_sources(), extra=self.config.redact or ())
+
+    def _masked(self, text: str) -> str:
+        return self._secrets.mask(text)
+
+
+def _text(result: Any) -> str:
+    """Return the text of what a kickoff returned: of a crew or agent its answer, of a flow its value as text."""
+    raw = getattr(result, "raw", None)
+    return raw if isinstance(raw, str) else as_text(result)
+
+
+def _asked(record: Record) -> Asked:
+    """Return what the run was to do, in the words of its definition before the fork."""
+    then = next((facts for until, facts in record.earlier_definitions if until > record.base), None)
+    tasks = (then or record.run["definition"]).get("tasks") or [None]
+    return Asked(tasks[-1], decode(record.run["inputs"]))

@@ -1,0 +1,97 @@
+"""The result of `explore`: a row for each variant, as data and as a printed table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from crewlite.errors import meant
+from crewlite.state.comparing.text import printable, seconds
+from crewlite.state.run_history import Base
+from crewlite.table_text import table
+from crewlite.usage import NO_USAGE, Usage
+
+Status = Literal["finished", "failed", "waiting", "stopped", "cancelled"]
+_SHOWN = 100  # characters of an output that the table shows
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The result of one variant."""
+
+    name: str
+    ref: str
+    """The branch of the variant, as `run/branch`: resume, fork, diff or explore it further under this ref."""
+    status: Status
+    """`waiting`: for answers of people. `stopped`: by a budget. Explored again, all but `finished` ones continue."""
+    output: str = ""
+    """The text of the result; "" if the variant has not finished."""
+    score: float | None = None
+    reason: str = ""
+    """The judge's reason for the score."""
+    usage: Usage = NO_USAGE
+    """The tokens and cost of the branch, without what was paid before the fork and without the judge."""
+    judge_usage: Usage = NO_USAGE
+    seconds: float = 0.0
+    """The time at work since the fork, in all kickoffs; steps that ran side by side count once."""
+    error: str = ""
+    """Why the variant has not finished, or was not judged; "" if there is no problem."""
+    waiting: dict[str, str] = field(default_factory=dict)
+    """The open questions to people, by address."""
+    result: Any = field(default=None, repr=False, compare=False)
+    """What the kickoff returned, such as a CrewOutput; None if the variant has not finished."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exploration:
+    """A comparison of variants of one run, in the order in which they were given. Print it for a table."""
+
+    study: str
+    run_id: str
+    location: str
+    base: Base
+    """The commit that all variants are forked from."""
+    rows: tuple[Row, ...]
+
+    @property
+    def best(self) -> Row | None:
+        """The row with the highest score, the first of several; None if none has a score."""
+        return max((row for row in self.rows if row.score is not None), key=_score, default=None)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, name: str) -> Row:
+        for row in self.rows:
+            if row.name == name:
+                return row
+        known = [row.name for row in self.rows]
+        raise KeyError(f"no variant {name!r}; {meant(name, known) or 'there are ' + ', '.join(known)}")
+
+    def __str__(self) -> str:
+        cells = [["variant", "status", "score", "tokens", "cost", "time", "branch"]]
+        cells += [[row.name, row.status, *numbers_of(row), row.ref] for row in self.rows]
+        return "\n".join([table(cells), "", *(f"{row.name}: {said_by(row)}" for row in self.rows)])
+
+
+def numbers_of(row: Row) -> list[str]:
+    """Return the score, tokens, cost and time of a row as texts."""
+    score = "-" if row.score is None else f"{row.score:g}"
+    cost = "-" if row.usage.cost is None else f"${row.usage.cost:.4f}"
+    return [score, f"{row.usage.total_tokens:,}", cost, seconds(row.seconds)]
+
+
+def said_by(row: Row) -> str:
+    """Return a row's output, error or open question as one printable line."""
+    questions = "; ".join(f"{address}: {question}" for address, question in row.waiting.items())
+    said = f"{row.output} ({row.error})" if row.output and row.error else row.output or questions or row.error
+    text = " ".join(said.split())
+    return printable(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+
+
+def _score(row: Row) -> float:
+    return float("-inf") if row.score is None else row.score

@@ -1,0 +1,100 @@
+"""The judge of a study: a function, or a model, whose scores are recorded with the branches that they are about."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from crewlite import codec, resources
+from crewlite.errors import ConfigError
+from crewlite.lazy import lazy
+from crewlite.llm.base import BaseLLM
+from crewlite.llm.foreign import as_model
+from crewlite.llm.models import resolve_llm
+from crewlite.runtime.callbacks import called, name_of
+from crewlite.runtime.runnable import Runnable
+from crewlite.state.verbs.score import RecordedScore
+
+judging = lazy("crewlite.agent.judging")  # on a higher floor, as it asks a model
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a variant was to do, by which a model judges its result."""
+
+    task: Mapping[str, Any] | None
+    """`description` and `expected_output` of the last task; None for agents and flows."""
+    inputs: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """A judge, and the text by which its recorded scores are known.
+
+    None for a function, which is called each time: nothing tells whether it is still the same one, as what it returns
+    may follow from more than its code: from values around it, defaults, its object, other functions.
+    """
+
+    known_by: str | None
+    score: Callable[[Any, str, Asked], Awaitable[RecordedScore]]
+    """Scores what a kickoff returned, given that as text too, and what was asked."""
+    model: BaseLLM | None = None
+    """The model that it asks."""
+
+    async def ready(self) -> None:
+        """Raise the error that every call of its model would have, before anything is paid."""
+        if self.model is not None:
+            await resources.ready(self.model)
+
+
+def judge_of(given: Any) -> Judge | None:
+    """Return the judge that a caller gave: a function, a model or its name, or an agent. Raises ConfigError."""
+    if given is None:
+        return None
+    if isinstance(found := as_model(given), str | BaseLLM) or (
+        isinstance(given, Runnable) and given.run_kind.takes_messages
+    ):
+        agent = judging.as_judge(found)
+        model = resolve_llm([agent.llm], agent=agent.role)
+        return Judge(codec.digest(["model", judging.facts(agent)]), _by_model(agent), model)
+    if callable(given) and not isinstance(given, type | Runnable):
+        if not _takes_one(given):
+            raise ConfigError(f"judge is {name_of(given)}, which does not take one result; wanted a function that does")
+        return Judge(None, _by_function(given))
+    raise ConfigError(
+        f"judge is {given!r}; wanted a function that takes a result and returns a number, a model or its name, or an "
+        f"Agent"
+    )
+
+
+def _takes_one(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind("a result")
+    except TypeError:
+        return False
+    except ValueError:  # a function in C without a signature
+        return True
+    return True
+
+
+def _by_function(function: Callable[..., Any]) -> Callable[[Any, str, Asked], Awaitable[RecordedScore]]:
+    async def score(result: Any, text: str, asked: Asked) -> RecordedScore:
+        found = await called(function, result)
+        value, reason = found if isinstance(found, tuple) and len(found) == 2 else (found, "")
+        if not isinstance(value, int | float) or not math.isfinite(value) or not isinstance(reason, str):
+            raise ConfigError(
+                f"judge {name_of(function)} returned {found!r}; wanted a number, or a number and the reason as text"
+            )
+        return RecordedScore(float(value), reason)
+
+    return score
+
+
+def _by_model(agent: Any) -> Callable[[Any, str, Asked], Awaitable[RecordedScore]]:
+    async def score(result: Any, text: str, asked: Asked) -> RecordedScore:
+        return RecordedScore(*await judging.scored(agent, asked.task, asked.inputs, text))
+
+    return score

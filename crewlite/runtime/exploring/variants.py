@@ -1,0 +1,160 @@
+"""The variants of a study: what each of them changes, with every mistake found before anything runs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from crewlite import codec, resources
+from crewlite.errors import ConfigError, CrewliteError, meant
+from crewlite.llm.base import BaseLLM
+from crewlite.llm.foreign import as_model
+from crewlite.llm.models import named
+from crewlite.refs import check_name
+from crewlite.runtime.fork import changes_for
+from crewlite.runtime.request import Request
+from crewlite.runtime.runnable import Runnable
+from crewlite.state.format.record import Record
+from crewlite.state.verbs.fork import Changes, check_changes
+
+KEYS = ("name", "model", "prompt", "inputs", "edits", "rerun", "definition")
+Given = Sequence[Mapping[str, Any]]
+_KNOWN = f"a variant has {', '.join(KEYS)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One variant: the definition that runs it, and the changes that its branch begins with."""
+
+    name: str
+    definition: Runnable[Any]
+    changed: Changes
+    keys: frozenset[str]
+    """The keys that it was given."""
+    messages: Mapping[str, Any] | None
+    """Of an agent: the question that its kickoff asks; of a crew or flow None, as their inputs are changes."""
+    known_by: str
+    """A text that follows from its changes: another one of the same name has another text."""
+    model: BaseLLM | None
+    """The model that it sets."""
+    mistakes: list[str]
+    """What prevents it from being run, as far as it was found out."""
+
+    @property
+    def asks_anew(self) -> bool:
+        """Whether finished steps that it asks something else are to run again."""
+        return "prompt" in self.keys
+
+    def operation(self, study: str) -> str:
+        """Return the operation id of its fork, so that a repeated explore finds the branch again."""
+        return f"explore {study}/{self.name}: {self.known_by}"
+
+
+def variants_of(definition: Runnable[Any], given: Given) -> list[Variant]:
+    """Read the variants, each with the mistakes in it. Raises ConfigError if `given` is no list of mappings."""
+    if isinstance(given, Mapping | str) or not isinstance(given, Sequence) or not given:
+        raise ConfigError(f"variants is {given!r}; wanted a list, such as [{{'name': 'short', 'model': '...'}}]")
+    if others := [one for one in given if not isinstance(one, Mapping)]:
+        raise ConfigError(f"variants has {others[0]!r}; wanted mappings, such as {{'name': 'short', 'model': '...'}}")
+    variants = [_read(definition, one, number) for number, one in enumerate(given, 1)]
+    for number, one in enumerate(variants):
+        if one.name in {earlier.name for earlier in variants[:number]}:
+            one.mistakes.append("an earlier variant has this name")
+    return variants
+
+
+def check_at(record: Record, variant: Variant) -> None:
+    """Find out what prevents a variant from being forked at the place of this record, and from being run then."""
+    found = variant.mistakes
+    for change in _each(variant.changed):
+        with _collected(found):
+            check_changes(record, change)
+    if not found:
+        with _collected(found):
+            check_changes(record, variant.changed)
+    with _collected(found):
+        root = variant.definition.as_root(Request(from_checkpoint="latest"))  # only the definition is looked at
+        root.check({**codec.decode(record.run["inputs"]), **variant.changed.inputs, **(variant.messages or {})})
+    asks = variant.changed or variant.messages or variant.asks_anew
+    if record.finished and not (found or asks) and variant.keys & {"model", "definition"}:
+        found.append(
+            "the run is finished at this place, so nothing is left to do for another model: name an earlier "
+            "checkpoint, or finished steps to do again: 'rerun': [...]"
+        )
+
+
+def _each(changed: Changes) -> Iterator[Changes]:
+    """Yield every change by itself, so that each mistake is found."""
+    for address, value in changed.edits.items():
+        yield replace(changed, edits={address: value}, rerun=(), inputs={})
+    for address in changed.rerun:
+        yield replace(changed, edits={}, rerun=(address,), inputs={})
+    for name, value in changed.inputs.items():
+        yield replace(changed, edits={}, rerun=(), inputs={name: value})
+
+
+async def find_unready(variant: Variant) -> None:
+    """Find out whether the model of a variant cannot be called: no such provider, or no key for it."""
+    if variant.model is not None and not variant.mistakes:
+        with _collected(variant.mistakes):
+            await resources.ready(variant.model)
+
+
+def _read(definition: Runnable[Any], one: Mapping[str, Any], number: int) -> Variant:
+    """Read one variant, with the mistakes that show without the record."""
+    name = one.get("name", f"number {number}")
+    found = [f"unknown key {key!r}; {meant(str(key), KEYS) or _KNOWN}" for key in one if key not in KEYS]
+    found += [] if "name" in one else ["it has no name: 'name': ..."]
+    with _collected(found):
+        check_name("name", one.get("name", "none"))
+    made, changed, inputs = definition, Changes(), one.get("inputs")
+    model: BaseLLM | None = None
+    messages: Mapping[str, Any] | None = None
+    with _collected(found):
+        model = _model_of(one)
+    with _collected(found):
+        made = _changed(definition, one, model)
+    if made.run_kind.takes_messages and inputs:
+        with _collected(found):
+            messages, inputs = made.as_inputs(inputs), None
+    with _collected(found):
+        changed = changes_for(made, one.get("edits"), one.get("rerun") or (), inputs)
+        changed.operation_digest("any")  # raises NotCodable
+    llm = model and [model.model, model.plain_settings()]
+    known_by = codec.digest([llm, repr(one.get("prompt")), messages and codec.encode(messages, "inputs")])
+    return Variant(str(name), made.bound_to(None), changed, frozenset(one), messages, known_by, model, found)
+
+
+def _changed(definition: Runnable[Any], one: Mapping[str, Any], model: BaseLLM | None) -> Runnable[Any]:
+    """Return the definition that runs a variant."""
+    made = one.get("definition", definition)
+    if not isinstance(made, Runnable) or made.run_kind is not definition.run_kind:
+        raise ConfigError(f"definition is {made!r}; wanted a {definition.run_kind}")
+    if model is not None:
+        made = made.with_model(model)
+    if (prompt := one.get("prompt")) is not None:
+        if not (isinstance(prompt, Mapping) and all(isinstance(part, str) for item in prompt.items() for part in item)):
+            raise ConfigError(f"prompt is {prompt!r}; wanted texts by path: {{'tasks.research.description': '...'}}")
+        made = made.with_prompts(prompt)
+    return made
+
+
+def _model_of(one: Mapping[str, Any]) -> BaseLLM | None:
+    """Return the model that a variant sets; None if it sets none. Raises ConfigError if it is no model."""
+    if (llm := one.get("model")) is None:
+        return None
+    model = named(llm) if isinstance(llm, str) else as_model(llm)
+    if not isinstance(model, BaseLLM):
+        raise ConfigError(f"model is {llm!r}; wanted a model, such as LLM(...), or its name")
+    return model
+
+
+@contextlib.contextmanager
+def _collected(problems: list[str]) -> Iterator[None]:
+    """Add an error of crewlite in the block to the problems instead of raising it."""
+    try:
+        yield
+    except CrewliteError as error:
+        problems.append(str(error))

@@ -1,0 +1,107 @@
+"""Two runs beside each other, or two places of one: what differs in their inputs, steps, models, state and usage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from crewlite.codec import Json, decode
+from crewlite.lazy import lazy
+from crewlite.state.comparing.fields import FieldDiff, Status, field_diffs, state_diffs
+from crewlite.state.comparing.settings import settings_of
+from crewlite.state.comparing.side import Side, side_of
+from crewlite.state.comparing.steps import StepDiff, step_diffs
+from crewlite.state.comparing.text import Line, as_lines
+from crewlite.state.format.entry import Entry
+from crewlite.state.format.record import Record
+from crewlite.state.reading.diff import usage_change
+from crewlite.usage import Usage
+
+pages = lazy("crewlite.state.comparing.page")
+
+
+@dataclass(frozen=True, slots=True)
+class RunDiff:
+    """The differences between two runs `a` and `b`; `str` returns them as text.
+
+    Inputs, settings and values are listed only if they differ, steps always.
+    """
+
+    a: Side
+    b: Side
+    common: int
+    """The number of the last commit that both have in common; 0 if they are not branches of one run."""
+    inputs: tuple[FieldDiff, ...]
+    models: tuple[FieldDiff, ...]
+    """Settings of models, such as `agents.Writer.llm` or `agents.Writer.llm.temperature`."""
+    settings: tuple[FieldDiff, ...]
+    """Other settings of the definitions, such as `tasks.text.description`."""
+    steps: tuple[StepDiff, ...]
+    """All steps of both, each before the steps inside it."""
+    state: tuple[FieldDiff, ...]
+    """Named values of the runs, with the numbers of their changes, and collections."""
+    usage: Usage
+    """The usage of `b` minus that of `a`."""
+    seconds: float
+    """The time at work of `b` minus that of `a`."""
+
+    def __bool__(self) -> bool:
+        """Return whether anything but usage and time differs."""
+        changed = any(step.status != "same" for step in self.steps)
+        return bool(changed or self.inputs or self.models or self.settings or self.state)
+
+    def steps_with(self, *statuses: Status) -> tuple[StepDiff, ...]:
+        """Return the steps with one of these statuses: `same`, `changed`, `only_a`, `only_b`."""
+        return tuple(step for step in self.steps if step.status in statuses)
+
+    def __str__(self) -> str:
+        return "\n".join(line for _, line in self.marked_lines())
+
+    def as_html(self) -> str:
+        """Return the differences as a page of HTML: one file without scripts that loads nothing."""
+        text: str = pages.page(self)
+        return text
+
+    def marked_lines(self) -> Iterator[Line]:
+        """Yield the lines of the text, each with a mark: `-`, `+`, `@`, `~`, a backslash, or "" for other lines."""
+        fields = {name: getattr(self, name) for name in ("inputs", "models", "settings", "state")}
+        return as_lines(self.a, self.b, self.common, fields, self.steps)
+
+
+def compare(a: Record, b: Record, *, common: int = 0, places: tuple[str | None, str | None] = (None, None)) -> RunDiff:
+    """Compare two records.
+
+    `common`: the number of the last commit that both have. `places`: what the refs to them have behind the @.
+    """
+    one, other = (side_of(record, at) for record, at in zip((a, b), places, strict=True))
+    models_a, settings_a = settings_of(a.run["definition"])
+    models_b, settings_b = settings_of(b.run["definition"])
+    return RunDiff(
+        one,
+        other,
+        common,
+        inputs=field_diffs(_inputs(a), _inputs(b)),
+        models=field_diffs(models_a, models_b),
+        settings=field_diffs(settings_a, settings_b),
+        steps=step_diffs(a, b, common),
+        state=state_diffs(a, b),
+        usage=usage_change(one.usage, other.usage),
+        seconds=other.seconds - one.seconds,
+    )
+
+
+def last_common(a: Sequence[Entry], b: Sequence[Entry]) -> int:
+    """Return the number of the last entry that two journals begin with; 0 if they begin differently."""
+    common = 0
+    for one, other in zip(a, b, strict=False):
+        if one.sum != other.sum:
+            break
+        common = one.seq
+    return common
+
+
+def _inputs(record: Record) -> dict[str, Json]:
+    inputs = record.run["inputs"]
+    if inputs.get("$") == "dict":  # a name among them needs it
+        return {str(decode(name)): value for name, value in inputs["v"]}
+    return inputs

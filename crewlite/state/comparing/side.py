@@ -1,0 +1,52 @@
+"""One of two compared runs: which it is, how far it has come, and what it has used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from crewlite.state.format.record import Record
+from crewlite.state.reading.progress import RunStatus, recorded_seconds, status_of
+from crewlite.usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of two compared runs, as it was at the compared place."""
+
+    run_id: str
+    branch: str
+    at: str | None
+    """The id of the checkpoint, or `abandoned:1` for what a rewind has abandoned; None for the branch as it is."""
+    seq: int
+    """The number of its last commit."""
+    status: RunStatus
+    kind: str
+    name: str
+    """The name of the definition."""
+    started_at: datetime
+    usage: Usage
+    seconds: float
+    """For how long it was at work, in all kickoffs; steps that ran side by side count once."""
+
+    @property
+    def ref(self) -> str:
+        """The ref that names it at its location."""
+        return f"{self.run_id}/{self.branch}" + (f"@{self.at}" if self.at else "")
+
+
+def side_of(record: Record, at: str | None) -> Side:
+    """Build the side of a record, which shows the place that a ref names with `at` behind its @."""
+    run = record.run
+    return Side(
+        run["run_id"],
+        run["branch"],
+        at,
+        record.seq,
+        status_of(record),
+        run["definition"]["kind"],
+        run["definition"]["name"],
+        datetime.fromisoformat(record.started_at),
+        record.usage,
+        recorded_seconds(record),
+    )

@@ -1,0 +1,209 @@
+"""The steps of two runs, matched by their addresses and compared: what was asked, by which model, and what came of it.
+
+A step is known by its address without the numbers of attempts, so a step that one run had to do twice is matched with
+the one that the other did once. Of several attempts the last one is matched first; the earlier ones are beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from crewlite import kinds
+from crewlite.state.comparing.fields import FieldDiff, Status
+from crewlite.state.format.addresses import in_order, outers, without_tries
+from crewlite.state.format.outcome import Outcome
+from crewlite.state.format.record import Record
+from crewlite.state.reading.conversation import superseded
+from crewlite.state.reading.prompts import Prompts
+from crewlite.state.reading.shown import said
+from crewlite.state.reading.steps import StepStatus, standing
+from crewlite.usage import NO_USAGE, Usage
+
+_Key = tuple[str, int]
+"""The address of a step without attempts, and how many later attempts at it there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepSide:
+    """A step as one of two compared runs has it."""
+
+    address: str
+    status: StepStatus
+    milliseconds: float
+    usage: Usage
+    failed_attempts: int
+    model: str | None
+    """The model that was asked; None for a step that asks none."""
+    edited: bool
+    reused_from: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepDiff:
+    """A step of one or both runs."""
+
+    address: str
+    """Its address in the second run; for a step of the first run alone, in that one."""
+    kind: str
+    status: Status
+    shared: bool
+    """Whether both runs have it from the same commit, which a fork has not repeated."""
+    changes: tuple[FieldDiff, ...]
+    """What differs: `output`, `status`, `model`, and the texts that it was asked, such as `description`.
+
+    Of a model call also its `prompt`, without what the calls before it were told.
+    """
+    a: StepSide | None
+    b: StepSide | None
+
+
+def step_diffs(a: Record, b: Record, common: int) -> tuple[StepDiff, ...]:
+    """Compare the steps of two runs, which have the commits up to number `common` in common.
+
+    Returns them as a tree: each step before the steps inside it, otherwise in the order of the first run.
+    """
+    ours, theirs = _keyed(a), _keyed(b)
+    ranks: dict[str, list[_Key]] = {}
+    for key in _merged(ours, theirs):
+        ranks.setdefault(key[0], []).append(key)
+    before, after = Prompts(a), Prompts(b)
+    return tuple(
+        _compared(_Found.at(a, before, ours.get(key)), _Found.at(b, after, theirs.get(key)), common)
+        for address in in_order(ranks)
+        for key in sorted(ranks.get(address, ()))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A step in one of the records, or none."""
+
+    record: Record
+    prompts: Prompts
+    address: str | None
+    outcome: Outcome | None
+    model: str | None
+
+    @classmethod
+    def at(cls, record: Record, prompts: Prompts, address: str | None) -> _Found:
+        outcome = None if address is None else standing(record, address)
+        model = None
+        if outcome and kinds.of(outcome.kind).asks_model:
+            replied = outcome.value.get("model") if isinstance(outcome.value, dict) else None  # a fallback
+            model = replied or outcome.provenance.get("model")
+        return cls(record, prompts, address, outcome, model)
+
+    @property
+    def kind(self) -> str:
+        at = self.address or ""
+        if self.outcome:
+            return self.outcome.kind
+        last = self.record.last_attempt(at)
+        return last.kind if last else kinds.at(at).name
+
+    def status(self) -> StepStatus:
+        if self.outcome:
+            return "finished"
+        return "failed" if self.address in self.record.attempts else "in_doubt"
+
+    def output(self) -> str | None:
+        """Return its outcome as text; of a failed step its error; None if there is neither."""
+        at = self.address or ""
+        if self.outcome is None:
+            last = self.record.last_attempt(at)
+            return f"{last.error_type}: {last.message}" if last else None
+        kind, value = kinds.of(self.outcome.kind), self.record.value(at)
+        if kind is kinds.CREW and (tasks := [task for task in value.get("tasks", ()) if task in self.record.outcomes]):
+            kind, value = kinds.TASK, self.record.value(tasks[-1])  # a crew says what its last task does
+        return said(kind, value)
+
+    def asked(self) -> Mapping[str, str]:
+        return self.outcome.question if self.outcome else {}
+
+    def prompt(self) -> str | None:
+        """Return what a model call was told since the one before it, in one text; None for a step that asks none."""
+        return str(self.prompts.added(self.address)) if self.address and self.model else None
+
+    def side(self) -> StepSide | None:
+        if self.address is None:
+            return None
+        outcome, tries = self.outcome, self.record.attempts.get(self.address, ())
+        return StepSide(
+            self.address,
+            self.status(),
+            outcome.milliseconds if outcome else sum(attempt.milliseconds for attempt in tries),
+            Usage(**outcome.usage) if outcome and outcome.usage else NO_USAGE,
+            len(tries),
+            self.model,
+            bool(outcome and outcome.edited),
+            outcome.reused if outcome else None,
+        )
+
+
+def _compared(a: _Found, b: _Found, common: int) -> StepDiff:
+    one, other = a.outcome, b.outcome
+    shared = bool(one and other and one.seq == other.seq <= common and one.address == other.address)
+    here = b if b.address is not None else a
+    changes = () if shared else tuple(_changes(a, b))
+    status: Status = "only_a" if b.address is None else "only_b" if a.address is None else "same"
+    if status == "same" and changes:
+        status = "changed"
+    return StepDiff(here.address or "", here.kind, status, shared, changes, a.side(), b.side())
+
+
+def _changes(a: _Found, b: _Found) -> Iterator[FieldDiff]:
+    """Yield what differs between two steps. Digests are compared first, as most steps are usually the same."""
+    both = a.address is not None and b.address is not None
+    asked_alike = bool(a.outcome and b.outcome and a.outcome.fingerprint == b.outcome.fingerprint)
+    of_tasks = kinds.of(a.kind) is kinds.CREW
+    answered_alike = bool(a.outcome and b.outcome and a.outcome.digest == b.outcome.digest and not of_tasks)
+    if asked_alike and answered_alike and a.model == b.model:
+        return
+    asked_a, asked_b = a.asked(), b.asked()
+    if both and asked_a and asked_b:
+        yield from _texts(asked_a, asked_b)
+    if both:
+        yield from _texts({"status": a.status()}, {"status": b.status()})
+        yield from _texts({"model": a.model}, {"model": b.model})
+        if not asked_alike:
+            yield from _texts({"prompt": a.prompt()}, {"prompt": b.prompt()})
+    if not answered_alike:
+        yield from _texts(*({} if one.address is None else {"output": one.output()} for one in (a, b)))
+
+
+def _texts(a: Mapping[str, str | None], b: Mapping[str, str | None]) -> Iterator[FieldDiff]:
+    for name in {**a, **b}:
+        before, after = a.get(name), b.get(name)
+        if before != after:
+            status: Status = "only_b" if before is None else "only_a" if after is None else "changed"
+            yield FieldDiff(name, status, before, after)
+
+
+def _keyed(record: Record) -> dict[_Key, str]:
+    """Return the addresses of all steps by their keys, in the order of their commits."""
+    stands = {at for at in record.outcomes if standing(record, at)}
+    order = [(record.outcomes[at].seq, record.outcomes[at].order, at) for at in stands]
+    order += [(tries[-1].seq, tries[-1].order, at) for at, tries in record.attempts.items() if at not in stands]
+    doubtful = (at for at in record.intents if at not in record.outcomes and at not in record.attempts)
+    gone = superseded(record)
+    found: dict[str, list[str]] = {}
+    for at in (*(at for _, _, at in sorted(order)), *doubtful):
+        if not gone or gone.isdisjoint((at, *outers(at))):
+            found.setdefault(without_tries(at), []).append(at)
+    return {(key, rank): at for key, tries in found.items() for rank, at in enumerate(reversed(tries))}
+
+
+def _merged(ours: Mapping[_Key, str], theirs: Iterable[_Key]) -> Iterator[_Key]:
+    """Yield all keys: those of the first run in their order, each of the second alone behind the one it came after."""
+    behind: dict[_Key | None, list[_Key]] = {}
+    last: _Key | None = None
+    for key in theirs:
+        if key in ours:
+            last = key
+        else:
+            behind.setdefault(last, []).append(key)
+    yield from behind.get(None, ())
+    for key in ours:
+        yield key
+        yield from behind.get(key, ())

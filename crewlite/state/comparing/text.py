@@ -1,0 +1,123 @@
+"""The differences between two runs as lines of text, each with the mark by which a terminal may colour it.
+
+Control characters of recorded texts are shown as escapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from crewlite.state.comparing.fields import FieldDiff
+from crewlite.state.comparing.side import Side
+from crewlite.state.comparing.steps import StepDiff, StepSide
+from crewlite.usage import Usage
+
+Line = tuple[str, str]
+"""A mark, and a line. The mark is that of a text diff (`-`, `+`, `@`, `\\`), `~` for a changed step, or empty."""
+
+_MARKS = {"changed": "~", "only_a": "-", "only_b": "+"}
+
+
+def as_lines(
+    a: Side, b: Side, common: int, fields: Mapping[str, Sequence[FieldDiff]], steps: Sequence[StepDiff]
+) -> Iterator[Line]:
+    """Yield the lines. `fields`: those that differ, by the name of their section; `state` comes after the steps."""
+    width = max(len(a.ref), len(b.ref))
+    for name, side in (("a", a), ("b", b)):
+        yield _line(f"{name}  {side.ref:<{width}}  {side.status}, {spent(side.usage)}, {seconds(side.seconds)}")
+    if common:
+        yield _line(f"   both begin with the same {_count(common, 'commit')}")
+    for name, found in fields.items():
+        if name != "state":
+            yield from _section(name, found)
+    yield from (_line(), _line(f"steps: {counts(steps)}"))
+    seen: dict[tuple[str, ...], str] = {}
+    for step in steps:
+        if step.status != "same":
+            yield from _step(step, seen)
+    yield from _section("state", fields.get("state", ()))
+
+
+def counts(steps: Sequence[StepDiff]) -> str:
+    """Return in words how many steps are the same, changed, or of one side alone."""
+    found = [step.status for step in steps]
+    shared = sum(step.shared for step in steps)
+    same = f"{found.count('same'):,} same" + (f" ({shared:,} of them shared)" if shared else "")
+    only = (f"{found.count('only_a'):,} only in a", f"{found.count('only_b'):,} only in b")
+    return ", ".join((same, f"{found.count('changed'):,} changed", *only))
+
+
+def spent(usage: Usage) -> str:
+    """Return tokens and cost in words."""
+    cost = "cost unknown" if usage.cost is None else f"cost {_dollars(usage.cost)}"
+    return f"{_count(usage.total_tokens, 'token')}, {cost}" if usage.requests else "no model was asked"
+
+
+def seconds(value: float) -> str:
+    """Return a duration, or a difference of two, as text."""
+    return (
+        f"{value * 1000:.0f} ms"
+        if abs(value) < 1
+        else f"{value:.1f} s"
+        if abs(value) < 600
+        else f"{value / 60:.0f} min"
+    )
+
+
+def printable(text: str) -> str:
+    """Return a text with its control characters escaped, and marks that change the direction of writing too."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _section(name: str, fields: Iterable[FieldDiff]) -> Iterator[Line]:
+    for number, field in enumerate(fields):
+        if not number:
+            yield from (_line(), _line(name))
+        versions = field.version_a, field.version_b
+        about = "" if versions == (None, None) else f"  (version {versions[0] or 0} -> {versions[1] or 0})"
+        yield _line(f"  {field.name}{about}")
+        yield from _lines(field, "    ")
+
+
+def _step(step: StepDiff, seen: dict[tuple[str, ...], str]) -> Iterator[Line]:
+    both = step.status == "changed"
+    names = ", ".join(field.name for field in step.changes) if both else step.kind
+    more = "".join(f", {part}" for part in _more(step.a, step.b)) if both else ""
+    mark = _MARKS[step.status]
+    yield _line(f"  {mark} {step.address or 'the run itself'}  {names}{more}", mark)
+    for field in step.changes:
+        if both and len(step.changes) > 1:
+            yield _line(f"      {field.name}")
+        if earlier := seen.get(lines := field.lines):
+            yield _line(f"      (as {earlier})")
+            continue
+        seen[lines] = step.address or "the run itself"
+        yield from _lines(field, "      ")
+
+
+def _more(a: StepSide | None, b: StepSide | None) -> Iterator[str]:
+    """Yield how tokens and time of a step differ, if they do. Less than a second is left to chance."""
+    if a and b:
+        if tokens := b.usage.total_tokens - a.usage.total_tokens:
+            yield f"{tokens:+,} tokens"
+        if abs(time := b.milliseconds - a.milliseconds) >= 1_000:
+            yield f"{'+' if time > 0 else ''}{seconds(time / 1000)}"
+
+
+def _lines(field: FieldDiff, indent: str) -> Iterator[Line]:
+    for line in field.lines:
+        yield _line(f"{indent}{line}".rstrip(), line[0].strip())
+
+
+def _line(text: str = "", mark: str = "") -> Line:
+    return mark, printable(text)
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number:,} {name}{'' if number == 1 else 's'}"
+
+
+def _dollars(cost: float) -> str:
+    return f"${cost:.4f}" if cost < 1 else f"${cost:,.2f}"

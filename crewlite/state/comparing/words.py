@@ -1,0 +1,70 @@
+"""The words that differ within changed lines of a text diff, for a page that marks them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from crewlite.lazy import difflib
+
+Part = tuple[bool, str]
+"""Whether it differs, and its text."""
+_WORD = re.compile(r"\w+|\s+|[^\w\s]")
+_MOST = 300  # words of a line that are compared
+_ALIKE = 0.35  # share of a line that has to be the same; below that, marks would only distract
+
+
+def marked(lines: Sequence[str]) -> Iterator[tuple[str, list[Part]]]:
+    """Yield the mark and the parts of each line of a text diff.
+
+    The first removed line of a group is compared with the first added one, and so on.
+    """
+    number = 0
+    while number < len(lines):
+        gone = _run(lines, number, "-")
+        come = _run(lines, number + len(gone), "+")
+        if not gone and not come:
+            yield _mark(lines[number]), [(False, _text(lines[number]))]
+            number += 1
+            continue
+        pairs = [_compared(one[1:], other[1:]) for one, other in zip(gone, come, strict=False)]
+        for mark, side, group in (("-", 0, gone), ("+", 1, come)):
+            for place, line in enumerate(group):
+                yield mark, pairs[place][side] if place < len(pairs) else [(False, line[1:])]
+        number += len(gone) + len(come)
+
+
+def _run(lines: Sequence[str], start: int, mark: str) -> list[str]:
+    found = []
+    for line in lines[start:]:
+        if not line.startswith(mark):
+            break
+        found.append(line)
+    return found
+
+
+def _mark(line: str) -> str:
+    return line[:1]
+
+
+def _text(line: str) -> str:
+    return line if line.startswith("@@") else line[1:]
+
+
+def _compared(one: str, other: str) -> tuple[list[Part], list[Part]]:
+    """Return the parts of a removed and of an added line."""
+    words = _WORD.findall(one), _WORD.findall(other)
+    whole = [(False, one)], [(False, other)]
+    if max(map(len, words)) > _MOST:
+        return whole
+    found = difflib.SequenceMatcher(None, *words, autojunk=False)
+    if found.ratio() < _ALIKE:
+        return whole
+    codes = found.get_opcodes()
+    return _joined((tag, words[0][i:i_end]) for tag, i, i_end, _, _ in codes), _joined(
+        (tag, words[1][j:j_end]) for tag, _, _, j, j_end in codes
+    )
+
+
+def _joined(parts: Iterable[tuple[str, Sequence[str]]]) -> list[Part]:
+    return [(tag != "equal", "".join(words)) for tag, words in parts if words]

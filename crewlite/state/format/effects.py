@@ -1,0 +1,67 @@
+"""The calls declared `effect="once"` that a branch has made: what a fork or a rewind would make happen again.
+
+They are read from the intents, which are recorded before the calls. A compaction leaves out the intents of finished
+calls, and keeps these notes of them instead.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+
+from crewlite import kinds
+from crewlite.state.format.addresses import leaf, prefix_beside
+from crewlite.state.format.commit import Commit, MadeCall, StepRecord
+from crewlite.state.format.entry import Entry
+from crewlite.tools.naming import address_name
+
+_SHOWN = 120  # characters of the arguments
+
+
+def once_calls(entries: Iterable[Entry]) -> list[MadeCall]:
+    """Return the calls with effect="once" that these entries record, in order: finished ones, and ones in doubt."""
+    found, requested = list[MadeCall](), _Requested()
+    for entry in entries:
+        commit = entry.commit
+        for step in commit.get("steps", ()):
+            requested.add(step)
+            if "fingerprint" in step and "error" not in step:
+                found = [{**one, "finished": True} if one["address"] == step["address"] else one for one in found]
+        found += commit.get("made", ())
+        found += [requested.call(address, commit) for address, effect in commit.get("intents", ()) if effect == "once"]
+    return found
+
+
+class _Requested:
+    """The arguments of the tool calls that replies of models request, by address."""
+
+    def __init__(self) -> None:
+        self._arguments: dict[str, str] = {}
+        self._counts: dict[str, Counter[str]] = {}
+
+    def add(self, step: StepRecord) -> None:
+        """Take the calls that a recorded reply requests."""
+        value, prefix = step.get("value"), prefix_beside(step["address"])
+        if not (kinds.of(step["kind"]).asks_model and isinstance(value, dict)):
+            return
+        if leaf(step["address"]) == f"{kinds.LLM.name}#1":
+            self._counts[prefix] = Counter()
+        counts = self._counts.setdefault(prefix, Counter())
+        for call in value.get("tool_calls", ()):
+            stem = f"{prefix}{kinds.TOOL.name}:{address_name(call[0])}"
+            counts[stem] += 1
+            text = json.dumps(call[1], ensure_ascii=False, default=str)
+            at = stem if counts[stem] == 1 else f"{stem}#{counts[stem]}"
+            self._arguments[at] = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+    def call(self, address: str, commit: Commit) -> MadeCall:
+        """Build the note of a call."""
+        arguments = self._arguments.get(address, "")
+        return {
+            "address": address,
+            "seq": commit["seq"],
+            "at": commit["at"],
+            "arguments": arguments,
+            "finished": False,
+        }

@@ -1,0 +1,47 @@
+"""Rewinds of a branch: which commits count after it has gone back, and which are abandoned.
+
+A rewind erases nothing. Its commit says from which earlier one the run continues; the commits between the two stay
+readable, and count again if a later rewind goes back to one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from crewlite.state.format.entry import Entry
+
+Rewound = tuple[int, int]
+"""A rewind: the number of its commit, and of the commit that it goes back to."""
+Ranges = tuple[tuple[int, int], ...]
+"""Ranges of abandoned commits, each as the valid commit before it and the valid one after it."""
+
+
+def rewinds_of(entries: Iterable[Entry]) -> list[Rewound]:
+    """Return the rewinds among these entries, in order."""
+    return [(entry.first, back["seq"]) for entry in entries if (back := entry.commit.get("rewind"))]
+
+
+def abandoned(rewinds: Iterable[Rewound]) -> Ranges:
+    """Return the ranges of commits that these rewinds of a branch, in order, have abandoned."""
+    found: list[tuple[int, Ranges]] = []
+    for number, back in rewinds:
+        before = next((ranges for earlier, ranges in reversed(found) if earlier <= back), ())
+        found.append((number, (*before, (back, number))))
+    return found[-1][1] if found else ()
+
+
+def ends_of_tails(entries: Sequence[Entry]) -> list[int]:
+    """Return the number of the last commit before each rewind of a branch, without those that it is forked from."""
+    begins = max((at for at, entry in enumerate(entries) if "run" in entry.commit), default=0)
+    return [entry.first - 1 for entry in entries[begins:] if "rewind" in entry.commit]
+
+
+def counting_at(entries: Sequence[Entry], seq: int) -> tuple[list[Entry], Ranges]:
+    """Return the entries that counted when commit `seq` was the last one, and the ranges that were abandoned then."""
+    ranges = abandoned(each for each in rewinds_of(entries) if each[0] <= seq)
+    return [entry for entry in entries if entry.seq <= seq and not is_abandoned(entry.seq, ranges)], ranges
+
+
+def is_abandoned(seq: int, ranges: Ranges) -> bool:
+    """Return whether a commit is in one of these ranges."""
+    return any(before < seq < after for before, after in ranges)

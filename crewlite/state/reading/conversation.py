@@ -1,0 +1,58 @@
+"""The conversation of an agent as its record holds it: the replies of the model, and the tool calls that they request.
+
+A fork that asks a step again may get a reply that requests no more tools. The replies and calls of the earlier
+conversation stay in the record, but nothing requests them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from crewlite import kinds
+from crewlite.state.format.addresses import leaf, outer, prefix_beside
+from crewlite.state.format.outcome import Outcome
+from crewlite.state.format.record import Record
+from crewlite.tools.naming import address_name
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A reply of the model, and the addresses of the tool calls that it requests, in their order."""
+
+    reply: Outcome
+    calls: tuple[str, ...]
+
+
+def turns_of(outcomes: Mapping[str, Outcome], prefix: str) -> list[Turn]:
+    """Return the turns of the conversation in one attempt at a step, whose steps have addresses with this prefix."""
+    turns: list[Turn] = []
+    requested: Counter[str] = Counter()
+    while reply := outcomes.get(f"{prefix}{kinds.LLM.name}#{len(turns) + 1}"):
+        if turns and reply.order < turns[-1].reply.order:
+            break  # it answered the conversation before an earlier reply was asked for again
+        calls = []
+        for call in reply.value.get("tool_calls", ()) if isinstance(reply.value, dict) else ():
+            stem = f"{prefix}{kinds.TOOL.name}:{address_name(call[0])}"
+            requested[stem] += 1
+            calls.append(stem if requested[stem] == 1 else f"{stem}#{requested[stem]}")
+        turns.append(Turn(reply, tuple(calls)))
+    return turns
+
+
+def superseded(record: Record) -> set[str]:
+    """Return the addresses of replies and tool calls that the conversations of agents do not request any more."""
+    first = f"{kinds.LLM.name}#1"
+    begun = {prefix_beside(at) for at in record.outcomes if leaf(at) == first and _is_led_by_model(record, at)}
+    held = {
+        at for prefix in begun for turn in turns_of(record.outcomes, prefix) for at in (turn.reply.address, *turn.calls)
+    }
+    inside = (at for at in (*record.outcomes, *record.attempts) if prefix_beside(at) in begun)
+    return {at for at in inside if at not in held and (kinds.at(at).asks_model or kinds.at(at).is_call)}
+
+
+def _is_led_by_model(record: Record, address: str) -> bool:
+    around = outer(address)
+    kind = kinds.at(around) if around else kinds.of(record.run["definition"]["kind"])
+    return kind.worker == "model" or kind is kinds.TURN

@@ -1,0 +1,101 @@
+"""A run as a page of HTML, with all its branches: one file without scripts that loads nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from crewlite.pages.rendering import rendered
+from crewlite.state.comparing.page import FOLDER, for_parts
+from crewlite.state.comparing.run_diff import RunDiff, compare, last_common
+from crewlite.state.reading.checkpoint import Checkpoint
+from crewlite.state.reading.progress import recorded_seconds
+from crewlite.state.reading.shown import as_text, plain
+from crewlite.state.run_history import RunHistory
+from crewlite.state.run_page.rows import Row, cut, rows_of, span_of
+from crewlite.usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class BranchPart:
+    """A branch on the page."""
+
+    run: RunHistory
+    id: str
+    """The anchor that links lead to."""
+    depth: int
+    status: str
+    """The status of the branch; "at work" while a live process runs it, "abandoned" for what a rewind has left."""
+    inputs: tuple[tuple[str, str], ...]
+    rows: Sequence[Row]
+    span: float
+    """Seconds from the beginning of the branch to the end of its last own step."""
+    seconds: float
+    """For how long it was at work, with the branches that it is forked from."""
+    checkpoints: Sequence[Checkpoint]
+    """Those that were made on the branch itself."""
+    diff: RunDiff | None
+    """The differences to the branch that it is forked from; of what a branch has abandoned, to that branch as it is."""
+    costs: Sequence[tuple[str, Usage]]
+    """The usage of each agent."""
+    models: Sequence[tuple[str, int]]
+    """How many calls of each model were made on the branch itself."""
+
+
+def page(branches: Sequence[RunHistory], shown: str) -> str:
+    """Return the page of a run. `branches`: all of them; `shown`: the one that is open when the page is opened."""
+    ordered = _as_tree(branches)
+    by_name = {run.branch: run for run in branches}
+    parts = [_part(run, depth, by_name, number) for number, (run, depth) in enumerate(ordered, 1)]
+    first = next((part for part in parts if part.run.branch == shown), parts[0])
+    return rendered("page.html.j2", "crewlite/state/run_page", FOLDER, first=first, parts=parts, cut=cut, **for_parts())
+
+
+def _as_tree(branches: Sequence[RunHistory]) -> list[tuple[RunHistory, int]]:
+    """Return the branches with their depths, each before what it has abandoned, and the forks of it."""
+    names, below = {run.branch for run in branches}, dict[str, list[RunHistory]]()
+    for run in branches:
+        base = run.base.branch if run.base else ""
+        below.setdefault(base if base in names and base != run.branch else "", []).append(run)
+    found: list[tuple[RunHistory, int]] = []
+    waiting = [(run, 0) for run in reversed(below.get("", []))]
+    while waiting:
+        run, depth = waiting.pop()
+        found.append((run, depth))
+        found += [(tail, depth + 1) for tail in run.abandoned]
+        waiting += [(fork, depth + 1) for fork in reversed(below.get(run.branch, []))]
+    return found
+
+
+def _part(run: RunHistory, depth: int, branches: dict[str, RunHistory], number: int) -> BranchPart:
+    _, record = run.at(None)
+    rows, base = rows_of(record), run.base
+    beside = branches.get(base.branch) if base else None
+    if run.abandoned_by is not None:
+        beside = branches[run.branch]
+    return BranchPart(
+        run,
+        f"branch-{number}",
+        depth,
+        _status(run),
+        tuple((name, cut(as_text(value))) for name, value in plain(record.run["inputs"]).items()),
+        rows,
+        span_of(rows),
+        recorded_seconds(record),
+        [checkpoint for checkpoint in run.checkpoints() if checkpoint.branch == run.branch],
+        _differences(run, beside) if beside else None,
+        sorted(run.own_usage.by_agent.items()),
+        Counter(row.model for row in rows if row.model and not row.inherited).most_common(),
+    )
+
+
+def _status(run: RunHistory) -> str:
+    if run.abandoned_by is not None:
+        return "abandoned"
+    return "at work" if run.status in ("unfinished", "waiting") and run.at_work else run.status
+
+
+def _differences(run: RunHistory, beside: RunHistory) -> RunDiff:
+    (before, one), (after, other) = beside.at(None), run.at(None)
+    return compare(one, other, common=last_common(before, after), places=(beside.place, run.place))

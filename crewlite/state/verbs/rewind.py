@@ -1,0 +1,88 @@
+"""Rewinding: a branch goes back to an earlier commit of its own, and its next kickoff continues from there.
+
+One commit is appended and none is erased. What came after stays readable as an abandoned tail, which can be forked and
+gone back to. Usage keeps counting what was paid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from crewlite.errors import BranchConflictError, ConfigError, RefError
+from crewlite.secrets import Secrets
+from crewlite.state.format.commit import CommitParts, Rewind
+from crewlite.state.format.entry import Entry
+from crewlite.state.format.record import Record
+from crewlite.state.journal.holder import holder
+from crewlite.state.journal.lineage import read_lineage, stored_already
+from crewlite.state.providers import Commit, Store
+from crewlite.state.reading.locate import Located, abandoned_by
+from crewlite.state.verbs.effects import check_effects
+
+_TRIES = 10  # somebody else may label or prune the branch meanwhile, though hardly ten times in a row
+
+
+def rewind(store: Store, found: Located, *, ref: str, reason: str, allow_effects: bool = False) -> None:
+    """Append the commit with which a branch goes back to `found`: a checkpoint, or the end of an abandoned tail.
+
+    Does nothing if the branch stands there already. Raises RefError for a place that is not of this branch,
+    BranchConflictError if a live process runs the branch, EffectsRepeat unless `allow_effects`.
+    """
+    if not isinstance(reason, str):
+        raise ConfigError(f"reason is {reason!r}; wanted a text")
+    run_id, branch, said = found.run_id, found.branch, Secrets.of().mask(reason)
+    for left in reversed(range(_TRIES)):
+        entries = read_lineage(store, run_id, branch)
+        record = Record.of(entries)
+        if by := holder(store, run_id, branch, record.claim):
+            raise _at_work(found, by, ref)
+        back = _target(entries, record, found, ref)
+        own = [entry for entry in entries if entry.seq > record.base]
+        commit = _commit(own, back | ({"reason": said} if said else {}), run_id, branch)
+        if commit.entries[0] is not own[-1] and not allow_effects:
+            check_effects(entries, back["seq"], ref)
+        try:
+            store.append([commit])
+        except BranchConflictError:
+            if not left:
+                raise
+        else:
+            return
+
+
+def _target(entries: Sequence[Entry], record: Record, found: Located, ref: str) -> Rewind:
+    """Return the commit to go back to. Raises RefError if it is not one of the branch itself."""
+    own = {entry.seq: entry for entry in entries if entry.seq > record.base}
+    if found.abandoned is not None:
+        seq = abandoned_by(entries, found.abandoned, ref)[-1].seq
+    elif found.checkpoint is None:
+        raise RefError(ref, "names no place to go back to; wanted a checkpoint, such as run@task:name, run~1 or an id")
+    elif found.checkpoint in record.checkpoints:
+        seq = record.checkpoints[found.checkpoint]["seq"]
+    else:
+        raise RefError(ref, f"names no checkpoint of {found.run_id}/{found.branch} any more: it was pruned or deleted")
+    if seq == record.base:  # where a fork begins: with its own first commit, which holds its edits and inputs
+        seq = min(own)
+    if seq not in own:
+        raise RefError(
+            ref, f"is before the place at which {found.run_id}/{found.branch} was forked: fork that place instead"
+        )
+    return {"seq": seq, "sum": own[seq].sum}
+
+
+def _commit(own: Sequence[Entry], back: Rewind, run_id: str, branch: str) -> Commit:
+    """Build the commit that goes back; the last one again if that has gone back to the same place."""
+    last = own[-1]
+    if last.commit.get("rewind", {}).get("seq") == back["seq"] and last.first == last.seq:
+        return stored_already(own)
+    parts: CommitParts = {"rewind": back, "released": True}
+    return Commit.saying(run_id, branch, (last.seq, last.sum), parts)
+
+
+def _at_work(found: Located, by: str, ref: str) -> BranchConflictError:
+    name = f"{found.run_id}/{found.branch}"
+    problem = (
+        f"is being run by {by}, so it cannot go back. Cancel it first (crewlite checkpoint cancel {name}), or fork the "
+        f"place: crewlite checkpoint fork {ref}"
+    )
+    return BranchConflictError(found.run_id, found.branch, holder=by, problem=problem)

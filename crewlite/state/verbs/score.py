@@ -1,0 +1,76 @@
+"""The score of a finished branch: the metadata of a checkpoint at its end, so that no judge is asked twice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crewlite.codec import decode, encode
+from crewlite.errors import BranchConflictError
+from crewlite.ids import now_text
+from crewlite.secrets import Secrets
+from crewlite.state.format.commit import CheckpointRecord
+from crewlite.state.format.record import Record
+from crewlite.state.journal.lineage import recorded
+from crewlite.state.providers import Store
+from crewlite.state.providers.base import Commit
+from crewlite.state.subscriber import new_checkpoint
+from crewlite.usage import NO_USAGE, Usage
+
+TRIGGER = "scored"
+_TRIES = 10  # another process may score the branch as well, though hardly ten times in a row
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedScore:
+    """How good a judge found a result."""
+
+    value: float
+    reason: str = ""
+    usage: Usage = NO_USAGE
+    """What the judge has used."""
+
+
+def recorded_score(store: Store, run_id: str, branch: str, judge: str) -> RecordedScore | None:
+    """Return the score that the judge known by this text gave to the result of a branch; None if there is none."""
+    return _found(store, recorded(store, run_id, branch), judge)
+
+
+def record_score(
+    store: Store, run_id: str, branch: str, judge: str, score: RecordedScore, secrets: Secrets
+) -> RecordedScore:
+    """Record the score of a finished branch, and return it; if the judge's score is recorded already, return that."""
+    left = _TRIES
+    while True:
+        record = recorded(store, run_id, branch)
+        if found := _found(store, record, judge):
+            return found
+        about = {"score": score.value, "reason": score.reason, "usage": score.usage.to_record()}
+        about |= {"judge": judge, "of": record.outcomes[""].digest}
+        totals = {"finished_tasks": len(record.tasks), "tokens": record.usage.total_tokens}
+        metadata = secrets.mask_data(encode(about, "the score"))
+        made = new_checkpoint(record, record.seq + 1, TRIGGER, "", about=totals, metadata=metadata)
+        place: CheckpointRecord = {**made, "at": now_text()}
+        try:
+            store.append([Commit.saying(run_id, branch, record.head, {"place": place})])
+        except BranchConflictError:
+            left -= 1
+            if not left:
+                raise
+        else:
+            return score
+
+
+def _found(store: Store, record: Record, judge: str) -> RecordedScore | None:
+    result = record.outcomes.get("")
+    for checkpoint in sorted(record.checkpoints.values(), key=lambda one: one["seq"], reverse=True):
+        about = decode(checkpoint.get("metadata") or {}) if checkpoint["trigger"] == TRIGGER else {}
+        if result and (about.get("judge"), about.get("of")) == (judge, result.digest):
+            _list(store, record, checkpoint)
+            return RecordedScore(about["score"], about["reason"], Usage(**about["usage"]))
+    return None
+
+
+def _list(store: Store, record: Record, checkpoint: CheckpointRecord) -> None:
+    """List the checkpoint of a score if a process died between recording and listing it: the next append does that."""
+    if not store.places(checkpoint["id"]):
+        store.append([Commit(record.run["run_id"], record.run["branch"], *record.head, ())])

@@ -1,0 +1,172 @@
+"""The lines of the tree: runs, the branches forked off them, and the checkpoints along each.
+
+They come from listings and from the one branch that is opened, so that a location of any size opens at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+
+from rich.text import Text
+
+from crewlite.cli.checkpoint.info import name_of
+from crewlite.cli.checkpoint.screen import Part, ago
+from crewlite.errors import RefError
+from crewlite.state.providers import BranchInfo
+from crewlite.state.reading.checkpoint import Checkpoint
+from crewlite.tui.words import line, mark
+
+PAGE = 200
+"""How many runs, or checkpoints of a branch, are listed at first, and more at each request for more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A branch, what a rewind of it has abandoned, or a checkpoint of one of these."""
+
+    run_id: str
+    branch: str
+    checkpoint: str = ""
+    """The id of the checkpoint; "" for the head of the branch."""
+    abandoned: int = 0
+    """The number of the rewind that has abandoned it; 0 for what the branch goes on from."""
+
+    @property
+    def name(self) -> str:
+        """The ref of the branch."""
+        return f"{self.run_id}/{self.branch}"
+
+    @property
+    def ref(self) -> str:
+        """The ref of this place."""
+        tail = f"{self.name}@abandoned:{self.abandoned}" if self.abandoned else self.name
+        return self.checkpoint or tail
+
+    @property
+    def head(self) -> Place:
+        """The branch that it belongs to."""
+        return Place(self.run_id, self.branch)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the tree.
+
+    With `more` it stands for the lines that are not listed yet: of the branch `place`, or of all runs.
+    """
+
+    place: Place | None
+    text: Text
+    opens: bool
+    """Whether there are lines below it."""
+    more: bool = False
+
+    @property
+    def key(self) -> tuple[Place | None, bool]:
+        """What the line is about: the same for a line whose text has changed since."""
+        return self.place, self.more
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The branches of a location, newest run first."""
+
+    branches: tuple[BranchInfo, ...] = ()
+
+    @cached_property
+    def _by_name(self) -> dict[Place, BranchInfo]:
+        return {Place(info.run_id, info.branch): info for info in self.branches}
+
+    @cached_property
+    def _forks(self) -> dict[Place, list[BranchInfo]]:
+        """The forks of each place, by the branch and the checkpoint that they start from."""
+        found: dict[Place, list[BranchInfo]] = {}
+        for info in self.branches:
+            if info.base:
+                at = info.base["place"]
+                place = Place(info.run_id, info.base["branch"], at["id"] if at else "")
+                found.setdefault(place, []).append(info)
+        return found
+
+    @cached_property
+    def _begun(self) -> list[BranchInfo]:
+        """The branches that no other branch of the listing is the parent of."""
+        return [info for info in self.branches if not info.base or Place(info.run_id, info.base["branch"]) not in self]
+
+    @property
+    def runs(self) -> int:
+        """The number of runs."""
+        return len({info.run_id for info in self.branches})
+
+    def first(self, count: int = PAGE) -> list[Line]:
+        """Return the lines of the newest runs, at most `count`."""
+        lines = [_run(info) for info in self._begun[:count]]
+        if left := len(self._begun) - len(lines):
+            lines.append(Line(None, line((f"… {left:,} older runs", "dim")), opens=False, more=True))
+        return lines
+
+    def below(
+        self, branch: Place, checkpoints: Sequence[Checkpoint], count: int = PAGE, reasons: Sequence[str] = ()
+    ) -> list[Line]:
+        """Return the lines below a branch: of its own checkpoints the last `count`, and of forks from other places.
+
+        `reasons` are those of its rewinds, each of which has abandoned what came after.
+        """
+        own = [one for one in checkpoints if one.branch == branch.branch]
+        ids = {one.id for one in own}
+        elsewhere = [
+            info
+            for place, forks in self._forks.items()
+            if place.head == branch and place.checkpoint not in ids and not branch.abandoned
+            for info in forks
+        ]
+        lines = [_fork(info) for info in elsewhere]
+        if hidden := len(own[:-count]):
+            lines.append(Line(branch, line((f"… {hidden:,} earlier checkpoints", "dim")), opens=False, more=True))
+        lines += [self._checkpoint(branch, one) for one in own[-count:]]
+        return lines + [_abandoned(branch, number, why) for number, why in enumerate(reasons, 1)]
+
+    def forks(self, place: Place) -> list[Line]:
+        """Return the lines of the forks that start from a checkpoint."""
+        return [_fork(info) for info in self._forks.get(place, ())] if place.checkpoint else []
+
+    def __contains__(self, branch: Place) -> bool:
+        return branch in self._by_name
+
+    def info(self, branch: Place) -> BranchInfo:
+        """Return the branch of this name. Raises RefError."""
+        if branch not in self._by_name:
+            raise RefError(branch.name, "is not there any more")
+        return self._by_name[branch]
+
+    def _checkpoint(self, branch: Place, one: Checkpoint) -> Line:
+        place = Place(branch.run_id, branch.branch, one.id, branch.abandoned)
+        at = one.address if one.trigger == "task_completed" and one.address else ""
+        parts: list[Part] = [mark("checkpoint"), " ", at or " ".join(filter(None, (one.address, one.trigger)))]
+        if one.label:
+            parts.append((f"  {one.label}", "magenta"))
+        return Line(
+            place,
+            line(*parts, (f"  {ago(one.created_at)}", "dim")),
+            opens=Place(branch.run_id, branch.branch, one.id) in self._forks,
+        )
+
+
+def _run(info: BranchInfo) -> Line:
+    name = info.run_id if info.branch == "main" else f"{info.run_id}/{info.branch}"
+    about = name_of({"kind": info.kind, "name": info.name})
+    when = ago(datetime.fromisoformat(info.started_at))
+    return Line(Place(info.run_id, info.branch), line((name, "bold"), (f"  {about}  {when}", "dim")), opens=True)
+
+
+def _abandoned(branch: Place, number: int, why: str) -> Line:
+    words = line(mark("open"), (f" abandoned:{number}", "dim"), (f"  {why}", "dim"))
+    return Line(Place(branch.run_id, branch.branch, abandoned=number), words, opens=True)
+
+
+def _fork(info: BranchInfo) -> Line:
+    when = ago(datetime.fromisoformat(info.started_at))
+    return Line(Place(info.run_id, info.branch), line((info.branch, "bold"), (f"  {when}", "dim")), opens=True)

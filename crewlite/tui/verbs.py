@@ -1,0 +1,269 @@
+"""The terminal view: browsing, and what a key does to the place under the cursor.
+
+Runs are started as the commands `resume` and `fork`; everything else is a verb of History.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from rich.text import Text
+from textual import work
+from textual.binding import Binding, BindingType
+from textual.widgets import RichLog, TabbedContent
+
+from crewlite import kinds
+from crewlite.cli import questions
+from crewlite.cli.exits import OK, WAITS
+from crewlite.errors import CrewliteError, EffectsRepeat
+from crewlite.ids import short
+from crewlite.state.format.entry import STATE
+from crewlite.state.history import History
+from crewlite.state.run_history import RunHistory
+from crewlite.state.verbs.answer import Typed
+from crewlite.tui.app import TABS, Browser
+from crewlite.tui.command import Command, Fork, resume
+from crewlite.tui.dialogs import TARGET, Ask, ForkDialog
+from crewlite.tui.panels import Comparison
+from crewlite.tui.places import Place
+from crewlite.tui.tree import RunTree
+from crewlite.tui.words import line, plain
+
+
+class View(Browser):
+    """Browses a location, and resumes, forks, rewinds, labels, compares, answers and stops."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r", "resume", "Resume"),
+        Binding("f", "fork", "Fork"),
+        Binding("a", "answer", "Answer"),
+        Binding("w", "rewind", "Rewind"),
+        Binding("l", "label", "Label"),
+        Binding("c", "compare", "Compare"),
+        Binding("x", "stop", "Stop"),
+        Binding("f5", "refresh", "Refresh", show=False),
+        Binding("t", "toggle_theme", "Theme"),
+        Binding("q", "quit", "Quit"),
+        Binding("escape", "to_tree", "Runs", show=False),
+        *(Binding(str(n), f"tab('{name}')", name, show=False) for n, name in enumerate(TABS, 1)),
+    ]
+
+    def __init__(self, location: str) -> None:
+        super().__init__(location)
+        self._targets: dict[str, str] = {}
+        """The definitions that the user named, by run_id."""
+        self._command: Command | None = None
+        """The run that the view has started and that is still at work."""
+        self._marked: Place | None = None
+        """The place to compare others with."""
+        self._forked: tuple[str, set[str]] | None = None
+        """The run that is being forked, and the branches it had before."""
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Hide the keys that do nothing at this place."""
+        shown = self.shown
+        if action in ("resume", "fork", "answer", "compare") and shown is None:
+            return False
+        if action == "resume":
+            return bool(shown and shown.status not in ("finished", "at work") and shown.kind != STATE)
+        if action == "answer":
+            return bool(shown and shown.waiting)
+        if action in ("rewind", "label"):
+            return bool(shown and shown.place != shown.place.head and (shown.place.checkpoint or action == "rewind"))
+        if action == "stop":
+            return bool(self._command or (shown and shown.status == "at work"))
+        return True
+
+    @work
+    async def action_resume(self) -> None:
+        """Go on with the run, after a look at what it stands at."""
+        if (shown := await self.here("resume")) is None:
+            return
+        body = f"It is {shown.status}. What is recorded is not paid again."
+        title = f"Resume {shown.place.name}"
+        run_id = shown.place.run_id
+        target = await self.push_screen_wait(Ask(title, body, wanted=TARGET, given=self._targets.get(run_id, "")))
+        if target is not None and await self._run(title, resume(shown.place.name, self.location, target.strip())):
+            self._targets[run_id] = target.strip()
+
+    @work
+    async def action_fork(self) -> None:
+        """Make a branch at this place with the edits of its inputs and outputs, and run it."""
+        if (shown := await self.here("fork")) is None:
+            return None
+        edits = [edit for editor in self._editors(shown) for edit in editor.edits()]
+        try:
+            words = tuple(word for field, text in edits for word in field.word(text))
+        except ValueError as error:
+            return self.notify(f"the edit is no JSON: {error}", severity="error", markup=False)
+        place = shown.place
+        where = _name(place)
+        changes = [f"{field.name}: {text.strip().partition(chr(10))[0]}" for field, text in edits]
+        fork = Fork(place.ref, words, target=self._targets.get(place.run_id, ""))
+        runs = shown.kind != STATE and kinds.of(shown.kind) is not kinds.TRIAL
+        chosen = await self.push_screen_wait(ForkDialog(fork, self.location, where, changes, runs=runs))
+        if chosen is None:
+            return None
+        fork, run = chosen
+        branches = {info.branch for info in self._listing.branches if info.run_id == place.run_id}
+        self._forked = place.run_id, branches
+        if await self._run(f"Fork {where}", fork.words(self.location, *([] if run else ["--no-run"]))):
+            self._targets[place.run_id] = fork.target
+        return None
+
+    async def _run(self, title: str, words: list[str]) -> bool:
+        """Run a command, and show its lines as they come. Returns whether it has ended well."""
+        if self._command:
+            self.notify("A run that was started here is still at work: x stops it", severity="warning")
+            return False
+        live = self.query_one("#live", RichLog)
+        live.add_class("seen")
+        live.clear()
+        live.border_title = f"{title}, escape closes this"
+        self._command = Command(words)
+        self.refresh_bindings()
+        try:
+            code = await self._command.run(lambda text, answer: live.write(Text(plain(text), "bold" if answer else "")))
+        finally:
+            self._command = None
+        known = {OK: ("finished", "green"), WAITS: ("it waits for an answer: a answers, r goes on", "magenta")}
+        ended = known.get(code, (f"it has stopped (exit {code}); what is recorded stays", "yellow"))
+        live.write(line(ended))
+        if not live.has_class("seen"):
+            self.notify(f"{title}: {ended[0]}", severity="information" if code in known else "warning", markup=False)
+        self.refresh_bindings()
+        self.action_refresh()
+        return code in known
+
+    @work
+    async def action_answer(self) -> None:
+        """Answer the first question that the run waits with."""
+        if (shown := await self.here("answer")) is None:
+            return
+        asked = shown.waiting[0]
+        body = f"{asked.question.strip()}\n\nwanted: {questions.what_fits(asked.schema)}"
+        said = await self.push_screen_wait(Ask(f"Answer {asked.address}", body, wanted="the answer"))
+        if said is None:
+            return
+        place = shown.place.head
+        if await self._do(lambda history, run: history.answer(run, asked.address, Typed(said), ahead=False), place):
+            self.notify("The answer is recorded: r goes on with it", markup=False)
+
+    @work
+    async def action_rewind(self) -> None:
+        """Have the branch go on from this place when it is resumed."""
+        if (shown := await self.here("rewind")) is None:
+            return
+        place = shown.place
+        body = "The run goes on from here when it is resumed. What came after stays readable, and can be forked."
+        why = await self.push_screen_wait(Ask(f"Rewind to {_name(place)}?", body, wanted="the reason, or nothing"))
+        if why is not None:
+            await self._rewind(place, why.strip())
+
+    async def _rewind(self, place: Place, why: str) -> None:
+        """Go back, after a question if calls with effect="once" may be made again because of it."""
+        history = self.reading.history
+        try:
+            await self.read(lambda: history.rewind(place.ref, reason=why))
+        except EffectsRepeat as error:
+            calls = "\n".join(map(str, error.effects))
+            if await self.push_screen_wait(Ask("These calls may be made again: go back all the same?", calls)) is None:
+                return
+            await self._do(lambda history, run: history.rewind(place.ref, reason=why, allow_effects=True), place.head)
+        except (CrewliteError, OSError) as error:
+            self._refused(error)
+        else:
+            self.action_refresh()
+
+    @work
+    async def action_label(self) -> None:
+        """Give this checkpoint a name."""
+        if (shown := await self.here("label")) is None:
+            return
+        place, given = shown.place, shown.label or ""
+        body = f"{place.name}@label:NAME names this place from then on, and pruning keeps it."
+        name = await self.push_screen_wait(Ask(f"Label {_name(place)}", body, wanted="the name", given=given))
+        if name:
+            await self._do(lambda history, run: history.label(place.ref, name.strip()), place.head)
+
+    @work
+    async def action_stop(self) -> None:
+        """Stop the run that was started here, or cancel the one under the cursor."""
+        if self._command:
+            self._command.stop()
+        elif shown := await self.here("stop"):
+            body = "Another process runs it. It ends within about a second, and can be resumed: what is recorded stays."
+            if await self.push_screen_wait(Ask(f"Cancel {shown.place.name}?", body)) is not None:
+                await self._do(lambda history, run: history.cancel(run), shown.place.head)
+
+    @work(exclusive=True, group="compare")
+    async def action_compare(self) -> None:
+        """Mark this place, or compare it with the marked one."""
+        if (shown := await self.here("compare")) is None:
+            return None
+        place, marked = shown.place, self._marked
+        if marked is None or marked == place:
+            self._marked = None if marked else place
+            text = f"{_name(place)} is {'no longer marked' if marked else 'marked: go to another place, and press c'}"
+            return self.notify(text, markup=False)
+        try:
+            lines = await self.read(lambda: self.reading.diff(marked, place))
+        except (CrewliteError, OSError) as error:
+            return self.notify(plain(str(error)), severity="error", markup=False)
+        self.query_one(Comparison).show(lines)
+        self.query_one(TabbedContent).active = "tab-diff"
+        return None
+
+    async def action_quit(self) -> None:
+        """Quit, and stop the run that was started here, if the user says so."""
+        if self._command:
+            self._quit_anyway()
+        else:
+            self.exit()
+
+    @work
+    async def _quit_anyway(self) -> None:
+        body = "The run that was started here is at work. It is stopped, and can be resumed."
+        if await self.push_screen_wait(Ask("Stop the run and quit?", body)) is not None:
+            self.exit()
+
+    def action_to_tree(self) -> None:
+        """Close what a run has printed, and go to the tree."""
+        self.query_one("#live").remove_class("seen")
+        super().action_to_tree()
+
+    async def _look_around(self) -> None:
+        """Go to a new fork as soon as it is there."""
+        await super()._look_around()
+        if self._forked and (new := self._new_branch(*self._forked)) and self.query_one(RunTree).go_to(new):
+            self._forked = None
+            if shown := self.shown:
+                for editor in self._editors(shown):
+                    editor.forget()
+
+    def _new_branch(self, run_id: str, before: set[str]) -> Place | None:
+        new = (info for info in self._listing.branches if info.run_id == run_id and info.branch not in before)
+        return next((Place(info.run_id, info.branch) for info in new), None)
+
+    def _refused(self, error: Exception) -> None:
+        self.notify(plain(str(error)), severity="error", timeout=15, markup=False)
+
+    async def _do(self, verb: Callable[[History, RunHistory], object], place: Place) -> bool:
+        """Do a verb of History on the thread of the location. Returns whether it was done."""
+        try:
+            await self.read(lambda: verb(self.reading.history, self.reading.run(place)))
+        except (CrewliteError, OSError) as error:
+            self._refused(error)
+            return False
+        self.action_refresh()
+        return True
+
+
+def _name(place: Place) -> str:
+    return f"{place.name} at {short(place.checkpoint)}" if place.checkpoint else place.ref
+
+
+def open_view(location: str) -> None:
+    """Show the runs of a location until the user quits."""
+    View(location).run()

@@ -1,0 +1,101 @@
+"""A fork or a rewind that would make calls again that are declared effect="once" lists them, and wants to be told so."""
+
+from __future__ import annotations
+
+import pytest
+
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, tool
+from crewlite.errors import EffectsRepeat
+from crewlite.flow import flow, step
+from crewlite.state import InMemoryProvider
+from crewlite.testing import ScriptedLLM
+
+
+@pytest.fixture
+def store():
+    return CheckpointConfig(location="kept", provider=InMemoryProvider())
+
+
+def history_of(store):
+    return History(store.location, store.provider)
+
+
+paid = []
+
+
+@tool(effect="once")
+def pay(amount: int) -> str:
+    """Pay."""
+    paid.append(amount)
+    return "paid"
+
+
+def crew_of(store, *replies):
+    agent = Agent(role="Clerk", goal="pay", llm=ScriptedLLM(list(replies)), tools=[pay])
+    tasks = [Task(name=name, description=f"Do {name}", expected_output="x", agent=agent) for name in ("plan", "bill")]
+    return Crew(tasks=tasks, checkpoint=store)
+
+
+REPLIES = ("planned", ToolCall("pay", {"amount": 7}), "billed")
+
+
+def test_what_would_be_paid_again_is_listed_and_not_paid_unless_that_is_allowed(store):
+    paid.clear()
+    crew = crew_of(store, *REPLIES, *REPLIES[1:])
+    crew.kickoff(run_id="r")
+    there = CheckpointConfig(restore_from="r@task:plan", location="kept", provider=store.provider)
+    with history_of(store) as history:
+        digest = history.run("r").digest
+        for act in (
+            lambda: history.rewind("r@task:plan"),
+            lambda: history.fork("r@task:plan"),
+            lambda: history.fork("r", rerun=["task:bill"]),
+            lambda: crew.fork(there),
+        ):
+            with pytest.raises(
+                EffectsRepeat, match=r"task:bill/tool:pay .*7.*, made since .*allow_effects=True"
+            ) as found:
+                act()
+            (call,) = found.value.effects
+            assert (call.address, call.finished) == ("task:bill/tool:pay", True)
+        assert history.run("r").digest == digest, "nothing was changed"
+        history.fork("r", branch="at-the-head")
+        history.fork("r", branch="edited", edits={"task:plan": "other"}, allow_effects=True)
+        history.rewind("r@task:plan", allow_effects=True)
+        assert history.rewind("r@task:plan").status == "unfinished", "it stands there already"
+    crew.kickoff(run_id="r")
+    assert paid == [7, 7]
+    with history_of(store) as history:
+        assert history.rewind("r@abandoned:1").status == "finished", "there, it is paid already"
+
+
+def test_a_prune_forgets_no_call_that_must_not_be_made_twice(store):
+    crew_of(store, *REPLIES).kickoff(run_id="r")
+    with history_of(store) as history:
+        for _ in range(2):
+            history.prune(keep_last=2)
+        assert not [one for one in history.run("r").steps if "pay" in one.address], "the details are gone"
+        with pytest.raises(EffectsRepeat, match=r"tool:pay .*7.*, made since"):
+            history.rewind("r@task:plan")
+
+
+def test_a_step_of_a_flow_that_failed_is_in_doubt(store):
+    @step(effect="once")
+    def charge():
+        raise ConnectionError("cut")
+
+    @step
+    def begin():
+        return 1
+
+    @flow(checkpoint=store)
+    def bill():
+        begin()
+        return charge()
+
+    with pytest.raises(ConnectionError):
+        bill.kickoff(run_id="r")
+    with history_of(store) as history:
+        with pytest.raises(EffectsRepeat, match="step:charge, in doubt since"):
+            history.rewind("r@step:begin")
+        assert history.rewind("r@step:begin", allow_effects=True).status == "unfinished"

@@ -1,0 +1,100 @@
+"""What a service goes on with at its start: the runs that were cut, and no others."""
+
+import sys
+
+import pytest
+
+from crewlite import Agent, CheckpointConfig, Crew, History, LLMReply, Task, Usage
+from crewlite.errors import RefError
+from crewlite.flow import flow
+from crewlite.testing import ScriptedLLM
+from tests import children
+
+SERVICE = """
+import contextlib, os, sys, time
+from crewlite import CheckpointConfig, ask, event_bus, step
+from crewlite.errors import Suspended
+from crewlite.events import HumanFeedbackRequestedEvent
+from crewlite.flow import flow
+
+@step
+def work(how):
+    if how == "fails":
+        raise ValueError("no")
+    if how == "is killed":
+        os._exit(9)
+    return how
+
+@flow(checkpoint=CheckpointConfig(location=sys.argv[1]))
+def job(how):
+    if "asks" in how:
+        return ask("Well?", timeout=1 if how == "asks in vain" else None)
+    return work(how)
+
+@flow(checkpoint=CheckpointConfig(location=sys.argv[1]))
+def other(how):
+    return work(how)
+"""
+BEGIN = """
+for how in ("ends", "fails", "asks", "asks in vain"):
+    with contextlib.suppress(ValueError, Suspended):
+        job.kickoff(how, run_id=how.replace(" ", "-"))
+if os.fork() == 0:
+    other.kickoff("is killed", run_id="killed-other")
+os.wait()
+if os.fork() == 0:
+    event_bus.on(HumanFeedbackRequestedEvent, lambda source, event: os._exit(9))
+    job.kickoff("asks", run_id="killed-as-it-asks")
+os.wait()
+time.sleep(1)
+job.kickoff("is killed", run_id="killed")
+"""
+
+
+def test_the_unfinished_runs_are_those_that_were_cut_and_that_nobody_works_on(location):
+    assert children.run([sys.executable, "-c", SERVICE + BEGIN, location], stdin=-3).returncode == 9
+    with History(location) as history:
+        history.fork("killed", branch="f")
+        assert [run.run_id for run in history.unfinished("job")] == ["killed", "killed-as-it-asks", "asks-in-vain"]
+        assert "killed-other" in [run.run_id for run in history.unfinished()]
+        assert history.run("asks").status == history.run("asks-in-vain").status == "waiting"
+        history.cancel("killed")
+        history.answer("asks", history.run("asks").waiting[0], "yes")
+        assert [run.run_id for run in history.unfinished("job")] == ["killed-as-it-asks", "asks-in-vain", "asks"]
+
+
+def test_a_run_at_work_is_not_unfinished_and_a_store_that_is_not_there_has_none(location):
+    with History(location, make=True) as history:
+        assert history.unfinished() == []
+    seen = []
+
+    @flow(checkpoint=CheckpointConfig(location=location))
+    def own():
+        with History(location) as history:
+            seen.append((history.run().status, history.unfinished()))
+
+    own.kickoff()
+    assert seen == [("unfinished", [])]
+
+
+def test_the_usage_of_a_step_counts_all_that_is_inside_it_also_after_a_prune(location):
+    def answer(messages):
+        return LLMReply(text="x", usage=Usage(prompt_tokens=3, requests=1, cost=0.5))
+
+    agent = Agent(role="W", goal="w", llm=ScriptedLLM(answer))
+    tasks = [Task(name=name, description=name, expected_output="x", agent=agent) for name in "ab"]
+
+    @flow(checkpoint=CheckpointConfig(location=location))
+    def both():
+        Crew(name="c", tasks=tasks).kickoff()
+        agent.kickoff("once more")
+
+    both.kickoff(run_id="r")
+    with History(location) as history:
+        for _ in range(2):
+            run = history.run("r")
+            assert [run.usage_of(at).requests for at in ("", "crew:c", "agent:W")] == [3, 2, 1]
+            assert run.usage_of("crew:c").cost == 1.0
+            with pytest.raises(RefError, match=r"'crew:d' names no step of r/main\. Candidates: .*crew:c"):
+                run.usage_of("crew:d")
+            history.prune(keep_last=1)
