@@ -261,6 +261,7 @@ class Execution(Generic[T]):
         outcome = {"value": by_reference(data, texts), "digest": digest, "ms": milliseconds}
         more = {"attempt": attempt if attempt > 1 else None, "usage": usage, "reused": reused, "drifted": drifted}
         more |= {"state": ended.changes if around else None, "said": told}
+        more["unused"] = inner.unused() if inner else []
         commit: CommitParts = {"steps": [self._outcome(outcome, **more)]}
         if step.intends and (intents := [(intent.address, str(intent.effect)) for intent in step.intends(value)]):
             commit["intents"] = intents

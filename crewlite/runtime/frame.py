@@ -265,6 +265,11 @@ class Frame(Scope):
             )
         self.check_none_missed()
 
+    def unused(self) -> list[str]:
+        """Return the steps inside this one that a fork has inherited, and that the code has not requested."""
+        known = self.run.inherited.get(self.address)
+        return sorted(known - self.children.asked.keys()) if known else []
+
     def check_none_missed(self) -> None:
         """Raise NonDeterminism if a recorded step inside this one, which has ended, was not requested."""
         children, mode = self.children, self.inherited.mode

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -23,12 +23,13 @@ from crewlite.runtime.request import Request
 from crewlite.runtime.root import Root
 from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.format.addresses import is_question, outers, prefix_beside
+from crewlite.state.format.addresses import is_question, outer, outers, prefix_beside
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
 from crewlite.state.providers import provider_for
 from crewlite.state.reading.locate import Located, check_stands, locate
+from crewlite.state.reading.steps import inherited
 from crewlite.state.verbs.answer import given
 from crewlite.state.verbs.fork import asked_for, check_taken
 
@@ -253,16 +254,17 @@ def lived(root: Root[Any], record: Record) -> dict[str, Any]:
     return {
         "begun": begun,
         "heard_start": heard,
-        "inside": _inside(record) if root.exact else {},
+        "inside": _by(prefix_beside, record.outcomes) if root.exact else {},
+        "inherited": _by(outer, inherited(record)),
         "unused": _changed(record),
     }
 
 
-def _inside(record: Record) -> dict[str, frozenset[str]]:
+def _by(key: Callable[[str], str], addresses: Iterable[str]) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
-    for address in filter(None, record.outcomes):
-        found.setdefault(prefix_beside(address), set()).add(address)
-    return {prefix: frozenset(addresses) for prefix, addresses in found.items()}
+    for address in filter(None, addresses):
+        found.setdefault(key(address), set()).add(address)
+    return {of: frozenset(grouped) for of, grouped in found.items()}
 
 
 def _changed(record: Record) -> set[str]:

@@ -108,6 +108,8 @@ class Run:
     begun_calls: BegunCalls = field(default_factory=BegunCalls)
     inside: dict[str, frozenset[str]] = field(default_factory=dict)
     """Addresses of the steps that earlier kickoffs finished, by their prefix up to the last slash."""
+    inherited: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Addresses of the steps that this fork has from its base, by the address of the step around them."""
     unused: set[str] = field(default_factory=set)
     """Addresses of this fork's edits and reruns that have not been requested yet."""
     pools: Pools = field(default_factory=Pools)

@@ -235,7 +235,10 @@ class RunHistory:
 
     @property
     def steps(self) -> list[StepView]:
-        """Finished steps in the order of their commits, then failed steps, then steps in doubt."""
+        """Finished steps in the order of their commits, then failed steps, then steps in doubt.
+
+        Of a fork, steps that it has inherited are left out once the step around them has finished without them.
+        """
         return steps_of(self._record)
 
     def prompt(self, address: str) -> Prompt:

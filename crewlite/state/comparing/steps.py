@@ -14,10 +14,9 @@ from crewlite.state.comparing.fields import FieldDiff, Status
 from crewlite.state.format.addresses import in_order, outers, without_tries
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
-from crewlite.state.reading.conversation import superseded
 from crewlite.state.reading.prompts import Prompts
 from crewlite.state.reading.shown import said
-from crewlite.state.reading.steps import StepStatus, standing
+from crewlite.state.reading.steps import StepStatus, stale, standing
 from crewlite.usage import NO_USAGE, Usage
 
 _Key = tuple[str, int]
@@ -186,7 +185,7 @@ def _keyed(record: Record) -> dict[_Key, str]:
     order = [(record.outcomes[at].seq, record.outcomes[at].order, at) for at in stands]
     order += [(tries[-1].seq, tries[-1].order, at) for at, tries in record.attempts.items() if at not in stands]
     doubtful = (at for at in record.intents if at not in record.outcomes and at not in record.attempts)
-    gone = superseded(record)
+    gone = stale(record)
     found: dict[str, list[str]] = {}
     for at in (*(at for _, _, at in sorted(order)), *doubtful):
         if not gone or gone.isdisjoint((at, *outers(at))):

@@ -213,6 +213,8 @@ class StepRecord(TypedDict):
     question: NotRequired[dict[Text, Text]]
     drifted: NotRequired[list[Text]]
     said: NotRequired[SaidRecord]
+    unused: NotRequired[list[Text]]
+    """Steps inside it that a fork has inherited, and that its code has not requested."""
     state: NotRequired[Operations]
     """The changes that it made to the state of the enclosing step."""
     order: NotRequired[list[int]]

@@ -45,6 +45,8 @@ class Outcome(NamedTuple):
     """The position of its changes among those of other steps."""
     said: SaidRecord | None = None
     """What the code in it has said about its work, with `record_step` and `update_state`."""
+    unused: tuple[str, ...] = ()
+    """The addresses of steps inside it that a fork has inherited, and that it was done without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,4 +153,5 @@ def outcome_of(step: StepRecord, seq: int, at: str, place: int = 0) -> Outcome:
         step.get("state", ()),
         tuple(step.get("order", (seq, place))),
         step.get("said"),
+        tuple(step.get("unused", ())),
     )

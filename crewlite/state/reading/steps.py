@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from crewlite.codec import decode
-from crewlite.state.format.addresses import leaf, outer, try_of
+from crewlite.state.format.addresses import leaf, outer, outers, try_of
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
+from crewlite.state.reading.conversation import superseded
 from crewlite.usage import Usage
 
 StepStatus = Literal["finished", "failed", "in_doubt"]
@@ -46,7 +47,32 @@ class StepView:
 
 
 def steps_of(record: Record) -> list[StepView]:
-    """Return the finished steps in the order of their commits, then the failed ones, then the ones in doubt."""
+    """Return the finished steps in the order of their commits, then the failed ones, then the ones in doubt.
+
+    Steps that a fork has inherited, and that its own work does not rest on, are left out.
+    """
+    gone = stale(record)
+    views = _all_steps(record)
+    return [step for step in views if gone.isdisjoint((step.address, *outers(step.address)))] if gone else views
+
+
+def stale(record: Record) -> set[str]:
+    """Return the addresses of steps which, with all inside them, are recorded and which nothing rests on any more.
+
+    Agents do not request them in their conversations any more, or a fork has finished the step around them without
+    them.
+    """
+    unused = (at for outcome in record.outcomes.values() for at in outcome.unused)
+    return superseded(record).union(unused) if record.base else superseded(record)
+
+
+def inherited(record: Record) -> set[str]:
+    """Return the addresses of the steps that a fork has from its base: finished ones, and ones that failed there."""
+    finished = {at for at, outcome in record.outcomes.items() if outcome.seq <= record.base}
+    return finished | {at for at, tries in record.attempts.items() if tries[-1].seq <= record.base}
+
+
+def _all_steps(record: Record) -> list[StepView]:
     tries = _tries(record)
     views = []
     for outcome in sorted(record.outcomes.values(), key=lambda outcome: outcome.seq):

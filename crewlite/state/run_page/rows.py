@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from crewlite import kinds
-from crewlite.state.format.addresses import in_order, outers
+from crewlite.state.format.addresses import in_order
 from crewlite.state.format.record import Record
-from crewlite.state.reading.conversation import superseded
 from crewlite.state.reading.prompts import Prompt, Prompts
 from crewlite.state.reading.shown import said
 from crewlite.state.reading.steps import StepView, standing, steps_of
@@ -53,8 +52,7 @@ class Row:
 
 def rows_of(record: Record) -> list[Row]:
     """Return the steps of a branch, each before those inside it."""
-    gone, prompts = superseded(record), Prompts(record)
-    steps = {step.address: step for step in steps_of(record) if gone.isdisjoint((step.address, *outers(step.address)))}
+    prompts, steps = Prompts(record), {step.address: step for step in steps_of(record)}
     begun = datetime.fromisoformat(record.started_at)
     return [_row(record, prompts, steps[address], begun) for address in in_order(_by_time(steps)) if address in steps]
 

@@ -1,0 +1,109 @@
+"""The steps that a fork lists are those which its own result rests on."""
+
+from __future__ import annotations
+
+import pytest
+
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, tool
+from crewlite.flow import Flow, flow, listen, router, start, step
+from crewlite.state import InMemoryProvider
+from crewlite.testing import ScriptedLLM
+
+
+@pytest.fixture
+def store():
+    return CheckpointConfig(location="kept", provider=InMemoryProvider())
+
+
+def steps_of(store, ref):
+    with History(store.location, store.provider) as history:
+        listed = {one.address for one in history.run(ref).steps}
+        compared = {one.address for one in history.diff(ref, ref).steps}
+        page = history.as_html(ref)
+    assert listed == compared
+    assert all(f'data-address="{address}"' in page for address in listed)
+    return listed
+
+
+@tool
+def look(place: str) -> str:
+    """Look."""
+    return f"found in {place}"
+
+
+def test_calls_that_the_model_does_not_request_any_more_are_left_out(store):
+    def crew_of(*replies):
+        agent = Agent(role="Clerk", goal="find", llm=ScriptedLLM(list(replies)), tools=[look])
+        tasks = [
+            Task(name=name, description=f"{name} {{it}}", expected_output="x", agent=agent) for name in ("find", "tell")
+        ]
+        return Crew(tasks=tasks, checkpoint=store)
+
+    crew_of(ToolCall("look", {"place": "a"}), "found", "told").kickoff({"it": "keys"}, run_id="r")
+    crew_of("no need to look", "told").fork("r", branch="f", inputs={"it": "hat"}).kickoff()
+    top = {"", "task:find", "task:find/llm#1", "task:tell", "task:tell/llm#1"}
+    assert steps_of(store, "r/f") == top
+    assert steps_of(store, "r") == top | {"task:find/tool:look", "task:find/llm#2"}
+
+
+def test_steps_that_the_code_of_a_flow_does_not_request_any_more_are_left_out(store):
+    @step
+    def one(x):
+        if x < 0:
+            raise ValueError
+        return x
+
+    @step
+    def other(x):
+        return x
+
+    @step
+    def either(x):
+        try:
+            return one(x) + one(-x) if x < 5 else other(x)
+        except ValueError:
+            return 0
+
+    @flow(checkpoint=store)
+    def sums(x):
+        return either(x) if x < 10 else other(x)
+
+    sums.kickoff(1, run_id="s")
+    within = {"", "step:either"}
+    assert steps_of(store, "s") == within | {"step:either/step:one", "step:either/step:one#2"}
+    sums.fork("s", branch="inner", inputs={"x": 5}).kickoff()
+    assert steps_of(store, "s/inner") == within | {"step:either/step:other"}
+    sums.fork("s", branch="outer", inputs={"x": 10}).kickoff()
+    assert steps_of(store, "s/outer") == {"", "step:other"}
+    sums.fork("s/inner", branch="again", inputs={"x": 10}).kickoff()
+    assert steps_of(store, "s/again") == {"", "step:other"}
+    sums.fork("s/inner", branch="back", inputs={"x": 1}).kickoff()
+    assert steps_of(store, "s/back") == steps_of(store, "s"), "what is asked again is listed again"
+
+
+def test_methods_that_the_route_does_not_reach_any_more_are_left_out(store):
+    class Routed(Flow):
+        @start()
+        def begin(self):
+            return self.state["way"]
+
+        @router(begin)
+        def choose(self, way):
+            return way
+
+        @listen("left")
+        def go_left(self):
+            return "l"
+
+        @listen("right")
+        def go_right(self):
+            return "r"
+
+    made = Routed(checkpoint=store)
+    made.kickoff(inputs={"way": "left"}, run_id="c")
+    assert "method:go_left@left" in steps_of(store, "c")
+    forked = made.fork("c", branch="f", inputs={"way": "right"})
+    assert forked.kickoff() == "r"
+    listed = steps_of(store, "c/f")
+    assert "method:go_right@right" in listed
+    assert "method:go_left@left" not in listed
