@@ -12,7 +12,7 @@ from crewlite.cli.exits import notice
 from crewlite.errors import EffectsRepeat
 
 T = TypeVar("T")
-OPTION = "Calls with effect='once' behind the place may be made again. Without it, a terminal asks."
+OPTION = "Calls with effect='once' may be made again. Without it, a terminal asks."
 
 
 def unless_refused(act: Callable[[bool], T], *, allow_effects: bool) -> T:

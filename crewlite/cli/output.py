@@ -46,7 +46,7 @@ class Output:
     def preview(self, foreseen: Preview) -> None:
         """Print the preview of a run."""
         if self._as_json:
-            return self.tell({"type": "preview", "steps": [asdict(step) for step in foreseen], "ends": foreseen.ends})
+            return self.tell({"type": "preview", **asdict(foreseen)})
         return self._text(str(foreseen))
 
     def tell(self, data: dict[str, Any]) -> None:

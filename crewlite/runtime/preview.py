@@ -16,10 +16,11 @@ from typing import Any, Literal, TypeVar
 
 from crewlite import background, codec, durable
 from crewlite.durable import Step
-from crewlite.errors import AnswerRefused, ConfigError, CrewliteError, NotCodable, RefError
+from crewlite.errors import AnswerRefused, ConfigError, CrewliteError, NotCodable, RefError, RepeatedCall
 from crewlite.runtime import remedies
 from crewlite.runtime.attempts import next_attempt
 from crewlite.runtime.plan import continued, plan
+from crewlite.runtime.repeats import made_beside, repeated
 from crewlite.runtime.replay import Reraise, Reuse
 from crewlite.runtime.request import Request
 from crewlite.runtime.resumption import (
@@ -37,6 +38,7 @@ from crewlite.runtime.slots import Slots
 from crewlite.runtime.step_scope import Asked, StepScope
 from crewlite.runtime.traces import Traces
 from crewlite.state.format.addresses import around, is_right_below, outers
+from crewlite.state.format.commit import MadeCall
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
@@ -75,6 +77,8 @@ class Preview:
     steps: tuple[PreviewStep, ...]
     ends: str = ""
     """Why the preview ends before the run would; "" if it does not."""
+    effects: tuple[RepeatedCall, ...] = ()
+    """The calls with effect="once" that were made already, and that these steps may make again."""
 
     def __iter__(self) -> Iterator[PreviewStep]:
         return iter(self.steps)
@@ -82,6 +86,7 @@ class Preview:
     def __str__(self) -> str:
         width = max((len(step.address) for step in self.steps), default=0)
         lines = [f"{step.verdict:<7}  {step.address:<{width}}  {step.why}" for step in self.steps]
+        lines += [f"again    {call}" for call in self.effects]
         return "\n".join([*lines, *([self.ends] if self.ends else [])])
 
 
@@ -101,7 +106,7 @@ async def preview(root: Root[Any], request: Request) -> Preview:
             f"preview has no recorded run to start from: call {root.kind}.fork(ref).preview(), "
             f"preview(from_checkpoint=ref) or preview(run_id=...)"
         )
-    found, entries = await background.in_thread(lambda: _read(branch_for(root, request, config)))
+    found, entries, beside = await background.in_thread(lambda: _read(branch_for(root, request, config)))
     if not entries:
         raise RefError(
             found.run_id,
@@ -123,13 +128,16 @@ async def preview(root: Root[Any], request: Request) -> Preview:
     )
     journal.commit({**others, **definition_now(root, journal)}, lambda error: None)  # in memory, as there is no store
     ends = await _driven(root, inputs, run)
-    return Preview(tuple(run.steps), ends)
+    running = {step.address for step in run.steps if step.verdict in ("runs", "may run")}
+    return Preview(tuple(run.steps), ends, repeated(entries, beside, record, run.before, running))
 
 
-def _read(found: Located) -> tuple[Located, list[Entry]]:
+def _read(found: Located) -> tuple[Located, list[Entry], list[MadeCall]]:
+    """Return the branch, its entries, and the calls with effect="once" that its base has made since the fork."""
     store = found.provider.open(found.location)
     try:
-        return found, find_lineage(store, found.run_id, found.branch)
+        entries = find_lineage(store, found.run_id, found.branch)
+        return found, entries, made_beside(store, found.run_id, Record.of(entries)) if entries else []
     finally:
         store.close()
 

@@ -258,8 +258,8 @@ class Runnable(ABC, Generic[R]):
                 run again, with the tasks that use their answers. Of an agent, `{"messages": ...}`; of a flow,
                 arguments by name.
             bind: On the class, the live parts that no record holds: see from_checkpoint.
-            allow_effects: Whether calls with effect="once" that were made after the checkpoint, or inside the steps in
-                `rerun`, may be made again.
+            allow_effects: Whether calls with effect="once" may be made again: those that were made after the checkpoint,
+                and those before it that the changes may make again.
 
         Raises:
             EffectsRepeat: such calls would be made again, and allow_effects is False.
@@ -300,7 +300,7 @@ class Runnable(ABC, Generic[R]):
             max_concurrency: The number of variants that run at once.
             study: A name for the comparison. Variants get branches named `explore/<study>/<name>`, so the same name
                 finds them again. None takes the name of the branch or the short id of the checkpoint that is explored.
-            allow_effects: Whether calls with effect="once" that were made after the place may be made again.
+            allow_effects: Whether calls with effect="once" may be made again, as for `fork`.
 
         Raises:
             VariantsRefused: before anything is forked or run; it lists all mistakes in the variants.

@@ -142,7 +142,8 @@ class History:
                 are asked something else because of them run again; all others answer from the record.
             rerun: Addresses of finished steps to run again, and with them the steps that depend on their outcomes.
             inputs: New values for some of the recorded inputs. A kickoff of the fork uses them.
-            allow_effects: Whether calls with effect="once" that were made after the place may be made again.
+            allow_effects: Whether calls with effect="once" may be made again: those that were made after the place, and
+                those before it that the changes may make again.
 
         Raises:
             RefError: there is nothing to fork, or no such step. BranchExists: the name is taken. ConfigError: an

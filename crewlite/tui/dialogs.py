@@ -124,5 +124,5 @@ class ForkDialog(ModalScreen[tuple[Fork, bool] | None]):
 
 def foreseen(text: str) -> Text:
     """Return a line of a preview, with the steps that run in colour."""
-    style = "dim" if text.startswith("reused") else "yellow" if text.startswith(("runs", "may run")) else ""
+    style = "dim" if text.startswith("reused") else "yellow" if text.startswith(("runs", "may run", "again")) else ""
     return Text(plain(text), style)

@@ -211,7 +211,7 @@ def test_a_models_reply_may_be_edited_to_be_a_call(config, wish):
 
     assert crew().kickoff(run_id="r").raw == "take rain out"
     other = {"task:t/llm#1": wish(ToolCall("look", {"where": "west"}))}
-    assert crew().fork("r", branch="x", edits=other).kickoff().raw == "take rain west"
+    assert crew().fork("r", branch="x", edits=other, allow_effects=True).kickoff().raw == "take rain west"
     with pytest.raises(ConfigError, match="wanted its text"):
         crew().fork("r", branch="y", edits={"task:t": wish(ToolCall("look", {}))})
 

@@ -99,3 +99,88 @@ def test_a_step_of_a_flow_that_failed_is_in_doubt(store):
         with pytest.raises(EffectsRepeat, match="step:charge, in doubt since"):
             history.rewind("r@step:begin")
         assert history.rewind("r@step:begin", allow_effects=True).status == "unfinished"
+
+
+@step(effect="once")
+def charge(what):
+    paid.append(what)
+    return f"charged {what}"
+
+
+@step
+def noted(what):
+    return what
+
+
+def sale(store):
+    @flow(checkpoint=store)
+    def sell(what="tea", last="bye"):
+        first = noted(what)
+        charge(first)
+        return noted(last)
+
+    return sell
+
+
+def calls_of(act):
+    """Return the addresses of the calls for which a fork is refused; [] if it is not."""
+    try:
+        act()
+    except EffectsRepeat as refused:
+        return [call.address for call in refused.effects]
+    return []
+
+
+def test_calls_before_the_place_that_an_edit_or_other_inputs_make_again_are_listed_too(store):
+    sell = sale(store)
+    sell.kickoff("tea", run_id="s")
+    with history_of(store) as history:
+        fork = history.fork
+        assert calls_of(lambda: fork("s", edits={"step:noted": "milk"})) == ["step:charge"]
+        assert calls_of(lambda: fork("s", inputs={"what": "milk"})) == ["step:charge"]
+        assert calls_of(lambda: fork("s", rerun=["step:noted"])) == ["step:charge"]
+        assert calls_of(lambda: fork("s@step:noted", inputs={"what": "milk"})) == ["step:charge"]
+        assert calls_of(lambda: fork("s", edits={"step:noted": "tea"}, branch="same")) == []
+        assert calls_of(lambda: fork("s", inputs={"what": "tea"}, branch="same-inputs")) == []
+        assert calls_of(lambda: fork("s", edits={"step:noted#2": "ciao"}, branch="behind")) == []
+        assert calls_of(lambda: fork("s", edits={"step:charge": "paid by cash"}, branch="itself")) == []
+        fork("s", rerun=["step:charge"], branch="open", allow_effects=True)
+        assert calls_of(lambda: fork("s/open")) == ["step:charge"], "it is to be made again there"
+
+
+@pytest.mark.parametrize("changes", [{"inputs": {"what": "milk"}}, {"edits": {"step:noted": "milk"}}])
+def test_a_preview_lists_the_calls_that_would_be_made_again(store, changes):
+    sell = sale(store)
+    sell.kickoff(run_id="s")
+    for more, wanted in ((changes, ["step:charge"]), ({"edits": {"step:noted#2": "ciao"}}, []), ({}, [])):
+        foreseen = sell.fork("s", **more, allow_effects=True).preview()
+        assert [call.address for call in foreseen.effects] == wanted
+        assert ("again    step:charge, made since" in str(foreseen)) is bool(wanted)
+    behind = sell.fork("s/main@step:noted", allow_effects=True)
+    assert ["step:charge"] == [call.address for call in behind.preview().effects], "the run it is forked from made it"
+
+
+def test_a_preview_lists_the_calls_inside_a_task_that_runs_again(store):
+    crew = crew_of(store, *REPLIES)
+    crew.kickoff(run_id="r")
+    edits = {"task:plan": "other", "task:bill/llm#1": "no need", "task:bill/llm#2": "all is billed"}
+    for address, said in edits.items():
+        forked = crew.fork("r", edits={address: said}, allow_effects=True)
+        wanted = [] if address == "task:bill/llm#2" else ["task:bill/tool:pay"]
+        assert [call.address for call in forked.preview().effects] == wanted, address
+        with history_of(store) as history:
+            assert calls_of(lambda changes={address: said}: history.fork("r", edits=changes)) == wanted
+
+
+def test_a_variant_that_may_make_a_call_again_is_refused(store):
+    crew = crew_of(store, *REPLIES)
+    crew.kickoff(run_id="r")
+    behind = {"edits": {"task:bill/llm#2": "x"}}
+    for change in (
+        {"prompt": {"tasks.plan.description": "x"}},
+        {"edits": {"task:plan": "x"}},
+        {"definition": crew, **behind},
+    ):
+        with pytest.raises(EffectsRepeat):
+            crew.explore("r", [{"name": "v", **change}])
+    assert crew.explore("r", [{"name": "v", **behind}])["v"].output == "x"

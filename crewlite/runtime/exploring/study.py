@@ -28,12 +28,12 @@ from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.commit import ForkBase
 from crewlite.state.format.record import Record
-from crewlite.state.journal.lineage import recorded
+from crewlite.state.journal.lineage import read_lineage, recorded
 from crewlite.state.providers import BranchInfo, Store
 from crewlite.state.reading.locate import Located
 from crewlite.state.run_history import Base
 from crewlite.state.verbs.copy_run import copy_if_elsewhere
-from crewlite.state.verbs.fork import check_fork_effects, fork, place_of
+from crewlite.state.verbs.fork import changed_parts, check_fork_effects, fork, place_of
 
 _PREFIX = "explore/"
 
@@ -105,9 +105,11 @@ class _Study:
         store = self.found.provider.open(self.found.location)
         try:
             if new:
-                again = [address for variant in new for address in variant.changed.rerun]
-                base, _ = place_of(store, self.found, _base_of(self.taken))
-                check_fork_effects(store, self.found, base, again)
+                base, record = place_of(store, self.found, _base_of(self.taken))
+                entries = read_lineage(store, self.found.run_id, self.found.branch)
+                for variant in new:
+                    first = changed_parts(record, variant.changed)
+                    check_fork_effects(store, self.found, base, first, entries, anew=variant.may_ask_otherwise)
         finally:
             store.close()
 

@@ -17,7 +17,7 @@ from crewlite.runtime.fork import changes_for
 from crewlite.runtime.request import Request
 from crewlite.runtime.runnable import Runnable
 from crewlite.state.format.record import Record
-from crewlite.state.verbs.fork import Changes, check_changes
+from crewlite.state.verbs.fork import Changes, changed_parts
 
 KEYS = ("name", "model", "prompt", "inputs", "edits", "rerun", "definition")
 Given = Sequence[Mapping[str, Any]]
@@ -47,6 +47,11 @@ class Variant:
         """Whether finished steps that it asks something else are to run again."""
         return "prompt" in self.keys
 
+    @property
+    def may_ask_otherwise(self) -> bool:
+        """Whether any finished step may be asked something else, so that it runs again."""
+        return self.asks_anew or "definition" in self.keys
+
     def operation(self, study: str) -> str:
         """Return the operation id of its fork, so that a repeated explore finds the branch again."""
         return f"explore {study}/{self.name}: {self.known_by}"
@@ -70,10 +75,10 @@ def check_at(record: Record, variant: Variant) -> None:
     found = variant.mistakes
     for change in _each(variant.changed):
         with _collected(found):
-            check_changes(record, change)
+            changed_parts(record, change)
     if not found:
         with _collected(found):
-            check_changes(record, variant.changed)
+            changed_parts(record, variant.changed)
     with _collected(found):
         root = variant.definition.as_root(Request(from_checkpoint="latest"))  # only the definition is looked at
         root.check({**codec.decode(record.run["inputs"]), **variant.changed.inputs, **(variant.messages or {})})

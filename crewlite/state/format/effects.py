@@ -22,14 +22,21 @@ _SHOWN = 120  # characters of the arguments
 def once_calls(entries: Iterable[Entry]) -> list[MadeCall]:
     """Return the calls with effect="once" that these entries record, in order: finished ones, and ones in doubt."""
     found, requested = list[MadeCall](), _Requested()
+    unfinished: dict[str, list[int]] = {}
     for entry in entries:
         commit = entry.commit
         for step in commit.get("steps", ()):
             requested.add(step)
             if "fingerprint" in step and "error" not in step:
-                found = [{**one, "finished": True} if one["address"] == step["address"] else one for one in found]
-        found += commit.get("made", ())
-        found += [requested.call(address, commit) for address, effect in commit.get("intents", ()) if effect == "once"]
+                for number in unfinished.pop(step["address"], ()):
+                    found[number] = {**found[number], "finished": True}
+        intended = (
+            requested.call(address, commit) for address, effect in commit.get("intents", ()) if effect == "once"
+        )
+        for call in (*commit.get("made", ()), *intended):
+            if not call["finished"]:
+                unfinished.setdefault(call["address"], []).append(len(found))
+            found.append(call)
     return found
 
 

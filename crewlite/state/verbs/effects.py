@@ -2,33 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from crewlite.errors import EffectsRepeat, RepeatedCall
 from crewlite.state.format.addresses import outers
-from crewlite.state.format.commit import MadeCall
+from crewlite.state.format.commit import CommitParts, MadeCall
 from crewlite.state.format.effects import once_calls
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 
 
-def check_effects(entries: Sequence[Entry], seq: int, what: str, rerun: Iterable[str] = ()) -> None:
-    """Raise EffectsRepeat if calls with effect="once" were made after commit `seq`, or inside the steps to run again.
+def check_effects(
+    entries: Sequence[Entry], seq: int, what: str, first: CommitParts | None = None, *, anew: bool = False
+) -> None:
+    """Raise EffectsRepeat if a run that goes on from commit `seq` may make calls with effect="once" again.
 
-    Calls that are finished at that commit too, as after an earlier rewind, are not made again. `entries` are those of
-    the branch, `what` names the place for the message.
+    Those are calls that were made after that commit, and of earlier ones those that may be asked something else because
+    of the changes that a fork begins with. A call that is finished there too, as after an earlier rewind, is not made
+    again because it was made once more later.
+
+    Args:
+        entries: Those of the branch.
+        seq: The number of the commit.
+        what: The place, for the message.
+        first: The first commit of the fork, with its changes.
+        anew: Whether everything may be asked something else, as with another definition.
     """
-    made, again = once_calls(entries), set(rerun)
+    made = once_calls(entries)
     if not made:
         return
     then = Record.of([entry for entry in entries if entry.seq <= seq])
-    later = [one for one in made if one["seq"] > seq and not then.settled(one["address"])]
-    repeated = [*(one for one in made if one["seq"] <= seq and _is_inside(one, again)), *later]
+    changes = _Changes.of(then, first or {}, anew=anew)
+    repeated = [one for one in made if (_is_open(one, then) if one["seq"] > seq else changes.may_repeat(one, then))]
     if repeated:
-        raise EffectsRepeat(
-            what, [RepeatedCall(one["address"], one["arguments"], one["at"], one["finished"]) for one in repeated]
-        )
+        raise EffectsRepeat(what, repeated_calls(repeated))
 
 
-def _is_inside(call: MadeCall, rerun: set[str]) -> bool:
-    return not rerun.isdisjoint((call["address"], *outers(call["address"])))
+def repeated_calls(made: Iterable[MadeCall]) -> list[RepeatedCall]:
+    """Return calls as an error or a preview lists them: of several at one address the last one."""
+    last = {one["address"]: one for one in made}
+    return [RepeatedCall(one["address"], one["arguments"], one["at"], one["finished"]) for one in last.values()]
+
+
+def asked_before(record: Record, address: str) -> int | None:
+    """Return the number of the commit at which a step had finished or failed; None if it is in no such state."""
+    ended = record.outcomes.get(address) or record.last_attempt(address)
+    return ended.seq if ended else None
+
+
+def is_inside(address: str, steps: Collection[str]) -> bool:
+    """Return whether an address is among these steps, or inside one of them."""
+    return any(at in steps for at in (address, *outers(address)))
+
+
+def _is_open(call: MadeCall, then: Record) -> bool:
+    return not then.settled(call["address"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """The changes that a fork begins with, as far as they decide which calls are made again."""
+
+    answered: frozenset[str]
+    """Steps whose outcomes are given: nothing inside them happens."""
+    again: frozenset[str]
+    """Steps that are done again."""
+    since: float
+    """The first commit from which on steps may be asked something else."""
+
+    @classmethod
+    def of(cls, then: Record, first: CommitParts, *, anew: bool) -> _Changes:
+        steps = [step for step in first.get("steps", ()) if step["address"]]
+        again = frozenset(step["address"] for step in steps if step.get("again"))
+        given = {step["address"]: step["digest"] for step in steps if "digest" in step}
+        other = {at for at, digest in given.items() if at not in then.outcomes or then.outcomes[at].digest != digest}
+        ends = [seq for at in again | other if (seq := asked_before(then, at)) is not None]
+        since = 0 if anew or "inputs" in first else min(ends, default=float("inf"))
+        return cls(frozenset(given), again, since)
+
+    def may_repeat(self, call: MadeCall, then: Record) -> bool:
+        """Return whether a call that was made before the place may be made again."""
+        if is_inside(call["address"], self.answered):
+            return False
+        taken_back = call["finished"] and _is_open(call, then)
+        return taken_back or call["seq"] >= self.since or is_inside(call["address"], self.again)

@@ -157,9 +157,12 @@ def place_of(store: Store, found: Located, same: ForkBase | None = None) -> tupl
     return base, _record_at(base, entries)
 
 
-def check_changes(record: Record, changed: Changes) -> None:
-    """Raise what a fork at the commit of this record raises for these changes: RefError, AnswerRefused, ConfigError."""
-    _changes(record, changed, Secrets.of())
+def changed_parts(record: Record, changed: Changes) -> CommitParts:
+    """Return the parts of the first commit of a fork, at the commit of this record, that hold these changes.
+
+    Raises what the fork would raise for them: RefError, AnswerRefused, ConfigError.
+    """
+    return _changes(record, changed, Secrets.of())
 
 
 def _fork(
@@ -182,7 +185,7 @@ def _fork(
     for left in reversed(range(_TRIES)):
         base, first, read = _base(store, found, changed, secrets, same)
         if not allow_effects:
-            check_fork_effects(store, found, base, changed.rerun, read)
+            check_fork_effects(store, found, base, first, read)
         base["operation"] = operation or new_id()  # so that the first commits of two forks always differ
         # List the branches after reading the base. If the run is deleted and started again in between, its new branches
         # lack that base, so the store refuses the commit.
@@ -239,15 +242,21 @@ def _base(
 
 
 def check_fork_effects(
-    store: Store, found: Located, base: ForkBase, rerun: Iterable[str], entries: Sequence[Entry] | None = None
+    store: Store,
+    found: Located,
+    base: ForkBase,
+    first: CommitParts,
+    entries: Sequence[Entry] | None = None,
+    *,
+    anew: bool = False,
 ) -> None:
-    """Raise EffectsRepeat for calls with effect="once" that a fork would make again, as far as they can be read.
+    """Raise EffectsRepeat for calls with effect="once" that a fork may make again, as far as they can be read.
 
-    `entries` are those of the branch, if they were read before.
+    `first` and `anew` are those of check_effects; `entries` are those of the branch, if they were read before.
     """
     with contextlib.suppress(JournalCorrupt):  # a damaged journal can be forked before the damage
         entries = read_lineage(store, found.run_id, found.branch) if entries is None else entries
-        check_effects(entries, base["seq"], found.ref, rerun)
+        check_effects(entries, base["seq"], found.ref, first, anew=anew)
 
 
 def _place(store: Store, found: Located, same: ForkBase | None) -> tuple[ForkBase, list[Entry]]:
