@@ -258,8 +258,8 @@ class Runnable(ABC, Generic[R]):
                 run again, with the tasks that use their answers. Of an agent, `{"messages": ...}`; of a flow,
                 arguments by name.
             bind: On the class, the live parts that no record holds: see from_checkpoint.
-            allow_effects: Whether calls with effect="once" may be made again: those that were made after the checkpoint,
-                and those before it that the changes may make again.
+            allow_effects: Whether calls with effect="once" may be made again: those that were made after the
+                checkpoint, and those before it that the changes may make again.
 
         Raises:
             EffectsRepeat: such calls would be made again, and allow_effects is False.
