@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
+import sqlite3
 import sys
 import textwrap
 import threading
+from pathlib import Path
 
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, LLMReply, Task, ToolCall, Usage, tool
-from crewlite.errors import ConfigError, EffectsRepeat, RefError, RunMismatch, UnknownProvider, VariantsRefused
+from crewlite.errors import (
+    ConfigError,
+    EffectsRepeat,
+    JournalCorrupt,
+    RefError,
+    RunMismatch,
+    UnknownProvider,
+    VariantsRefused,
+)
 from crewlite.flow import Flow, ask, flow, start, step
 from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
@@ -419,3 +430,32 @@ def test_calls_that_may_be_made_once_are_not_made_again_by_variants_unless_that_
         allowed = history.explore(made, "b@task:ask", [{"name": "a"}], allow_effects=True)
     assert (allowed["a"].output, paid) == ("done", ["5", "5"])
     assert made.explore("b@task:ask", [{"name": "a"}])["a"].status == "finished", "it has its branch already"
+
+
+def damaged(at, branch):
+    """Overwrite the first commit of a branch that is stored on disk."""
+    if at.location.endswith(".db"):
+        with contextlib.closing(sqlite3.connect(at.location)) as database, database:
+            where = "branch_id = (SELECT id FROM branch WHERE name = ?)"
+            database.execute(
+                f"UPDATE entry SET body = 'lost' WHERE {where} AND seq = (SELECT min(seq) FROM entry WHERE {where})",
+                (branch, branch),
+            )
+        return
+    (journal,) = Path(at.location).glob(f"journal/**/{branch}.jsonl")
+    journal.write_bytes(b"lost" + journal.read_bytes()[4:])
+
+
+def test_a_damaged_branch_is_a_failed_row_that_names_the_doctor_and_the_others_are_explored(on_disk):
+    made = ran(on_disk())
+    made.explore("r", VARIANTS[2:4])
+    damaged(on_disk(), "explore/main/prompt")
+    for again in (made.explore("r", VARIANTS[2:]), made.explore("r", [VARIANTS[2]])):
+        assert (again["prompt"].status, again["prompt"].output) == ("failed", "")
+        assert "crewlite checkpoint doctor" in str(again)
+        assert {row.status for row in again if row.name != "prompt"} <= {"finished"}
+    assert made.explore("r", [VARIANTS[2]], study="other")["prompt"].status == "finished"
+    with History(on_disk().location) as history:
+        assert history.label("r@task:research", "good").label == "good"
+        with pytest.raises(JournalCorrupt, match="doctor"):
+            history.fork("r", branch="explore/main/prompt")

@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from crewlite import background
 from crewlite.codec import decode
-from crewlite.errors import BudgetExceeded, RunCancelled, Suspended, text_of
+from crewlite.errors import BudgetExceeded, JournalCorrupt, RunCancelled, Suspended, text_of
 from crewlite.runtime.engine import kickoff
 from crewlite.runtime.exploring.exploration import Row, Status
 from crewlite.runtime.exploring.judge import Asked, Judge
@@ -56,7 +56,10 @@ class Branch:
         end, score, error = await self._end(), None, ""
         if judge and end.status == "finished":
             score, error = await self._score(judge, end.result)
-        record = await self._stored(recorded)
+        try:
+            record = await self._stored(recorded)
+        except JournalCorrupt as damage:  # of this branch alone: the other variants are compared all the same
+            return Row(self.variant.name, self.ref, "failed", error=self._masked(str(damage)))
         waiting = {asked["address"]: asked["question"] for asked in record.waiting}
         row = Row(
             self.variant.name,

@@ -14,6 +14,7 @@ from crewlite.usage import NO_USAGE, Usage
 
 Status = Literal["finished", "failed", "waiting", "stopped", "cancelled"]
 _SHOWN = 100  # characters of an output that the table shows
+_SHOWN_OF_AN_ERROR = 500  # its end says what to do
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +90,8 @@ def said_by(row: Row) -> str:
     """Return a row's output, error or open question as one printable line."""
     questions = "; ".join(f"{address}: {question}" for address, question in row.waiting.items())
     said = f"{row.output} ({row.error})" if row.output and row.error else row.output or questions or row.error
-    text = " ".join(said.split())
-    return printable(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+    text, most = " ".join(said.split()), _SHOWN if row.output or questions else _SHOWN_OF_AN_ERROR
+    return printable(text if len(text) <= most else f"{text[:most]}...")
 
 
 def _score(row: Row) -> float:

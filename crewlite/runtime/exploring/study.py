@@ -6,12 +6,13 @@ study that was interrupted continues when it is explored again, and finished var
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from crewlite import background, durable
-from crewlite.errors import ConfigError, VariantsRefused
+from crewlite.errors import ConfigError, JournalCorrupt, VariantsRefused
 from crewlite.ids import short
 from crewlite.refs import check_name
 from crewlite.runtime.exploring.branch import Branch
@@ -28,7 +29,7 @@ from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.commit import ForkBase
 from crewlite.state.format.record import Record
-from crewlite.state.journal.lineage import read_lineage, recorded
+from crewlite.state.journal.lineage import read_lineage, readable_branches, recorded
 from crewlite.state.providers import BranchInfo, Store
 from crewlite.state.reading.locate import Located
 from crewlite.state.run_history import Base
@@ -118,9 +119,10 @@ class _Study:
         base = _base_of(self.taken)
         for variant in self.variants:
             if variant.name not in self.taken:
-                self._fork(variant, base)
-                base = base or self._begun(variant)
-        assert base is not None
+                with contextlib.suppress(JournalCorrupt):  # a damaged branch has this name, and its row says so
+                    self._fork(variant, base)
+                    base = base or self._begun(variant)
+        base = base or self._place()[0]
         found = [
             replace(self.found, branch=_branch(self.name, one.name), checkpoint=None, abandoned=None)
             for one in self.variants
@@ -138,6 +140,14 @@ class _Study:
             secrets=secrets,
             base=base,
         )
+
+    def _place(self) -> tuple[ForkBase, Record]:
+        """Return the base that the variants have, and the record there."""
+        store = self.found.provider.open(self.found.location)
+        try:
+            return place_of(store, self.found, _base_of(self.taken))
+        finally:
+            store.close()
 
     def _begun(self, variant: Variant) -> ForkBase | None:
         """Return the base of a variant's branch: of this fork, or of the same one by another process."""
@@ -192,7 +202,7 @@ def _taken(store: Store, found: Located, study: str) -> Mapping[str, BranchInfo]
     prefix = _branch(study, "")
     return {
         info.branch.removeprefix(prefix): info
-        for info in store.branches(found.run_id)
+        for info in readable_branches(store, found.run_id)
         if info.branch.startswith(prefix) and info.base
     }
 

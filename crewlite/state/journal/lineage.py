@@ -78,6 +78,14 @@ def journals_of_run(store: Store, run_id: str) -> Journals:
     return {}
 
 
+def readable_branches(store: Store, run_id: str) -> list[BranchInfo]:
+    """Return the branches of a run that can be read, for what may go on beside a damaged one."""
+    try:
+        return store.branches(run_id)
+    except JournalCorrupt:
+        return [info for info in store.branches() if info.run_id == run_id]
+
+
 def standing_on(journals: Mapping[str, Sequence[Entry]], branch: str) -> list[Entry]:
     """Return the entries that a branch is forked from, from the start of the run; [] if it is not a fork."""
     base = journals[branch][0].commit["run"].get("base")

@@ -27,7 +27,7 @@ from crewlite.secrets import Secrets
 from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase, RunStart, invalidated
 from crewlite.state.format.entry import STATE, Entry
 from crewlite.state.format.record import Record
-from crewlite.state.journal.lineage import gone, read_lineage
+from crewlite.state.journal.lineage import gone, read_lineage, readable_branches
 from crewlite.state.providers import BranchInfo, CheckpointInfo, Commit, InMemoryProvider, Store
 from crewlite.state.reading.locate import Located, abandoned_by
 from crewlite.state.verbs.edit import changed_steps
@@ -177,7 +177,7 @@ def _fork(
     allow_effects: bool = True,
 ) -> None:
     run_id, origin = found.run_id, found.branch
-    infos = {info.branch: info for info in _branches(store, run_id)}
+    infos = {info.branch: info for info in readable_branches(store, run_id)}
     if origin not in infos:
         raise RefError(f"{run_id}/{origin}", f"names no branch in {store.location}", list(infos))
     if not _is_free(infos.get(name), found, operation):
@@ -189,7 +189,7 @@ def _fork(
         base["operation"] = operation or new_id()  # so that the first commits of two forks always differ
         # List the branches after reading the base. If the run is deleted and started again in between, its new branches
         # lack that base, so the store refuses the commit.
-        infos = {info.branch: info for info in _branches(store, run_id)}
+        infos = {info.branch: info for info in readable_branches(store, run_id)}
         if origin not in infos:
             raise gone(store, f"{run_id}/{origin}", "branch")
         if not _is_free(infos.get(name), found, operation):
@@ -197,18 +197,11 @@ def _fork(
         try:
             store.append([_beginning(infos[origin], name, base, first)])
         except BranchConflictError:  # another process has created the branch, or removed the base
+            store.read(run_id, name)  # raises JournalCorrupt for a damaged branch of this name, which is not listed
             if not left:
                 raise
         else:
             return
-
-
-def _branches(store: Store, run_id: str) -> list[BranchInfo]:
-    """Return the branches of a run that can be read, so that a damaged branch does not prevent forks of the others."""
-    try:
-        return store.branches(run_id)
-    except JournalCorrupt:
-        return [info for info in store.branches() if info.run_id == run_id]
 
 
 def _is_free(taken: BranchInfo | None, found: Located, operation: str | None) -> bool:

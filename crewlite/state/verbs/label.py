@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from crewlite.errors import BranchConflictError, RefError
+from crewlite.errors import BranchConflictError, JournalCorrupt, RefError
 from crewlite.ids import now_text, short
 from crewlite.refs import check_name
 from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.journal.holder import holder
-from crewlite.state.journal.lineage import gone, journals_of_run, standing_on, stored_already
+from crewlite.state.journal.lineage import gone, journals_of_branch, journals_of_run, standing_on, stored_already
 from crewlite.state.providers import Commit, Store
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.subscriber import new_checkpoint
@@ -55,7 +55,10 @@ def _own(entries: list[Entry]) -> list[Entry]:
 
 
 def _lines(store: Store, found: Checkpoint) -> Lines:
-    journals = journals_of_run(store, found.run_id)
+    try:
+        journals = journals_of_run(store, found.run_id)
+    except JournalCorrupt:  # another branch may be damaged; its labels cannot be read
+        journals = journals_of_branch(store, found.run_id, found.branch)
     if found.branch not in journals:
         raise gone(store, f"{found.run_id}/{found.branch}", "branch")
     return {branch: [*standing_on(journals, branch), *own] for branch, own in journals.items()}
