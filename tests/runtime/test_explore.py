@@ -155,16 +155,47 @@ def test_all_mistakes_are_told_at_once_and_nothing_is_forked(memory):
         Agent(role="r", goal="g", llm="offline", checkpoint=memory()).explore("r", [{"name": "a"}])
 
 
-def test_a_name_stands_for_one_variant_at_one_place(memory):
-    made = ran(memory())
-    made.explore("r", VARIANTS[3:])
-    with pytest.raises(VariantsRefused, match="study 'main' has this variant with other changes"):
-        made.explore("r", [{"name": "edit", "edits": {"task:research": "more"}}])
-    with pytest.raises(VariantsRefused, match="study 'main' has this variant with other changes"):
-        made.explore("r", [{**VARIANTS[4], "prompt": {"tasks.write.description": "x"}}])
+def test_a_name_with_other_changes_gets_another_branch_and_with_the_same_again_its_earlier_result(memory):
+    asked = []
+    made = ran(memory(), asked=asked)
+    first = made.explore("r", VARIANTS[3:])
+    others = [{"name": "edit", "edits": {"task:research": "more"}}]
+    prompted = [{**VARIANTS[4], "prompt": {"tasks.write.description": "x"}}]
+    for _ in range(2):
+        found = (
+            made.explore("r", others)["edit"],
+            made.explore("r", prompted)["edit"],
+            made.explore("r", VARIANTS[4:])["edit"],
+        )
+        assert [(row.ref, row.output) for row in found] == [
+            ("r/explore/main/edit/2", "write of tides, all"),
+            ("r/explore/main/edit/3", "x, nothing"),
+            ("r/explore/main/edit", "write of tides, nothing"),
+        ]
+    assert found[-1] == first["edit"]
+    assert len(asked) == 2 + 3 + 2, "what has a branch asks nothing again"
     with pytest.raises(ConfigError, match=r"Study 'main' of run 'r' explores another place \(main, commit"):
         made.explore("r@task:research", [{"name": "edit"}], study="main")
     assert len(made.explore("r", VARIANTS).rows) == 5, "a study may grow"
+
+
+@pytest.mark.parametrize("how", ["definition", "crew"])
+def test_a_variant_of_an_edited_crew_has_its_own_branch_beside_the_result_of_the_old_one(memory, how):
+    ran(memory())
+    asked = []
+
+    def explored(text, name="write"):
+        first, second = crew(memory(), asked).tasks
+        edited = Crew(tasks=[first, second.with_(name=name, description=text)], name="c", checkpoint=memory())
+        variant = {"name": "v", "inputs": {"topic": "moons"}}
+        variant |= {"definition": edited} if how == "definition" else {}
+        return (crew(memory()) if how == "definition" else edited).explore("r", [variant])["v"]
+
+    wanted = [("r/explore/main/v", "a, all"), ("r/explore/main/v/2", "b, all"), ("r/explore/main/v/3", "c, all")]
+    for _ in range(2):
+        rows = explored("a"), explored("b"), explored("c", "tell")
+        assert [(row.ref, row.output) for row in rows] == wanted
+        assert asked == ["research of moons", "a", "research of moons", "b", "research of moons", "c"]
 
 
 def test_agents_and_flows_are_explored_too(config):

@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from crewlite import background
 from crewlite.codec import decode
-from crewlite.errors import BudgetExceeded, JournalCorrupt, RunCancelled, Suspended, text_of
+from crewlite.errors import BudgetExceeded, JournalCorrupt, QuestionsChanged, RunCancelled, Suspended, text_of
 from crewlite.runtime.engine import kickoff
 from crewlite.runtime.exploring.exploration import Row, Status
 from crewlite.runtime.exploring.judge import Asked, Judge
@@ -36,6 +36,8 @@ class _End:
     status: Status
     error: str = ""
     result: Any = None
+    asks_otherwise: bool = False
+    """Whether the branch is finished, and its variant asks something else now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +53,14 @@ class Branch:
         """The branch, as `run/branch`."""
         return f"{self.found.run_id}/{self.found.branch}"
 
-    async def row(self, judge: Judge | None) -> Row:
-        """Run the branch to its end and return its row. A failure of the variant or of the judge is part of the row."""
+    async def row(self, judge: Judge | None, *, is_new: bool = False) -> Row | None:
+        """Run the branch to its end and return its row. A failure of the variant or of the judge is part of the row.
+
+        Returns None if the branch has answered something else than its variant asks now, and is not new.
+        """
         end, score, error = await self._end(), None, ""
+        if end.asks_otherwise and not is_new and await self._has_answered():
+            return None
         if judge and end.status == "finished":
             score, error = await self._score(judge, end.result)
         try:
@@ -85,11 +92,17 @@ class Branch:
         except RunCancelled as cancelled:
             return _End("cancelled", text_of(cancelled))
         except Exception as failure:  # noqa: BLE001 - the border: a variant that fails is a row of the study
-            return _End("failed", f"{type(failure).__name__}: {text_of(failure)}")
+            changed = isinstance(failure, QuestionsChanged)
+            return _End("failed", f"{type(failure).__name__}: {text_of(failure)}", asks_otherwise=changed)
         except asyncio.CancelledError:
             if (me := asyncio.current_task()) and me.cancelling():
                 raise
             return _End("cancelled", "a signal has ended the run")
+
+    async def _has_answered(self) -> bool:
+        """Return whether the branch has done anything itself; a fork of a finished run may have nothing to do."""
+        record = await self._stored(recorded)
+        return any(one.seq > record.base and not one.edited for one in record.outcomes.values())
 
     async def _kickoff(self) -> Any:
         update: dict[str, Any] = {"restore_from": self.ref}

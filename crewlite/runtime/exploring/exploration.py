@@ -71,7 +71,7 @@ class Exploration:
             if row.name == name:
                 return row
         known = [row.name for row in self.rows]
-        raise KeyError(f"no variant {name!r}; {meant(name, known) or 'there are ' + ', '.join(known)}")
+        raise KeyError(f"no variant {name!r}; {meant(str(name), known) or 'there are ' + ', '.join(known)}")
 
     def __str__(self) -> str:
         cells = [["variant", "status", "score", "tokens", "cost", "time", "branch"]]

@@ -7,17 +7,18 @@ study that was interrupted continues when it is explored again, and finished var
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count, takewhile
 from typing import Any
 
 from crewlite import background, durable
-from crewlite.errors import ConfigError, JournalCorrupt, VariantsRefused
+from crewlite.errors import ConfigError, EffectsRepeat, JournalCorrupt, VariantsRefused
 from crewlite.ids import short
 from crewlite.refs import check_name
 from crewlite.runtime.exploring.branch import Branch
 from crewlite.runtime.exploring.exploration import Exploration, Row
-from crewlite.runtime.exploring.judge import judge_of
+from crewlite.runtime.exploring.judge import Judge, judge_of
 from crewlite.runtime.exploring.variants import Given, Variant, check_at, find_unready, variants_of
 from crewlite.runtime.fork import config_of, located_for
 from crewlite.runtime.many import side_by_side
@@ -66,17 +67,42 @@ async def explore(
     if judging:
         await judging.ready()
     if not allow_effects:
-        await background.in_thread(begun.refuse_effects)
+        await background.in_thread(begun.refuse_effects, begun.new)
     branches, base = await background.in_thread(begun.fork)
     rows = dict[str, Row]()
 
-    async def end(branch: Branch) -> None:
-        rows[branch.variant.name] = await branch.row(judging)
+    async def end(variant: Variant) -> None:
+        row = await _first_row(branches[variant.name], judging)
+        if row is None:
+            branch = begun.branch(variant, beside=branches[variant.name])
+            row = await _row_anew(begun, branch, base, judging, allow_effects=allow_effects)
+        rows[variant.name] = row
 
-    await side_by_side((end(branch) for branch in branches), max_concurrency)
+    await side_by_side((end(variant) for variant in begun.variants), max_concurrency)
     place = Base(base["branch"], base["seq"], base["place"]["id"] if base["place"] else None)
-    ended = tuple(rows[branch.variant.name] for branch in branches)
+    ended = tuple(rows[variant.name] for variant in begun.variants)
     return Exploration(begun.name, begun.found.run_id, begun.found.location, place, ended)
+
+
+async def _first_row(branches: Sequence[Branch], judge: Judge | None) -> Row | None:
+    """Return the row of the first branch that answers what its variant asks now; None if no one does."""
+    for branch in branches:
+        if row := await branch.row(judge):
+            return row
+    return None
+
+
+async def _row_anew(study: _Study, branch: Branch, base: ForkBase, judge: Judge | None, *, allow_effects: bool) -> Row:
+    """Fork a variant once more, whose definition has changed since, and return the row of the new branch."""
+    try:
+        if not allow_effects:
+            await background.in_thread(study.refuse_effects, [branch.variant], anew=True)
+        await background.in_thread(study.fork_at, branch, base)
+    except EffectsRepeat as repeats:
+        return Row(branch.variant.name, branch.ref, "failed", error=str(repeats))
+    row = await branch.row(judge, is_new=True)
+    assert row is not None
+    return row
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,57 +115,72 @@ class _Study:
     """Where it is stored, and the settings of its runs."""
     variants: Sequence[Variant]
     taken: Mapping[str, BranchInfo]
-    """The branches that it has already, by the names of their variants."""
+    """The branches that it has already, by their names within the study."""
     redact: frozenset[str]
+
+    @property
+    def new(self) -> list[Variant]:
+        """The variants that have no branch yet."""
+        return [variant for variant in self.variants if not _same(variant, self.taken, self.name)]
 
     async def refuse_mistakes(self) -> None:
         """Raise VariantsRefused if a variant has mistakes, or a model that cannot be called."""
-        for variant in self.variants:
-            if variant.name not in self.taken:
-                await find_unready(variant)
+        for variant in self.new:
+            await find_unready(variant)
         if mistakes := [(one.name, mistake) for one in self.variants for mistake in one.mistakes]:
             raise VariantsRefused(f"{self.found.run_id}/{self.found.branch}", mistakes)
 
-    def refuse_effects(self) -> None:
-        """Raise EffectsRepeat for calls with effect="once" that variants without a branch would make again."""
-        new = [variant for variant in self.variants if variant.name not in self.taken]
+    def refuse_effects(self, variants: Sequence[Variant], *, anew: bool = False) -> None:
+        """Raise EffectsRepeat for calls with effect="once" that new branches of these variants may make again."""
+        if not variants:
+            return
+        base, record = self._place()
         store = self.found.provider.open(self.found.location)
         try:
-            if new:
-                base, record = place_of(store, self.found, _base_of(self.taken))
-                entries = read_lineage(store, self.found.run_id, self.found.branch)
-                for variant in new:
-                    first = changed_parts(record, variant.changed)
-                    check_fork_effects(store, self.found, base, first, entries, anew=variant.may_ask_otherwise)
+            entries = read_lineage(store, self.found.run_id, self.found.branch)
+            for one in variants:
+                first = changed_parts(record, one.changed)
+                check_fork_effects(store, self.found, base, first, entries, anew=anew or one.may_ask_otherwise)
         finally:
             store.close()
 
-    def fork(self) -> tuple[list[Branch], ForkBase]:
-        """Fork the variants that have no branch yet, all at one commit. Returns all branches, and their base."""
-        base = _base_of(self.taken)
-        for variant in self.variants:
-            if variant.name not in self.taken:
-                with contextlib.suppress(JournalCorrupt):  # a damaged branch has this name, and its row says so
-                    self._fork(variant, base)
-                    base = base or self._begun(variant)
-        base = base or self._place()[0]
-        found = [
-            replace(self.found, branch=_branch(self.name, one.name), checkpoint=None, abandoned=None)
-            for one in self.variants
-        ]
-        return [Branch(one, there, self.config) for one, there in zip(self.variants, found, strict=True)], base
+    def fork(self) -> tuple[dict[str, list[Branch]], ForkBase]:
+        """Fork the variants that have no branch yet, all at one commit.
 
-    def _fork(self, variant: Variant, base: ForkBase | None) -> None:
-        secrets = Secrets.of(*variant.definition.secret_sources(), extra=self.redact)
+        Returns the branches with the changes of each variant, oldest first, and the base of all.
+        """
+        base, branches = _base_of(self.taken), dict[str, list[Branch]]()
+        for variant in self.variants:
+            same = _same(variant, self.taken, self.name)
+            branches[variant.name] = [self._branch(variant, name) for name in same] or [self.branch(variant)]
+            if not same:
+                with contextlib.suppress(JournalCorrupt):  # a damaged branch has this name, and its row says so
+                    self.fork_at(branches[variant.name][0], base)
+                    base = base or self._begun(branches[variant.name][0])
+        return branches, base or self._place()[0]
+
+    def branch(self, variant: Variant, beside: Sequence[Branch] = ()) -> Branch:
+        """Return the next branch of a variant, which has a name that no other branch has, nor those `beside` it."""
+        known = {one.found.branch for one in beside}
+        free = (self._branch(variant, name) for name in _names(variant) if name not in self.taken)
+        return next(one for one in free if one.found.branch not in known)
+
+    def fork_at(self, branch: Branch, base: ForkBase | None) -> None:
+        """Make the branch of a variant, at the base of the others if they have one."""
+        variant = branch.variant
         fork(
             self.found,
             variant.definition,
-            branch=_branch(self.name, variant.name),
+            branch=branch.found.branch,
             operation_id=variant.operation(self.name),
             changed=variant.changed,
-            secrets=secrets,
+            secrets=Secrets.of(*variant.definition.secret_sources(), extra=self.redact),
             base=base,
         )
+
+    def _branch(self, variant: Variant, name: str) -> Branch:
+        there = replace(self.found, branch=_branch(self.name, name), checkpoint=None, abandoned=None)
+        return Branch(variant, there, self.config)
 
     def _place(self) -> tuple[ForkBase, Record]:
         """Return the base that the variants have, and the record there."""
@@ -149,11 +190,12 @@ class _Study:
         finally:
             store.close()
 
-    def _begun(self, variant: Variant) -> ForkBase | None:
-        """Return the base of a variant's branch: of this fork, or of the same one by another process."""
+    def _begun(self, branch: Branch) -> ForkBase | None:
+        """Return the base of a branch: of this fork, or of the same one by another process."""
         store = self.found.provider.open(self.found.location)
         try:
-            return _taken(store, self.found, self.name)[variant.name].base
+            infos = readable_branches(store, self.found.run_id)
+            return next((info.base for info in infos if info.branch == branch.found.branch), None)
         finally:
             store.close()
 
@@ -198,7 +240,7 @@ def _branch(study: str, variant: str) -> str:
 
 
 def _taken(store: Store, found: Located, study: str) -> Mapping[str, BranchInfo]:
-    """Return the branches that a study has already, by the names of their variants, in the order of their creation."""
+    """Return the branches that a study has already, by their names within it, in the order of their creation."""
     prefix = _branch(study, "")
     return {
         info.branch.removeprefix(prefix): info
@@ -220,12 +262,23 @@ def _is_at(store: Store, base: ForkBase, found: Located) -> bool:
     return recorded(store, found.run_id, found.branch).counts(base["seq"])  # else a rewind has abandoned it
 
 
+def _names(variant: Variant) -> Iterator[str]:
+    """Yield the names that the branches of a variant may have within the study: `short`, `short/2`, ..."""
+    yield variant.name
+    yield from (f"{variant.name}/{number}" for number in count(2))
+
+
+def _same(variant: Variant, taken: Mapping[str, BranchInfo], study: str) -> list[str]:
+    """Return the names of the branches that begin with the changes of this variant, oldest first."""
+    if variant.mistakes:
+        return []
+    operation = variant.changed.operation_digest(variant.operation(study))
+    versions = takewhile(taken.__contains__, _names(variant))
+    return [name for name in versions if (base := taken[name].base) and base.get("operation") == operation]
+
+
 def _check(record: Record, variants: Sequence[Variant], taken: Mapping[str, BranchInfo], study: str) -> None:
-    """Find the mistakes of variants that show only at the place that they are forked from."""
+    """Find the mistakes of new variants that show only at the place that they are forked from."""
     for variant in variants:
-        base = taken[variant.name].base if variant.name in taken else None
-        if base is None:
+        if not _same(variant, taken, study):
             check_at(record, variant)
-        elif base.get("operation") != variant.changed.operation_digest(variant.operation(study)):
-            mistake = f"study {study!r} has this variant with other changes: choose another name for one of the two"
-            variant.mistakes.append(mistake)
