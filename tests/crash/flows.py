@@ -1,5 +1,7 @@
 """Random flows of methods with crews, agents and flows inside, killed at random instants, and gone on with.
 
+The first kill comes at a commit, so that no flow is too fast for it; the others come after a random time.
+
 Run as a program, so that it can fork before any thread exists. It prints one line of JSON and exits with 1 if any
 promise was broken: {"flows": 120, "kills": 310, "violations": [...]}.
 """
@@ -8,10 +10,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import random
 import shutil
+import signal
 import time
 from pathlib import Path
 
@@ -28,6 +32,7 @@ import crewlite.runtime.sync_bridge  # noqa: F401
 from crewlite import CheckpointConfig, event_bus
 from crewlite.errors import TooManyCalls
 from crewlite.events import (
+    BaseEvent,
     LLMCallCompletedEvent,
     MethodExecutionFinishedEvent,
     StepCompletedEvent,
@@ -56,10 +61,17 @@ class Noted(World):
         return address
 
 
-def live(plan: Plan, yard: Yard, location: Path, life: int) -> None:
-    """One life, in a child process. Writes what the flow comes to if it gets that far."""
+def live(plan: Plan, yard: Yard, location: Path, life: int, last: int = 0) -> None:
+    """One life, in a child process. Writes what the flow comes to if it gets that far. It dies at commit `last`, if any."""
+    left = itertools.count(last - 1, -1)
+
+    def committed(source: object, event: BaseEvent) -> None:
+        yard.note("committed", str(life), event.address)
+        if not next(left):
+            os.kill(os.getpid(), signal.SIGKILL)
+
     for kind in COMMITTED:
-        event_bus.on(kind, lambda source, event: yard.note("committed", str(life), event.address))
+        event_bus.on(kind, committed)
     try:
         result, state, said = lived(plan, Noted(yard, life), CheckpointConfig(location=location))
     except TooManyCalls:
@@ -79,23 +91,27 @@ def record_of(location: Path) -> Record | None:
     return Record.of(entries) if entries else None
 
 
-def trial(plan: Plan, directory: Path, suffix: str, chance: random.Random) -> tuple[int, list[str]]:
-    """Live once without being killed; then be killed, and go on until it is done. How often, and what was broken."""
+def trial(plan: Plan, directory: Path, suffix: str, chance: random.Random) -> tuple[int, list[str]] | None:
+    """Live once without being killed; then be killed, and go on until it is done. How often, and what was broken.
+
+    None for a flow that makes too many calls to come to a result.
+    """
     whole, yard = Yard(directory / "whole"), Yard(directory / "killed")
     begun = time.perf_counter()
     assert child(lambda: live(plan, whole, whole.directory / f"store{suffix}", 0)) == 0, "the whole run failed"
     length, location = time.perf_counter() - begun, yard.directory / f"store{suffix}"
     expected = (whole.directory / "result.json").read_text()
     if expected == "too many calls":
-        return 0, []
-    kills, broken = 0, []
+        return None
+    commits, kills, broken = len(whole.notes("committed")), 0, list[str]()
     for life in range(LIVES):
         record = record_of(location)
         recorded = set(record.outcomes) if record else set()
         if lost := {address for _, address in yard.notes("committed")} - recorded - {""}:
             broken.append(f"committed and lost: {sorted(lost)}")
-        patience = chance.uniform(0, length) if life + 1 < LIVES else None
-        status = child(lambda life=life: live(plan, yard, location, life), patience)
+        last = chance.randint(1, commits) if life == 0 else 0
+        patience = chance.uniform(0, length) if 0 < life < LIVES - 1 else None
+        status = child(lambda life=life, last=last: live(plan, yard, location, life, last), patience)
         if repeated := {address for number, address in yard.notes("done") if number == str(life)} & recorded:
             broken.append(f"recorded, and done again: {sorted(repeated)}")
         if os.WIFSIGNALED(status):
@@ -126,7 +142,7 @@ def main() -> int:
 
     @seed(options.seed)
     @settings(
-        max_examples=options.flows * 2,  # of many a plan no class can be made
+        max_examples=options.flows * 3,  # of many a plan no class can be made, and some have no end
         deadline=None,
         database=None,
         phases=[Phase.generate],
@@ -138,10 +154,11 @@ def main() -> int:
         if count >= options.flows or flow_of(plan, World()) is None:
             return
         directory = options.directory / f"flow{count}"
-        died, broken = trial(plan, directory, "" if count % 2 else ".db", chance)
+        tried = trial(plan, directory, "" if count % 2 else ".db", chance)
         shutil.rmtree(directory)
-        count, kills = count + 1, kills + died
-        violations.extend(f"{plan}: {text}" for text in broken)
+        if tried:
+            count, kills = count + 1, kills + tried[0]
+            violations.extend(f"{plan}: {text}" for text in tried[1])
 
     kill()
     print(json.dumps({"flows": count, "kills": kills, "violations": violations[:20]}))
