@@ -6,7 +6,6 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import crewlite
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(crewlite.__file__).parent
+MODULES = sorted(PACKAGE.rglob("*.py"))
 PAGES = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md", "AGENTS.md", "CONTRIBUTING.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
@@ -73,16 +73,19 @@ class Docstring:
         return f"{self.path.relative_to(PACKAGE.parent)}:{self.line}"
 
 
-def docstrings() -> Iterator[Docstring]:
-    """Every docstring of the package: a string that stands alone as a statement."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if (
-                isinstance(node, ast.Expr)
-                and isinstance(node.value, ast.Constant)
-                and isinstance(node.value.value, str)
-            ):
-                yield Docstring(path, node.lineno, inspect.cleandoc(node.value.value))
+def docstrings(module: Path, containing: str = "") -> list[Docstring]:
+    """The docstrings of a module that contain a text: the strings that stand alone as a statement."""
+    source = module.read_text(encoding="utf-8")
+    if containing not in source:
+        return []
+    return [
+        Docstring(module, node.lineno, inspect.cleandoc(node.value.value))
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+        and containing in node.value.value
+    ]
 
 
 _CODE = (ast.Assign, ast.AnnAssign, ast.Call, ast.Import, ast.ImportFrom, ast.ClassDef, ast.FunctionDef, ast.With)

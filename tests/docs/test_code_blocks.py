@@ -21,7 +21,7 @@ from subprocess import PIPE, STDOUT
 import click
 import pytest
 from click.testing import CliRunner
-from pages import PACKAGE, PAGES, ROOT, Block, Docstring, blocks, docstrings, stray_code
+from pages import MODULES, PACKAGE, PAGES, ROOT, Block, Docstring, blocks, docstrings, stray_code
 
 from crewlite.cli.main import main
 from crewlite.events.event_bus import event_bus
@@ -31,15 +31,16 @@ COMMANDS = {  # shell lines without an effect worth a test of their own, each wi
     "python -m tests.docs.catalogue",  # test_catalogue.py compares what it writes
     "pip install .",  # `make test` begins with it
 }
-DOCSTRINGS = list(docstrings())
 
 
 def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def place_of(docstring: Docstring) -> str:
-    return docstring.place
+def docstrings_with(text: str) -> pytest.MarkDecorator:
+    """Each docstring of the package that contains a text."""
+    found = [docstring for module in MODULES for docstring in docstrings(module, text)]
+    return pytest.mark.parametrize("docstring", found, ids=lambda docstring: docstring.place)
 
 
 @pytest.fixture(autouse=True)
@@ -191,7 +192,7 @@ def test_no_example_of_a_page_escapes_the_tests(page):
     assert stray_code(page.read_text(encoding="utf-8")) == [], "put it into a ```python block, so that it is run"
 
 
-@pytest.mark.parametrize("docstring", [d for d in DOCSTRINGS if "```" in d.text], ids=place_of)
+@docstrings_with("```")
 def test_the_fenced_examples_of_a_docstring_run(docstring):
     namespace = {"__name__": "example"}
     for block in blocks(docstring.text):
@@ -199,7 +200,7 @@ def test_the_fenced_examples_of_a_docstring_run(docstring):
             run(block.code, namespace, docstring.place, block.line)
 
 
-@pytest.mark.parametrize("docstring", [d for d in DOCSTRINGS if ">>>" in d.text], ids=place_of)
+@docstrings_with(">>>")
 def test_the_doctests_of_a_docstring_pass(docstring):
     parts = docstring.path.relative_to(PACKAGE.parent).with_suffix("").parts
     module = importlib.import_module(".".join(parts).removesuffix(".__init__"))
@@ -209,9 +210,9 @@ def test_the_doctests_of_a_docstring_pass(docstring):
     assert report.getvalue() == ""
 
 
-@pytest.mark.parametrize("path", sorted({d.path for d in DOCSTRINGS}), ids=lambda path: name_of(path))
-def test_no_example_of_a_docstring_escapes_the_tests(path):
-    stray = [f"{d.place}: {code}" for d in DOCSTRINGS if d.path == path for code in stray_code(d.text)]
+@pytest.mark.parametrize("module", MODULES, ids=name_of)
+def test_no_example_of_a_docstring_escapes_the_tests(module):
+    stray = [f"{docstring.place}: {code}" for docstring in docstrings(module) for code in stray_code(docstring.text)]
     assert stray == [], "put it into a ```python block, so that it is run"
 
 
