@@ -2,6 +2,7 @@
 
 Every wait for a child has a bound, and what is left of it and of all that it started is killed when its test ends. Signals
 do in it what they do in a program that is started at a terminal, also where the tests themselves run in the background.
+Programs in Python are forked from a warm process where that makes no difference to them (tests/warm.py).
 """
 
 from __future__ import annotations
@@ -22,10 +23,15 @@ from subprocess import (
 )
 from typing import Any
 
+from tests import warm
+
 PATIENCE = 120.0  # seconds; a machine that has much else to do needs some
 IN_THE_BACKGROUND = ("sh", "-c", 'trap "" HUP INT QUIT; exec "$@"', "sh")
 """What to put before a command, so that it is started as `nohup command &` starts it."""
 _ENDING = ("SIGINT", "SIGQUIT", "SIGHUP", "SIGTERM", "SIGTSTP")
+
+_FORKED = {"stdin", "stdout", "stderr", "text", "encoding", "errors", "bufsize", "cwd", "env", "start_new_session"}
+"""Options of Popen that a forked program is given too."""
 
 _begun: list[Child] = []
 
@@ -33,15 +39,31 @@ _begun: list[Child] = []
 class Child(subprocess.Popen):
     """A process in a group of its own, begun like any Popen.
 
-    One that is `shared` serves several tests: it is not ended with the one that began it, but by whoever began it.
+    One that is `shared` serves several tests: it is not ended with the one that began it, but by whoever began it. One that
+    is `cold` imports all modules itself: for tests of what is imported when, and of the interpreter's end.
     """
 
-    def __init__(self, command: Any, *, shared: bool = False, **options: Any) -> None:
+    def __init__(self, command: Any, *, shared: bool = False, cold: bool = False, **options: Any) -> None:
+        self._cold = cold or bool(set(options) - _FORKED)
         if os.name == "posix" and not options.get("start_new_session"):  # a new session is a group too
             options["process_group"] = 0
         super().__init__(command, **options)
         if not shared:
             _begun.append(self)
+
+    def _execute_child(self, command: Any, executable: Any, preexec_fn: Any, close_fds: Any, *more: Any) -> None:
+        """Of Popen, which has made the pipes of the streams."""
+        _, cwd, env, _, _, _, stdin, _, _, stdout, _, stderr, *_, own_session, _ = more
+        if self._cold:
+            pid = None
+        else:
+            streams = [own if given == -1 else given for own, given in enumerate((stdin, stdout, stderr))]
+            pid = warm.fork(command, cwd, env, streams, bool(own_session))
+        if pid is None:
+            super()._execute_child(command, executable, preexec_fn, close_fds, *more)  # type: ignore[misc]
+        else:
+            self.pid, self._child_created = pid, True
+            self._close_pipe_fds(*more[6:12])  # type: ignore[attr-defined]
 
     def communicate(self, input: Any = None, timeout: float | None = PATIENCE) -> tuple[Any, Any]:
         return super().communicate(input, timeout)

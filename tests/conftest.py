@@ -15,7 +15,7 @@ from crewlite import Agent, CheckpointConfig, Crew, Task
 from crewlite.events.event_bus import event_bus
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.testing import ScriptedLLM
-from tests import children
+from tests import children, warm
 
 _SOAK = 7200  # seconds that a long trial may take
 
@@ -38,6 +38,8 @@ def pytest_collection_modifyitems(items):
 def _as_at_a_terminal():
     """Run the tests in the background as in the foreground."""
     children.heed_signals()
+    yield
+    warm.end()
 
 
 @pytest.fixture(autouse=True)

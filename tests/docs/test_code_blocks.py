@@ -21,7 +21,7 @@ from subprocess import PIPE, STDOUT
 import click
 import pytest
 from click.testing import CliRunner
-from pages import MODULES, PACKAGE, PAGES, ROOT, Block, Docstring, blocks, docstrings, stray_code
+from pages import MODULES, PACKAGE, PAGES, ROOT, Block, blocks, docstrings, stray_code
 
 from crewlite.cli.main import main
 from crewlite.events.event_bus import event_bus
