@@ -7,6 +7,7 @@ VENV   := .venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_in
 endif
 BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
+unexport PYTHONDONTWRITEBYTECODE  # each of the processes of the tests would compile all modules anew
 SPREAD := -n auto --maxprocesses 8 --dist worksteal
 READY  := $(VENV)/.ready
 
