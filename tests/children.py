@@ -60,10 +60,10 @@ class Child(subprocess.Popen):
             streams = [own if given == -1 else given for own, given in enumerate((stdin, stdout, stderr))]
             pid = warm.fork(command, cwd, env, streams, bool(own_session))
         if pid is None:
-            super()._execute_child(command, executable, preexec_fn, close_fds, *more)  # type: ignore[misc]
+            super()._execute_child(command, executable, preexec_fn, close_fds, *more)
         else:
             self.pid, self._child_created = pid, True
-            self._close_pipe_fds(*more[6:12])  # type: ignore[attr-defined]
+            self._close_pipe_fds(*more[6:12])
 
     def communicate(self, input: Any = None, timeout: float | None = PATIENCE) -> tuple[Any, Any]:
         return super().communicate(input, timeout)

@@ -1,13 +1,13 @@
 """Programs of tests begun in a moment: forked from a process that has imported what they all import.
 
 The tests begin hundreds of Python programs. Each would spend half a second on importing the same modules before it does
-what it is begun for. One process, the oven, imports them once; it runs nothing of them, and has no thread. A program is
-forked from it, and from then on is like any other: a process of its own, with its own arguments, directory, environment
-and streams, which is killed, ends and exits as they do. It is reparented to the process that asked for it (Linux lets a
-process adopt the orphans below it), so that process waits for it as for any child.
+what it is begun for. Here one process imports them once; it calls nothing in them and has no thread. A program is forked from
+it, and from then on is like any other: a process of its own, with its own arguments, directory, environment and streams.
+It becomes a child of the process that asked for it, as Linux lets a process adopt the orphans below it, so that process
+waits for it as for any child.
 
 What a fork cannot give (flags, other settings of the interpreter, another user, another system) is begun in the
-ordinary way: `fork` says None.
+ordinary way: `fork` returns None.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ IMPORTED = (
     "yaml",
 )
 
-_oven: Oven | None = None
+_warm: WarmProcess | None = None
 
 
 def end() -> None:
     """End the process that programs were forked from, if there is one. They go on."""
-    global _oven
-    if _oven is not None and _oven.owner == os.getpid():
-        _oven.end()
-    _oven = None
+    global _warm
+    if _warm is not None and _warm.owner == os.getpid():
+        _warm.end()
+    _warm = None
 
 
 def fork(
@@ -75,19 +75,19 @@ def fork(
 
     `streams` are the descriptors of its stdin, stdout and stderr.
     """
-    global _oven
+    global _warm
     if sys.platform != "linux" or not isinstance(command, list) or len(command) < 2 or command[0] != sys.executable:
         return None
-    words, directory = [os.fspath(word) for word in command], os.fspath(cwd) if cwd else os.getcwd()  # type: ignore[call-overload]
+    words, directory = [os.fspath(word) for word in command], os.fspath(cwd) if cwd else os.getcwd()
     if words[1].startswith("-") and (words[1] != "-c" or len(words) < 3) or not os.path.isdir(directory):
         return None
-    if _oven is None or _oven.owner != os.getpid():
-        _oven = Oven()
+    if _warm is None or _warm.owner != os.getpid():
+        _warm = WarmProcess()
     environment = dict(os.environ if env is None else env)
     order = json.dumps([words, directory, environment, own_session]).encode()
-    if len(order) > LARGEST or _oven.interpreter != _interpreter(environment):
+    if len(order) > LARGEST or _warm.interpreter != _interpreter(environment):
         return None
-    return _oven.fork(order, streams)
+    return _warm.fork(order, streams)
 
 
 def _interpreter(env: Mapping[str, str]) -> list[object]:
@@ -102,7 +102,7 @@ def _umask() -> int:
     return umask
 
 
-class Oven:
+class WarmProcess:
     """The process that programs are forked from. It ends with the one that made it."""
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class Oven:
         self._turn = threading.Lock()
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            code = f"from tests.warm import bake; bake({theirs.fileno()})"
+            code = f"from tests.warm import serve; serve({theirs.fileno()})"
             self._process = subprocess.Popen(
                 [sys.executable, "-c", code],
                 cwd=ROOT,
@@ -131,7 +131,7 @@ class Oven:
         self._process.wait()
 
 
-def bake(line: int) -> None:
+def serve(line: int) -> None:
     """Import what programs need, and fork one for each order that comes in over the socket. Returns in none of them."""
     interrupted = list[bool]()
     atexit.register(_die_of, interrupted)  # the first to be registered is the last to be called
@@ -147,6 +147,7 @@ def bake(line: int) -> None:
             told, tells = os.pipe()
             between = os.fork()
             if not between:
+                parent = os.getpid()
                 if os.fork():
                     os._exit(0)  # so that the program is an orphan
                 break
@@ -160,6 +161,8 @@ def bake(line: int) -> None:
     words, directory, environment, own_session = json.loads(order)
     os.setsid() if own_session else os.setpgid(0, 0)
     os.write(tells, str(os.getpid()).encode())
+    while os.getppid() == parent:
+        os.sched_yield()
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
     os.closerange(3, 256)
@@ -202,18 +205,20 @@ def _code(file: str, words: list[str]) -> CodeType:
 def _open_streams() -> None:
     """Make sys.stdin, sys.stdout and sys.stderr anew, as the interpreter makes them when it starts."""
     coding, _, errors = os.environ.get("PYTHONIOENCODING", "").partition(":")
-    unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
+    if coding and not errors:
+        errors = "strict"
     for number, name in enumerate(("stdin", "stdout", "stderr")):
+        own = getattr(sys, name)
         stream = open(  # noqa: SIM115 - as long as the program
             number,
             "w" if number else "r",
-            encoding=coding or getattr(sys, name).encoding,
-            errors="backslashreplace" if name == "stderr" else errors or getattr(sys, name).errors,
+            encoding=coding or own.encoding,
+            errors="backslashreplace" if name == "stderr" else errors or own.errors,
             closefd=False,
         )
         if number:
-            terminal = number == 2 or os.isatty(number)
-            stream.reconfigure(line_buffering=terminal or unbuffered, write_through=unbuffered)  # type: ignore[union-attr]
+            at_once = bool(os.environ.get("PYTHONUNBUFFERED"))
+            stream.reconfigure(line_buffering=number == 2 or os.isatty(number), write_through=at_once)
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
 

@@ -164,7 +164,7 @@ def test_help_loads_nothing_that_costs(words):
         "except SystemExit: pass\n"
         "print([m for m in ('rich', 'sqlite_utils', 'sqlite3', 'jinja2', 'litellm') if m in sys.modules])"
     )
-    done = children.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = children.run([sys.executable, "-c", code], capture_output=True, text=True, cold=True)
     assert done.stdout.splitlines()[-1] == "[]", done.stderr
 
 

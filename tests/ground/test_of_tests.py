@@ -52,3 +52,40 @@ def test_what_a_child_started_ends_with_the_test_also_if_the_child_is_gone():
         child.wait()
         assert children.alive(grandchild)
     children.until(lambda: not children.alive(grandchild))
+
+
+PROGRAMS = {
+    "arguments": "import os, sys; print(sys.argv, sys.path, sys.orig_argv[1:3], os.getcwd(), __name__)",
+    "environment": "import os; print(sorted(item for item in os.environ.items() if item[0] != 'LC_CTYPE'))",
+    "interpreter": "import codecs, sys; print(sys.dont_write_bytecode, codecs.lookup(sys.stdout.encoding).name, sys.stdin.errors)",
+    "streams": "import sys; print(input()); print('ü', file=sys.stderr); print(sys.stdout.line_buffering, sys.stderr.write_through)",
+    "descriptors": "import os; print(sorted(os.listdir('/dev/fd')))",
+    "group": "import os; print(os.getpgid(0) == os.getpid(), os.getsid(0) == os.getpid(), os.getppid())",
+    "error": "def f():\n    raise ValueError('no') from KeyError('why')\nf()",
+    "status": "raise SystemExit(7)",
+    "message": "raise SystemExit('no')",
+    "interrupt": "import atexit; atexit.register(print, 'end'); raise KeyboardInterrupt",
+    "killed": "import os; print('here', flush=True); os.kill(os.getpid(), 9)",
+    "end": (
+        "import atexit, threading, time\n"
+        "atexit.register(print, 'end')\n"
+        "threading.Thread(target=lambda: (time.sleep(0.05), print('thread'))).start()\n"
+        "print('main')"
+    ),
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="programs are forked from a warm process on Linux alone")
+@pytest.mark.parametrize("code", PROGRAMS.values(), ids=PROGRAMS)
+@pytest.mark.parametrize("as_file", [False, True], ids=["code", "file"])
+def test_a_program_that_is_forked_is_like_one_that_is_started(code, as_file, tmp_path, monkeypatch):
+    (tmp_path / "program.py").write_text(code)
+    command = [sys.executable, *(["program.py"] if as_file else ["-c", code]), "one", "two"]
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "elsewhere"))
+    plain, own = dict(os.environ), {**os.environ, "PYTHONIOENCODING": "latin1", "OWN": "1"}
+    for more in ({"env": plain}, {"env": plain, "start_new_session": True}, {"env": own}):
+        forked, started = (
+            children.run(command, capture_output=True, input=b"said\n", cold=cold, **more) for cold in (False, True)
+        )
+        assert (forked.stdout, forked.stderr) == (started.stdout, started.stderr)
+        assert forked.returncode == started.returncode

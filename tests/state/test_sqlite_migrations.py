@@ -60,7 +60,7 @@ def entries(path):
 
 def started(path, name):
     return children.Child(
-        [sys.executable, "-c", WRITE, str(path), name], stdin=children.PIPE, stdout=children.PIPE, text=True
+        [sys.executable, "-c", WRITE, str(path), name], stdin=children.PIPE, stdout=children.PIPE, text=True, cold=True
     )
 
 
