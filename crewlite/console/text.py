@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crewlite.lazy import lazy
+from crewlite.printable import escaped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,12 +36,8 @@ def say(console: Console, mark: str, text: str, *, depth: int = 0, whole: bool =
 
 def printable(text: str, console: Console) -> str:
     """Return the text with control characters escaped, and characters that the stream cannot encode."""
-    return escaped(text).encode(console.encoding, "backslashreplace").decode(console.encoding)
-
-
-def escaped(text: str) -> str:
-    """Return the text with control characters escaped, and those that change the direction of writing."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    shown = escaped(text)
+    return shown if shown.isascii() else shown.encode(console.encoding, "backslashreplace").decode(console.encoding)
 
 
 def encodable(text: str, console: Console) -> bool:

@@ -36,6 +36,7 @@ FLOORS = {
         "pages",
         "permits",
         "plain_texts",
+        "printable",
         "prompts_by_path",
         "recovery",
     }

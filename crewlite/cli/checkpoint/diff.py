@@ -37,6 +37,5 @@ def diff(asked: Asked, a: str, b: str, output: str | None, force: bool) -> None:
         screen = Screen()
         if output is not None:
             return screen.line(f"wrote {output}", whole=True)
-        for mark, line in found.marked_lines():
-            screen.line((line, LINE_STYLES.get(mark, "")), whole=True)
+        screen.lines([(line, LINE_STYLES.get(mark, ""))] for mark, line in found.marked_lines())
     return None

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from crewlite.errors import meant
-from crewlite.state.comparing.text import printable, seconds
+from crewlite.printable import escaped
+from crewlite.state.comparing.text import seconds
 from crewlite.state.run_history import Base
 from crewlite.table_text import table
 from crewlite.usage import NO_USAGE, Usage
@@ -91,7 +92,7 @@ def said_by(row: Row) -> str:
     questions = "; ".join(f"{address}: {question}" for address, question in row.waiting.items())
     said = f"{row.output} ({row.error})" if row.output and row.error else row.output or questions or row.error
     text, most = " ".join(said.split()), _SHOWN if row.output or questions else _SHOWN_OF_AN_ERROR
-    return printable(text if len(text) <= most else f"{text[:most]}...")
+    return escaped(text if len(text) <= most else f"{text[:most]}...")
 
 
 def _score(row: Row) -> float:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from crewlite.printable import escaped
 from crewlite.state.comparing.fields import FieldDiff
 from crewlite.state.comparing.side import Side
 from crewlite.state.comparing.steps import StepDiff, StepSide
@@ -64,13 +65,6 @@ def seconds(value: float) -> str:
     )
 
 
-def printable(text: str) -> str:
-    """Return a text with its control characters escaped, and marks that change the direction of writing too."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 def _section(name: str, fields: Iterable[FieldDiff]) -> Iterator[Line]:
     for number, field in enumerate(fields):
         if not number:
@@ -112,7 +106,7 @@ def _lines(field: FieldDiff, indent: str) -> Iterator[Line]:
 
 
 def _line(text: str = "", mark: str = "") -> Line:
-    return mark, printable(text)
+    return mark, escaped(text)
 
 
 def _count(number: int, name: str) -> str:
