@@ -219,7 +219,7 @@ def exactly(opened: Opened, run: RunHistory) -> str:
     if opened.ref in (None, "latest", run.run_id, run.branch, found):
         return found
     newest = str(opened.ref).startswith(("latest", "@"))
-    return opened.history.checkpoint(opened.ref).id if newest else str(opened.ref)
+    return opened.history.locate(opened.ref)[1] if newest else str(opened.ref)
 
 
 def definition_for(runner: Runner, run: RunHistory, source: CheckpointConfig, target: str | None) -> Definition:

@@ -14,26 +14,28 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
-from crewlite.errors import ConfigError, CrewliteError, RefError, StoreError
+from crewlite.errors import ConfigError, JournalCorrupt, RefError, SchemaTooNew
 from crewlite.lazy import lazy
 from crewlite.refs import as_run_id
 from crewlite.state.comparing.run_diff import RunDiff, compare, last_common
 from crewlite.state.config import CheckpointConfig
+from crewlite.state.explorable import Explorable
+from crewlite.state.finding import Finder
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.journal.cancel import cancel
 from crewlite.state.journal.lineage import gone
 from crewlite.state.providers import BaseProvider, BranchInfo, CheckpointInfo, exists, provider_for
-from crewlite.state.providers.base import declares
 from crewlite.state.reading.checkpoint import Checkpoint
-from crewlite.state.reading.locate import Located, check_stands, locate
+from crewlite.state.reading.locate import Located
 from crewlite.state.run_history import RunHistory, Waiting, unfinished
+from crewlite.state.saving import saving
 from crewlite.state.verbs.answer import answer
 from crewlite.state.verbs.doctor import Finding, doctor
 from crewlite.state.verbs.fork import Changes, fork
@@ -43,24 +45,7 @@ from crewlite.state.verbs.rewind import rewind
 from crewlite.state.verbs.transfer import export_run, import_run
 
 run_page = lazy("crewlite.state.run_page.page")
-E_co = TypeVar("E_co", covariant=True)
 E = TypeVar("E")
-
-
-class Explorable(Protocol[E_co]):
-    """A crew, agent or flow whose recorded runs can be explored. It brings the engine, which History does without."""
-
-    def explore(
-        self,
-        config: CheckpointConfig,
-        variants: Sequence[Mapping[str, Any]],
-        judge: Any,
-        *,
-        max_concurrency: int,
-        study: str | None,
-        allow_effects: bool,
-    ) -> E_co:
-        """Run the variants, and return their comparison."""
 
 
 class History:
@@ -80,11 +65,12 @@ class History:
         self._provider = provider_for(self._location, provider)
         if not make and not exists(self._location, self._provider):
             raise RefError(self._location, "does not exist, so it holds no runs: pass the location of the kickoff")
+        self._finder = Finder(self._provider, self._location)
         self._store = self._provider.open(self._location)
 
-    def runs(self) -> list[RunHistory]:
-        """Return all branches of all runs, newest run first."""
-        return [RunHistory(self._store, info.run_id, info.branch) for info in self.branches()]
+    def runs(self, run_id: str | None = None) -> list[RunHistory]:
+        """Return all branches of all runs, newest run first; with a `run_id`, those of this run alone."""
+        return [RunHistory(self._store, info.run_id, info.branch) for info in self.branches(run_id)]
 
     def unfinished(self, name: str | None = None) -> list[RunHistory]:
         """Return the runs, newest first, that were cut and that no live process works on: a kickoff goes on with them.
@@ -94,9 +80,14 @@ class History:
         """
         return unfinished(self._store, name)
 
-    def branches(self) -> list[BranchInfo]:
-        """Return the branches of all runs as a listing, newest run first, without reading journals."""
-        return self._store.branches()
+    def branches(self, run_id: str | None = None) -> list[BranchInfo]:
+        """Return the branches of all runs, or of one, as a listing, newest run first, without reading journals."""
+        try:
+            return self._store.branches(run_id)
+        except (JournalCorrupt, SchemaTooNew):
+            if run_id is None:
+                raise
+            return [info for info in self._store.branches() if info.run_id == run_id]  # which leaves damaged ones out
 
     def run(self, ref: str | UUID | Checkpoint | BranchInfo = "latest") -> RunHistory:
         """Return the run that a ref names: a run_id, `run/branch`, a checkpoint id, or `latest`. Raises RefError.
@@ -104,11 +95,24 @@ class History:
         A branch of the listing `branches` is returned without a search. `run/branch@abandoned:1` is the branch right
         before its first rewind.
         """
-        return self._run(self._find(ref))
+        return self._run(self._finder.find(ref))
 
     def checkpoint(self, ref: str | UUID | Checkpoint = "latest") -> Checkpoint:
         """Return the checkpoint that a ref names; for a ref to a run or branch, its newest one. Raises RefError."""
-        return self._checkpoint_of(self._find(ref))
+        return self._checkpoint_of(self._finder.find(ref))
+
+    def locate(self, ref: str | UUID | Checkpoint = "latest") -> tuple[RunHistory, str]:
+        """Return the branch that a ref names and the id of the checkpoint that `checkpoint` would return.
+
+        The journal is read only for a ref that leads through it. Raises RefError.
+        """
+        found = self._finder.find(ref)
+        run = self._run(found)
+        if found.checkpoint:
+            return run, found.checkpoint
+        if newest := run.checkpoint():
+            return run, newest.id
+        raise _no_checkpoint(found, run)
 
     def checkpoints(self, *, limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
         """Return the checkpoints of all runs, newest first, without reading journals.
@@ -153,7 +157,7 @@ class History:
         """
         changed = Changes.of(edits, rerun, inputs)
         found = fork(
-            self._find(ref),
+            self._finder.find(ref),
             self,
             branch=branch,
             operation_id=operation_id,
@@ -188,7 +192,7 @@ class History:
         `definition`: the crew, agent or flow that ran, whose live code runs the variants; `from_checkpoint` rebuilds
         one from the record. The other arguments, the result and the errors are those of its `explore`.
         """
-        found = self._find(ref)
+        found = self._finder.find(ref)
         there = CheckpointConfig(location=self._location, provider=self._provider, restore_from=found.ref)
         how: Any = {"max_concurrency": max_concurrency, "study": study, "allow_effects": allow_effects}
         return definition.explore(there, variants, judge, **how)
@@ -214,8 +218,8 @@ class History:
             EffectsRepeat: calls with effect="once" would be made again.
             StoreError: the rewind was not saved.
         """
-        found = self._find(ref)
-        with self._saving("nothing has changed"):
+        found = self._finder.find(ref)
+        with saving(self._location, "nothing has changed"):
             name = ref if isinstance(ref, str) else found.ref
             rewind(self._store, found, ref=name, reason=reason, allow_effects=allow_effects)
         return RunHistory(self._store, found.run_id, found.branch)
@@ -232,8 +236,8 @@ class History:
             BranchConflictError: a process is running the branch.
             StoreError: the label was not saved.
         """
-        found = self._checkpoint_of(self._find(ref))
-        with self._saving("the label was not saved"):
+        found = self._checkpoint_of(self._finder.find(ref))
+        with saving(self._location, "the label was not saved"):
             branch, identifier = label(self._store, found, name)
         return self._checkpoint_of(Located(self._provider, self._location, found.run_id, branch, identifier))
 
@@ -256,8 +260,8 @@ class History:
         address = address.address if isinstance(address, Waiting) else address
         if not isinstance(address, str):
             raise ConfigError(f"address is {address!r}; wanted the address of a question, such as 'human:approve'")
-        found = self._standing(ref)
-        with self._saving("the answer was not saved"):
+        found = self._finder.standing(ref)
+        with saving(self._location, "the answer was not saved"):
             answer(self._store, found.run_id, found.branch, address, value, ahead=ahead)
 
     def cancel(self, ref: str | UUID | Checkpoint | RunHistory) -> None:
@@ -273,8 +277,8 @@ class History:
             StoreBusy: the run commits so often that the cancellation finds no gap.
             StoreError: the cancellation was not saved.
         """
-        found = self._standing(ref)
-        with self._saving("the run was not cancelled"):
+        found = self._finder.standing(ref)
+        with saving(self._location, "the run was not cancelled"):
             cancel(self._store, found.run_id, found.branch)
 
     def prune(
@@ -295,7 +299,7 @@ class History:
         Raises ConfigError if neither limit is given or one is unusable, JournalCorrupt if a run cannot be read,
         StoreError if storage fails.
         """
-        with self._saving("not all of it was pruned"):
+        with saving(self._location, "not all of it was pruned"):
             return prune(self._store, keep_last=keep_last, older_than=older_than, dry_run=dry_run)
 
     def delete(self, run_id: str | UUID) -> Pruned:
@@ -304,7 +308,7 @@ class History:
         if not self._store.branches(run_id):
             known = list(dict.fromkeys(run.run_id for run in self.runs()))
             raise RefError(run_id, f"names no run in {self._location}", known)
-        with self._saving("the run was not deleted"):
+        with saving(self._location, "the run was not deleted"):
             return delete(self._store, run_id)
 
     def export(self, ref: str | UUID | Checkpoint | RunHistory, path: str | os.PathLike[str]) -> str:
@@ -312,15 +316,15 @@ class History:
 
         Raises RefError, JournalCorrupt if the run is damaged, StoreError; then the file is not written.
         """
-        with self._saving("the run was not exported"):
-            return export_run(self._store, self._find(ref).run_id, Path(path))
+        with saving(self._location, "the run was not exported"):
+            return export_run(self._store, self._finder.find(ref).run_id, Path(path))
 
     def as_html(self, ref: str | UUID | Checkpoint | RunHistory = "latest") -> str:
         """Return the run that a ref names as a page of HTML: timelines of its branches, prompts, costs, differences.
 
         It is one file without scripts that loads nothing. Raises RefError, JournalCorrupt.
         """
-        found = self._find(ref)
+        found = self._finder.find(ref)
         branches = [RunHistory(self._store, found.run_id, info.branch) for info in self._store.branches(found.run_id)]
         text: str = run_page.page(branches, found.branch)
         return text
@@ -334,7 +338,7 @@ class History:
             RunExists: the location has a different run with this run_id. JournalCorrupt: the file is damaged.
             SchemaTooNew: a newer crewlite wrote it. RefError: there is no such file. StoreError: it cannot be saved.
         """
-        with self._saving("the run was not imported"):
+        with saving(self._location, "the run was not imported"):
             run_id = import_run(self._store, Path(path))
         if not (branches := [info.branch for info in self._store.branches(run_id)]):
             raise gone(self._store, run_id, "run")
@@ -346,66 +350,33 @@ class History:
         With `repair`, repair what can be repaired: damaged data is set aside, never deleted, and a branch then ends at
         its newest intact commit. A branch that a live process runs is left alone. Raises StoreError.
         """
-        with self._saving("not all of it was repaired"):
+        with saving(self._location, "not all of it was repaired"):
             found = doctor(self._store, repair=repair)
         if any(finding.repaired for finding in found):  # the open store may remember facts that the repair has changed
             self._store.close()
             self._store = self._provider.open(self._location)
         return found
 
-    def _find(self, ref: str | UUID | Checkpoint | RunHistory | BranchInfo, *, anywhere: bool = False) -> Located:
-        if isinstance(ref, RunHistory | BranchInfo):
-            tail = ref.abandoned_by if isinstance(ref, RunHistory) else None
-            return Located(self._provider, self._location, ref.run_id, ref.branch, abandoned=tail)
-        text = ref.ref if isinstance(ref, Checkpoint) else str(ref) if isinstance(ref, UUID) else ref
-        if not isinstance(text, str):
-            raise RefError(repr(text), "is not a ref; wanted a text, such as 'latest' or 'report-42', or a Checkpoint")
-        leads_away = anywhere and os.path.exists(text.rpartition("#")[0] or text)
-        provider = None if leads_away and declares(self._provider, "named_by_location") else self._provider
-        found = locate(text, self._location, provider, None)
-        here = os.path.realpath(found.location) == os.path.realpath(self._location) or found.provider == self._provider
-        if not here and not anywhere:
-            raise RefError(text, f"is stored at {found.location}, not here: open History({found.location!r})")
-        return found
-
     def _read(self, ref: str | UUID | Checkpoint | RunHistory) -> tuple[list[Entry], Record, str | None]:
         """Return the entries and the record at the place that a ref names, and what the ref has behind the @."""
         if isinstance(ref, RunHistory):
             return *ref.at(None), ref.place
-        found = self._find(ref, anywhere=True)
-        if os.path.realpath(found.location) == os.path.realpath(self._location):
+        found = self._finder.find(ref, anywhere=True)
+        if self._finder.is_here(found):
             run = self._run(found)
             return *run.at(found.checkpoint), found.checkpoint or run.place
         with contextlib.closing(found.provider.open(found.location)) as store:
             run = RunHistory(store, found.run_id, found.branch, found.abandoned)
             return *run.at(found.checkpoint), found.checkpoint or run.place
 
-    def _standing(self, ref: str | UUID | Checkpoint | RunHistory) -> Located:
-        """Return the branch that a ref names. Raises RefError for an abandoned tail, which does not change any more."""
-        found = self._find(ref)
-        check_stands(found)
-        return found
-
     def _checkpoint_of(self, found: Located) -> Checkpoint:
         run = self._run(found)
         if checkpoint := run.checkpoint(found.checkpoint):
             return checkpoint
-        own = run.checkpoints()
-        raise RefError(found.ref, f"names no checkpoint: {run.ref} has {len(own) or 'none'}", [p.id for p in own])
+        raise _no_checkpoint(found, run)
 
     def _run(self, found: Located) -> RunHistory:
         return RunHistory(self._store, found.run_id, found.branch, found.abandoned)
-
-    @contextlib.contextmanager
-    def _saving(self, what: str) -> Iterator[None]:
-        """Turn an OSError of the block into a StoreError that says what to do."""
-        try:
-            yield
-        except OSError as error:
-            if isinstance(error, CrewliteError):
-                raise
-            problem = f"{what} ({error}). Nothing is lost: make sure that it can be written, and repeat this"
-            raise StoreError(self._location, problem) from error
 
     def close(self) -> None:
         """Release the files and connections of the location."""
@@ -416,3 +387,8 @@ class History:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _no_checkpoint(found: Located, run: RunHistory) -> RefError:
+    own = run.checkpoints()
+    return RefError(found.ref, f"names no checkpoint: {run.ref} has {len(own) or 'none'}", [one.id for one in own])

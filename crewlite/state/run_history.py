@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -12,6 +11,7 @@ from typing import Any
 from crewlite.codec import JsonObject, decode
 from crewlite.errors import JournalCorrupt, RefError
 from crewlite.ids import now
+from crewlite.state.format.checkpoints import recorded_in
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.outcome import Attempt, LightEvent
@@ -20,7 +20,8 @@ from crewlite.state.format.rewinds import counting_at, ends_of_tails
 from crewlite.state.journal.holder import holder
 from crewlite.state.journal.lineage import gone, trace
 from crewlite.state.providers import Store
-from crewlite.state.reading.checkpoint import Checkpoint, checkpoints, collections_in, values_in
+from crewlite.state.reading.checkpoint import Checkpoint, collections_in, values_in
+from crewlite.state.reading.checkpoints import Checkpoints
 from crewlite.state.reading.locate import abandoned_by
 from crewlite.state.reading.progress import RunStatus, status_of
 from crewlite.state.reading.prompts import Prompt, Prompts
@@ -88,7 +89,7 @@ class RunHistory:
 
     @cached_property
     def _record(self) -> Record:
-        return Record.of(self._entries)
+        return self._checkpoints.record if self.abandoned_by is None else Record.of(self._entries)
 
     @property
     def ref(self) -> str:
@@ -124,7 +125,9 @@ class RunHistory:
         entries = self._entries
         if checkpoint is None:
             return counting_at(entries, entries[-1].seq)[0], self._record
-        seq = next((place["seq"] for entry in entries for place in _places(entry) if place["id"] == checkpoint), None)
+        seq = next(
+            (place["seq"] for entry in entries for place in recorded_in(entry) if place["id"] == checkpoint), None
+        )
         if seq is None:
             raise gone(self._store, f"{self.run_id}/{self.branch}@{checkpoint}", "checkpoint")
         return counting_at(entries, seq)[0], Record.of(entry for entry in entries if entry.seq <= seq)
@@ -258,20 +261,23 @@ class RunHistory:
 
         Those that the branch has abandoned are left out, unless `abandoned` is True.
         """
-        record = self._record
-        found = [one for one in self._checkpoints if one.seq <= record.seq]
-        return found if abandoned else [one for one in found if record.counts(one.seq)]
+        return [self._checkpoints.of(one) for one in self._recorded(abandoned=abandoned)]
 
     def checkpoint(self, identifier: str | None = None) -> Checkpoint | None:
         """Return the checkpoint with this id, abandoned or not; without an id, the newest one. None for none."""
-        if identifier is None:
-            return next(reversed(self.checkpoints()), None)
-        return next((one for one in self._checkpoints if one.id == identifier), None)
+        if identifier is not None:
+            return self._checkpoints.find(identifier)
+        found = self._recorded(abandoned=False)
+        return self._checkpoints.of(found[-1]) if found else None
 
     @cached_property
-    def _checkpoints(self) -> list[Checkpoint]:
+    def _checkpoints(self) -> Checkpoints:
         entries, lost = self._trace
-        return checkpoints(entries, self._store.ref, lost)
+        return Checkpoints(entries, self._store.ref, lost)
+
+    def _recorded(self, *, abandoned: bool) -> list[CheckpointRecord]:
+        record, found = self._record, self._checkpoints.recorded()
+        return [one for one in found if one["seq"] <= record.seq and (abandoned or record.counts(one["seq"]))]
 
     def events(self) -> list[LightEvent]:
         """Return every recorded event, in order."""
@@ -301,11 +307,3 @@ def _has_work(run: RunHistory) -> bool:
         return run.status == "unfinished"
     killed = run.at(None)[1].claim is not None  # a run that stops to wait releases its claim
     return killed or any(one.until and one.until <= now() for one in run.waiting)
-
-
-def _places(entry: Entry) -> Iterator[CheckpointRecord]:
-    """Yield the checkpoints that an entry holds: one that it creates, and the one that its fork starts from."""
-    if place := entry.commit.get("place"):
-        yield place
-    if (base := entry.commit.get("run", {}).get("base")) and base["place"]:
-        yield base["place"]

@@ -2,9 +2,11 @@
 
 import pytest
 
-from crewlite import History
+from crewlite import CheckpointConfig, History
 from crewlite.errors import RefError
-from crewlite.ids import now
+from crewlite.ids import now, short
+from crewlite.state.providers import SqliteProvider
+from tests.state.wrapped import ReadOnce
 
 
 def test_a_ref_names_a_checkpoint_and_a_run_its_newest(on_disk, make_crew):
@@ -27,6 +29,30 @@ def test_a_run_without_checkpoints_has_none_to_name(on_disk, make_crew):
     make_crew(["a", "b", "c"], checkpoint=on_disk(on_events=["task_failed"])).kickoff(run_id="r")
     with History(on_disk().location) as history, pytest.raises(RefError, match="r/main has none"):
         history.checkpoint("r")
+
+
+def test_a_branch_and_a_checkpoint_of_it_are_found_and_shown_with_one_look_at_the_journal(tmp_path, make_crew):
+    provider, location = ReadOnce(SqliteProvider()), str(tmp_path / "runs.db")
+    make_crew(["a", "b", "c"], checkpoint=CheckpointConfig(location=location, provider=provider)).kickoff(run_id="r")
+    with History(location, provider) as history:
+        first = history.run("r").checkpoints()[0]
+        with provider.one_verb("a look at a checkpoint"):
+            run, identifier = history.locate(short(first.id))
+            assert not provider.read, "a part of an id is looked up in the list"
+            assert (run.ref, run.checkpoint(identifier)) == ("r/main", first)
+            assert run.status == "finished"
+            assert run.checkpoints()[0] is run.checkpoint(first.id)
+        assert history.locate("r")[1] == history.checkpoint("r").id
+
+
+def test_the_branches_of_one_run_are_those_of_the_list_of_all(on_disk, make_crew):
+    for name in ("r", "s"):
+        make_crew(["a", "b", "c"], checkpoint=on_disk()).kickoff(run_id=name)
+    with History(on_disk().location) as history:
+        history.fork("r", branch="f")
+        assert history.branches("r") == [info for info in history.branches() if info.run_id == "r"]
+        assert [run.ref for run in history.runs("r")] == ["r/main", "r/f"]
+        assert history.runs("nobody") == []
 
 
 def test_a_fork_says_what_it_stands_on(on_disk, make_crew):

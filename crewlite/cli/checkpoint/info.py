@@ -31,8 +31,11 @@ def info(asked: Asked, what: str | None) -> None:
     a database, the newest one.
     """
     with asked.open(what) as opened:
-        found = opened.history.checkpoint(opened.ref or _newest(opened) or "latest")
-        run = opened.history.run(f"{found.run_id}/{found.branch}")
+        ref = opened.ref or _newest(opened) or "latest"
+        run, identifier = opened.history.locate(ref)
+        found = run.checkpoint(identifier) or opened.history.checkpoint(ref)  # which says that it is gone
+        if run.ref != f"{found.run_id}/{found.branch}":
+            run = opened.history.run(f"{found.run_id}/{found.branch}")
         if asked.as_json:
             now = {"location": opened.location, "status": run.status, "at_work": run.at_work, "waiting": run.waiting}
             return document.answer({**now, **document.of_checkpoint(found)})

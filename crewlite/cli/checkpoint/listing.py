@@ -64,7 +64,7 @@ def list_(asked: Asked, what: str | None, of_runs: bool, limit: int, whole: bool
 
 
 def _checkpoints(asked: Asked, opened: Opened, limit: int | None, before: str | None) -> None:
-    after = opened.history.checkpoint(before).id if before and len(before) < 32 else before
+    after = opened.history.locate(before)[1] if before and len(before) < 32 else before
     more = None if limit is None else limit + 1
     if opened.ref is None:
         found: Sequence[CheckpointInfo | Checkpoint] = opened.history.checkpoints(limit=more, before=after)
@@ -92,7 +92,7 @@ def _of_run(opened: Opened, ref: str, before: str | None) -> list[CheckpointInfo
     """The checkpoints of a run, newest first; of one branch, if the ref says which."""
     run = opened.history.run(ref)
     whole = ref == run.run_id
-    branches = [one for one in opened.history.runs() if one.run_id == run.run_id] if whole else [run]
+    branches = opened.history.runs(run.run_id) if whole else [run]
     found = {one.id: one for branch in branches for one in branch.checkpoints(abandoned=True)}
     return [found[name] for name in sorted(found, reverse=True) if before is None or name < before]
 
@@ -105,10 +105,7 @@ def _row(screen: Screen, one: CheckpointInfo | Checkpoint) -> list[Part]:
 
 
 def _runs(asked: Asked, opened: Opened, limit: int | None) -> None:
-    found = opened.history.runs()
-    if opened.ref is not None:
-        wanted = opened.history.run(opened.ref).run_id
-        found = [run for run in found if run.run_id == wanted]
+    found = opened.history.runs(opened.history.run(opened.ref).run_id if opened.ref else None)
     shown = found[:limit]
     if asked.as_json:
         return document.answer({"location": opened.location, "runs": [document.of_run(run) for run in shown]})

@@ -39,7 +39,7 @@ def draw(asked: Asked, what: str | None = None, *, run: str | None = None, whole
     with asked.open(what) as opened:
         named = run or opened.ref
         wanted = opened.history.run(named).run_id if named else None
-        branches = [one for one in opened.history.runs() if wanted in (None, one.run_id)]
+        branches = opened.history.runs(wanted)
         runs = [(run_id, list(group)) for run_id, group in groupby(branches, key=lambda one: one.run_id)]
         shown = runs if whole else runs[:_RUNS]
         if asked.as_json:

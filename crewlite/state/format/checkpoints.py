@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from crewlite.state.format.commit import CheckpointRecord
+from crewlite.state.format.entry import Entry
 
 SNAPSHOT = "snapshot"
 """The trigger of a checkpoint made with `state.snapshot()`."""
+
+
+def recorded_in(entry: Entry) -> Iterator[CheckpointRecord]:
+    """Yield the checkpoints that an entry records: one that it creates, and the one that its fork starts from."""
+    if place := entry.commit.get("place"):
+        yield place
+    if (base := entry.commit.get("run", {}).get("base")) and base["place"]:
+        yield base["place"]
 
 
 def along(checkpoint: CheckpointRecord) -> tuple[int, str]:

@@ -3,45 +3,21 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from crewlite.codec import Json, JsonObject, decode, encode
 from crewlite.errors import ConfigError, JournalCorrupt, NotCodable
-from crewlite.state.format.commit import CheckpointRecord, RunStart
-from crewlite.state.format.entry import Entry
 from crewlite.state.format.operations import items_in, without_items
 from crewlite.state.format.outcome import LightEvent
-from crewlite.state.format.record import Record, replay
 from crewlite.state.reading import written
 from crewlite.state.reading.diff import Diff, diff
 from crewlite.usage import Usage
 
-_History = tuple[Sequence[str], int, Sequence[LightEvent], int]
+TasksAndEvents = tuple[Sequence[str], int, Sequence[LightEvent], int]
 """All tasks of a run, how many of them were finished at some commit; all its events, how many there were then."""
-
-
-class RecordView(NamedTuple):
-    """The state of a record at one commit.
-
-    It stays valid while the record advances: the record replaces its mappings and never changes them, and its lists
-    only grow, so `tasks` and `events` are the lengths to cut them to.
-    """
-
-    run: RunStart
-    usage: Usage
-    values: Mapping[str, Json]
-    versions: Mapping[str, int]
-    tasks: int
-    events: int
-
-    @classmethod
-    def of(cls, record: Record) -> RecordView:
-        """Build the view of a record at its last commit."""
-        counts = len(record.tasks), len(record.events)
-        return cls(record.run, record.usage, record.values, record.versions, *counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +48,7 @@ class Checkpoint:
     ref: str
     """The ref that names it from any directory; its id if the run is in memory only."""
     _kept: tuple[Mapping[str, Json], Mapping[str, int]] = field(repr=False)
-    _history: _History = field(repr=False, compare=False)
+    _history: TasksAndEvents = field(repr=False, compare=False)
     abandoned: bool = field(default=False, compare=False)
     """Whether its branch has gone back to before it. It can still be read, forked, and gone back to."""
 
@@ -168,64 +144,3 @@ def no_checkpoint(found: object, wanted: str) -> ConfigError:
     if isinstance(found, Mapping):
         return ConfigError("A dict is not a checkpoint; if `to_dict` returned it, use Checkpoint.from_dict(data)")
     return ConfigError(f"{found!r} is not a checkpoint; wanted {wanted}")
-
-
-def checkpoints(
-    entries: Sequence[Entry], ref: Callable[[CheckpointRecord], str], lost: Mapping[str, str | None]
-) -> list[Checkpoint]:
-    """Return the checkpoints of a journal, first to last, abandoned ones too. `ref` returns the ref of one.
-
-    Leaves out the `lost` ones, given as id and parent id. Raises JournalCorrupt.
-    """
-    record = Record()
-    then: dict[int, tuple[RecordView, Record]] = {}
-    homes: dict[str, str] = {}
-    for entry, record in replay(entries):
-        then[entry.seq] = RecordView.of(record), record
-        if checkpoint := entry.commit.get("place"):
-            homes[checkpoint["id"]] = record.run["branch"]
-        base = entry.commit.get("run", {}).get("base")
-        if base and base["place"]:
-            homes.setdefault(base["place"]["id"], base["branch"])
-    record.check_checkpoints({entry.seq: entry.sum for entry in entries})
-    record.forget(lost)
-    tasks = {id(one): list(one.tasks) for _, one in then.values()}
-    named = sorted(record.checkpoints.values(), key=lambda checkpoint: (checkpoint["seq"], checkpoint["id"]))
-    made = list[Checkpoint]()
-    for checkpoint in named:
-        moment, grown = then[checkpoint["seq"]]
-        history = tasks[id(grown)], moment.tasks, grown.events, moment.events
-        made.append(_made(checkpoint, record, moment, history, homes[checkpoint["id"]], ref(checkpoint)))
-    return made
-
-
-def newest(record: Record, checkpoint: CheckpointRecord, ref: str) -> Checkpoint:
-    """Return the checkpoint that the last commit of a record has created."""
-    now = RecordView.of(record)
-    history = list(record.tasks), now.tasks, record.events, now.events
-    return _made(checkpoint, record, now, history, record.run["branch"], ref)
-
-
-def _made(
-    checkpoint: CheckpointRecord, record: Record, then: RecordView, history: _History, branch: str, ref: str
-) -> Checkpoint:
-    return Checkpoint(
-        id=checkpoint["id"],
-        run_id=then.run["run_id"],
-        branch=branch,
-        parent_id=record.parent(checkpoint),
-        seq=checkpoint["seq"],
-        version=checkpoint["version"],
-        trigger=checkpoint["trigger"],
-        address=checkpoint["address"],
-        created_at=datetime.fromisoformat(checkpoint["at"]),
-        label=checkpoint.get("label"),
-        metadata=decode(checkpoint.get("metadata", {})),
-        inputs=decode(then.run["inputs"]),
-        definition=then.run["definition"],
-        usage=then.usage,
-        ref=ref,
-        _kept=(then.values, then.versions),
-        _history=history,
-        abandoned=not record.counts(checkpoint["seq"]),
-    )

@@ -21,7 +21,8 @@ from crewlite.state.journal.lineage import trace
 from crewlite.state.journal.states import Late
 from crewlite.state.journal.values import Values
 from crewlite.state.journal.view import View
-from crewlite.state.reading.checkpoint import Checkpoint, checkpoints, newest
+from crewlite.state.reading.checkpoint import Checkpoint
+from crewlite.state.reading.checkpoints import Checkpoints, newest
 from crewlite.state.reading.choose import chosen
 from crewlite.state.subscriber import new_checkpoint
 from crewlite.state.values.collection import Collection
@@ -139,11 +140,11 @@ class Bag(MutableMapping[str, Any]):
         if journal.closed:
             raise journal.ended()
         if journal.queue is None:
-            return checkpoints(journal.entries, _id, {})
+            return Checkpoints(journal.entries, _id, {}).all()
         manual.flush(journal).result()
         store = journal.queue.store
         entries, lost = trace(store, journal.run_id, journal.branch)
-        return [one for one in checkpoints(entries, store.ref, lost) if not one.abandoned]
+        return [one for one in Checkpoints(entries, store.ref, lost).all() if not one.abandoned]
 
     @property
     def latest(self) -> Checkpoint | None:

@@ -1,0 +1,26 @@
+"""What `History.explore` wants of a definition. It brings the engine, which History does without."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from crewlite.state.config import CheckpointConfig
+
+E_co = TypeVar("E_co", covariant=True)
+
+
+class Explorable(Protocol[E_co]):
+    """A crew, agent or flow whose recorded runs can be explored."""
+
+    def explore(
+        self,
+        config: CheckpointConfig,
+        variants: Sequence[Mapping[str, Any]],
+        judge: Any,
+        *,
+        max_concurrency: int,
+        study: str | None,
+        allow_effects: bool,
+    ) -> E_co:
+        """Run the variants, and return their comparison."""

@@ -1,0 +1,50 @@
+"""What refs and objects name at one location: a run, a branch of it, perhaps a checkpoint. No journal is held open."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from uuid import UUID
+
+from crewlite.errors import RefError
+from crewlite.state.providers import BaseProvider, BranchInfo
+from crewlite.state.providers.base import declares
+from crewlite.state.reading.checkpoint import Checkpoint
+from crewlite.state.reading.locate import Located, check_stands, locate
+from crewlite.state.run_history import RunHistory
+
+
+@dataclass(frozen=True, slots=True)
+class Finder:
+    """The refs of one location."""
+
+    provider: BaseProvider
+    location: str
+
+    def find(self, ref: str | UUID | Checkpoint | RunHistory | BranchInfo, *, anywhere: bool = False) -> Located:
+        """Return what a ref or an object of this location names; with `anywhere`, a path may lead to another location.
+
+        Raises RefError.
+        """
+        if isinstance(ref, RunHistory | BranchInfo):
+            tail = ref.abandoned_by if isinstance(ref, RunHistory) else None
+            return Located(self.provider, self.location, ref.run_id, ref.branch, abandoned=tail)
+        text = ref.ref if isinstance(ref, Checkpoint) else str(ref) if isinstance(ref, UUID) else ref
+        if not isinstance(text, str):
+            raise RefError(repr(text), "is not a ref; wanted a text, such as 'latest' or 'report-42', or a Checkpoint")
+        leads_away = anywhere and os.path.exists(text.rpartition("#")[0] or text)
+        provider = None if leads_away and declares(self.provider, "named_by_location") else self.provider
+        found = locate(text, self.location, provider, None)
+        if not anywhere and not self.is_here(found) and found.provider != self.provider:
+            raise RefError(text, f"is stored at {found.location}, not here: open History({found.location!r})")
+        return found
+
+    def standing(self, ref: str | UUID | Checkpoint | RunHistory) -> Located:
+        """Return the branch that a ref names. Raises RefError for an abandoned tail, which does not change any more."""
+        found = self.find(ref)
+        check_stands(found)
+        return found
+
+    def is_here(self, found: Located) -> bool:
+        """Return whether something that was found is at this location."""
+        return os.path.realpath(found.location) == os.path.realpath(self.location)
