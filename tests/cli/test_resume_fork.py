@@ -1,6 +1,7 @@
 """From the terminal alone: a run is killed, resumed and forked, and nothing recorded is paid twice."""
 
 import os
+import re
 import signal
 
 import pytest
@@ -208,6 +209,10 @@ def test_a_resume_that_is_interrupted_says_how_to_go_on(shop):
     assert busy.returncode == 1
     assert "is being run by" in busy.stderr
     assert "crewlite checkpoint fork r/main --crew crews:crew" in busy.stderr
+    refused = shop.ask("checkpoint", "label", "r@task:one", "good")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    (instead,) = re.findall(r"crewlite (checkpoint fork \w+ --branch good --no-run)", refused.stderr)
+    assert shop.ask(*instead.split()).stdout == "r/good\n"
     process.send_signal(signal.SIGINT)
     _, said = process.communicate()
     assert process.returncode == 130

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, event_bus
@@ -361,3 +363,51 @@ def test_a_label_names_one_place_of_a_run(store):
         assert left.abandoned and history.checkpoint("r@label:old") == left
         assert history.doctor() == []
     assert answers(crew_of(Said(), store).kickoff(run_id="r")) == ["reply 1", "reply 1"]
+
+
+def test_a_run_of_this_process_is_labelled_while_it_works(store):
+    crew = crew_of(Said(), store)
+    given = []
+
+    @event_bus.on(TaskStartedEvent)
+    def mark(source, event):
+        if event.task_name == "second" and not given:
+            with history_of(store) as history, pytest.raises(RefError, match="another place"):
+                given.append(history.label("r@task:first", "good"))
+                assert history.label("r@task:first", "good") == given[0]
+                history.label("r@task:first/llm#1", "good")
+
+    crew.kickoff(run_id="r")
+    with history_of(store) as history:
+        assert history.run("r").status == "finished"
+        assert history.checkpoint("r@label:good") == given[0]
+        assert history.fork("r@label:good").tasks == ("task:first",)
+        assert history.doctor() == []
+
+
+def test_a_run_is_labelled_by_another_thread_of_its_process(store):
+    begun, on, given = threading.Event(), threading.Event(), []
+
+    @step
+    def one():
+        return 1
+
+    @step
+    def two():
+        begun.set()
+        assert on.wait(10)
+        return 2
+
+    @flow(checkpoint=store)
+    def sums():
+        return one() + two()
+
+    running = threading.Thread(target=lambda: given.append(sums.kickoff(run_id="r")))
+    running.start()
+    assert begun.wait(10)
+    with history_of(store) as history:
+        made = history.label("r@step:one", "good")
+        on.set()
+        running.join()
+        assert history.checkpoint("r@label:good") == made
+    assert given == [3]

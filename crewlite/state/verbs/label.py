@@ -9,7 +9,9 @@ from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.journal.holder import holder
+from crewlite.state.journal.journal import Journal, at_work_on
 from crewlite.state.journal.lineage import gone, journals_of_branch, journals_of_run, standing_on, stored_already
+from crewlite.state.journal.manual import name_checkpoint
 from crewlite.state.providers import Commit, Store
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.subscriber import new_checkpoint
@@ -24,8 +26,9 @@ Lines = dict[str, list[Entry]]
 def label(store: Store, found: Checkpoint, name: str) -> tuple[str, str]:
     """Append a checkpoint with this label at the commit of `found`, on its branch. Returns that branch and its id.
 
-    If the place has the label already, returns those of the checkpoint with it. Raises RefError if another place of
-    the run has it, BranchConflictError if a live process runs the branch.
+    If the place has the label already, returns those of the checkpoint with it. A run that this process is running
+    commits it itself. Raises RefError if another place of the run has it, BranchConflictError if another process runs
+    the branch: a commit of somebody else would stop that run.
     """
     check_name("label", name)
     for left in reversed(range(_TRIES)):
@@ -38,8 +41,10 @@ def label(store: Store, found: Checkpoint, name: str) -> tuple[str, str]:
             if same[1] == lines[same[0]][-1].commit.get("place", {}).get("id"):
                 store.append([stored_already(_own(lines[same[0]]))])
             return same
+        if journal := at_work_on(record.claim, store.location):
+            return found.branch, _label_live(journal, found, total, name)
         if by := holder(store, found.run_id, found.branch, record.claim):
-            raise _at_work(found.run_id, found.branch, by)
+            raise _at_work(found, by, name)
         commit = _commit(record, record.checkpoints[found.id], total, name)
         try:
             store.append([commit])
@@ -48,6 +53,20 @@ def label(store: Store, found: Checkpoint, name: str) -> tuple[str, str]:
             if not left:
                 raise
     return found.branch, commit.entries[0].commit["place"]["id"]
+
+
+def _label_live(journal: Journal, found: Checkpoint, total: str, name: str) -> str:
+    """Have the run commit the label. Returns the id of the new checkpoint."""
+
+    def make() -> CommitParts:
+        record = journal.record
+        for other in record.checkpoints.values():
+            if other.get("label") == name and record.counts(other["seq"]):  # the run has given it meanwhile
+                raise _taken(name, found.run_id, found.branch, other)
+        return {"place": _labelled_as(record, record.checkpoints[found.id], total, name)}
+
+    identifier: str = name_checkpoint(journal, make, None).result().parts["place"]["id"]
+    return identifier
 
 
 def _own(entries: list[Entry]) -> list[Entry]:
@@ -79,11 +98,15 @@ def _labelled(lines: Lines, found: Checkpoint, total: str, name: str) -> tuple[s
     return None
 
 
-def _commit(record: Record, place: CheckpointRecord, total: str, name: str) -> Commit:
+def _labelled_as(record: Record, place: CheckpointRecord, total: str, name: str) -> CheckpointRecord:
     about, said = place["about"], place.get("metadata")
-    new = new_checkpoint(
+    return new_checkpoint(
         record, place["seq"], place["trigger"], place["address"], about=about, total=total, label=name, metadata=said
     )
+
+
+def _commit(record: Record, place: CheckpointRecord, total: str, name: str) -> Commit:
+    new = _labelled_as(record, place, total, name)
     new["at"] = now_text()
     parts: CommitParts = {"place": new}
     parts |= {"released": True} if record.claim else {}  # its holder is dead: this must not pass for a sign of life
@@ -97,9 +120,11 @@ def _taken(name: str, run_id: str, branch: str, other: CheckpointRecord) -> RefE
     )
 
 
-def _at_work(run_id: str, branch: str, by: str) -> BranchConflictError:
+def _at_work(found: Checkpoint, by: str, name: str) -> BranchConflictError:
+    place = short(found.id)
     problem = (
-        f"is being run by {by}, so no label was given. Wait for it to end; or label within the run, with "
-        f"state.snapshot(label=...)"
+        f"is being run by {by}, so no label was given: only that process can. Label {place} once it has ended, with "
+        f"state.snapshot(label=...) in the run; or name the place by a fork: crewlite checkpoint fork {place} "
+        f"--branch {name} --no-run"
     )
-    return BranchConflictError(run_id, branch, holder=by, problem=problem)
+    return BranchConflictError(found.run_id, found.branch, holder=by, problem=problem)
