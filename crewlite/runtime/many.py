@@ -93,12 +93,17 @@ def _check(definition: Runnable[Any], inputs: object, max_concurrency: object) -
 
 
 async def side_by_side(works: Iterable[Coroutine[Any, Any, None]], width: int) -> None:
-    """Run all, at most `width` at once. A work is made when it begins, so that those which wait take no memory."""
-    free, running = asyncio.Semaphore(width), set[asyncio.Task[None]]()
+    """Run all, at most `width` at once. When all have ended, raise the first failure.
+
+    A work is made when it begins, so that those which wait take no memory.
+    """
+    free, running, failures = asyncio.Semaphore(width), set[asyncio.Task[None]](), list[BaseException]()
 
     def ended(task: asyncio.Task[None]) -> None:
         running.discard(task)
         free.release()
+        if not task.cancelled() and (failure := task.exception()):
+            failures.append(failure)
 
     works = iter(works)
     try:
@@ -113,3 +118,5 @@ async def side_by_side(works: Iterable[Coroutine[Any, Any, None]], width: int) -
             task.cancel()
         if running:
             await asyncio.wait(running)
+    if failures:
+        raise failures[0]

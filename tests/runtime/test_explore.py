@@ -333,6 +333,17 @@ def test_a_study_that_is_killed_after_any_commit_goes_on_and_pays_nothing_twice(
         assert (len(asked), len(judged)) == (4 - paid, 5 - scored), f"killed after commit {count}"
 
 
+def test_a_study_whose_run_is_deleted_meanwhile_says_so(config):
+    def deletes(result):
+        with History(config().location, config().provider) as history:
+            history.delete("r")
+        return 1
+
+    ran(config())
+    with pytest.raises(RefError, match="it was deleted"):
+        crew(config()).explore("r", VARIANTS[:2], judge=deletes, max_concurrency=1)
+
+
 def test_all_variants_begin_at_one_commit_while_the_run_goes_on(memory):
     reached, on = threading.Event(), threading.Event()
 
