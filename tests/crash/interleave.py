@@ -38,7 +38,10 @@ from crewlite.state import RuntimeState
 AT_WORK = ("stays at work", "goes on")
 """Acts that only another process can do: it claims the branch, and goes on after the verb; or has done so before, and
 goes on where the verb is interrupted."""
-LEAVES_ALONE = ("fork", "prune", "delete", "export", "import", "doctor", "repair", "list", "rebuild", "preview")
+LEAVES_ALONE = (
+    *("fork", "prune", "delete", "export", "import", "doctor", "repair", "list", "rebuild", "preview"),
+    *("rewind", "label", "explore"),
+)
 
 
 def tasks_of(scene: str) -> int:
@@ -58,6 +61,8 @@ IN_A_THREAD: dict[str, Callable[[Site, RuntimeState, int], object]] = {
     "list": lambda site, state, tasks: VERBS["list"][1](site),
     "prune": lambda site, state, tasks: VERBS["prune"][1](site),
     "delete": lambda site, state, tasks: VERBS["delete"][1](site),
+    "rewind": lambda site, state, tasks: VERBS["rewind"][1](site),
+    "label": lambda site, state, tasks: VERBS["label"][1](site),
     "repair": lambda site, state, tasks: VERBS["repair"][1](site),
     "resume": lambda site, state, tasks: VERBS["resume"][1](site),
 }
@@ -263,7 +268,7 @@ def warm_up(directory: Path) -> None:
         with traced(site):
             asyncio.run(crew(site).akickoff(INPUTS, run_id=RUN))
             asyncio.run(flow(site, buys).akickoff(1, run_id="b"))
-        for verb in ("fork.edits", "export", "prune", "repair", "list"):
+        for verb in ("fork.edits", "export", "label", "rewind", "prune", "repair", "list"):
             VERBS[verb][1](site)
         look(site)
     until = time.monotonic() + LONGEST

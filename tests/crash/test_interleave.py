@@ -198,7 +198,10 @@ BY_HAND = {
     "flush": lambda state: state.flush(),
     "checkpoints": lambda state: state.checkpoints(),
 }
-BY_HISTORY = ("fork", "fork a place", "prune", "prune old", "delete", "cancel", "repair", "list", "import", "finish")
+BY_HISTORY = (
+    *("fork", "fork a place", "rewind", "label", "prune", "prune old", "delete", "cancel"),
+    *("repair", "list", "import", "finish"),
+)
 HEARD = (
     "crew_kickoff_started task_started agent_execution_started llm_call_started llm_call_completed "
     "agent_execution_completed task_completed checkpoint_started checkpoint_completed crew_kickoff_completed"

@@ -36,12 +36,12 @@ from crewlite.state.providers.json_paths import Paths
 from crewlite.state.providers.json_results import ResultFiles
 from crewlite.state.providers.json_tail import Tail, lines, stays_claimed
 from crewlite.state.providers.reading import (
+    check_base,
     check_bases,
     check_remove,
     check_rewrite,
     committed_at,
     newest_sound_checkpoint,
-    no_base,
     no_branch,
 )
 from crewlite.state.providers.salvage import Salvage
@@ -290,8 +290,9 @@ class JsonStore:
     def _begin(self, commit: Commit) -> None:
         """Create a branch of a run that exists. Raises BranchConflictError for a fork whose base is not stored."""
         base = commit.run.get("base") if commit.run else None
-        if base and self.sum_at(commit.run_id, base["branch"], base["seq"]) != base["sum"]:
-            raise no_base(commit, base)
+        if base:
+            there = commit.run_id, base["branch"]
+            check_base(commit, base, lambda seq: self.sum_at(*there, seq), lambda: self.branches(commit.run_id))
         path, data = self.paths.journal(commit.run_id, commit.branch), lines(commit.entries)
         disk.make_directory(path.parent)
         disk.replace(path, data)

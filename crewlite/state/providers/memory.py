@@ -13,13 +13,13 @@ from crewlite.state.format.rewinds import abandoned, rewinds_of
 from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, Head
 from crewlite.state.providers.reading import (
     branch_info,
+    check_base,
     check_remove,
     check_rewrite,
     checkpoint_info,
     committed_at,
     in_order,
     live_checkpoints,
-    no_base,
     no_branch,
 )
 
@@ -71,7 +71,7 @@ class _MemoryStore:
 
     def rewrite(self, run_id: str, branch: str, own: Sequence[Entry], entries: Sequence[Entry]) -> None:
         with self._lock:
-            forks = [branch_info(journal[0]) for (run, _), journal in self._journals.items() if run == run_id]
+            forks = self._branches(run_id)
             found = [(entry.seq, entry.seal) for entry in self._journals.get((run_id, branch), ())]
             check_rewrite(self.location, run_id, branch, own, entries, found=found, forks=forks)
             self._journals[run_id, branch] = list(entries)
@@ -85,8 +85,7 @@ class _MemoryStore:
 
     def branches(self, run_id: str | None = None) -> list[BranchInfo]:
         with self._lock:
-            infos = [branch_info(journal[0]) for (run, _), journal in self._journals.items() if run_id in (None, run)]
-        return in_order(infos)
+            return in_order(self._branches(run_id))
 
     def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
         with self._lock:
@@ -105,16 +104,16 @@ class _MemoryStore:
     def close(self) -> None:
         """Do nothing: the provider keeps the store, and can open it again."""
 
+    def _branches(self, run_id: str | None) -> list[BranchInfo]:
+        return [branch_info(journal[0]) for (run, _), journal in self._journals.items() if run_id in (None, run)]
+
     def _lacking(self, commit: Commit) -> tuple[Entry, ...]:
         head = self._head(commit.run_id, commit.branch)
         lacking = commit.beyond(head)
         base = commit.run.get("base") if commit.run else None
-        if (
-            lacking
-            and base
-            and all(e.sum != base["sum"] for e in self._journals.get((commit.run_id, base["branch"]), ()))
-        ):
-            raise no_base(commit, base)
+        if lacking and base:
+            sums = {entry.seq: entry.sum for entry in self._journals.get((commit.run_id, base["branch"]), ())}
+            check_base(commit, base, sums.get, lambda: self._branches(commit.run_id))
         if lacking is None:
             if head is None:
                 raise no_branch(commit.run_id, commit.branch, commit.after)

@@ -138,9 +138,25 @@ def no_base(commit: Commit, base: ForkBase) -> BranchConflictError:
     """Build the error for a fork whose base is not stored."""
     problem = (
         f"was not created: it is to be forked from commit {base['seq']} of {base['branch']!r}, which is not stored, or "
-        f"not any more. Fork again, from a checkpoint that still exists."
+        f"not any more, or whose checkpoint is not. Fork again, from a checkpoint that still exists."
     )
     return BranchConflictError(commit.run_id, commit.branch, expected=commit.after, found="no base", problem=problem)
+
+
+def check_base(
+    commit: Commit, base: ForkBase, sum_at: Callable[[int], str | None], branches: Callable[[], Iterable[BranchInfo]]
+) -> None:
+    """Raise BranchConflictError unless the commit that a fork starts from is stored, and that of its checkpoint.
+
+    A prune may have removed the latter alone: one that a rewind has abandoned. `sum_at` returns the checksum of a
+    commit of the branch that is forked, `branches` all branches of the run. Call it under the lock of the append.
+    """
+    stored, checkpoint = sum_at(base["seq"]) == base["sum"], base["place"]
+    if stored and checkpoint and sum_at(checkpoint["seq"]) is None:
+        below = next(info.base for info in branches() if info.branch == base["branch"])
+        stored = below is not None and checkpoint["seq"] <= below["seq"]
+    if not stored:
+        raise no_base(commit, base)
 
 
 def check_rewrite(

@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from crewlite import disk
 from crewlite.errors import BranchConflictError, JournalCorrupt, SchemaTooNew, StoreUnusable
 from crewlite.lazy import lazy
-from crewlite.state.format.commit import CheckpointRecord, ForkBase
+from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry, InvalidEntry, chained, parse, unseal
 from crewlite.state.format.rewinds import Ranges, Rewound, abandoned, is_abandoned
 from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, Head
 from crewlite.state.providers.reading import (
+    check_base,
     check_follows,
     check_remove,
     check_rewrite,
     committed_at,
     in_order,
     newest_sound_checkpoint,
-    no_base,
     no_branch,
     verified_branch_info,
 )
@@ -174,7 +174,7 @@ class SqliteStore:
                 "WHERE run_id=? AND name=? ORDER BY entry.seq",
                 (run_id, branch),
             ).fetchall()
-            forks = self._branches(self._database.ask, run_id)
+            forks = self._stored(run_id)
             check_rewrite(self.location, run_id, branch, own, entries, found=found, forks=forks)
             number = self._id_of(run_id, branch)
             self._database.run("DELETE FROM entry WHERE branch_id=?", (number,))
@@ -273,8 +273,9 @@ class SqliteStore:
         """
         key = (commit.run_id, commit.branch)
         if run := commit.run:
-            if (base := run.get("base")) and not self._has(commit.run_id, base):
-                raise no_base(commit, base)
+            if base := run.get("base"):
+                there = commit.run_id, base["branch"]
+                check_base(commit, base, lambda seq: self._sum(*there, seq), lambda: self._stored(commit.run_id))
             row = self._database.run(
                 "INSERT INTO branch (run_id, name, uid, seq, head, touched) VALUES (?,?,?,?,?,?) "
                 "ON CONFLICT (run_id, name) DO NOTHING",
@@ -287,15 +288,20 @@ class SqliteStore:
         ).fetchall()
         return moved[0][0] if moved else None
 
-    def _has(self, run_id: str, base: ForkBase) -> bool:
+    def _sum(self, run_id: str, branch: str, seq: int) -> str | None:
+        """Do the same as `sum_at` within a transaction; return None for a damaged entry too."""
         row = self._database.ask(
             "SELECT sum, body FROM entry JOIN branch ON branch_id = id WHERE run_id=? AND name=? AND entry.seq=?",
-            (run_id, base["branch"], base["seq"]),
+            (run_id, branch, seq),
         ).fetchone()
         try:
-            return bool(row) and _chained(*row) == base["sum"]
+            return _chained(*row) if row else None
         except InvalidEntry:
-            return False
+            return None
+
+    def _stored(self, run_id: str) -> list[BranchInfo]:
+        """Return the branches of a run within a transaction."""
+        return self._branches(self._database.ask, run_id)
 
     def _id_of(self, run_id: str, branch: str) -> int:
         """Return the row id of a branch. Not cached, as a run that is deleted and started again gets another id."""

@@ -92,6 +92,41 @@ def _crew_fork(site: Site) -> Said:
     return {"branch": "fc", **kick(site, run_id=None, made=crew(site).fork(RUN, branch="fc"))}
 
 
+def _rewind(ref: str) -> Act:
+    def do(site: Site) -> Said:
+        with site.history() as history:
+            place, run = history.checkpoint(ref), history.run(ref)
+            seq = run.at(None)[1].seq if run.abandoned_by else place.seq
+            history.rewind(ref, reason="wrong")
+        site.trace.note("rewound", RUN, "main", *place.tasks)
+        return {"rewound": seq}
+
+    return do
+
+
+def _label(ref: str, name: str) -> Act:
+    def do(site: Site) -> Said:
+        with site.history() as history:
+            made = history.label(ref, name)
+        return {"labelled": [name, made.id, made.seq]}
+
+    return do
+
+
+def _explore(site: Site) -> Said:
+    """Explore two variants, and have them judged."""
+    judge = ScriptedLLM(lambda messages: '{"quality": 6.5, "reason": "brief"}')
+    variants = [{"name": "plain"}, {"name": "edited", "edits": {"task:t0": "edited 0"}}]
+    with traced(site):
+        found = crew(site).explore(RUN, variants, judge, study="s")
+    return {
+        "rows": [
+            [row.ref, row.status, row.result and [output.raw for output in row.result.tasks_output]] for row in found
+        ],
+        "refused": [row.error for row in found if row.error],
+    }
+
+
 def _prune(**more: Any) -> Act:
     def do(site: Site) -> Said:
         with site.history() as history:
@@ -171,6 +206,7 @@ def _look(site: Site) -> Said:
             for name in ("status", "at_work", "digest", "values", "usage", "waiting", "steps", "attempts"):
                 tried(lambda run=run, name=name: getattr(run, name))  # type: ignore[misc]
             tried(run.checkpoints)
+            tried(lambda run=run: [tail.steps for tail in run.abandoned])  # type: ignore[misc]
         listed = history.checkpoints()
         tried(lambda: history.checkpoint(RUN).id)
         for place in listed[:1]:
@@ -251,31 +287,37 @@ def _claims(**parts: Any) -> Act:
 
 VERBS: dict[str, tuple[tuple[str, ...], Act]] = {
     "kickoff": (("new",), _resume()),
-    "resume": (("cut",), _resume()),
+    "resume": (("cut", "back"), _resume()),
     "resume.max1": (("cut",), _resume(max_checkpoints=1)),
     "resume.folds": (("long",), _resume(tasks=LONG, max_checkpoints=2)),
     "resume.by_hand": (("cut",), _checkpoint_by_hand),
     "resume.place": (("cut",), _from_checkpoint),
     "resume.branch": (("grove",), _resume(ref=f"{RUN}/side")),
     "crew.fork": (("cut",), _crew_fork),
-    "fork.head": (("cut", "grove", "state"), _fork(branch="fh")),
+    "fork.head": (("cut", "grove", "back", "state"), _fork(branch="fh")),
     "fork.place": (("cut", "grove"), _fork_checkpoint(branch="fp")),
+    "fork.tail": (("back",), _fork(f"{RUN}@abandoned:1", branch="ft")),
     "fork.once": (("cut",), _fork(operation_id="once", branch="fo")),
     "fork.edits": (("cut",), _fork(branch="fe", edits={"task:t0": "edited 0"})),
     "fork.rerun": (("cut",), _fork(branch="fr", rerun=["task:t0"])),
     "fork.inputs": (("cut",), _fork(branch="fi", inputs={"who": "y"})),
-    "prune": (("cut", "grove", "waiting", "state"), _prune(keep_last=1)),
+    "rewind": (("cut", "long", "grove", "back"), _rewind(f"{RUN}@task:t0")),
+    "rewind.undo": (("back",), _rewind(f"{RUN}@abandoned:1")),
+    "label": (("cut", "long", "grove", "back"), _label(f"{RUN}@task:t0", "good")),
+    "label.tail": (("back",), _label(f"{RUN}@abandoned:1", "good")),
+    "explore": (("cut",), _explore),
+    "prune": (("cut", "grove", "back", "waiting", "state"), _prune(keep_last=1)),
     "prune.old": (("cut", "grove", "bought"), _prune(older_than=timedelta(0))),
-    "delete": (("cut", "grove", "waiting", "state"), _delete),
-    "export": (("cut", "grove"), _export),
-    "import": (("new", "cut", "grove"), _import),
-    "doctor": (("cut", "grove"), _doctor(repair=False)),
-    "repair": (("cut", "grove", "state"), _doctor(repair=True)),
+    "delete": (("cut", "grove", "back", "waiting", "state"), _delete),
+    "export": (("cut", "grove", "back"), _export),
+    "import": (("new", "cut", "grove", "back"), _import),
+    "doctor": (("cut", "grove", "back"), _doctor(repair=False)),
+    "repair": (("cut", "grove", "back", "state"), _doctor(repair=True)),
     "cancel": (("cut", "waiting"), _cancel),
     "answer": (("waiting",), _answer(5)),
     "flow": (("waiting",), lambda site: kick_flow(site, asks)),
     "flow.answers": (("waiting",), lambda site: kick_flow(site, asks, answers={QUESTION: 5})),
-    "list": (("cut", "grove"), _look),
+    "list": (("cut", "grove", "back"), _look),
     "rebuild": (("cut",), _rebuild),
     "preview": (("cut",), _preview),
     "state": (("state",), _use),
@@ -286,24 +328,29 @@ VERBS: dict[str, tuple[tuple[str, ...], Act]] = {
 
 ACTS: dict[str, tuple[tuple[str, ...], Act]] = {
     "step": (("cut",), _stopped(3)),
-    "finish": (("new", "cut"), _resume()),
+    "finish": (("new", "cut", "back"), _resume()),
+    "finish and fold": (("long",), _resume(tasks=LONG, max_checkpoints=2)),
     "drop": (("cut",), _stopped(3, max_checkpoints=1)),
     "claim": (("cut",), _claims()),
     "claim and release": (("cut",), _claims(released=True)),
     "side finishes": (("grove",), _resume(ref=f"{RUN}/side")),
-    "fork": (("cut", "long", "grove", "waiting", "state"), _fork()),
-    "fork a place": (("cut", "long", "grove"), _fork_checkpoint()),
-    "prune": (("new", "cut", "long", "grove", "waiting", "state"), _prune(keep_last=1)),
+    "fork": (("cut", "long", "grove", "back", "waiting", "state"), _fork()),
+    "fork a place": (("cut", "long", "grove", "back"), _fork_checkpoint()),
+    "rewind": (("cut", "long", "grove"), _rewind(f"{RUN}@task:t1")),
+    "undo": (("back",), _rewind(f"{RUN}@abandoned:1")),
+    "label": (("cut", "long", "grove", "back"), _label(f"{RUN}@task:t1", "good")),
+    "explore": (("cut",), _explore),
+    "prune": (("new", "cut", "long", "grove", "back", "waiting", "state"), _prune(keep_last=1)),
     "prune old": (("cut", "grove", "bought"), _prune(older_than=timedelta(0))),
-    "delete": (("cut", "long", "grove", "waiting", "state"), _delete),
+    "delete": (("cut", "long", "grove", "back", "waiting", "state"), _delete),
     "begin anew": (("cut",), _anew),
-    "swap": (("cut", "grove"), _swap),
-    "import": (("new", "cut", "grove"), _import),
+    "swap": (("cut", "grove", "back"), _swap),
+    "import": (("new", "cut", "grove", "back"), _import),
     "cancel": (("cut", "long", "waiting"), _cancel),
     "answer": (("waiting",), _answer(6)),
     "flow": (("waiting",), VERBS["flow.answers"][1]),
-    "repair": (("cut", "grove", "waiting", "state"), _doctor(repair=True)),
-    "list": (("cut", "long", "grove"), _look),
+    "repair": (("cut", "long", "grove", "back", "waiting", "state"), _doctor(repair=True)),
+    "list": (("cut", "long", "grove", "back"), _look),
     "state": (("state",), _use),
     "buy": (("bought",), lambda site: kick_flow(site, buys, "b3")),
 }

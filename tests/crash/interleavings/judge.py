@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from interleavings.acts import SAME, Said, kick, kick_flow
-from interleavings.scenes import BYSTANDER, LONG, QUESTION, RUN, TASKS, Site, asks, buys
+from interleavings.scenes import BYSTANDER, QUESTION, RUN, Site, asks, buys
 
+from crewlite import errors
 from crewlite.errors import CrewliteError
 from crewlite.state.history import History
 from crewlite.state.providers import Commit, provider_for
@@ -21,11 +22,13 @@ from crewlite.state.run_history import RunHistory
 from crewlite.testing.interleavings import FALSE_ALARMS, NeverEnds
 
 TAKES_AWAY = ("delete", "begin anew", "swap", "prune old", "prune.old")
-UNMAKING = ("prune", "fork", "fork a place", "list", "repair")
+UNMAKING = ("prune", "fork", "fork a place", "label", "explore", "list", "repair")
 """Acts after which a run is what it was before them."""
 FORKS = {f"fork.{name}": f"f{name[0]}" for name in ("head", "place", "once", "edits", "rerun", "inputs")}
-FORKS["crew.fork"] = "fc"
+FORKS |= {"crew.fork": "fc", "fork.tail": "ft"}
 CHANGES_INPUTS = ("fi", "fr", "fe")
+EDITED = ("fe", "explore/s/edited")
+REWINDS = ("rewind", "rewind.undo", "undo")
 
 
 @dataclass
@@ -76,7 +79,7 @@ def look(site: Site) -> Seen:
             name = f"{run.run_id}/{run.branch}"
             try:
                 seen.runs[name] = _view(run)
-                own[name] = {place.id for place in run.checkpoints() if place.branch == run.branch}
+                own[name] = {place.id for place in run.checkpoints(abandoned=True) if place.branch == run.branch}
             except Exception as error:  # noqa: BLE001 - whatever a journal that cannot be read raises is what is looked for
                 seen.wrong.append(f"unreadable: {name}: {_told(error)}")
         seen.wrong += _bases(seen)
@@ -89,17 +92,26 @@ def look(site: Site) -> Seen:
 
 
 def _view(run: RunHistory) -> dict[str, Any]:
+    places = run.checkpoints(abandoned=True)
     return {
         "status": run.status,
         "kind": run.definition["kind"],
-        "finished": [step.address for step in run.steps if step.status == "finished"],
+        "tasks": len(run.definition.get("tasks", ())),
+        "finished": _finished(run),
+        "tails": [_finished(tail) for tail in run.abandoned],
+        "rewinds": [back.seq for back in run.rewinds],
         "values": run.values,
-        "places": [place.id for place in run.checkpoints()],
+        "places": [place.id for place in places],
+        "labels": [[place.label, place.id, place.seq] for place in places if place.label],
         "base": run.base and (run.base.branch, run.base.seq),
         "waiting": [asked.address for asked in run.waiting],
         "at_work": run.at_work,
         "digest": run.digest,
     }
+
+
+def _finished(run: RunHistory) -> list[str]:
+    return [step.address for step in run.steps if step.status == "finished"]
 
 
 def _bases(seen: Seen) -> Iterable[str]:
@@ -146,10 +158,10 @@ def go_on(site: Site, seen: Seen) -> list[str]:
 def _resumed(site: Site, name: str, run: dict[str, Any]) -> Iterable[str]:
     run_id, _, branch = name.partition("/")
     if run["kind"] == "crew":
-        tasks = LONG if "task:t20" in run["finished"] else TASKS
+        tasks = run["tasks"]
         found = kick(site, run_id=run_id, tasks=tasks) if branch == "main" else kick(site, ref=name, tasks=tasks)
         wanted = [f"answer {n}" for n in range(tasks)]
-        if branch == "fe":
+        if branch in EDITED:
             wanted[0] = "edited 0"
         if found != {"raw": wanted, "durability": "sync"}:
             yield str(found)
@@ -171,7 +183,7 @@ def judge(
         broken += [f"{name} {text}" for text in _manners(outcome)]
     broken += _acknowledged(found, trace)
     broken += _remaining(verb, act, before, found, trace)
-    broken += _done(verb, act, found, outcomes[0])
+    broken += _done(verb, act, before, found, outcomes[0])
     return list(dict.fromkeys(broken))
 
 
@@ -188,6 +200,8 @@ def _manners(outcome: Outcome) -> Iterable[str]:
     for text in said.get("refused", ()):
         if text.startswith(FALSE_ALARMS):
             yield f"told a false alarm: {text}"
+        if not hasattr(errors, text.partition(":")[0]):
+            yield f"told of {text}, which has no type of ours"
     if said.get("durability", "sync") != "sync":
         yield f"came to durability={said['durability']!r}"
     wrong = isinstance(said.get("raw"), list) and said["raw"] != [f"answer {n}" for n in range(len(said["raw"]))]
@@ -196,19 +210,42 @@ def _manners(outcome: Outcome) -> Iterable[str]:
 
 
 def _acknowledged(found: Seen, trace: list[list[str]]) -> Iterable[str]:
-    """What was acknowledged is there and was not paid again, unless somebody has taken the run away since."""
-    known = set[tuple[str, str, str]]()
-    deleted = _deleted(trace)
+    """What was acknowledged is there and was not paid again, unless somebody has taken the run away since.
+
+    What a rewind has abandoned is there as a tail, and may be paid again.
+    """
+    known, paid = set[tuple[str, str, str]](), dict[tuple[str, str, str], str]()
+    deleted, rewound = _deleted(trace), _rewound(trace)
     for number, (what, run_id, *rest) in enumerate(trace):
         if what not in ("ack", "paid") or number < deleted.get(run_id, -1):
             continue
-        branch, address = rest
-        if what == "paid" and (run_id, branch, address) in known and branch not in CHANGES_INPUTS:
-            yield f"recorded, and paid again: {address} of {run_id}/{branch}"
+        branch, address, event = rest
+        step, name = (run_id, branch, address), f"{run_id}/{branch}"
+        again = any(address not in kept for kept in rewound.get(name, ()))
+        if what == "paid" and step in known and branch not in CHANGES_INPUTS and not again:
+            yield f"recorded, and paid again: {address} of {name}"
+        if what == "paid" and branch.startswith("explore/") and paid.setdefault(step, event) != event:
+            yield f"paid by two at once: {address} of {name}"
         if what == "ack":
-            known.add((run_id, branch, address))
-            if not {address, ""} & set(found.runs.get(f"{run_id}/{branch}", {"finished": ()})["finished"]):
-                yield f"lost: {address} of {run_id}/{branch}, which was acknowledged"
+            known.add(step)
+            if not {address, ""} & _held(found.runs.get(name), rewound=name in rewound):
+                yield f"lost: {address} of {name}, which was acknowledged"
+
+
+def _held(run: dict[str, Any] | None, *, rewound: bool) -> set[str]:
+    """What a branch holds finished; if it was rewound, its tails too."""
+    if run is None:
+        return set()
+    return set(run["finished"]).union(*(run["tails"] if rewound else ()))
+
+
+def _rewound(trace: list[list[str]]) -> dict[str, list[list[str]]]:
+    """The rewinds that somebody was told of, by branch: the tasks that each has kept."""
+    found: dict[str, list[list[str]]] = {}
+    for what, run_id, *rest in trace:
+        if what == "rewound":
+            found.setdefault(f"{run_id}/{rest[0]}", []).append(rest[1:])
+    return found
 
 
 def _deleted(trace: list[list[str]]) -> dict[str, int]:
@@ -218,7 +255,7 @@ def _deleted(trace: list[list[str]]) -> dict[str, int]:
 
 def _remaining(verb: str, act: str, before: Seen, found: Seen, trace: list[list[str]]) -> Iterable[str]:
     """What was there before is there, unless somebody said that he took it away."""
-    deleted = _deleted(trace)
+    deleted, rewound = _deleted(trace), _rewound(trace)
     for name, run in before.runs.items():
         run_id = name.partition("/")[0]
         if name not in found.runs:
@@ -227,13 +264,19 @@ def _remaining(verb: str, act: str, before: Seen, found: Seen, trace: list[list[
             continue
         if run_id in deleted:
             continue
-        if lost := {at for at in run["finished"] if "/" not in at} - set(found.runs[name]["finished"]):
+        now = found.runs[name]
+        if lost := {at for at in run["finished"] if "/" not in at} - _held(now, rewound=name in rewound):
             yield f"lost: {sorted(lost)} of {name}, which were there before"
+        for tail, left in zip(run["tails"], [*now["tails"], *[()] * len(run["tails"])], strict=False):
+            if lost := {at for at in tail if "/" not in at} - set(left):
+                yield f"lost: {sorted(lost)} of a tail of {name}, which were there before"
+        if lost := {tuple(label) for label in run["labels"]} - {tuple(label) for label in now["labels"]}:
+            yield f"lost: the labels {sorted(lost)} of {name}"
         if run_id == BYSTANDER and "prune" not in verb + act and found.runs[name]["digest"] != run["digest"]:
             yield f"{name} has changed, though nothing was done to it"
 
 
-def _done(verb: str, act: str, found: Seen, outcome: Outcome) -> Iterable[str]:
+def _done(verb: str, act: str, before: Seen, found: Seen, outcome: Outcome) -> Iterable[str]:
     """A verb did all that it says, or nothing if it raised."""
     said, main = outcome.said, found.runs.get(f"{RUN}/main")
     if verb == "delete":
@@ -251,17 +294,33 @@ def _done(verb: str, act: str, found: Seen, outcome: Outcome) -> Iterable[str]:
             yield f"{verb} raised {outcome.error}, and the branch is there"
     if said is not None:
         yield from _as_said(verb, act, said, main, found)
+    elif main and act not in (*REWINDS, "label", SAME):
+        was = before.runs.get(f"{RUN}/main", main)
+        if verb in REWINDS and main["rewinds"] != was["rewinds"]:
+            yield f"{verb} raised {outcome.error}, and the branch went back"
+        if verb.startswith("label") and main["labels"] != was["labels"]:
+            yield f"{verb} raised {outcome.error}, and the label was given"
 
 
 def _as_said(verb: str, act: str, said: Said, main: dict[str, Any] | None, found: Seen) -> Iterable[str]:
     """What a verb says that it did to a run which nobody has taken away."""
     status = main and main["status"]
+    if main and act in REWINDS and any("" in tail for tail in main["tails"]):
+        status = "finished"
     if verb == "import" and main is None:
         yield "import said that the run is there, which is not"
     if verb == "prune" and act != "import" and (back := set(said["checkpoints"]) & set(found.listed)):
         yield f"prune said that it dropped {len(back)} checkpoints which are listed"
     if verb.startswith(("kickoff", "resume")) and verb != "resume.branch" and status != "finished":
         yield f"{verb} came to its end, and the run is {status}"
+    if "rewound" in said and main and said["rewound"] not in main["rewinds"]:
+        yield f"{verb} said that it went back to commit {said['rewound']}, which no rewind has done"
+    if "labelled" in said and main and said["labelled"] not in main["labels"]:
+        yield f"{verb} said that it gave {said['labelled']}, which is not there"
+    for ref, came_to, raw in said.get("rows", ()):
+        wanted = ["edited 0" if ref.endswith("edited") else "answer 0", "answer 1", "answer 2", "answer 3"]
+        if came_to != "finished" or raw != wanted or found.runs[ref]["status"] != "finished":
+            yield f"{verb} came to {ref}: {came_to}, {raw}"
     if verb == "answer" and main and main["waiting"]:
         yield "answer said that it is recorded, and the run waits"
     if verb == "cancel" and act in UNMAKING and status in ("unfinished", "waiting"):

@@ -152,7 +152,8 @@ def traced(site: Site) -> Iterator[None]:
 
     def hear(source: object, event: BaseEvent) -> None:
         what = "paid" if isinstance(event, (LLMCallStartedEvent, StepStartedEvent)) else "ack"
-        site.trace.note(what, event.run_id or "", event.branch or "", (event.address or "").partition("/llm#")[0])
+        address = (event.address or "").partition("/llm#")[0]
+        site.trace.note(what, event.run_id or "", event.branch or "", address, event.event_id)
 
     with contextlib.ExitStack() as heard:
         for kind in (LLMCallStartedEvent, StepStartedEvent, TaskCompletedEvent, StepCompletedEvent):
@@ -191,6 +192,12 @@ def _cut_short(site: Site, at: int, *, tasks: int = TASKS, **how: Any) -> None:
     asyncio.run(main())
 
 
+def _back(site: Site) -> None:
+    crew(site).kickoff({"who": "x"}, run_id=RUN)
+    with site.history() as history:
+        history.rewind(f"{RUN}@task:t1", reason="the rest was wrong")
+
+
 def _waiting(site: Site) -> None:
     with contextlib.suppress(Suspended):
         flow(site, asks).kickoff(1, run_id=RUN)
@@ -212,6 +219,7 @@ SCENES: dict[str, Callable[[Site], None]] = {
     "cut": _cut,
     "long": _long,
     "grove": _grove,
+    "back": _back,
     "waiting": _waiting,
     "state": _state,
     "bought": _bought,
