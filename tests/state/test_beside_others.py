@@ -3,77 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from datetime import timedelta
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, Crew, History, Task
+from crewlite import CheckpointConfig, Crew
 from crewlite.errors import BranchConflictError, CrewliteError, RefError, RunEnded
 from crewlite.state import InMemoryProvider, RuntimeState
 from crewlite.state.journal.lineage import journals_of_run, recorded
 from crewlite.state.verbs.transfer import commits
-from crewlite.testing import Interleaved, ScriptedLLM
+from crewlite.testing import ScriptedLLM
 
+from .moments import INPUTS, RAW, Stop, crew, cut, every_moment, history, is_sound, raws, resumed
 from .wrapped import ReadOnce
-
-INPUTS = {"who": "x"}
-RAW = [f"answer {n}" for n in range(3)]
-
-
-class Stop(Exception):
-    """The model gives up."""
-
-
-def crew(config, *, stop_at=None, **fields):
-    """Three tasks, each its own."""
-
-    def reply(messages):
-        number = int(messages[1]["content"].split()[1])
-        return Stop() if number == stop_at else f"answer {number}"
-
-    agent = Agent(role="Worker", goal="work", llm=ScriptedLLM(reply))
-    tasks = [
-        Task(name=f"t{n}", description=f"Do {n} for {{who}}", expected_output="text", agent=agent, context=[])
-        for n in range(3)
-    ]
-    return Crew(tasks=tasks, checkpoint=config(**fields))
-
-
-def cut(config, stop_at=2):
-    with pytest.raises(Stop):
-        crew(config, stop_at=stop_at).kickoff(INPUTS, run_id="r")
-
-
-def history(config, provider=None):
-    return History(config().location, provider or config().provider, make=True)
-
-
-def raws(result):
-    return [output.raw for output in result.tasks_output]
-
-
-def every_moment(config, prepare, verb, act):
-    """Do `verb` with a history in which others `act` right before its n-th look at the store, for every n.
-
-    Gives what each of them came to: a value or an error.
-    """
-    for n in itertools.count(1):
-        with history(config) as found:
-            for run_id in {info.run_id for info in found.runs()}:
-                found.delete(run_id)
-        prepare()
-        beside = Interleaved(config().provider, at=n, act=act)
-        with history(config, beside) as found:
-            try:
-                told = verb(found)
-            except CrewliteError as error:
-                told = error
-        assert beside.ended()
-        assert not isinstance(beside.outcome, BaseException) or isinstance(beside.outcome, CrewliteError)
-        yield told
-        if beside.count < n:
-            return
 
 
 def through(config, found):
@@ -88,18 +30,6 @@ def replace_elsewhere(config, commits):
         if not any(recorded(store, "r", branch).claim for branch in journals):
             store.remove("r", {name: (own[-1].seq, own[-1].sum) for name, own in journals.items()})
             store.append(commits)
-
-
-def is_sound(config):
-    with history(config) as found:
-        assert found.doctor() == []
-        for run in found.runs():
-            assert run.steps is not None
-            run.checkpoints()
-
-
-def resumed(config):
-    assert raws(crew(config).kickoff(INPUTS, run_id="r")) == RAW
 
 
 def test_pruning_beside_a_run_that_finishes_loses_nothing(config):
@@ -155,7 +85,9 @@ def test_a_run_that_is_deleted_beside_a_pruning_is_skipped(config):
         is_sound(config)
 
 
-@pytest.mark.parametrize("verb", ["digest", "export", "cancel", "fork", "inputs", "edits", "delete", "answer"])
+@pytest.mark.parametrize(
+    "verb", ["digest", "export", "cancel", "fork", "inputs", "edits", "rewind", "label", "delete", "answer"]
+)
 @pytest.mark.parametrize("anew", [False, True], ids=["deleted", "begun anew"])
 def test_a_run_that_is_gone_is_a_ref_that_names_nothing(config, verb, anew, tmp_path):
     verbs = {
@@ -165,6 +97,8 @@ def test_a_run_that_is_gone_is_a_ref_that_names_nothing(config, verb, anew, tmp_
         "fork": lambda found: found.fork("r", branch="f"),
         "inputs": lambda found: found.fork("r", branch="f", inputs={"who": "me"}),
         "edits": lambda found: found.fork("r@task:t1", branch="f", edits={"task:t0": "other"}),
+        "rewind": lambda found: found.rewind("r@task:t0"),
+        "label": lambda found: found.label("r@task:t0", "good"),
         "delete": lambda found: found.delete("r"),
         "answer": lambda found: found.answer("r", "human:more", "1"),
     }
@@ -310,6 +244,9 @@ def test_no_verb_reads_a_branch_twice(config, tmp_path):
             "fork of a fork": lambda: found.fork("r/side", branch="deeper"),
             "edits": lambda: found.fork("r@task:t1", branch="edited", edits={"task:t0": "other"}),
             "inputs": lambda: found.fork("r/side", branch="asked", inputs={"who": "me"}),
+            "rewind": lambda: found.rewind("r@task:t0"),
+            "fork of a tail": lambda: found.fork("r@abandoned:1", branch="left"),
+            "undo": lambda: found.rewind("r@abandoned:1"),
             "look": lambda: (run := found.run("r/deeper"), run.status, run.steps, run.checkpoints(), run.at_work),
             "list": lambda: (found.runs(), found.checkpoints(), found.checkpoint("r")),
             "digest": lambda: found.run("r").digest,
