@@ -231,7 +231,7 @@ def _base(
         return base, {}, None
     base, entries = _place(store, found, same)
     parts = _changes(_record_at(base, entries), changed, secrets) if changed else CommitParts()
-    return base, parts, entries if same is None and found.abandoned is None else None
+    return base, parts, entries if same is None else None
 
 
 def check_fork_effects(
@@ -257,10 +257,10 @@ def _place(store: Store, found: Located, same: ForkBase | None) -> tuple[ForkBas
     if same is not None:
         return {**same}, read_lineage(store, found.run_id, same["branch"])
     entries = read_lineage(store, found.run_id, found.branch)
-    if found.abandoned is not None:
-        entries = abandoned_by(entries, found.abandoned, found.ref)
-    named = found.checkpoint
-    return _at_inherited(entries, found.run_id, named) if named else _at_head(entries, found.branch), entries
+    if named := found.checkpoint:
+        return _at_inherited(entries, found.run_id, named), entries
+    then = entries if found.abandoned is None else abandoned_by(entries, found.abandoned, found.ref)
+    return _at_head(then, found.branch), entries
 
 
 def _record_at(base: ForkBase, entries: Sequence[Entry]) -> Record:
