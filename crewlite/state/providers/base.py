@@ -124,7 +124,8 @@ class Store(Protocol):
         with more entries added at the end.
 
         Raises:
-            BranchConflictError: a branch is not where its commit expects it, or the base of a fork is not stored.
+            BranchConflictError: a branch is not where its commit expects it, or the base of a fork is not stored, or
+                the commit of the checkpoint there is not.
             OSError: storage fails; some of the entries may be stored then.
         """
 

@@ -30,7 +30,7 @@ def a_fork_holds_its_own_entries_alone(bench: Bench) -> None:
 
 
 def a_fork_needs_its_base(bench: Bench) -> None:
-    """A fork of a run, branch or entry that is not there, or has another sum, is a BranchConflictError."""
+    """A fork of a run, branch, entry or checkpoint that is not there, or has another sum, is a BranchConflictError."""
     store, main = bench.open(), Branch().add(3)
     lost = Branch("run-0").add(3).forked("experiment", 2).add()
     conflicts(store, lost.commit(), "that forks a run which is not there")
@@ -42,6 +42,7 @@ def a_fork_needs_its_base(bench: Bench) -> None:
         "a branch which is not there": Branch("run-1", "gone").add(3).forked("experiment", 2),
         "an entry which is not there": ahead.forked("experiment", 5),
         "an entry which has another sum": other.forked("experiment", 2),
+        "an entry whose checkpoint was compacted away": main.forked("experiment", 2, ahead.checkpoint()),
     }
     for how, fork in wrong.items():
         conflicts(store, fork.add().commit(), f"that forks {how}")
