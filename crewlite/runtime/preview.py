@@ -43,7 +43,7 @@ from crewlite.state.format.entry import Entry
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
-from crewlite.state.journal.lineage import find_lineage
+from crewlite.state.journal.lineage import journals_of_branch, standing_on
 from crewlite.state.reading.locate import Located
 from crewlite.state.subscriber import CheckpointSubscriber
 from crewlite.state.verbs.answer import decode_answer
@@ -136,10 +136,13 @@ def _read(found: Located) -> tuple[Located, list[Entry], list[MadeCall]]:
     """Return the branch, its entries, and the calls with effect="once" that its base has made since the fork."""
     store = found.provider.open(found.location)
     try:
-        entries = find_lineage(store, found.run_id, found.branch)
-        return found, entries, made_beside(store, found.run_id, Record.of(entries)) if entries else []
+        journals = journals_of_branch(store, found.run_id, found.branch)
     finally:
         store.close()
+    if not journals:
+        return found, [], []
+    entries = [*standing_on(journals, found.branch), *journals[found.branch]]
+    return found, entries, made_beside(journals, found.branch)
 
 
 async def _driven(root: Root[Any], inputs: dict[str, Any], run: Drive) -> str:

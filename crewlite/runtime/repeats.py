@@ -10,17 +10,20 @@ from crewlite.state.format.commit import MadeCall
 from crewlite.state.format.effects import once_calls
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
-from crewlite.state.journal.lineage import find_lineage
-from crewlite.state.providers import Store
+from crewlite.state.journal.lineage import Journals, standing_on
 from crewlite.state.verbs.effects import asked_before, is_inside, repeated_calls
 
 
-def made_beside(store: Store, run_id: str, record: Record) -> list[MadeCall]:
-    """Return the calls with effect="once" that the branch which a fork comes from has made since; [] for no fork."""
-    base = record.run.get("base")
+def made_beside(journals: Journals, branch: str) -> list[MadeCall]:
+    """Return the calls with effect="once" that the branch which a fork comes from has made since; [] for no fork.
+
+    `journals`: those of the branch and of the branches that it is forked from.
+    """
+    base = journals[branch][0].commit["run"].get("base")
     if not base:
         return []
-    return [one for one in once_calls(find_lineage(store, run_id, base["branch"])) if one["seq"] > base["seq"]]
+    below = [*standing_on(journals, base["branch"]), *journals[base["branch"]]]
+    return [one for one in once_calls(below) if one["seq"] > base["seq"]]
 
 
 def repeated(
