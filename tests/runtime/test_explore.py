@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import signal
 import sqlite3
@@ -26,7 +27,7 @@ from crewlite.errors import (
 )
 from crewlite.flow import Flow, ask, flow, start, step
 from crewlite.state import InMemoryProvider
-from crewlite.testing import ScriptedLLM
+from crewlite.testing import Interleaved, ScriptedLLM
 from tests import children
 from tests.cuts import Kept
 
@@ -333,15 +334,23 @@ def test_a_study_that_is_killed_after_any_commit_goes_on_and_pays_nothing_twice(
         assert (len(asked), len(judged)) == (4 - paid, 5 - scored), f"killed after commit {count}"
 
 
-def test_a_study_whose_run_is_deleted_meanwhile_says_so(config):
-    def deletes(result):
-        with History(config().location, config().provider) as history:
-            history.delete("r")
-        return 1
+def test_a_study_whose_run_is_deleted_at_any_moment_says_so():
+    for at in itertools.count(1):
+        kept = InMemoryProvider()
+        ran(CheckpointConfig(location="here", provider=kept))
 
-    ran(config())
-    with pytest.raises(RefError, match="it was deleted"):
-        crew(config()).explore("r", VARIANTS[:2], judge=deletes, max_concurrency=1)
+        def delete(kept=kept):
+            with History("here", kept) as history:
+                history.delete("r")
+
+        beside = Interleaved(kept, at=at, act=delete)
+        try:
+            explored = crew(CheckpointConfig(location="here", provider=beside)).explore("r", VARIANTS[:1], judge=length)
+            assert explored.rows[0].status == "finished" or "deleted" in explored.rows[0].error
+        except RefError as error:
+            assert "r" in str(error)
+        if beside.count < at:
+            break
 
 
 def test_all_variants_begin_at_one_commit_while_the_run_goes_on(memory):
