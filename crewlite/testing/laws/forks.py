@@ -42,7 +42,7 @@ def a_fork_needs_its_base(bench: Bench) -> None:
         "a branch which is not there": Branch("run-1", "gone").add(3).forked("experiment", 2),
         "an entry which is not there": ahead.forked("experiment", 5),
         "an entry which has another sum": other.forked("experiment", 2),
-        "an entry whose checkpoint was compacted away": main.forked("experiment", 2, ahead.checkpoint()),
+        "an entry whose checkpoint is not there": main.forked("experiment", 2, ahead.checkpoint()),
     }
     for how, fork in wrong.items():
         conflicts(store, fork.add().commit(), f"that forks {how}")
