@@ -154,7 +154,7 @@ class Browser(App[None]):
         tree.show(node, lines)
         for child in node.children:
             if child.data and child.data.place:
-                tree.show(child, self._listing.forks(child.data.place))
+                tree.show(child, self._listing.forks(child.data))
         return None
 
     def on_tree_node_expanded(self, event: Tree.NodeExpanded[Line]) -> None:

@@ -5,7 +5,7 @@ They come from listings and from the one branch that is opened, so that a locati
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -17,6 +17,7 @@ from crewlite.cli.checkpoint.screen import Part, ago
 from crewlite.errors import RefError
 from crewlite.state.providers import BranchInfo
 from crewlite.state.reading.checkpoint import Checkpoint
+from crewlite.state.reading.named_places import NamedPlace, by_place
 from crewlite.tui.words import line, mark
 
 PAGE = 200
@@ -63,6 +64,8 @@ class Line:
     opens: bool
     """Whether there are lines below it."""
     more: bool = False
+    ids: frozenset[str] = frozenset()
+    """The ids of the checkpoints at this place, from which forks may start."""
 
     @property
     def key(self) -> tuple[Place | None, bool]:
@@ -109,14 +112,20 @@ class Listing:
         return lines
 
     def below(
-        self, branch: Place, checkpoints: Sequence[Checkpoint], count: int = PAGE, reasons: Sequence[str] = ()
+        self,
+        branch: Place,
+        checkpoints: Sequence[Checkpoint],
+        count: int = PAGE,
+        reasons: Sequence[str] = (),
+        abandoned: Collection[str] = (),
     ) -> list[Line]:
         """Return the lines below a branch: of its own checkpoints the last `count`, and of forks from other places.
 
-        `reasons` are those of its rewinds, each of which has abandoned what came after.
+        `reasons` are those of its rewinds, each of which has abandoned what came after; `abandoned` are the ids of the
+        checkpoints there.
         """
-        own = [one for one in checkpoints if one.branch == branch.branch]
-        ids = {one.id for one in own}
+        own = by_place(one for one in checkpoints if one.branch == branch.branch)
+        ids = {at for one in own for at in one.ids}.union(abandoned)
         elsewhere = [
             info
             for place, forks in self._forks.items()
@@ -129,9 +138,12 @@ class Listing:
         lines += [self._checkpoint(branch, one) for one in own[-count:]]
         return lines + [_abandoned(branch, number, why) for number, why in enumerate(reasons, 1)]
 
-    def forks(self, place: Place) -> list[Line]:
-        """Return the lines of the forks that start from a checkpoint."""
-        return [_fork(info) for info in self._forks.get(place, ())] if place.checkpoint else []
+    def forks(self, line: Line) -> list[Line]:
+        """Return the lines of the forks that start from the checkpoints of a line."""
+        return [_fork(info) for info in self._starting(line.place, line.ids)] if line.place else []
+
+    def _starting(self, place: Place, ids: Collection[str]) -> list[BranchInfo]:
+        return [info for at in sorted(ids) for info in self._forks.get(Place(place.run_id, place.branch, at), ())]
 
     def __contains__(self, branch: Place) -> bool:
         return branch in self._by_name
@@ -142,17 +154,14 @@ class Listing:
             raise RefError(branch.name, "is not there any more")
         return self._by_name[branch]
 
-    def _checkpoint(self, branch: Place, one: Checkpoint) -> Line:
+    def _checkpoint(self, branch: Place, named: NamedPlace[Checkpoint]) -> Line:
+        one = named.checkpoint
         place = Place(branch.run_id, branch.branch, one.id, branch.abandoned)
         at = one.address if one.trigger == "task_completed" and one.address else ""
         parts: list[Part] = [mark("checkpoint"), " ", at or " ".join(filter(None, (one.address, one.trigger)))]
-        if one.label:
-            parts.append((f"  {one.label}", "magenta"))
-        return Line(
-            place,
-            line(*parts, (f"  {ago(one.created_at)}", "dim")),
-            opens=Place(branch.run_id, branch.branch, one.id) in self._forks,
-        )
+        parts += [(f"  {label}", "magenta") for label in named.labels]
+        text = line(*parts, (f"  {ago(one.created_at)}", "dim"))
+        return Line(place, text, opens=bool(self._starting(place, named.ids)), ids=named.ids)
 
 
 def _run(info: BranchInfo) -> Line:

@@ -11,6 +11,7 @@ from time import monotonic
 from typing import TypeVar
 
 from crewlite.errors import JournalCorrupt
+from crewlite.state.format.addresses import BEGINNING
 from crewlite.state.format.outcome import LightEvent
 from crewlite.state.history import History
 from crewlite.state.reading.checkpoint import Checkpoint
@@ -101,7 +102,8 @@ class Reading:
         """Return the lines below a branch."""
         run = self.run(branch)
         if not branch.abandoned:
-            return self._listing.below(branch, run.checkpoints(), count, [one.reason for one in run.rewinds])
+            left = {one.id for one in run.checkpoints(abandoned=True) if one.abandoned} if run.rewinds else ()
+            return self._listing.below(branch, run.checkpoints(), count, [one.reason for one in run.rewinds], left)
         kept = {one.id for one in self.run(branch.head).checkpoints()}
         return self._listing.below(branch, [one for one in run.checkpoints() if one.id not in kept], count)
 
@@ -118,6 +120,7 @@ class Reading:
         checkpoint = self._checkpoint(run, place)
         at = checkpoint.seq if checkpoint else None
         steps = run.steps
+        beginning = BEGINNING if "methods" in run.definition else ""  # it sets the state, and has no outcome
         return Shown(
             place,
             checkpoint.label if checkpoint else None,
@@ -127,7 +130,7 @@ class Reading:
             timeline(run, steps, at),
             {one.address: one for one in steps},
             inputs_of(run),
-            outputs_of(steps, at),
+            outputs_of([one for one in steps if one.address != beginning], at),
             list(checkpoint.events()) if checkpoint else run.events(),
             run.waiting,
         )

@@ -207,6 +207,35 @@ def test_the_tree_hangs_forks_on_the_places_they_came_from(location):
     ]
 
 
+def test_a_fork_of_an_abandoned_place_hangs_there_and_a_label_is_a_name_of_its_place(tmp_path):
+    location = str(tmp_path / "runs.db")
+    crew_of(ScriptedLLM(["x"] * 3), location).kickoff({"topic": ""}, run_id="r")
+    with History(location) as history:
+        for name in ("good", "best"):
+            history.label("r@task:facts", name)
+        history.rewind("r@task:facts")
+        history.fork("r@abandoned:1", branch="end")
+        history.fork("r@task:style", branch="middle")
+        history.fork("r@label:best", branch="from-best")
+    text = re.sub(r"[0-9a-f]{8}  |\d{4}-\S+Z|, .*tokens|, abandoned.*", "", ask("tree", location))
+    assert [line.rstrip() for line in text.splitlines()[1:]] == [
+        "└─ ▸ main  unfinished",
+        "   ├─ ● task:facts  head  label:good  label:best",
+        "   │  └─ ▸ from-best  unfinished",
+        "   └─ ○ @abandoned:1  finished",
+        "      ├─ ● task:style",
+        "      │  └─ ▸ middle  unfinished",
+        "      └─ ● task:text",
+        "         └─ ✓ end  finished",
+    ]
+    assert re.findall(r"task:(\w+) .* (\S+)$", ask("list", location), re.MULTILINE) == [
+        ("text", "-"),
+        ("style", "-"),
+        ("facts", "best"),
+    ]
+    assert "good, best" in ask("list", location)
+
+
 def test_the_tree_is_what_the_group_shows_without_a_command(location):
     assert ask("--location", location) == ask("tree", location)
     assert "▸ main  unfinished, 1 of 2 tasks" in ask("--location", location)

@@ -11,6 +11,7 @@ from crewlite.errors import AnswerRefused, BranchConflictError, ConfigError, Ref
 from crewlite.events import TaskCompletedEvent, TaskStartedEvent
 from crewlite.flow import Flow, ask, flow, listen, start, step
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
+from crewlite.state.reading.named_places import by_place
 from crewlite.testing import ScriptedLLM
 from tests.cuts import cut
 
@@ -411,3 +412,21 @@ def test_a_run_is_labelled_by_another_thread_of_its_process(store):
         running.join()
         assert history.checkpoint("r@label:good") == made
     assert given == [3]
+
+
+def test_a_labelled_place_is_one_place(kept):
+    crew_of(Said(), kept).kickoff(run_id="r")
+    with history_of(kept) as history:
+        first = history.checkpoint("r@task:first")
+        before = history.checkpoint("r@task:first~1")
+        for name in ("good", "better"):
+            history.label("r@task:first", name)
+            assert history.checkpoint("r@task:first~1") == before == history.checkpoint(f"r@label:{name}~1")
+        assert history.checkpoint("r@task:second/llm#1~1").seq == first.seq
+        for listed in (history.run("r").checkpoints(), history.checkpoints()):
+            places = by_place(listed)
+            assert [place.labels for place in places if place.checkpoint.seq == first.seq] == [("good", "better")]
+            assert {place.checkpoint.id for place in places if place.labels} == {first.id}
+            assert len(places) == len(listed) - 2
+        page = history.as_html("r")
+        assert (page.count(">good<"), page.count(first.id[-8:])) == (1, 1)

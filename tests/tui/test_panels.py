@@ -5,14 +5,19 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from rich.text import Text
 
+from crewlite import CheckpointConfig, History
+from crewlite.flow import Flow, start
 from crewlite.state.providers import BranchInfo
 from crewlite.state.reading.steps import StepView
 from crewlite.tui.fields import Field, as_text, outputs_of
-from crewlite.tui.places import Listing, Place
+from crewlite.tui.places import Line, Listing, Place
+from crewlite.tui.reading import Reading
 from crewlite.tui.timeline import bar, timeline
 from crewlite.tui.words import line, plain, shown
 from crewlite.usage import Usage
+from tests.tui.conftest import crew
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -39,7 +44,8 @@ def step(address, began, ended, value="x", kind="task", seq=1):
 def test_a_listing_begins_with_the_branches_that_nothing_in_it_is_the_parent_of():
     listing = Listing((branch("b"), branch("b", "x", "main", "c1"), branch("b", "y", "gone"), branch("a")))
     assert [str(one.text).split()[0] for one in listing.first()] == ["b", "b/y", "a"]
-    assert [one.place for one in listing.forks(Place("b", "main", "c1"))] == [Place("b", "x")]
+    checkpoint = Line(Place("b", "main", "c1"), Text(), opens=True, ids=frozenset({"c1"}))
+    assert [one.place for one in listing.forks(checkpoint)] == [Place("b", "x")]
     assert [str(one.text).split()[0] for one in listing.below(Place("b", "main"), [])] == [
         "x"
     ]  # its checkpoint is gone
@@ -100,3 +106,41 @@ def test_no_control_character_and_no_markup_of_a_recorded_text_is_obeyed():
     assert plain("a\tb\n\x1b[2J\u202e") == "a    b\n\\x1b[2J\\u202e"
     assert str(line("[red]x[/red]\r")) == "[red]x[/red]\\r" and not line("[red]x[/red]").spans
     assert shown("x" * 30_000).endswith("10,000 more characters")
+
+
+def test_forks_of_abandoned_checkpoints_stand_at_their_places(tmp_path):
+    location = str(tmp_path / "kept.db")
+    crew(location, "a", "b", "c").kickoff({"topic": "x"}, run_id="r")
+    with History(location) as history:
+        history.label("r@task:research", "good")
+        history.rewind("r@task:research")
+        history.fork("r@task:write", branch="written")
+        history.fork("r@label:good", branch="again")
+    reading = Reading(location)
+    main = Place("r", "main")
+    reading.listing()
+
+    def tree(branch):
+        below = reading.below(branch)
+        return [(words(one), [words(fork) for fork in reading.listing().forks(one)]) for one in below]
+
+    def words(one):
+        return " ".join(str(one.text).split("  ")[:-1])
+
+    assert tree(main) == [("● task:research good", ["again"]), ("○ abandoned:1", [])]
+    assert tree(Place("r", "main", abandoned=1)) == [("● task:write", ["written"]), ("● task:review", [])]
+    reading.close()
+
+
+def test_the_beginning_of_a_flow_is_no_output(tmp_path):
+    class Begun(Flow):
+        @start()
+        def begin(self):
+            return self.state["one"]
+
+    location = str(tmp_path / "kept.db")
+    Begun(checkpoint=CheckpointConfig(location=location)).kickoff(inputs={"one": "1"}, run_id="f")
+    reading = Reading(location)
+    reading.listing()
+    assert [field.name for field in reading.look(Place("f", "main")).outputs] == ["method:begin"]
+    reading.close()

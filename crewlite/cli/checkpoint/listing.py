@@ -15,6 +15,7 @@ from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument, 
 from crewlite.cli.exits import notice
 from crewlite.errors import JournalCorrupt
 from crewlite.ids import short
+from crewlite.state.reading.named_places import NamedPlace, by_place
 
 if TYPE_CHECKING:
     from crewlite.state.providers import CheckpointInfo
@@ -77,7 +78,7 @@ def _checkpoints(asked: Asked, opened: Opened, limit: int | None, before: str | 
         return document.answer({"location": opened.location, "checkpoints": listing})
     screen = Screen()
     if shown:
-        screen.table(_COLUMNS, [_row(screen, one) for one in shown])
+        screen.table(_COLUMNS, [_row(screen, one) for one in by_place(shown)])
     else:
         notice(_nothing(opened, "checkpoints", before))
     if len(found) > len(shown):
@@ -97,11 +98,12 @@ def _of_run(opened: Opened, ref: str, before: str | None) -> list[CheckpointInfo
     return [found[name] for name in sorted(found, reverse=True) if before is None or name < before]
 
 
-def _row(screen: Screen, one: CheckpointInfo | Checkpoint) -> list[Part]:
+def _row(screen: Screen, place: NamedPlace[CheckpointInfo | Checkpoint]) -> list[Part]:
+    one = place.checkpoint
     moment = one.created_at if isinstance(one.created_at, datetime) else datetime.fromisoformat(one.created_at)
     when: Part = (screen.when(moment), "dim")
     branch: Part = (f"{one.branch} (abandoned)", "dim") if one.abandoned else one.branch
-    return [(short(one.id), "cyan"), one.run_id, branch, one.trigger, one.address, when, one.label or ""]
+    return [(short(one.id), "cyan"), one.run_id, branch, one.trigger, one.address, when, ", ".join(place.labels)]
 
 
 def _runs(asked: Asked, opened: Opened, limit: int | None) -> None:

@@ -15,9 +15,11 @@ from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument, 
 from crewlite.cli.exits import notice
 from crewlite.errors import JournalCorrupt
 from crewlite.ids import short
+from crewlite.state.reading.named_places import by_place
 
 if TYPE_CHECKING:
     from crewlite.state.reading.checkpoint import Checkpoint
+    from crewlite.state.reading.named_places import NamedPlace
     from crewlite.state.run_history import RunHistory
 
 _RUNS = 10  # shown without --all
@@ -119,24 +121,28 @@ class _Run:
         if base is None or base.branch not in self._branches:
             self.root.below.append(head)
             return
-        there = [one.id for one in self._checkpoints[base.branch] or ()]
+        there = [one.id for one in _own(self._branches[base.branch][1], abandoned=True) or ()]
         at = base.checkpoint_id if base.checkpoint_id in there else None
         self._forks.setdefault((base.branch, at), []).append(head)
 
     def _fill(self, name: str, head: Node) -> None:
         """Add the checkpoints of a branch below it, each with the forks made from it."""
         head.below += self._forks.get((name, None), [])
-        checkpoints = self._checkpoints[name] or []
-        hidden = 0
-        for number, checkpoint in enumerate(checkpoints):
-            forks = self._forks.get((name, checkpoint.id), [])
-            if not (forks or checkpoint.label or self._shows(number, len(checkpoints))):
+        head.below += self._lines(name, self._checkpoints[name] or [], first=_FIRST)
+
+    def _lines(self, branch: str, checkpoints: Sequence[Checkpoint], *, first: int) -> list[Node]:
+        """Build the lines of checkpoints: the `first` ones and the last ones, and those with a label or a fork."""
+        nodes, places, hidden = list[Node](), by_place(checkpoints), 0
+        for number, place in enumerate(places):
+            forks = [fork for at in sorted(place.ids) for fork in self._forks.get((branch, at), [])]
+            if not (forks or place.labels or self._shows(number, len(places), first)):
                 hidden += 1
                 continue
             if hidden:
-                head.below.append(Node([(f"... {hidden} more", "dim")]))
+                nodes.append(Node([(f"... {hidden} more", "dim")]))
                 hidden = 0
-            head.below.append(Node(self._checkpoint(checkpoint, last=number == len(checkpoints) - 1), forks))
+            nodes.append(Node(self._checkpoint(place, last=bool(first) and number == len(places) - 1), forks))
+        return nodes
 
     def _tails(self, run: RunHistory) -> list[Node]:
         """Build a line for each tail that a rewind has abandoned, with the checkpoints that it alone has."""
@@ -147,19 +153,18 @@ class _Run:
             said = f"  {tail.status}, abandoned {self._screen.when(rewind.at)}"
             why = f": {rewind.reason}" if rewind.reason else ""
             line: list[Part] = [self._screen.mark("open"), f" @abandoned:{tail.abandoned_by}", (f"{said}{why}", "dim")]
-            whole = own if self._whole else own[-_LAST:]
-            nodes.append(Node(line, [Node(self._checkpoint(one, last=False)) for one in whole]))
+            nodes.append(Node(line, self._lines(run.branch, own, first=0)))
         return nodes
 
-    def _shows(self, number: int, count: int) -> bool:
-        return self._whole or count <= _FIRST + _LAST + 1 or number < _FIRST or number >= count - _LAST
+    def _shows(self, number: int, count: int, first: int) -> bool:
+        return self._whole or count <= first + _LAST + 1 or number < first or number >= count - _LAST
 
-    def _checkpoint(self, checkpoint: Checkpoint, *, last: bool) -> list[Part]:
+    def _checkpoint(self, place: NamedPlace[Checkpoint], *, last: bool) -> list[Part]:
+        checkpoint = place.checkpoint
         plain = checkpoint.trigger == "task_completed" and checkpoint.address
         at = plain or "  ".join(filter(None, (checkpoint.address, checkpoint.trigger)))
         parts: list[Part] = [self._screen.mark("checkpoint"), " ", (short(checkpoint.id), "cyan"), f"  {at}"]
         if last:
             parts.append(("  head", "bold"))
-        if checkpoint.label:
-            parts.append((f"  label:{checkpoint.label}", "magenta"))
+        parts += [(f"  label:{label}", "magenta") for label in place.labels]
         return [*parts, (f"  {self._screen.when(checkpoint.created_at)}", "dim")]

@@ -238,7 +238,9 @@ def _walk(record: Record, ref: Ref, text: str) -> str:
         raise RefError(text, _too_far(ref) if ref.back else problem, named)
     checkpoint: CheckpointRecord | None = record.checkpoints[found[0].id]
     for _ in range(ref.back):
-        checkpoint = record.checkpoints.get(record.parent(checkpoint) or "") if checkpoint else None
+        here = checkpoint["seq"] if checkpoint else None
+        while checkpoint and checkpoint["seq"] == here:  # a label has made a second one at the same place
+            checkpoint = record.checkpoints.get(record.parent(checkpoint) or "")
     if checkpoint is None:
         raise RefError(text, _too_far(ref), [one.id[-8:] for one in checkpoints])
     identifier: str = checkpoint["id"]

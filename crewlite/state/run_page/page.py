@@ -10,6 +10,7 @@ from crewlite.pages.rendering import rendered
 from crewlite.state.comparing.page import FOLDER, for_parts
 from crewlite.state.comparing.run_diff import RunDiff, compare, last_common
 from crewlite.state.reading.checkpoint import Checkpoint
+from crewlite.state.reading.named_places import NamedPlace, by_place
 from crewlite.state.reading.progress import recorded_seconds
 from crewlite.state.reading.shown import as_text, plain
 from crewlite.state.run_history import RunHistory
@@ -33,8 +34,8 @@ class BranchPart:
     """Seconds from the beginning of the branch to the end of its last own step."""
     seconds: float
     """For how long it was at work, with the branches that it is forked from."""
-    checkpoints: Sequence[Checkpoint]
-    """Those that were made on the branch itself."""
+    places: Sequence[NamedPlace[Checkpoint]]
+    """Those with checkpoints that were made on the branch itself."""
     diff: RunDiff | None
     """The differences to the branch that it is forked from; of what a branch has abandoned, to that branch as it is."""
     costs: Sequence[tuple[str, Usage]]
@@ -83,7 +84,7 @@ def _part(run: RunHistory, depth: int, branches: dict[str, RunHistory], number: 
         rows,
         span_of(rows),
         recorded_seconds(record),
-        [checkpoint for checkpoint in run.checkpoints() if checkpoint.branch == run.branch],
+        by_place(checkpoint for checkpoint in run.checkpoints() if checkpoint.branch == run.branch),
         _differences(run, beside) if beside else None,
         sorted(run.own_usage.by_agent.items()),
         Counter(row.model for row in rows if row.model and not row.inherited).most_common(),
