@@ -20,10 +20,16 @@ _FILES: dict[str, str] = {
 }
 _RUN: dict[str, str] = {
     "replay": "fork a checkpoint: crew.fork(ref).kickoff(), or crewlite checkpoint fork",
+    "calculate_usage_metrics": "crew.usage_metrics after a kickoff, or token_usage of its result",
+    "reset_memories": "there is no memory, so there is nothing to reset",
+    "id": "a crew is known by its name, a run by its run_id",
+    "key": "a crew is known by its name, a run by its run_id",
+    "fingerprint": "a crew is known by its name, a run by its run_id",
 }
 _TASK: dict[str, str] = {
     "execute": "task.execute_sync(), or a crew: Crew(tasks=[task]).kickoff()",
     "execute_async": "a task runs in a crew: await Crew(tasks=[task]).akickoff()",
+    "prompt": "what its model was asked: History(location).run(run_id).prompt(address)",
 }
 _FLOW: dict[str, str] = {
     "method_outputs": "what its methods returned are steps of the run: History(location).run(run_id).steps",

@@ -8,12 +8,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from crewlite import codec
 from crewlite.durable import Durability
-from crewlite.task.output import TaskOutput, structured
+from crewlite.task.output import Structured, TaskOutput
 from crewlite.usage import Usage
 
 
 @codec.register
-class CrewOutput(BaseModel):
+class CrewOutput(Structured, BaseModel):  # type: ignore[misc]  # BaseModel.json is deprecated
     """A crew's result: the last task's answer, and every task's. `result["research"]` is the output of that task.
 
     A name that no task has is looked up in the structured answer: `result["total"]`.
@@ -37,9 +37,6 @@ class CrewOutput(BaseModel):
     durability: Durability = "off"
     """sync: all of it was saved before it was used. degraded: something was not. off: nothing was to be saved."""
 
-    def __str__(self) -> str:
-        return self.raw
-
     def __getitem__(self, name: str) -> Any:
         for output in self.tasks_output:
             if output.name == name:
@@ -50,7 +47,3 @@ class CrewOutput(BaseModel):
         names = ", ".join(output.name for output in self.tasks_output if output.name) or "none has a name"
         also = f"; its answer has {', '.join(fields)}" if fields else ""
         raise KeyError(f"No task named {name!r} (tasks: {names}){also}")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the structured answer of the last task as a dict; {} if none was asked for."""
-        return structured(self.pydantic, self.json_dict)

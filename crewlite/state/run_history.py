@@ -11,6 +11,7 @@ from typing import Any
 from crewlite.codec import JsonObject, decode
 from crewlite.errors import JournalCorrupt, RefError
 from crewlite.ids import now
+from crewlite.state.format.addresses import around
 from crewlite.state.format.checkpoints import recorded_in
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry
@@ -216,10 +217,11 @@ class RunHistory:
 
         Raises RefError if the run has no such step.
         """
-        known = [one.address for one in self.steps]
         used = self._record.paid.inside(address)
-        if address and used is NO_USAGE and address not in known:
-            raise RefError(address, f"names no step of {self.ref}", known)
+        if address and used is NO_USAGE:
+            known = [one.address for one in self.steps]
+            if address not in {*known, *around(known)}:
+                raise RefError(address, f"names no step of {self.ref}", known)
         return used
 
     @property

@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from crewlite import codec
+from crewlite.errors import ConfigError
 from crewlite.usage import Usage
 
 
+class Structured:
+    """An answer that is a text, and a structure if one was asked for."""
+
+    if TYPE_CHECKING:
+        raw: str
+        pydantic: Any
+        json_dict: dict[str, Any] | None
+
+    def __str__(self) -> str:
+        return self.raw
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the structured answer as a dict; {} if none was asked for."""
+        if self.json_dict is not None:
+            return dict(self.json_dict)
+        return self.pydantic.model_dump() if isinstance(self.pydantic, BaseModel) else {}
+
+    @property
+    def json(self) -> str:
+        """The structured answer as JSON. Raises ConfigError if none was asked for."""
+        if self.json_dict is not None:
+            return json.dumps(self.json_dict, ensure_ascii=False)
+        if isinstance(self.pydantic, BaseModel):
+            return self.pydantic.model_dump_json()
+        raise ConfigError("There is no JSON: a text was asked for. Give the task output_json= or output_pydantic=.")
+
+
 @codec.register
-class TaskOutput(BaseModel):
+class TaskOutput(Structured, BaseModel):  # type: ignore[misc]  # BaseModel.json is deprecated
     """A finished task's result. `str()` gives the text; `["key"]` looks into `json_dict` or `pydantic`."""
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, defer_build=True)
@@ -32,19 +61,5 @@ class TaskOutput(BaseModel):
     skipped: bool = False
     """It is a ConditionalTask whose condition said no; `raw` is empty."""
 
-    def __str__(self) -> str:
-        return self.raw
-
     def __getitem__(self, key: str) -> Any:
         return self.to_dict()[key]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The structured answer as a dict; empty if none was asked for."""
-        return structured(self.pydantic, self.json_dict)
-
-
-def structured(pydantic: object, json_dict: dict[str, Any] | None) -> dict[str, Any]:
-    """A structured answer as a dict; empty if there is none."""
-    if json_dict is not None:
-        return dict(json_dict)
-    return pydantic.model_dump() if isinstance(pydantic, BaseModel) else {}

@@ -285,6 +285,16 @@ def test_show_lists_every_step_below_the_one_it_is_part_of(location):
     assert "and go" not in text
 
 
+def test_show_adds_up_the_tokens_of_what_is_inside_a_step(location):
+    steps = {row[0]: row for row in rows(ask("show", "report", "--location", location).partition("\n\n")[2])[1]}
+    with History(location) as history:
+        run = history.run("report")
+    for address, name in (("", "the crew"), ("task:facts", "task:facts"), ("task:facts/llm#2", "task:facts/llm#2")):
+        tokens = str(run.usage_of(address).total_tokens)
+        assert tokens in steps[name]
+        assert f"{tokens} tokens" in ask("show", "report", "--step", address or "crew", "--location", location)
+
+
 def test_show_of_a_killed_run_tells_what_is_open_and_what_is_in_doubt(location):
     text = ask("show", "killed", "--location", location)
     assert re.search(r"the crew +- +unfinished", text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -33,6 +34,9 @@ def test_output_pydantic_and_output_json_give_the_answer_its_shape():
     assert (output.raw, output.json_dict, output["count"]) == (reply, None, 1)
     result = run({"output_json": Fact}, reply).kickoff()
     assert result.json_dict == {"word": "tide", "count": 1}
+    assert json.loads(result.json) == json.loads(output.json) == result.json_dict
+    with pytest.raises(ConfigError, match="There is no JSON"):
+        run({}, reply).kickoff().json  # noqa: B018 - a property
     with pytest.raises(ConfigError, match="choose one"):
         Task(description="d", expected_output="x", output_json=Fact, output_pydantic=Fact)
 

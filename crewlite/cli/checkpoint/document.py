@@ -85,4 +85,12 @@ def of_run(run: RunHistory, **more: object) -> dict[str, object]:
         return {**name, "status": "damaged", "problem": str(error)}
     said: dict[str, object] = {"status": status, "started_at": run.started_at, "base": run.base, "tasks": run.tasks}
     said |= {"stopped_by": run.stopped_by, "at_work": run.at_work, "waiting": run.waiting, "rewinds": run.rewinds}
-    return {**name, **said, "definition": run.definition, "inputs": run.inputs, "usage": run.usage, **more}
+    return {
+        **name,
+        **said,
+        "definition": run.definition,
+        "inputs": run.inputs,
+        "usage": run.usage,
+        "own_usage": run.own_usage,
+        **more,
+    }

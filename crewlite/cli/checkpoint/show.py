@@ -13,13 +13,14 @@ from crewlite.cli.checkpoint.screen import STYLES, Column, Part, Screen, ago, co
 from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument
 from crewlite.cli.exits import Failed, notice
 from crewlite.ids import short
-from crewlite.state.format.addresses import in_order, leaf
+from crewlite.state.format.addresses import around, in_order, leaf
 from crewlite.state.format.entry import STATE
 
 if TYPE_CHECKING:
     from crewlite.state.format.outcome import Attempt
     from crewlite.state.reading.steps import StepView
     from crewlite.state.run_history import RunHistory
+    from crewlite.usage import Usage
 
 _STEPS = (
     Column("step", least=16),
@@ -116,10 +117,14 @@ def _show_run(screen: Screen, opened: Opened, run: RunHistory) -> None:
 
 
 def _table(screen: Screen, run: RunHistory) -> None:
-    """Print the steps, with a column of types if a step has one."""
+    """Print the steps, with a column of types if one has a type. A step shows the usage of all steps inside it."""
     views = {step.address: step for step in run.steps}
+    enclosing = {"", *around(views)}
     ordered = [(address, views.get(address)) for address in in_order(views)]
-    rows = [_row(screen, run, address, step) for address, step in ordered]
+    rows = [
+        _row(screen, run, address, step, run.usage_of(address) if step is None or address in enclosing else step.usage)
+        for address, step in ordered
+    ]
     if not any(step.type for step in views.values()):
         return screen.table(_STEPS, rows)
     types = [(step.type or "") if step else "" for _, step in ordered]
@@ -151,17 +156,17 @@ def _why(run: RunHistory) -> str:
     return f"{last.error_type}: {last.message}".strip().partition("\n")[0][:_FIRST]
 
 
-def _row(screen: Screen, run: RunHistory, address: str, step: StepView | None) -> list[Part]:
+def _row(screen: Screen, run: RunHistory, address: str, step: StepView | None, used: Usage) -> list[Part]:
     depth = address.count("/") + 1 if address else 0
     own = leaf(address) if screen.terminal else address  # a pipe has room for the complete address
     name = "  " * depth + (own or root_name(run))
+    tokens = f"{used.total_tokens:,}" if used.requests else ""
     if step is None:
-        return [name, "", ("unfinished", STYLES["unfinished"]), "", "", "", "", ""]
+        return [name, "", ("unfinished", STYLES["unfinished"]), "", "", tokens, cost(used.cost), ""]
     status = status_of(step)
     tries = len(step.attempts) + (status == "finished")
     tried = str(tries) if tries > 1 or not screen.terminal else ""
-    tokens = f"{step.usage.total_tokens:,}" if step.usage.requests else ""
-    numbers: list[Part] = [tried, duration(step.milliseconds), tokens, cost(step.usage.cost)]
+    numbers: list[Part] = [tried, duration(step.milliseconds), tokens, cost(used.cost)]
     return [name, step.kind, (status, STYLES[status]), *numbers, first_line(step)]
 
 
@@ -216,7 +221,7 @@ def _show_step(asked: Asked, opened: Opened, run: RunHistory, address: str) -> N
         return document.answer({"location": opened.location, "run_id": run.run_id, "branch": run.branch, "step": step})
     screen = Screen()
     screen.line((step.address or root_name(run), "bold"), "  ", (status_of(step), STYLES[status_of(step)]), whole=True)
-    used = step.usage
+    used = run.usage_of(step.address)
     rows: list[tuple[str, Part]] = [
         ("kind", step.kind),
         ("type", step.type or ""),
