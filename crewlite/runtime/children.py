@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from crewlite import kinds
 from crewlite.errors import AnswerRefused, BudgetExceeded, Suspended
 from crewlite.runtime.numbering import Numbering
 from crewlite.runtime.siblings import Siblings
@@ -74,6 +76,16 @@ class Children:
         text = data.get("text") if isinstance(data, dict) else None
         if isinstance(text, str) and len(text) >= _SHORTEST_REFERENCE:
             self.texts.setdefault(text, address)
+
+    def heard_before(self, address: str) -> list[str]:
+        """Return the digests of what the model here had heard and said, up to its last reply before this child step.
+
+        So steps that run beside that child step make no difference.
+        """
+        before = list(itertools.takewhile(lambda at: at != address, self.asked))
+        while before and not kinds.at(before[-1]).asks_model:
+            before.pop()
+        return [digest for at in before if (digest := self.asked[at])]
 
     def unobserved(self) -> list[str]:
         """Return the addresses of spawned steps whose failures, if any, were raised to no awaiter."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
@@ -38,6 +38,7 @@ class Frame(Scope):
 
     __slots__ = (
         "address",
+        "around",
         "before_step",
         "children",
         "fingerprint",
@@ -75,6 +76,8 @@ class Frame(Scope):
         self.children = Children(prefix, run.inside.get(prefix, ()))
         self.fingerprint = ""
         """The digest of what the step is asked."""
+        self.around: Frame | None = None
+        """The frame of the step around this one."""
         self.past = ()
         """The remedies for this step's failed attempts so far."""
         self.sayings: Sayings | None = None
@@ -144,11 +147,30 @@ class Frame(Scope):
         limits = own.limits + step.inherited_limits
         policy = step.child_policy or own.policy
         approved = own.auto_approve if step.auto_approve is None else step.auto_approve
-        inherited = Inherited(mode, settings, limits, policy, own.budgets + budgets, approved)
+        after = max(own.after, step.after or 0)
+        inherited = Inherited(mode, settings, limits, policy, own.budgets + budgets, approved, after)
         frame = type(self)(self.run, address, step.title, inherited=inherited, attempt=attempt)
+        frame.around = self
         if step.hears or self.sayings is not None:
             frame.sayings = Sayings()
         return frame
+
+    def basis(self, address: str) -> replay.Basis:
+        """Return what a step that is requested here rests on, beside its question."""
+        parts, at = list[list[str]](), address
+        for frame in (self, *self._around()):
+            asked = [frame.fingerprint] if frame.address else []  # what the root is asked are the inputs of the run
+            if part := asked + ([] if frame.inherited.mode.strict_replay else frame.children.heard_before(at)):
+                parts.append(part)
+            at = frame.address
+        return replay.Basis(codec.digest(parts) if parts else "", self.inherited.after)
+
+    def _around(self) -> Iterator[Frame]:
+        """Yield the frames around this one, the nearest first."""
+        frame = self.around
+        while frame is not None:
+            yield frame
+            frame = frame.around
 
     def hear(self, address: str, said: SaidRecord | None) -> None:
         """Take what a child step has said, once it has its outcome or has failed for good."""

@@ -23,6 +23,7 @@ from crewlite.errors import AnswerRefused, AnswerTimeout, ConfigError, StepTimeo
 from crewlite.ids import now
 from crewlite.runtime.budgets import paused
 from crewlite.runtime.future import Awaited, StepFuture, on
+from crewlite.runtime.replay import Basis, recorded_answer, recorded_question
 from crewlite.runtime.run import Run
 from crewlite.runtime.step_scope import StepScope
 from crewlite.runtime.terminal import line, piped, terminal, turn
@@ -260,13 +261,18 @@ def question_step(asked: Question, name: str | None) -> Step[Any]:
         voice=voice,
         encode=encode,
         decode=decode,
+        rests=True,
     )
 
 
 def _answered(frame: StepScope, asked: Question) -> bool:
     """Return whether a person has answered this question already."""
-    recorded = frame.run.record.asked.get(frame.address, {"address": frame.address, "digest": asked.digest})
-    return recorded.get("digest") == asked.digest and frame.run.record.answer_to(recorded) is not None
+    return recorded_answer(frame.run.record, frame.address, asked.digest, _basis(frame)) is not None
+
+
+def _basis(frame: StepScope) -> Basis:
+    """Return what the question of this frame rests on."""
+    return frame.around.basis(frame.address) if frame.around else Basis()
 
 
 async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | None) -> Any:
@@ -275,8 +281,8 @@ async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | No
     Raises Suspended if the run has to wait for the answer, AnswerRefused for a recorded answer that does not fit.
     """
     run, address = frame.run, frame.address
-    recorded = run.record.asked.get(address)
-    if recorded is None or recorded.get("digest") != asked.digest:  # the recorded question at this address is another
+    recorded = recorded_question(run.record, address, asked.digest, _basis(frame))
+    if recorded is None:  # the recorded question at this address is another
         recorded = await _put(frame, asked, schema, name)
     if told := run.record.answer_to(recorded):
         try:
@@ -313,6 +319,8 @@ async def _put(frame: StepScope, asked: Question, schema: Any, name: str | None)
     at, ahead = now(), frame.run.record.answers.get(frame.address)
     recorded: AskedQuestion = {"address": frame.address, "question": frame.mask(asked.text), "at": at.isoformat()}
     recorded["digest"] = asked.digest
+    if rests_on := _basis(frame).digest:
+        recorded["rests_on"] = rests_on
     schema = frame.run.journal.secrets.mask_data(schema)
     recorded |= {"schema": schema} if schema else {}
     recorded |= {"name": name} if name else {}

@@ -25,3 +25,5 @@ class Inherited(NamedTuple):
     """What this step and those around it may use, outermost first."""
     auto_approve: bool = False
     """Whether calls of tools that require approval are approved."""
+    after: int = 0
+    """The number of the latest commit to which a step around it is a reaction; 0 for none."""

@@ -21,7 +21,7 @@ from crewlite.runtime import remedies
 from crewlite.runtime.attempts import next_attempt
 from crewlite.runtime.plan import continued, plan
 from crewlite.runtime.repeats import made_beside, repeated
-from crewlite.runtime.replay import Reraise, Reuse
+from crewlite.runtime.replay import Reraise, Reuse, recorded_answer
 from crewlite.runtime.request import Request
 from crewlite.runtime.resumption import (
     branch_for,
@@ -38,7 +38,7 @@ from crewlite.runtime.slots import Slots
 from crewlite.runtime.step_scope import Asked, StepScope
 from crewlite.runtime.traces import Traces
 from crewlite.state.format.addresses import around, is_right_below, outers
-from crewlite.state.format.commit import MadeCall
+from crewlite.state.format.commit import GivenAnswer, MadeCall
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
@@ -229,8 +229,7 @@ class DryScope(StepScope):
             raise self._raised(step, decision.failure)
         if step.kind.enters:
             return await self.enter(step, address, fingerprint)
-        answer = run.record.answer_to({"address": address, "digest": codec.digest(step.question)})
-        if recorded is None and not source and step.kind.asks_person and answer:
+        if recorded is None and not source and step.kind.asks_person and (answer := self._answer_to(step, address)):
             with contextlib.suppress(AnswerRefused):  # the run will refuse the answer too, and ask again
                 value = step.decode({"answer": codec.encode(decode_answer(answer, step.question[1]))})
                 run.note(address, step.kind.name, "reused", "was answered")
@@ -238,6 +237,9 @@ class DryScope(StepScope):
         run.note(address, step.kind.name, "runs", self._why(address, step, recorded))
         run.anew.add(address)
         return self._provisional(step, address, run.before if recorded is None else run.record)
+
+    def _answer_to(self, step: Step[Any], address: str) -> GivenAnswer | None:
+        return recorded_answer(self.run.record, address, codec.digest(step.question), self.basis(address))
 
     async def enter(self, step: Step[T], address: str = "", fingerprint: str = "") -> T:
         """Drive the code inside a step. Raises _Unknown if the step's outcome depends on one that is not known."""

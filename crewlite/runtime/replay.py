@@ -17,8 +17,26 @@ from crewlite.codec import Json
 from crewlite.durable import Drift
 from crewlite.runtime.numbering import is_counted
 from crewlite.state.format.addresses import is_right_below, prefix_beside
+from crewlite.state.format.commit import AskedQuestion, GivenAnswer
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
+
+
+class Basis(NamedTuple):
+    """What a step rests on beside its question: what the steps around it are asked, and a model there has heard."""
+
+    digest: str = ""
+    """"" where only the root step is around it."""
+    after: int = 0
+    """The number of the commit to which a step around it is a reaction."""
+
+    def holds(self, seq: int, recorded: str | None) -> bool:
+        """Return whether what was recorded in this commit, on the basis with this digest, rests on the same."""
+        return seq >= self.after and (recorded is None or recorded == self.digest)
+
+
+RESTS_ON = "rests_on"
+"""The key in the provenance of an outcome under which the digest of its basis is recorded."""
 
 
 class Question(NamedTuple):
@@ -36,6 +54,8 @@ class Question(NamedTuple):
     the step may be new although later steps are recorded."""
     after: int | None = None
     """The number of the commit to which the step is a reaction: an earlier outcome of it is outdated."""
+    basis: Basis = Basis()
+    """What the step rests on beside its question. An outcome that this fork has edited holds on any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +133,9 @@ def decide(
     recorded = record.outcomes.get(question.address)
     if recorded is not None and question.after is not None and recorded.seq < question.after:
         return RUN
+    edited_here = recorded is not None and recorded.edited and recorded.seq > record.base
+    if recorded and not edited_here and not question.basis.holds(recorded.seq, recorded.provenance.get(RESTS_ON)):
+        return RUN
     if recorded is not None and (not mode.diverged or (mode.rolled_back and question.once)):
         verdict = _answered(record, recorded, question, mode, siblings)
         if not isinstance(verdict, Run):
@@ -126,6 +149,23 @@ def decide(
         if passed := _passed_over(record, question, mode, unrequested):
             return Refuse("passed over", passed)
     return RUN
+
+
+def recorded_question(record: Record, address: str, digest: str, basis: Basis) -> AskedQuestion | None:
+    """Return the question to a person that is recorded at an address, if it is this one, asked on the same basis."""
+    asked = record.asked.get(address)
+    if asked is None or asked.get("digest") != digest:
+        return None
+    return asked if basis.holds(record.asked_in[address], asked.get("rests_on")) else None
+
+
+def recorded_answer(record: Record, address: str, digest: str, basis: Basis) -> GivenAnswer | None:
+    """Return the answer of a person to this question, given ahead or to the question as it was asked."""
+    told = record.answers.get(address)
+    if told and told.get("ahead"):
+        return told
+    asked = recorded_question(record, address, digest, basis)
+    return record.answer_to(asked) if asked else None
 
 
 def _answered(

@@ -177,6 +177,7 @@ class StepScope(Frame):
         if self.run.journal.closed:  # abandoned work, in a thread that outlived its timeout
             raise self.run.journal.ended()
         self.children.driven.add(address)
+        step = self.on_its_basis(step, address)
         decision = self._decide(step, address, fingerprint)
         if isinstance(decision, Reuse):
             return await self._replayed(step, decision, fingerprint, own_task=own_task)
@@ -204,6 +205,12 @@ class StepScope(Frame):
             slots.leave()
             if not own_task:
                 self._deliver(address)
+
+    def on_its_basis(self, step: Step[T], address: str) -> Step[T]:
+        """Return the step with what it rests on, which is recorded with its outcome; most rest on their question."""
+        if not step.rests or not (digest := self.basis(address).digest):
+            return step
+        return dataclasses.replace(step, provenance={**step.provenance, replay.RESTS_ON: digest})
 
     def _check_may_begin(self, step: Step[Any], asked: Asked) -> None:
         """Raise the error that stops the run, or the failure whose remedy a step around this one has yet to apply."""
@@ -277,8 +284,10 @@ class StepScope(Frame):
         if not (address in record.outcomes or address in record.failures or children.unrequested or children.turns):
             return replay.RUN
         late = bool(step.limits or self.inherited.limits or step.cache or step.effect == "once" or step.kind.waits)
+        basis = self.basis(address) if step.rests else replay.Basis()
+        once = step.effect == "once"
         question = Question(
-            address, step.kind.name, step.question, fingerprint, step.drift, step.effect == "once", late, step.after
+            address, step.kind.name, step.question, fingerprint, step.drift, once, late, step.after, basis
         )
         beside = self.run.inside.get(children.numbering.prefix, ())
         decision = replay.decide(record, question, self.inherited.mode, children.unrequested, beside)

@@ -42,7 +42,8 @@ async def reviewed(flow: Flow[Any], method: FlowMethod[Any, Any], job: Job) -> H
     assert feedback
     how = method.execution
     doing = _step(flow, name, lambda: how.executor.run(job), None)  # its options are about the work, not the person
-    output = await scope.step(dataclasses.replace(doing, timeout=how.timeout, failure_policy=how.remedies))
+    made = dataclasses.replace(doing, timeout=how.timeout, failure_policy=how.remedies, rests=True)
+    output = await scope.step(made)
     question = feedback.question(flow, flow.run_name, name, output)
     address = scope.reserve_address(kinds.HUMAN.name, name)
     asked = dataclasses.replace(question_step(question, name), address=address)

@@ -257,6 +257,8 @@ class AskedQuestion(TypedDict):
     name: NotRequired[Text | None]
     until: NotRequired[Time | None]
     digest: NotRequired[Text]
+    rests_on: NotRequired[Text]
+    """The digest of what it rests on beside its text: what the steps around it were asked."""
 
 
 class GivenAnswer(TypedDict):

@@ -55,6 +55,8 @@ class Record:
     intents: dict[str, str] = field(default_factory=dict)
     asked: dict[str, AskedQuestion] = field(default_factory=dict)
     """The questions to people, by address."""
+    asked_in: dict[str, int] = field(default_factory=dict)
+    """The numbers of the commits in which they were asked, by address."""
     answers: dict[str, GivenAnswer] = field(default_factory=dict)
     """The answers recorded from outside the run, by the address of the question."""
     checkpoints: dict[str, CheckpointRecord] = field(default_factory=dict)
@@ -319,9 +321,12 @@ class Record:
     def _people(self, commit: Commit) -> None:
         """Apply the questions to people and their answers."""
         for asked in commit.get("asked", ()):
-            self.asked[asked["address"]] = asked
-            self._replace(asked["address"])
-            self._bind(asked["address"])
+            address = asked["address"]
+            self.asked[address], self.asked_in[address] = asked, self.seq
+            if (earlier := self.answers.get(address)) and not earlier.get("ahead"):
+                del self.answers[address]  # a question that is asked again is open again
+            self._replace(address)
+            self._bind(address)
         for answer in commit.get("answers", ()):
             self.answers[answer["address"]] = answer
 
