@@ -29,10 +29,12 @@ if TYPE_CHECKING:
         CheckpointForkCompletedEvent as CheckpointForkCompletedEvent,
         CheckpointForkFailedEvent as CheckpointForkFailedEvent,
         CheckpointForkStartedEvent as CheckpointForkStartedEvent,
+        CheckpointLabelledEvent as CheckpointLabelledEvent,
         CheckpointPrunedEvent as CheckpointPrunedEvent,
         CheckpointRestoreCompletedEvent as CheckpointRestoreCompletedEvent,
         CheckpointRestoreFailedEvent as CheckpointRestoreFailedEvent,
         CheckpointRestoreStartedEvent as CheckpointRestoreStartedEvent,
+        CheckpointRewoundEvent as CheckpointRewoundEvent,
         CheckpointStartedEvent as CheckpointStartedEvent,
     )
     from crewlite.events.types.context_events import (

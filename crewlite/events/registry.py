@@ -108,6 +108,8 @@ EventType = (
         "checkpoint_fork_started",
         "checkpoint_fork_completed",
         "checkpoint_fork_failed",
+        "checkpoint_rewound",
+        "checkpoint_labelled",
         "checkpoint_restore_started",
         "checkpoint_restore_completed",
         "checkpoint_restore_failed",

@@ -221,7 +221,7 @@ class History:
         found = self._finder.find(ref)
         with saving(self._location, "nothing has changed"):
             name = ref if isinstance(ref, str) else found.ref
-            rewind(self._store, found, ref=name, reason=reason, allow_effects=allow_effects)
+            rewind(self._store, found, self, ref=name, reason=reason, allow_effects=allow_effects)
         return RunHistory(self._store, found.run_id, found.branch)
 
     def label(self, ref: str | UUID | Checkpoint | RunHistory, name: str) -> Checkpoint:
@@ -238,7 +238,7 @@ class History:
         """
         found = self._checkpoint_of(self._finder.find(ref))
         with saving(self._location, "the label was not saved"):
-            branch, identifier = label(self._store, found, name)
+            branch, identifier = label(self._store, found, name, self, self._provider.name)
         return self._checkpoint_of(Located(self._provider, self._location, found.run_id, branch, identifier))
 
     def answer(

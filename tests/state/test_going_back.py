@@ -8,7 +8,7 @@ import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, event_bus
 from crewlite.errors import AnswerRefused, BranchConflictError, ConfigError, RefError, Suspended
-from crewlite.events import TaskCompletedEvent, TaskStartedEvent
+from crewlite.events import CheckpointLabelledEvent, CheckpointRewoundEvent, TaskCompletedEvent, TaskStartedEvent
 from crewlite.flow import Flow, ask, flow, listen, start, step
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.state.reading.named_places import by_place
@@ -430,3 +430,22 @@ def test_a_labelled_place_is_one_place(kept):
             assert len(places) == len(listed) - 2
         page = history.as_html("r")
         assert (page.count(">good<"), page.count(first.id[-8:])) == (1, 1)
+
+
+def test_a_rewind_and_a_label_are_told_once(kept):
+    crew_of(Said(), kept).kickoff(run_id="r")
+    told = []
+    with (
+        event_bus.on(CheckpointRewoundEvent, lambda source, event: told.append((source, event))),
+        event_bus.on(CheckpointLabelledEvent, lambda source, event: told.append((source, event))),
+        history_of(kept) as history,
+    ):
+        for _ in range(2):
+            place = history.label("r@task:first", "good")
+            history.rewind("r@task:first", reason="dull")
+        history.rewind("r@abandoned:1")
+        assert {source for source, _ in told} == {history}
+    labelled, *rewound = (event for _, event in told)
+    assert (labelled.run_id, labelled.branch, labelled.label, labelled.checkpoint_id) == ("r", "main", "good", place.id)
+    assert [(event.reason, event.abandoned) for event in rewound] == [("dull", 1), ("", 2)]
+    assert (rewound[0].checkpoint_id is None, rewound[1].checkpoint_id) == (False, None)

@@ -73,6 +73,24 @@ class CheckpointForkFailedEvent(_ForkEvent):
     error_type: str
 
 
+class CheckpointRewoundEvent(_CheckpointEvent):
+    """A branch has gone back to an earlier place. `abandoned` is the number of what came after: `@abandoned:1`."""
+
+    type: Literal["checkpoint_rewound"] = "checkpoint_rewound"
+    checkpoint_id: str | None = None
+    """The checkpoint that it has gone back to; None for the end of an abandoned tail."""
+    reason: str = ""
+    abandoned: int
+
+
+class CheckpointLabelledEvent(_CheckpointEvent):
+    """A place of a run was given a label, from outside of the run."""
+
+    type: Literal["checkpoint_labelled"] = "checkpoint_labelled"
+    checkpoint_id: str
+    label: str
+
+
 class CheckpointRestoreStartedEvent(_CheckpointEvent):
     """A recorded run is about to be resumed."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from crewlite import events
 from crewlite.errors import BranchConflictError, JournalCorrupt, RefError
+from crewlite.events.event_bus import event_bus
 from crewlite.ids import now_text, short
 from crewlite.refs import check_name
 from crewlite.state.format.commit import CheckpointRecord, CommitParts
@@ -23,14 +25,24 @@ Lines = dict[str, list[Entry]]
 """The entries of each branch of a run, with those that it is forked from."""
 
 
-def label(store: Store, found: Checkpoint, name: str) -> tuple[str, str]:
+def label(store: Store, found: Checkpoint, name: str, source: object, provider: str) -> tuple[str, str]:
     """Append a checkpoint with this label at the commit of `found`, on its branch. Returns that branch and its id.
 
-    If the place has the label already, returns those of the checkpoint with it. A run that this process is running
-    commits it itself. Raises RefError if another place of the run has it, BranchConflictError if another process runs
-    the branch: a commit of somebody else would stop that run.
+    Then emits the event, with `source` as its source and the name of the provider. If the place has the label already,
+    returns those of the checkpoint with it. A run that this process is running commits it itself. Raises RefError if
+    another place of the run has it, BranchConflictError if another process runs the branch: a commit of somebody else
+    would stop that run.
     """
     check_name("label", name)
+    branch, identifier, is_new = _labelled_at(store, found, name)
+    if is_new:
+        about = {"location": store.location, "provider": provider, "run_id": found.run_id, "branch": branch}
+        event_bus.emit(source, events.CheckpointLabelledEvent(**about, checkpoint_id=identifier, label=name))
+    return branch, identifier
+
+
+def _labelled_at(store: Store, found: Checkpoint, name: str) -> tuple[str, str, bool]:
+    """Return the branch and the id of the checkpoint with the label, and whether it was made just now."""
     for left in reversed(range(_TRIES)):
         lines = _lines(store, found)
         record = Record.of(lines[found.branch])
@@ -40,9 +52,9 @@ def label(store: Store, found: Checkpoint, name: str) -> tuple[str, str]:
         if same := _labelled(lines, found, total, name):
             if same[1] == lines[same[0]][-1].commit.get("place", {}).get("id"):
                 store.append([stored_already(_own(lines[same[0]]))])
-            return same
+            return *same, False
         if journal := at_work_on(record.claim, store.location):
-            return found.branch, _label_live(journal, found, total, name)
+            return found.branch, _label_live(journal, found, total, name), True
         if by := holder(store, found.run_id, found.branch, record.claim):
             raise _at_work(found, by, name)
         commit = _commit(record, record.checkpoints[found.id], total, name)
@@ -52,7 +64,7 @@ def label(store: Store, found: Checkpoint, name: str) -> tuple[str, str]:
         except BranchConflictError:
             if not left:
                 raise
-    return found.branch, commit.entries[0].commit["place"]["id"]
+    return found.branch, commit.entries[0].commit["place"]["id"], True
 
 
 def _label_live(journal: Journal, found: Checkpoint, total: str, name: str) -> str:

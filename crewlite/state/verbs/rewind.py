@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from crewlite import events
 from crewlite.errors import BranchConflictError, ConfigError, RefError
+from crewlite.events.event_bus import event_bus
 from crewlite.secrets import Secrets
 from crewlite.state.format.commit import CommitParts, Rewind
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
+from crewlite.state.format.rewinds import ends_of_tails
 from crewlite.state.journal.holder import holder
 from crewlite.state.journal.lineage import read_lineage, stored_already
 from crewlite.state.providers import Commit, Store
@@ -22,11 +25,12 @@ from crewlite.state.verbs.effects import check_effects
 _TRIES = 10  # somebody else may label or prune the branch meanwhile, though hardly ten times in a row
 
 
-def rewind(store: Store, found: Located, *, ref: str, reason: str, allow_effects: bool = False) -> None:
+def rewind(store: Store, found: Located, source: object, *, ref: str, reason: str, allow_effects: bool = False) -> None:
     """Append the commit with which a branch goes back to `found`: a checkpoint, or the end of an abandoned tail.
 
-    Does nothing if the branch stands there already. Raises RefError for a place that is not of this branch,
-    BranchConflictError if a live process runs the branch, EffectsRepeat unless `allow_effects`.
+    Then emits the event, with `source` as its source. Does nothing if the branch stands there already. Raises RefError
+    for a place that is not of this branch, BranchConflictError if a live process runs the branch, EffectsRepeat unless
+    `allow_effects`.
     """
     if not isinstance(reason, str):
         raise ConfigError(f"reason is {reason!r}; wanted a text")
@@ -39,7 +43,8 @@ def rewind(store: Store, found: Located, *, ref: str, reason: str, allow_effects
         back = _target(entries, record, found, ref)
         own = [entry for entry in entries if entry.seq > record.base]
         commit = _commit(own, back | ({"reason": said} if said else {}), run_id, branch)
-        if commit.entries[0] is not own[-1] and not allow_effects:
+        goes_back = commit.entries[0] is not own[-1]
+        if goes_back and not allow_effects:
             check_effects(entries, back["seq"], ref)
         try:
             store.append([commit])
@@ -47,7 +52,15 @@ def rewind(store: Store, found: Located, *, ref: str, reason: str, allow_effects
             if not left:
                 raise
         else:
+            if goes_back:
+                _announce(found, source, said, len(ends_of_tails(entries)) + 1)
             return
+
+
+def _announce(found: Located, source: object, reason: str, number: int) -> None:
+    about = {"location": found.location, "provider": found.provider.name, "run_id": found.run_id}
+    gone_back = {"branch": found.branch, "checkpoint_id": found.checkpoint, "abandoned": number, "reason": reason}
+    event_bus.emit(source, events.CheckpointRewoundEvent(**about, **gone_back))
 
 
 def _target(entries: Sequence[Entry], record: Record, found: Located, ref: str) -> Rewind:
