@@ -10,25 +10,38 @@ from collections.abc import Callable, Iterable
 
 from crewlite.state.format.addresses import outers
 from crewlite.state.format.commit import CommitParts, StepRecord
-from crewlite.usage import NO_USAGE, Usage
+from crewlite.usage import NO_USAGE, Usage, UsageRecord, UsageSum
 
 
 class Paid:
     """The usage of a run and of its steps. It only grows: neither a rewind nor an edit subtracts usage."""
 
     def __init__(self) -> None:
-        self.total = NO_USAGE
-        self.own = NO_USAGE
+        self._total = self._own = UsageSum()
+        self._inside: dict[str, UsageSum] = {}
+
+    @property
+    def total(self) -> Usage:
+        """The usage of the run."""
+        return self._total.usage
+
+    @property
+    def own(self) -> Usage:
         """The usage of this branch alone, without what the branch that it is forked from had paid."""
-        self._inside: dict[str, Usage] = {}
+        return self._own.usage
+
+    def so_far(self) -> UsageSum:
+        """Return the usage of the run at this moment, which need not become a `Usage`."""
+        return self._total.copy()
 
     def inside(self, address: str) -> Usage:
         """Return the usage of a step and all steps inside it, in all attempts; for "" that of the run."""
-        return self._inside.get(address, NO_USAGE) if address else self.total
+        found = self._inside.get(address) if address else self._total
+        return found.usage if found else NO_USAGE
 
     def fork(self) -> None:
         """Note that a fork begins here: the usage so far is inherited from the branch it is forked from."""
-        self.own = NO_USAGE
+        self._own = UsageSum()
 
     def take(self, commit: CommitParts) -> None:
         """Add all usage in a commit."""
@@ -38,18 +51,17 @@ class Paid:
     def take_totals(self, commit: CommitParts) -> None:
         """Add the usage in a commit that is not part of a step's outcome."""
         if usage := commit.get("usage"):
-            self._add(Usage(**usage))
+            self._add(usage)
         for address, usage in commit.get("usage_inside", {}).items():  # `usage` includes it already
-            self._count(address, Usage(**usage))
+            self._count(address, usage)
 
     def take_steps(self, steps: Iterable[StepRecord]) -> None:
         """Add the usage of these steps."""
         for step in steps:
             if usage := step.get("usage"):
-                paid = Usage(**usage)
-                self._add(paid)
+                self._add(usage)
                 for address in (step["address"], *outers(step["address"])):
-                    self._count(address, paid)
+                    self._count(address, usage)
 
     def parts(self, left_out: Callable[[str], bool]) -> CommitParts:
         """Return all usage as parts of a commit, without the steps for which `left_out` returns True.
@@ -57,15 +69,17 @@ class Paid:
         Their usage is part of the enclosing steps.
         """
         total = self.total.to_record()
-        inside = {address: usage.to_record() for address, usage in self._inside.items() if not left_out(address)}
+        inside = {address: spent.usage.to_record() for address, spent in self._inside.items() if not left_out(address)}
         parts: CommitParts = {"usage": total} if total else {}
         return {**parts, "usage_inside": inside} if inside else parts
 
-    def _add(self, usage: Usage) -> None:
-        total = self.total + usage
-        self.own = total if self.own is self.total else self.own + usage  # the same until a fork begins
-        self.total = total
+    def _add(self, usage: UsageRecord) -> None:
+        self._total.add(usage)
+        if self._own is not self._total:  # the same until a fork begins
+            self._own.add(usage)
 
-    def _count(self, address: str, usage: Usage) -> None:
+    def _count(self, address: str, usage: UsageRecord) -> None:
         if address:
-            self._inside[address] = self._inside.get(address, NO_USAGE) + usage
+            if (inside := self._inside.get(address)) is None:
+                inside = self._inside[address] = UsageSum()
+            inside.add(usage)

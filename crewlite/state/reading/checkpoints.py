@@ -12,7 +12,7 @@ from crewlite.state.format.commit import CheckpointRecord, RunStart
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record, replay
 from crewlite.state.reading.checkpoint import Checkpoint, TasksAndEvents
-from crewlite.usage import Usage
+from crewlite.usage import UsageSum
 
 
 class Checkpoints:
@@ -77,7 +77,7 @@ class RecordView(NamedTuple):
     """
 
     run: RunStart
-    usage: Usage
+    paid: UsageSum
     values: Mapping[str, Json]
     versions: Mapping[str, int]
     tasks: int
@@ -87,7 +87,7 @@ class RecordView(NamedTuple):
     def of(cls, record: Record) -> RecordView:
         """Build the view of a record at its last commit."""
         counts = len(record.tasks), len(record.events)
-        return cls(record.run, record.usage, record.values, record.versions, *counts)
+        return cls(record.run, record.paid.so_far(), record.values, record.versions, *counts)
 
 
 def newest(record: Record, checkpoint: CheckpointRecord, ref: str) -> Checkpoint:
@@ -120,7 +120,7 @@ def _made(
         metadata=decode(checkpoint.get("metadata", {})),
         inputs=decode(then.run["inputs"]),
         definition=then.run["definition"],
-        usage=then.usage,
+        usage=then.paid.usage,
         ref=ref,
         _kept=(then.values, then.versions),
         _history=history,
