@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from crewlite.codec import Json, decode
+from crewlite.codec import Json, decode, dumps
 from crewlite.lazy import lazy
 from crewlite.state.comparing.fields import FieldDiff, Status, field_diffs, state_diffs
-from crewlite.state.comparing.settings import settings_of
+from crewlite.state.comparing.settings import Settings, settings_of
 from crewlite.state.comparing.side import Side, side_of
 from crewlite.state.comparing.steps import StepDiff, step_diffs
 from crewlite.state.comparing.text import Line, as_lines
@@ -74,8 +74,7 @@ def compare(a: Record, b: Record, *, common: int = 0, places: tuple[str | None, 
     `common`: the number of the last commit that both have. `places`: what the refs to them have behind the @.
     """
     one, other = (side_of(record, at) for record, at in zip((a, b), places, strict=True))
-    models_a, settings_a = settings_of(a.run["definition"])
-    models_b, settings_b = settings_of(b.run["definition"])
+    (models_a, settings_a), (models_b, settings_b) = _settings(a, b)
     return RunDiff(
         one,
         other,
@@ -98,6 +97,12 @@ def last_common(a: Sequence[Entry], b: Sequence[Entry]) -> int:
             break
         common = one.seq
     return common
+
+
+def _settings(a: Record, b: Record) -> tuple[Settings, Settings]:
+    """Return the settings of both definitions; of equal definitions none, as taking large ones apart takes long."""
+    one, other = a.run["definition"], b.run["definition"]
+    return (({}, {}), ({}, {})) if dumps(one) == dumps(other) else (settings_of(one), settings_of(other))
 
 
 def _inputs(record: Record) -> dict[str, Json]:

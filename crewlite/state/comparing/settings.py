@@ -11,8 +11,12 @@ _INLINE = ("live", "models")
 """Under these keys a definition holds further settings of itself: names of live objects, and settings of its models."""
 
 
-def settings_of(definition: JsonObject) -> tuple[dict[str, Json], dict[str, Json]]:
-    """Return the settings of models, and all others, by name."""
+Settings = tuple[dict[str, Json], dict[str, Json]]
+"""The settings of models, and all others, by name."""
+
+
+def settings_of(definition: JsonObject) -> Settings:
+    """Return the settings of a definition."""
     found: dict[str, Json] = {}
     for parts, value in _flat(definition, ()):
         found.setdefault(".".join(parts), value)
