@@ -43,7 +43,7 @@ from crewlite.runtime.frame import Frame
 from crewlite.runtime.trajectory import last_good, trajectory
 from crewlite.runtime.undoing import undone
 from crewlite.state.format.addresses import outers, prefix_beside
-from crewlite.state.format.commit import SaidRecord
+from crewlite.state.format.failed import SaidRecord
 from crewlite.state.format.outcome import Attempt
 from crewlite.state.format.record import Record
 

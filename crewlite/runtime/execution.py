@@ -40,7 +40,8 @@ from crewlite.runtime.failures import written
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.run import EventStamp
 from crewlite.runtime.slots import Slots
-from crewlite.state.format.commit import CommitParts, SaidRecord, StepRecord, invalidated
+from crewlite.state.format.commit import CommitParts, StepRecord, invalidated
+from crewlite.state.format.failed import SaidRecord
 from crewlite.state.format.operations import Operation, applied
 from crewlite.state.format.outcome import recorded_remedy
 from crewlite.state.format.references import by_reference

@@ -19,7 +19,7 @@ from crewlite.runtime.causes import causes_of, for_author, traceback_of, type_of
 from crewlite.runtime.failures import Told, raised, written
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.plain_voice import Silent
-from crewlite.state.format.commit import ErrorRecord, SaidRecord
+from crewlite.state.format.failed import ErrorRecord, SaidRecord
 
 for _cls in (Failure, Evidence, RecordedStep, FailureType):  # what is kept of a failure, and in errors that give up
     codec.register(_cls)

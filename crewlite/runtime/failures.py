@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from crewlite import codec
 from crewlite.errors import NotCodable, StepRaised
-from crewlite.state.format.commit import RaisedError
+from crewlite.state.format.failed import RaisedError
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,8 @@ from crewlite.runtime.run import EventStamp, Run
 from crewlite.runtime.sayings import Sayings
 from crewlite.runtime.slots import Slots
 from crewlite.state.format.addresses import outers
-from crewlite.state.format.commit import CommitParts, SaidRecord
+from crewlite.state.format.commit import CommitParts
+from crewlite.state.format.failed import SaidRecord
 from crewlite.state.journal.conflicts import Start
 from crewlite.state.journal.view import View
 from crewlite.state.subscriber import Setting

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Any
 
-from crewlite.state.format.commit import SaidRecord
+from crewlite.state.format.failed import SaidRecord
 
 
 class Sayings:

@@ -8,7 +8,7 @@ from typing import Any
 from crewlite import codec, kinds
 from crewlite.recovery import RecordedStep
 from crewlite.state.format.addresses import is_right_below, leaf, prefix_around
-from crewlite.state.format.commit import SaidRecord
+from crewlite.state.format.failed import SaidRecord
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
 

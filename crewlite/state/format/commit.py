@@ -27,6 +27,7 @@ from typing_extensions import TypedDict  # pydantic takes no other before Python
 
 from crewlite import kinds
 from crewlite.codec import JsonObject
+from crewlite.state.format.failed import ErrorRecord, SaidRecord
 from crewlite.state.format.fields import (
     BranchName,
     Coded,
@@ -274,55 +275,6 @@ class GivenAnswer(TypedDict):
     ahead: NotRequired[bool]
     typed: NotRequired[bool]
     refused: NotRequired[Text]
-
-
-class ErrorRecord(TypedDict):
-    """The failure of an attempt."""
-
-    type: Text
-    message: Text
-    traceback: Text
-    cause: NotRequired[Text | None]
-    causes: NotRequired[list[Text]]
-    failure: Text
-    final: bool
-    remedy: NotRequired[RemedyRecord]
-    for_author: NotRequired[bool]
-    raised: NotRequired[RaisedError]
-    said: NotRequired[SaidRecord]
-
-
-class SaidRecord(TypedDict, total=False):
-    """What code has recorded about the work of an attempt, for the next one at a step around it."""
-
-    steps: list[Any]
-    state: Any
-
-
-class RemedyRecord(TypedDict):
-    """The remedy that followed a failed attempt."""
-
-    do: Text
-    after: NotRequired[Annotated[float, Field(ge=0, allow_inf_nan=False)]]
-    anew: NotRequired[bool]
-    type: NotRequired[Text]
-    """The type of the failure, if a strategy chose the remedy by it."""
-    hint: NotRequired[Text]
-    tools: NotRequired[list[Text]]
-    reason: NotRequired[Text]
-    to: NotRequired[Text]
-    subgoal: NotRequired[Text]
-    question: NotRequired[Text]
-    message: NotRequired[Text]
-    then: NotRequired[RemedyRecord]
-
-
-class RaisedError(TypedDict):
-    """The data from which an error is rebuilt to be raised again."""
-
-    cls: Text
-    args: NotRequired[Any]
-    fields: NotRequired[Any]
 
 
 class CheckpointRecord(TypedDict):

@@ -10,7 +10,8 @@ from typing import NamedTuple, cast
 
 from crewlite.codec import Json
 from crewlite.recovery.remedy import Remedy, as_data, remedy_of
-from crewlite.state.format.commit import ErrorRecord, RaisedError, RemedyRecord, SaidRecord, StepRecord
+from crewlite.state.format.commit import StepRecord
+from crewlite.state.format.failed import ErrorRecord, RaisedError, RemedyRecord, SaidRecord
 from crewlite.state.format.kept import Order
 from crewlite.state.format.operations import Operation
 from crewlite.usage import NO_USAGE, Usage, UsageRecord

@@ -13,7 +13,7 @@ from typing import Any, cast
 from crewlite import kinds
 from crewlite.codec import Json, JsonObject
 from crewlite.errors import JournalCorrupt
-from crewlite.state.format.addresses import around, is_in_a_task_or_call, outer, outers
+from crewlite.state.format.addresses import is_in_a_task_or_call, outer, outers
 from crewlite.state.format.checkpoints import SNAPSHOT, along, at_no_commit, parent_of
 from crewlite.state.format.commit import (
     AskedQuestion,
@@ -25,6 +25,7 @@ from crewlite.state.format.commit import (
     StepRecord,
     TimeAtWork,
 )
+from crewlite.state.format.edits import take_back
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.kept import Kept, Order, changes_values
 from crewlite.state.format.operations import Operation
@@ -332,7 +333,9 @@ class Record:
 
     def _steps(self, steps: Sequence[StepRecord], at: str) -> None:
         if edited := {step["address"] for step in steps if step.get("edited")}:
-            self._take_back(edited)
+            self.edited |= edited
+            others = (self.failures, self.asked, self.answers)
+            take_back(edited, outcomes=self.outcomes, intents=self.intents, late=self.late, others=others)
         for place, step in enumerate(steps):
             self._step(step, step.get("at", at), place)
 
@@ -370,22 +373,6 @@ class Record:
             if (asked := self.asked.get(address)) and "digest" in asked:
                 bound["digest"] = asked["digest"]
             self.answers[address] = bound
-
-    def _take_back(self, edited: set[str]) -> None:
-        """Forget every outcome, failure, intent, question and answer of the edited steps and the steps inside them.
-
-        The outcomes and intents of the enclosing steps are forgotten too.
-        """
-        self.edited |= edited
-        for known in (self.outcomes, self.failures, self.intents, self.asked, self.answers, self.late):
-            for at in [at for at in known if not edited.isdisjoint(outers(at))]:
-                del known[at]
-            if known is not self.outcomes and known is not self.late:  # `_step` replaces those of the edited steps
-                for at in edited:
-                    known.pop(at, None)
-        for at in ("", *around(edited)):  # needed even if a prune has removed the steps inside them
-            self.outcomes.pop(at, None)
-            self.intents.pop(at, None)
 
     def _replace(self, address: str) -> None:
         """Remove the outcome of a step that runs again, and the outcomes of enclosing steps that depend on it."""

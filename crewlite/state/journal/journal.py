@@ -7,7 +7,6 @@ seals them and writes all of them there, and every later commit too.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import time
@@ -30,6 +29,7 @@ from crewlite.state.format.fields import Event
 from crewlite.state.format.kept import Order
 from crewlite.state.format.record import Record
 from crewlite.state.journal.claim import claim, release
+from crewlite.state.journal.fence import from_any_thread
 from crewlite.state.journal.mailbox import Mailbox
 from crewlite.state.journal.states import States
 from crewlite.state.journal.writer import Done, WriteQueue
@@ -356,17 +356,8 @@ class Journal:
 
     def listen(self) -> None:
         """Have the writer's thread set the future `fenced` once another process has written to the branch."""
-
-        def fence(error: BaseException) -> None:
-            if not self.fenced.done():
-                self.fenced.set_result(error)
-
-        def on_fenced(error: BaseException) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop was closed, so nothing awaits it
-                self.loop.call_soon_threadsafe(fence, error)
-
         if self.queue:
-            self.queue.on_fenced = on_fenced
+            self.queue.on_fenced = from_any_thread(self.loop, self.fenced)
 
     def emit(self, cls: type[BaseEvent], **fields: Any) -> None:
         """Emit an event about this journal."""

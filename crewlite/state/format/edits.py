@@ -1,0 +1,29 @@
+"""Edits of recorded steps: what of a record they make invalid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from typing import Any
+
+from crewlite.state.format.addresses import around, outers
+
+ByAddress = dict[str, Any]
+
+
+def take_back(
+    edited: Set[str], *, outcomes: ByAddress, intents: ByAddress, late: ByAddress, others: Iterable[ByAddress]
+) -> None:
+    """Forget what is known, by address, of the edited steps and the steps inside them.
+
+    The outcomes and intents of the enclosing steps are forgotten too. The outcomes and late changes of the edited steps
+    themselves stay, as their new outcomes replace them.
+    """
+    for known in (outcomes, intents, late, *others):
+        for at in [at for at in known if not edited.isdisjoint(outers(at))]:
+            del known[at]
+    for known in (intents, *others):
+        for at in edited:
+            known.pop(at, None)
+    for at in ("", *around(edited)):  # needed even if a prune has removed the steps inside them
+        outcomes.pop(at, None)
+        intents.pop(at, None)

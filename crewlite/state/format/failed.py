@@ -1,0 +1,59 @@
+"""What is recorded of a failed attempt: its error, what its code has said, and the remedy that followed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
+
+from crewlite.state.format.fields import Text
+
+
+class ErrorRecord(TypedDict):
+    """The failure of an attempt."""
+
+    type: Text
+    message: Text
+    traceback: Text
+    cause: NotRequired[Text | None]
+    causes: NotRequired[list[Text]]
+    failure: Text
+    final: bool
+    remedy: NotRequired[RemedyRecord]
+    for_author: NotRequired[bool]
+    raised: NotRequired[RaisedError]
+    said: NotRequired[SaidRecord]
+
+
+class SaidRecord(TypedDict, total=False):
+    """What code has recorded about the work of an attempt, for the next one at a step around it."""
+
+    steps: list[Any]
+    state: Any
+
+
+class RemedyRecord(TypedDict):
+    """The remedy that followed a failed attempt."""
+
+    do: Text
+    after: NotRequired[Annotated[float, Field(ge=0, allow_inf_nan=False)]]
+    anew: NotRequired[bool]
+    type: NotRequired[Text]
+    """The type of the failure, if a strategy chose the remedy by it."""
+    hint: NotRequired[Text]
+    tools: NotRequired[list[Text]]
+    reason: NotRequired[Text]
+    to: NotRequired[Text]
+    subgoal: NotRequired[Text]
+    question: NotRequired[Text]
+    message: NotRequired[Text]
+    then: NotRequired[RemedyRecord]
+
+
+class RaisedError(TypedDict):
+    """The data from which an error is rebuilt to be raised again."""
+
+    cls: Text
+    args: NotRequired[Any]
+    fields: NotRequired[Any]
