@@ -31,7 +31,7 @@ def what_fits(schema: Any) -> str:
         return f"one of {', '.join(str(choice) for choice in schema['enum'])}"
     if schema.get("type") == "boolean":
         return "yes or no"
-    if {"type": "boolean"} in schema.get("anyOf", ()) and "description" in schema:
+    if "description" in schema and ({"type": "boolean"} in schema.get("anyOf", ()) or "pattern" in schema):
         return str(schema["description"])
     if schema.get("type") in ("integer", "number", "string") and not schema.keys() - {"type", "title"}:
         return {"integer": "a whole number", "number": "a number", "string": "any text"}[schema["type"]]

@@ -16,6 +16,7 @@ from crewlite.recovery.failure import Failure
 from crewlite.recovery.guards import Guard, check_guards
 from crewlite.recovery.remedy import (
     GIVES_UP,
+    USUAL,
     Abort,
     Escalate,
     Fallback,
@@ -26,6 +27,7 @@ from crewlite.recovery.remedy import (
     Retry,
     Rollback,
     check_strategy,
+    is_attempt,
     most_of,
     spent,
     typed,
@@ -38,8 +40,6 @@ if TYPE_CHECKING:
     from crewlite.recovery import reading
 else:
     reading = lazy("crewlite.recovery.reading")  # only policies from files and mappings need it
-
-_ATTEMPTS = 3
 
 
 class Strategies(TypedDict, total=False):
@@ -80,7 +80,7 @@ class FailurePolicy:
     classifier: Classifier | None
     """Names the type of each failure; None without strategies."""
     max_recovery_attempts: int
-    """The number of remedies that strategies may choose for one step, whatever the types of its failures."""
+    """The number of remedies for one step, whatever the types of its failures. A person is asked also after those."""
     max_recovery_attempts_per_run: int | None
     strategies: tuple[tuple[FailureType, Policy], ...]
     guards: tuple[Guard, ...]
@@ -160,6 +160,8 @@ class FailurePolicy:
         remedy = typed(strategy.decide(failure, past), failure)
         if isinstance(remedy, GIVES_UP):
             return Abort() if failure.is_told and own is None else remedy
+        if not is_attempt(remedy):
+            return remedy  # so no budget of attempts forbids it
         if failure.permanent and isinstance(remedy, Retry | Replan | Rollback | Resume):
             return Escalate("No other attempt can succeed until the cause is removed", type=failure.type)
         of_step = sum(one.type is not None for one in past)
@@ -198,7 +200,7 @@ class GoOn:
 
 def _patience(strategies: Sequence[Policy]) -> int:
     """Return the number of remedies for one step, unless a policy sets it."""
-    return max([_ATTEMPTS, *(most_of(one) or 0 for one in strategies)])
+    return max([USUAL, *map(most_of, strategies)])
 
 
 def _by_type(strategies: Mapping[str, Any]) -> dict[FailureType, Policy]:

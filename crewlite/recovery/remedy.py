@@ -12,6 +12,7 @@ from typing import Any, Protocol, get_args
 from crewlite.errors import ConfigError, text_of
 from crewlite.recovery.checks import having, seconds
 from crewlite.recovery.failure import Failure
+from crewlite.recovery.hints import hint_of
 from crewlite.recovery.types import FailureType
 
 
@@ -161,6 +162,8 @@ REMEDIES: dict[str, type[Remedy]] = {cls.__name__.lower(): cls for cls in get_ar
 """The remedies by the names under which they are recorded."""
 GIVES_UP = (Abort, Escalate)
 """The remedies after which the step fails."""
+USUAL = 3
+"""The number of remedies of one step, where nothing says another."""
 
 
 class Policy(Protocol):
@@ -185,10 +188,18 @@ def check_strategy(where: str, given: object) -> Any:
     return having("decide", where, given, "a strategy, such as escalate()")
 
 
-def most_of(policy: Policy) -> int | None:
-    """Return the largest number of remedies that a strategy may choose; None if it does not limit them."""
+def most_of(policy: Policy) -> int:
+    """Return the number of attempts that a strategy may make: the usual one if it does not say; 0 if it makes none."""
     most = getattr(policy, "most", None)
-    return most if isinstance(most, int) else None
+    if isinstance(most, int):
+        return most
+    remedy = getattr(policy, "remedy", None)
+    return 0 if isinstance(remedy, get_args(Remedy)) and not is_attempt(remedy) else USUAL
+
+
+def is_attempt(remedy: Remedy) -> bool:
+    """Return whether another attempt follows without anybody being asked."""
+    return is_attempt(remedy.then) if isinstance(remedy, Compensate) else not isinstance(remedy, (*GIVES_UP, Suspend))
 
 
 def remedy_for(policy: Policy, failure: Failure, past: Sequence[Remedy]) -> Remedy:
@@ -204,11 +215,18 @@ def remedy_for(policy: Policy, failure: Failure, past: Sequence[Remedy]) -> Reme
         case Fallback():
             return remedy if failure.fallbacks else Abort()
         case _Remedy():
-            return remedy
+            return hinted(remedy, failure)
     raise ConfigError(
         f"{name}.decide returned {remedy!r}; wanted Retry(after), Fallback() or Abort(), or another remedy of "
         f"crewlite.recovery"
     )
+
+
+def hinted(remedy: Remedy, failure: Failure) -> Remedy:
+    """Return a remedy for work with a hint made of the failure, unless it has one. Anything else is unchanged."""
+    if not isinstance(remedy, Replan | Rollback | Resume) or remedy.hint:
+        return remedy
+    return replace(remedy, hint=hint_of(failure))
 
 
 def spent(failure: Failure, why: str) -> Remedy:

@@ -152,8 +152,8 @@ class Compensation:
     then: Policy
 
     @property
-    def most(self) -> int | None:
-        """The largest number of remedies that it may choose; None if it does not limit them."""
+    def most(self) -> int:
+        """The largest number of remedies that it may choose."""
         return most_of(self.then)
 
     def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
@@ -188,10 +188,9 @@ class Chain:
     then: Policy
 
     @property
-    def most(self) -> int | None:
-        """The largest number of remedies that it may choose; None if it does not limit them."""
-        both = [most_of(self.first), most_of(self.then)]
-        return sum(one for one in both if one is not None) if any(one is not None for one in both) else None
+    def most(self) -> int:
+        """The largest number of remedies that it may choose."""
+        return most_of(self.first) + most_of(self.then)
 
     def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
         """Return what the first strategy chooses; where it would give up, what the second one does."""

@@ -24,7 +24,7 @@ class ByListener:
     @property
     def most(self) -> int:
         """The largest number of remedies that it may choose."""
-        return max(most_of(one) or 0 for one in (self.told, self.others))
+        return max(most_of(self.told), most_of(self.others))
 
     def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
         """Return what the strategy for this failure chooses."""

@@ -7,11 +7,14 @@ that fails again in the same way, the answer counts; if it works by now, no reme
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, WithJsonSchema
 
 from crewlite import durable, kinds
 from crewlite.durable import Step
 from crewlite.recovery import Abort, Escalate, Failure, FailureType, Remedy, Replan, Retry, Rollback, Suspend
-from crewlite.recovery.remedy import typed
+from crewlite.recovery.remedy import hinted, typed
 from crewlite.runtime.human import Question, question_step
 from crewlite.runtime.plain_voice import Silent
 
@@ -23,6 +26,7 @@ _CHOICES: dict[str, Callable[[str], Remedy]] = {
     "abort": lambda said: Abort(reason=said),
 }
 _HOW = f"{', '.join(_CHOICES)}; a hint or a reason may follow, as in 'replan: use the archive'"
+_TOLD = "abort alone tells the model, abort with a reason ends the run"
 
 
 async def chosen(suspend: Suspend, failure: Failure, source: object) -> Remedy:
@@ -31,7 +35,8 @@ async def chosen(suspend: Suspend, failure: Failure, source: object) -> Remedy:
     Raises Suspended while nobody has answered, AnswerRefused for an answer that names no remedy, and ConfigError if
     nobody can answer.
     """
-    question = Question(durable.scope().mask(_text(suspend, failure)), check=_remedy)
+    how = f"{_HOW}; {_TOLD}" if failure.is_told else _HOW
+    question = Question(durable.scope().mask(_text(suspend, failure, how)), _answers(how))
 
     async def work() -> str:
         answer: str = await durable.scope().step(question_step(question, None))
@@ -44,14 +49,27 @@ async def chosen(suspend: Suspend, failure: Failure, source: object) -> Remedy:
         question=question.digest,
         voice=Silent(source),
     )
-    return typed(_remedy(await durable.scope().step(step)), failure)
+    return hinted(typed(_remedy(await durable.scope().step(step)), failure), failure)
 
 
-def _text(suspend: Suspend, failure: Failure) -> str:
+def _answers(how: str) -> Any:
+    """Return the type of the answers that name a remedy. Its JSON schema says the same to whoever answers."""
+    words = ("".join(f"[{letter.upper()}{letter}]" for letter in name) for name in _CHOICES)
+    pattern = rf"^\s*({'|'.join(words)})\s*(:|$)"
+    shown = {"type": "string", "pattern": pattern, "description": how}
+    return Annotated[str, AfterValidator(_checked), WithJsonSchema(shown)]
+
+
+def _checked(said: str) -> str:
+    _remedy(said)
+    return said
+
+
+def _text(suspend: Suspend, failure: Failure, how: str) -> str:
     kind = "" if failure.type is FailureType.UNKNOWN else f" ({failure.type})"
     what = f"{failure.address or 'The run itself'} failed in try {failure.attempts}{kind}"
     asked = suspend.question or f"{what}: {failure.error_type}: {failure.message}"
-    return f"{asked if asked.endswith(('.', '?', '!')) else f'{asked}.'} What next? ({_HOW})"
+    return f"{asked if asked.endswith(('.', '?', '!')) else f'{asked}.'} What next? ({how})"
 
 
 def _remedy(said: str) -> Remedy:
@@ -59,5 +77,5 @@ def _remedy(said: str) -> Remedy:
     name, _, more = said.partition(":")
     make = _CHOICES.get(name.strip().lower())
     if make is None:
-        raise ValueError(f"wanted one of {_HOW}")
+        raise ValueError(f"wanted {_HOW}")
     return make(more.strip())

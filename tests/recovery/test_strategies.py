@@ -43,7 +43,7 @@ from crewlite.recovery import (
     suspend,
 )
 from crewlite.recovery.failure import FailureKind
-from crewlite.recovery.remedy import GIVES_UP, as_data, remedy_for, remedy_of
+from crewlite.recovery.remedy import as_data, is_attempt, remedy_for, remedy_of
 from crewlite.state.format.outcome import recorded_remedy
 
 TYPES = st.sampled_from(FailureType)
@@ -135,10 +135,10 @@ def test_a_policy_ends_every_history_of_failures_within_its_budget_and_decides_t
     for failure in islice(cycle(failures), 60):
         remedy = remedy_for(policy, failure, past)
         assert remedy == remedy_for(policy, failure, list(past))
-        if isinstance(remedy, GIVES_UP):
+        if not is_attempt(remedy):  # it gives up, or a person says what follows
             break
         if failure.permanent:
-            assert isinstance(remedy, Fallback | Compensate | Suspend)
+            assert isinstance(remedy, Fallback | Compensate)
         past.append(remedy)
     recoveries = [remedy for remedy in past if not isinstance(remedy, Fallback)]
     assert all(remedy.type is not None for remedy in recoveries)
@@ -233,6 +233,34 @@ def test_the_limits_of_a_step_and_of_a_run():
     )
     assert FailurePolicy(default=escalate()).max_recovery_attempts == 3
     assert FailurePolicy(TIMEOUT=backoff_and_retry(5), default=chain(retry(4), replan())).max_recovery_attempts == 7
+
+
+@pytest.mark.parametrize(
+    ("last", "attempts"),
+    [
+        (suspend(), 0),
+        (escalate("Call Ann"), 0),
+        (abort("enough"), 0),
+        (compensate(), 0),
+        (compensate(suspend()), 0),
+        (sequence(replan(), suspend()), 1),
+        (chain(replan(max_replans=4), suspend()), 4),
+        (DEFAULT, 0),
+    ],
+)
+@pytest.mark.parametrize("told", [False, True])
+def test_the_last_link_of_a_chain_is_reached_whatever_the_first_has_spent(last, attempts, told):
+    policy = FailurePolicy(UNKNOWN=chain(retry(6), last))
+    failure = Failure("bug", "KeyError", "x", is_told=told)
+    remedies = chosen(policy, failure, 7 + attempts)
+    assert remedies[:6] == ["Retry"] * 6
+    assert remedies[-1] == type(last.decide(failure, [Replan(type=failure.type)] * attempts)).__name__
+
+
+def test_a_person_is_asked_also_when_a_budget_is_spent():
+    policy = FailurePolicy(default=chain(retry(2), suspend()), max_recovery_attempts=2, max_recovery_attempts_per_run=2)
+    failure = Failure("bug", "KeyError", "x", recoveries=2)
+    assert isinstance(policy.decide(failure, [Retry(type=failure.type)] * 2), Suspend)
 
 
 def test_a_policy_shows_what_was_set():

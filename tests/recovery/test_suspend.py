@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, Crew, FailurePolicy, Task
-from crewlite.errors import AnswerRefused, ConfigError, RecoveryEscalated, Suspended
+from crewlite import Agent, CheckpointConfig, Crew, FailurePolicy, History, Task, ToolCall, tool
+from crewlite.cli.questions import what_fits
+from crewlite.errors import AnswerRefused, ConfigError, RecoveryAborted, RecoveryEscalated, Suspended
 from crewlite.flow import flow, recovery_hint, step
-from crewlite.recovery import suspend
+from crewlite.ids import now
+from crewlite.recovery import Abort, Replan, suspend
 from crewlite.state import InMemoryProvider
-from crewlite.testing import ScriptedLLM
+from crewlite.state.journal.lineage import recorded
+from crewlite.state.providers.base import Commit
+from crewlite.testing import ScriptedLLM, faults
 from tests.cuts import RUN, cut, entries_of
 
 
@@ -43,7 +47,7 @@ def test_the_answer_of_a_person_is_the_remedy_and_tells_the_next_attempt_what_to
         "a hint or a reason may follow, as in 'replan: use the archive')"
     )
     assert asked(tides(calls)) == (address, question)
-    with pytest.raises(AnswerRefused, match="wanted one of retry, replan"):
+    with pytest.raises(AnswerRefused, match="wanted retry, replan"):
         tides(calls).kickoff(run_id=RUN, answers={address: "pray"})
     assert tides(calls).kickoff(run_id=RUN, answers={address: "replan: use the almanac"}).raw == "11:40"
 
@@ -98,3 +102,91 @@ def test_what_works_by_the_time_of_the_answer_needs_no_remedy():
 def test_a_run_in_which_nobody_could_ever_answer_says_so():
     with pytest.raises(ConfigError, match="nobody could ever answer"):
         tides([], checkpoint=None).kickoff()
+
+
+def test_an_answer_that_names_no_remedy_is_refused_where_it_is_given():
+    setting = CheckpointConfig(location="here", provider=InMemoryProvider())
+    address, _ = asked(tides([], setting))
+    with History(setting.location, setting.provider) as history:
+        [question] = history.run(RUN).waiting
+        assert what_fits(question.schema).startswith("retry, replan, rollback, escalate, abort; a hint or a reason")
+        for wrong in ("perhaps", "retrying", "re: try", "", 7):
+            with pytest.raises(AnswerRefused) as refused:
+                history.answer(RUN, address, wrong)
+            assert wrong == 7 or "wanted retry, replan" in str(refused.value)
+        history.answer(RUN, address, " RePlan : use the almanac")
+    assert tides([], setting).kickoff(run_id=RUN).raw == "11:40"
+
+
+def test_a_recorded_answer_that_fits_no_more_may_be_replaced():
+    setting = CheckpointConfig(location="here", provider=InMemoryProvider())
+    address, _ = asked(tides([], setting))
+    _record_answer(setting, address, "perhaps")
+    with History(setting.location, setting.provider) as history:
+        history.answer(RUN, address, "replan: use the almanac")
+    assert tides([], setting).kickoff(run_id=RUN).raw == "11:40"
+
+
+def _record_answer(setting, address, value):
+    """Record an answer as releases did that checked none."""
+    store = setting.provider.open(setting.location)
+    record = recorded(store, RUN, "main")
+    said = {"address": address, "value": value, "at": now().isoformat(), "digest": record.asked[address]["digest"]}
+    store.append([Commit.saying(RUN, "main", record.head, {"answers": [said]})])
+
+
+@pytest.mark.parametrize("said", ["replan", "rollback"])
+def test_a_bare_word_of_a_person_has_a_hint_made_of_the_failure(said):
+    hints = []
+
+    @step
+    def count() -> int:
+        if not recovery_hint():
+            raise KeyError("no almanac")
+        hints.append(recovery_hint())
+        return 1
+
+    @flow(checkpoint=True, failure_policy=FailurePolicy(default=suspend()))
+    def counted() -> int:
+        return count()
+
+    address, _ = asked(counted)
+    assert counted.kickoff(run_id=RUN, answers={address: said}) == 1
+    assert hints == ["The last attempt failed at step:count: 'no almanac'. Do not make the same mistake again."]
+
+
+class Bare:
+    """A policy that gives its remedy no hint."""
+
+    def decide(self, failure, past):
+        return Abort() if past else Replan()
+
+
+def test_a_remedy_of_a_policy_of_ones_own_has_a_hint_too():
+    llm = ScriptedLLM(faults(["11:40"], KeyError("almanac")))
+    ask = Task(name="ask", description="When?", expected_output="A time", agent=Agent(role="P", goal="g", llm=llm))
+    assert Crew(tasks=[ask], failure_policy=Bare()).kickoff().raw == "11:40"
+    assert "failed at task:ask/llm#1: 'almanac'" in llm.calls[-1][-1]["content"]
+
+
+@tool
+def fax(text: str) -> str:
+    """Fax a text."""
+    raise ConnectionError("the fax is down")
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_the_question_about_a_tool_says_what_abort_does(ends):
+    def reply(messages):
+        return ToolCall("fax", {"text": "11"}) if messages[-1]["role"] != "tool" else "It did not work."
+
+    clerk = Agent(role="Clerk", goal="fax", llm=ScriptedLLM(reply), tools=[fax])
+    send = Task(name="send", description="Fax it", expected_output="OK", agent=clerk)
+    crew = Crew(tasks=[send], checkpoint=True, failure_policy=FailurePolicy(default=suspend()))
+    address, question = asked(crew)
+    assert question.endswith("; abort alone tells the model, abort with a reason ends the run)")
+    if not ends:
+        assert crew.kickoff(run_id=RUN, answers={address: "abort"}).raw == "It did not work."
+        return
+    with pytest.raises(RecoveryAborted, match="not today"):
+        crew.kickoff(run_id=RUN, answers={address: "abort: not today"})

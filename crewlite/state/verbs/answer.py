@@ -112,9 +112,13 @@ def _answered(record: Record, secrets: Secrets, address: str, value: Any, *, ahe
 
 
 def _may_misfit(asked: AskedQuestion, answer: GivenAnswer) -> bool:
-    """Return whether only the run can tell if a recorded answer fits. Until it has, another answer may replace it."""
-    schema = asked.get("schema")
-    return is_unchecked(schema, decode_answer(answer, schema))
+    """Return whether a recorded answer does not fit, or only the run can tell. Then another answer may replace it."""
+    value = decode_answer(answer, asked.get("schema"))
+    try:
+        check(asked, value)
+    except AnswerRefused:
+        return True
+    return is_unchecked(asked.get("schema"), value)
 
 
 def unheard(record: Record) -> frozenset[str]:
@@ -222,7 +226,7 @@ def _problem(error: Any, schema: Any) -> str:
         return f"{at}: {within.message}"
     return (
         f"{error.instance!r}: wanted {schema['description']}"
-        if error.context and "description" in schema
+        if "description" in schema and (error.context or error.validator == "pattern")
         else error.message
     )
 
