@@ -30,6 +30,7 @@ from crewlite.runtime.resumption import (
     approvals_given,
     branch_for,
     check_newest,
+    check_variant,
     definition_now,
     in_doubt,
     inputs_of,
@@ -281,6 +282,7 @@ async def _resume(
             warn_stored(root, record, target, journal)
         else:
             check_newest(root, record, target)
+            check_variant(root, request, journal)
             if superseded:
                 journal.invalidate("", root.kind)
             await store_claim(journal, others | answers | definition_now(root, journal) | approved)

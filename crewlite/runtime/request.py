@@ -152,6 +152,8 @@ class Request:
     progress: Progress = field(default_factory=Progress, kw_only=True)
     verbose: bool = field(default=False, kw_only=True)
     """Show the progress of the run, even if the definition is not verbose."""
+    of_study: bool = field(default=False, kw_only=True)
+    """Whether a study runs one of its variants."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.rerun, Iterable):

@@ -33,6 +33,9 @@ from crewlite.state.reading.steps import inherited
 from crewlite.state.verbs.answer import given
 from crewlite.state.verbs.fork import asked_for, check_taken
 
+STUDIES = "explore/"
+"""How the names of the branches begin that hold the variants of studies."""
+
 
 def branch_for(root: Root[Any], request: Request, config: CheckpointConfig) -> Located:
     """Return the branch to resume: the one a ref names, else main of the run `run_id` or of a new run. Reads the store.
@@ -197,6 +200,16 @@ def _after(record: Record, located: Located) -> list[str]:
     named = record.checkpoints.get(located.checkpoint or "")
     later = (p for p in record.checkpoints.values() if named and p["seq"] > named["seq"] and record.counts(p["seq"]))
     return [p["address"] or p["trigger"] for p in later]
+
+
+def check_variant(root: Root[Any], request: Request, journal: Journal) -> None:
+    """Raise ConfigError if a finished variant of a study would go on, as its study would have another result then."""
+    if journal.record.finished and journal.branch.startswith(STUDIES) and not request.of_study:
+        ref = f"{journal.run_id}/{journal.branch}"
+        raise ConfigError(
+            f"{ref} is a finished variant of a study, which answers with it when it is explored again; this kickoff "
+            f"would change it. To go on from it, fork it: {root.kind}.fork({ref!r}).kickoff()"
+        )
 
 
 def definition_now(root: Root[Any], journal: Journal) -> CommitParts:

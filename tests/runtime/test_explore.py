@@ -20,6 +20,7 @@ from crewlite.errors import (
     ConfigError,
     EffectsRepeat,
     JournalCorrupt,
+    QuestionsChanged,
     RefError,
     RunMismatch,
     UnknownProvider,
@@ -99,6 +100,41 @@ def test_variants_are_compared_and_named_and_go_on_from_their_branches(config):
     assert further["b"].ref == "r/explore/main-edit/b"
     assert str(same) == str(explored)
     assert len(asked) == 4, "a repeated explore asks nothing again"
+
+
+def test_one_goes_on_from_a_variant_with_the_definition_that_ran_it_and_the_study_stays_as_it_is(memory):
+    asked = []
+    made = ran(memory())
+    study = crew(memory(), asked).explore("r", VARIANTS, judge=length)
+    best = study["prompt"]
+
+    def longer(base):
+        title = Task(name="title", description="Title", expected_output="x", agent=base.tasks[0].agent)
+        return base.with_(tasks=[*base.tasks, title])
+
+    wanted = "is a finished variant of a study, .* fork it: crew.fork\\('r/explore/main/{}'\\).kickoff\\(\\)"
+    with pytest.raises(ConfigError, match=wanted.format("edit")):
+        longer(made).kickoff(from_checkpoint=study["edit"].ref)
+    rerun = CheckpointConfig(restore_from=best.ref, on_drift="rerun")
+    with pytest.raises(ConfigError, match=wanted.format("prompt")):
+        made.kickoff(from_checkpoint=rerun)
+    assert best.definition.kickoff(from_checkpoint=best.ref).raw == best.output
+    gone_on = longer(best.definition).fork(best.ref).kickoff()
+    assert [output.raw for output in gone_on.tasks_output[1:]] == [best.output, "Title, all"]
+    again = crew(memory(), asked).explore("r", VARIANTS, judge=length)
+    assert (again, len(asked)) == (study, 5)
+
+
+def test_a_variant_with_another_prompt_is_not_gone_on_from_with_the_old_one(memory):
+    made = ran(memory())
+    row = made.explore("r", VARIANTS)["prompt"]
+    for go_on in (lambda: made.kickoff(from_checkpoint=row.ref), lambda: made.fork(row.ref).kickoff()):
+        with pytest.raises(QuestionsChanged, match="use the crew that ran it: study\\['NAME'\\].definition"):
+            go_on()
+    with pytest.raises(ConfigError, match="task:write answered 'One line on tides', and is asked 'write of tides' now"):
+        made.explore(row.ref, [{"name": "x", "rerun": ["task:research"]}])
+    further = row.definition.explore(row.ref, [{"name": "x", "inputs": {"topic": "moons"}}])
+    assert further["x"].output == "One line on moons, all"
 
 
 def test_all_mistakes_are_told_at_once_and_nothing_is_forked(memory):

@@ -66,7 +66,7 @@ class Branch:
         try:
             record = await self._stored(recorded)
         except JournalCorrupt as damage:  # of this branch alone: the other variants are compared all the same
-            return Row(self.variant.name, self.ref, "failed", error=self._masked(str(damage)))
+            return self.failed(str(damage))
         waiting = {asked["address"]: asked["question"] for asked in record.waiting}
         row = Row(
             self.variant.name,
@@ -78,8 +78,13 @@ class Branch:
             error=self._masked(end.error or error),
             waiting=waiting if end.status == "waiting" else {},
             result=end.result,
+            definition=self.variant.definition,
         )
         return replace(row, score=score.value, reason=score.reason, judge_usage=score.usage) if score else row
+
+    def failed(self, why: str) -> Row:
+        """Return the row of a variant that could not be run."""
+        return Row(self.variant.name, self.ref, "failed", error=self._masked(why), definition=self.variant.definition)
 
     async def _end(self) -> _End:
         """Kick off the branch. While another process runs it, wait for that process and take its result."""
@@ -109,7 +114,8 @@ class Branch:
         if self.variant.asks_anew:
             update["on_drift"] = "rerun"
         there = self.config.model_copy(update=update)
-        return await kickoff(self.variant.definition, Request(self.variant.messages, from_checkpoint=there, wait=True))
+        request = Request(self.variant.messages, from_checkpoint=there, wait=True, of_study=True)
+        return await kickoff(self.variant.definition, request)
 
     async def _score(self, judge: Judge, result: Any) -> tuple[RecordedScore | None, str]:
         """Return the recorded score of the branch, or have it scored. Without a score, return why."""

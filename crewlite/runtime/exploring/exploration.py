@@ -24,7 +24,7 @@ class Row:
 
     name: str
     ref: str
-    """The branch of the variant, as `run/branch`: resume, fork, diff or explore it further under this ref."""
+    """The branch of the variant, as `run/branch`: fork, diff or explore it under this ref."""
     status: Status
     """`waiting`: for answers of people. `stopped`: by a budget. Explored again, all but `finished` ones continue."""
     output: str = ""
@@ -43,6 +43,8 @@ class Row:
     """The open questions to people, by address."""
     result: Any = field(default=None, repr=False, compare=False)
     """What the kickoff returned, such as a CrewOutput; None if the variant has not finished."""
+    definition: Any = field(default=None, repr=False, compare=False)
+    """The crew, agent or flow that ran the variant, with its model and prompt: go on from `ref` with it."""
 
 
 @dataclass(frozen=True, slots=True)

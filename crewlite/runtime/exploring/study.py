@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import count, takewhile
 from typing import Any
 
-from crewlite import background, durable
+from crewlite import background, codec, durable
 from crewlite.errors import ConfigError, EffectsRepeat, JournalCorrupt, VariantsRefused
 from crewlite.ids import short
 from crewlite.refs import check_name
@@ -23,7 +23,8 @@ from crewlite.runtime.exploring.variants import Given, Variant, check_at, find_u
 from crewlite.runtime.fork import config_of, located_for
 from crewlite.runtime.many import side_by_side
 from crewlite.runtime.rebuild import definition_of
-from crewlite.runtime.request import FromCheckpoint
+from crewlite.runtime.request import FromCheckpoint, Request
+from crewlite.runtime.resumption import STUDIES
 from crewlite.runtime.runnable import Runnable
 from crewlite.runtime.sync_bridge import run_sync
 from crewlite.secrets import Secrets
@@ -36,8 +37,6 @@ from crewlite.state.reading.locate import Located
 from crewlite.state.run_history import Base
 from crewlite.state.verbs.copy_run import copy_if_elsewhere
 from crewlite.state.verbs.fork import changed_parts, check_fork_effects, fork, place_of
-
-_PREFIX = "explore/"
 
 
 def explore_here(definition: Runnable[Any], config: FromCheckpoint, variants: Given, **how: Any) -> Exploration:
@@ -99,7 +98,7 @@ async def _row_anew(study: _Study, branch: Branch, base: ForkBase, judge: Judge 
             await background.in_thread(study.refuse_effects, [branch.variant], anew=True)
         await background.in_thread(study.fork_at, branch, base)
     except EffectsRepeat as repeats:
-        return Row(branch.variant.name, branch.ref, "failed", error=str(repeats))
+        return branch.failed(str(repeats))
     row = await branch.row(judge, is_new=True)
     assert row is not None
     return row
@@ -223,6 +222,7 @@ def _checked(definition: Runnable[Any], config: FromCheckpoint, given: Given, na
     finally:
         store.close()
     _check(record, variants, taken, name)
+    _check_asked_there(definition, found, record)
     redact = frozenset({*(own.redact or ()), *(where.redact or ())})
     return _Study(name, found, there, variants, taken, redact)
 
@@ -231,12 +231,12 @@ def _usual_name(found: Located) -> str:
     """Return the name of the study at a place: that of its checkpoint, or of its branch."""
     if found.checkpoint:
         return short(found.checkpoint)
-    name = found.branch.removeprefix(_PREFIX).replace("/", "-")
+    name = found.branch.removeprefix(STUDIES).replace("/", "-")
     return name if found.abandoned is None else f"{name}-abandoned-{found.abandoned}"
 
 
 def _branch(study: str, variant: str) -> str:
-    return f"{_PREFIX}{study}/{variant}"
+    return f"{STUDIES}{study}/{variant}"
 
 
 def _taken(store: Store, found: Located, study: str) -> Mapping[str, BranchInfo]:
@@ -275,6 +275,20 @@ def _same(variant: Variant, taken: Mapping[str, BranchInfo], study: str) -> list
     operation = variant.changed.operation_digest(variant.operation(study))
     versions = takewhile(taken.__contains__, _names(variant))
     return [name for name in versions if (base := taken[name].base) and base.get("operation") == operation]
+
+
+def _check_asked_there(definition: Runnable[Any], found: Located, record: Record) -> None:
+    """Raise ConfigError if a variant of a study is explored by a definition that asks finished steps something else."""
+    if not found.branch.startswith(STUDIES):
+        return
+    root = definition.as_root(Request(from_checkpoint="latest"))  # only the definition is looked at
+    if drifted := root.compare(record, codec.decode(record.run["inputs"])).drifted:
+        one = drifted[0]
+        raise ConfigError(
+            f"{found.run_id}/{found.branch} is a variant with other texts than this {root.kind} has: {one.address} "
+            f"{one}. Explore it with the {root.kind} that ran it, the `definition` of its row: row.definition.explore("
+            f"row.ref, ...)"
+        )
 
 
 def _check(record: Record, variants: Sequence[Variant], taken: Mapping[str, BranchInfo], study: str) -> None:
