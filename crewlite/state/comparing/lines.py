@@ -22,6 +22,9 @@ def changed_lines(before: str | None, after: str | None) -> tuple[str, ...]:
     """
     if before == after:
         return ()
+    if before is not None and after is not None and "\n" not in before and "\n" not in after:  # most are like this
+        at = _first_difference(before, after)
+        return f"-{_cut(before, at)}", f"+{_cut(after, at)}"
     old, new = ([] if text is None else text.split("\n") for text in (before, after))
     found = list(_marked(old, new))
     if len(found) > _LINES:

@@ -72,7 +72,7 @@ def _section(name: str, fields: Iterable[FieldDiff]) -> Iterator[Line]:
         versions = field.version_a, field.version_b
         about = "" if versions == (None, None) else f"  (version {versions[0] or 0} -> {versions[1] or 0})"
         yield _line(f"  {field.name}{about}")
-        yield from _lines(field, "    ")
+        yield from _lines(field.lines, "    ")
 
 
 def _step(step: StepDiff, seen: dict[tuple[str, ...], str]) -> Iterator[Line]:
@@ -88,7 +88,7 @@ def _step(step: StepDiff, seen: dict[tuple[str, ...], str]) -> Iterator[Line]:
             yield _line(f"      (as {earlier})")
             continue
         seen[lines] = step.address or "the run itself"
-        yield from _lines(field, "      ")
+        yield from _lines(lines, "      ")
 
 
 def _more(a: StepSide | None, b: StepSide | None) -> Iterator[str]:
@@ -100,8 +100,8 @@ def _more(a: StepSide | None, b: StepSide | None) -> Iterator[str]:
             yield f"{'+' if time > 0 else ''}{seconds(time / 1000)}"
 
 
-def _lines(field: FieldDiff, indent: str) -> Iterator[Line]:
-    for line in field.lines:
+def _lines(lines: Iterable[str], indent: str) -> Iterator[Line]:
+    for line in lines:
         yield _line(f"{indent}{line}".rstrip(), line[0].strip())
 
 

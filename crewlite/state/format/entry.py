@@ -178,7 +178,10 @@ def parts(line: bytes) -> tuple[bytes, str]:
 def parse(text: bytes) -> JsonObject:
     """Parse bytes as a JSON object. Raises InvalidEntry for anything else, for NaN, infinity and deep nesting."""
     try:
-        data = _JSON.decode(text.decode())
+        told = text.decode()
+        data, end = _JSON.raw_decode(told) if told.startswith("{") else (None, 0)
+        if end != len(told):  # white space around it, or no JSON
+            data = _JSON.decode(told)
     except (ValueError, RecursionError) as error:
         raise InvalidEntry(f"this is not JSON ({error})") from None
     if not isinstance(data, dict):

@@ -29,7 +29,7 @@ from crewlite.state.format.edits import take_back
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.kept import Kept, Order, changes_values
 from crewlite.state.format.operations import Operation
-from crewlite.state.format.outcome import Attempt, LightEvent, Outcome, attempt_of, outcome_of
+from crewlite.state.format.outcome import Attempt, Outcome, RecordedEvent, attempt_of, outcome_of
 from crewlite.state.format.paid import Paid
 from crewlite.state.format.references import resolved
 from crewlite.state.format.rewinds import Ranges, counting_at, is_abandoned
@@ -71,7 +71,7 @@ class Record:
     """The changes that handlers made to the state of a step after its end, by its address."""
     restored: str | None = None
     """The id of the checkpoint whose values were restored, until the next snapshot."""
-    events: list[LightEvent] = field(default_factory=list)
+    events: list[RecordedEvent] = field(default_factory=list)
     paid: Paid = field(default_factory=Paid)
     worked: dict[str, TimeAtWork] = field(default_factory=dict)
     """How long steps had been at work when a budget last stopped the run, by address."""
@@ -211,8 +211,8 @@ class Record:
             self._people(commit)
         if changes_values(commit):
             self._values(commit)
-        for kind, id_, when, at in commit.get("events", ()):
-            self.events.append(LightEvent(kind, id_, when, at, self.seq))
+        for event in commit.get("events", ()):
+            self.events.append(RecordedEvent(*event, self.seq))
         if drops := commit.get("drops"):
             self.forget(dict(drops))
         if checkpoint := commit.get("place"):

@@ -11,12 +11,12 @@ from typing import Any
 from crewlite.codec import Json, JsonObject, decode, encode
 from crewlite.errors import ConfigError, JournalCorrupt, NotCodable
 from crewlite.state.format.operations import items_in, without_items
-from crewlite.state.format.outcome import LightEvent
+from crewlite.state.format.outcome import LightEvent, RecordedEvent
 from crewlite.state.reading import written
 from crewlite.state.reading.diff import Diff, diff
 from crewlite.usage import Usage
 
-TasksAndEvents = tuple[Sequence[str], int, Sequence[LightEvent], int]
+TasksAndEvents = tuple[Sequence[str], int, Sequence[RecordedEvent], int]
 """All tasks of a run, how many of them were finished at some commit; all its events, how many there were then."""
 
 
@@ -79,7 +79,7 @@ class Checkpoint:
     def events(self) -> tuple[LightEvent, ...]:
         """Return the events of the run up to this checkpoint, in order."""
         _, _, events, count = self._history
-        return tuple(events[:count])
+        return tuple(LightEvent(*event) for event in events[:count])
 
     def diff(self, other: Checkpoint) -> Diff:
         """Return the changes from this checkpoint to `other`, of any branch or run: `before.diff(after)`.
@@ -111,7 +111,7 @@ class Checkpoint:
             metadata, inputs = decode(said["metadata"]), decode(said["inputs"])
         except (JournalCorrupt, NotCodable) as damage:
             raise written.misfit(damage.problem if isinstance(damage, JournalCorrupt) else str(damage)) from None
-        tasks, heard = said["tasks"], [LightEvent(*event) for event in said["events"]]
+        tasks, heard = said["tasks"], [RecordedEvent(*event) for event in said["events"]]
         return cls(
             **{name: said[name] for name in written.PLAIN},
             created_at=datetime.fromisoformat(said["created_at"]),
