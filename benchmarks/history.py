@@ -2,7 +2,8 @@
 
 Three crews run, one of 50 tasks and two of 1,000, whose models answer differently. Their commits are sealed again under
 other names and appended to the store, so the journals are as the engine writes them: two runs have 1,000 tasks, the
-others 50. Every command opens the location anew. The details give the CPU time, on which other work on the computer has
+others 50. The long ones are the oldest, so the ten runs that `tree` shows, and the twenty of `list --runs`, are short; what a
+long one adds is a row of its own. Every command opens the location anew. The details give the CPU time, on which other work on the computer has
 less influence.
 """
 
@@ -60,6 +61,7 @@ def _commands(config: CheckpointConfig) -> Iterator[tuple[str, click.Command, li
     at = ["--location", str(config.location)]
     yield "tree", tree, at
     yield "tree of a run, found by its id", tree, [run.run_id, *at]
+    yield "tree of a run of 1,000 tasks", tree, ["long-1", *at]
     yield "info, found by a run id", info, [run.run_id, *at]
     yield "info, found by a part of an id", info, [place.id[-12:], *at]
     yield "info, found by run@address", info, [f"{run.run_id}@{place.address}", *at]
@@ -113,8 +115,8 @@ def _filled(kind: Kind, directory: Path) -> CheckpointConfig:
     """A location with the runs."""
     config = stored(kind, directory)
     short = _recorded("short", _SHORT, ANSWER)
-    runs = [(f"run-{number}", short) for number in range(_RUNS - 2)]
-    runs += [(f"long-{number}", _recorded(f"long-{number}", _LONG, ANSWER + number)) for number in (0, 1)]
+    runs = [(f"long-{number}", _recorded(f"long-{number}", _LONG, ANSWER + number)) for number in (0, 1)]
+    runs += [(f"run-{number}", short) for number in range(_RUNS - 2)]
     with contextlib.closing(config.provider.open(str(config.location))) as store:
         for start in range(0, len(runs), _TOGETHER):
             part = runs[start : start + _TOGETHER]

@@ -119,13 +119,15 @@ class JournalFiles:
     def branches(self, run_id: str | None = None) -> list[BranchInfo]:
         """List the branches of one run, or of all runs, as Store.branches describes."""
         infos = []
-        for directory in [self._paths.run(run_id)] if run_id else directories_in(self._paths.journals):
-            for path in journals_in(directory):
-                branch = self._paths.branch_of(directory, path)
+        above = str(self._paths.journals)
+        for directory in [self._paths.run(run_id).name] if run_id else directories_in(above):
+            run = self._paths.run_of(directory)
+            for name in journals_in(f"{above}/{directory}"):
+                path = f"{above}/{directory}/{name}"
                 try:
-                    with path.open("rb") as file:
+                    with open(path, "rb") as file:
                         first = parts_of_line(file.readline().rstrip(b"\n"))
-                    infos.append(verified_branch_info(*first, self._paths.run_of(directory), branch, str(path)))
+                    infos.append(verified_branch_info(*first, run, self._paths.branch_of(name), path))
                 except FileNotFoundError:
                     continue  # removed while we were looking
                 except (InvalidEntry, SchemaTooNew, OSError) as problem:
@@ -135,7 +137,7 @@ class JournalFiles:
         return in_order(infos)
 
 
-def _unreadable(problem: Exception, path: Path) -> Exception:
+def _unreadable(problem: Exception, path: str) -> Exception:
     """Build the error for a journal whose first line cannot be read."""
     return problem if isinstance(problem, SchemaTooNew) else JournalCorrupt(f"{path}, line 1", str(problem), None)
 
@@ -196,19 +198,26 @@ def _at(data: bytes, start: int, stop: int, path: Path) -> Entry:
     return unseal_line(data[start:stop], after=chained(before, before.get("sum", "")), where=str(path))
 
 
-def journals_in(directory: Path) -> list[Path]:
-    """Return the journal files of a run; [] if its directory is deleted meanwhile."""
+def journals_in(directory: str, below: str = "") -> list[str]:
+    """Return the journal files of a run, as paths in its directory; [] if that is deleted meanwhile.
+
+    `below` is the path of a directory in it, with a slash at its end, of which alone the files are returned.
+    """
     try:
-        return sorted(directory.rglob("*.jsonl"))
-    except FileNotFoundError:
+        with os.scandir(f"{directory}/{below}") as inside:
+            files = sorted((one.name, one.is_dir(follow_symlinks=False)) for one in inside)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return []
+    names = [f"{below}{name}" for name, _ in files if name.endswith(".jsonl")]
+    return names + [name for inner, deeper in files if deeper for name in journals_in(directory, f"{below}{inner}/")]
 
 
-def directories_in(path: Path) -> list[Path]:
+def directories_in(path: str) -> list[str]:
     """Return the directories of runs, without those of locks and of unfinished creations and deletions (~name)."""
     try:
-        return [inside for inside in path.iterdir() if inside.name[0] != "~" and inside.is_dir()]
+        with os.scandir(path) as inside:
+            return [one.name for one in inside if one.name[0] != "~" and one.is_dir()]
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise StoreError(str(path), f"cannot be read ({error.strerror})") from error
+        raise StoreError(path, f"cannot be read ({error.strerror})") from error

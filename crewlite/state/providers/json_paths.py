@@ -50,13 +50,13 @@ class Paths:
         """Return the lock file of a run. All runs share at most 256 lock files, so none needs to be removed."""
         return self.journals / "~locks" / blake2b(run_id.encode(errors="surrogatepass"), digest_size=1).hexdigest()
 
-    def run_of(self, directory: Path) -> str:
-        """Return the run_id that belongs to the directory of a run."""
-        return _name(directory.name)
+    def run_of(self, directory: str) -> str:
+        """Return the run_id that belongs to the name of a directory."""
+        return _name(directory)
 
-    def branch_of(self, directory: Path, journal: Path) -> str:
-        """Return the branch that belongs to a journal file in the directory of a run."""
-        return "/".join(map(_name, journal.relative_to(directory).parts)).removesuffix(".jsonl")
+    def branch_of(self, journal: str) -> str:
+        """Return the branch that belongs to a journal file, given by its path in the directory of its run."""
+        return "/".join(map(_name, journal.split("/"))).removesuffix(".jsonl")
 
 
 def _directory(name: str) -> str:

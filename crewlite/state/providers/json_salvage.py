@@ -48,7 +48,7 @@ class JsonSalvage:
 
     def runs(self) -> list[str]:
         """Return the ids of all runs that left any record here."""
-        return [self._paths.run_of(directory) for directory in sorted(directories_in(self._paths.journals))]
+        return [self._paths.run_of(directory) for directory in sorted(directories_in(str(self._paths.journals)))]
 
     def held(self, run_id: str) -> AbstractContextManager[None]:
         """Protect a run against changes by others during the block."""
@@ -58,8 +58,10 @@ class JsonSalvage:
     def branches(self, run_id: str) -> list[RawBranch]:
         """Return the branches of a run as they are stored, damaged or not."""
         found, directory = [], self._paths.run(run_id)
-        for path in filter(Path.is_file, journals_in(directory)):
-            branch = self._paths.branch_of(directory, path)
+        for name in sorted(journals_in(str(directory))):
+            path, branch = directory / name, self._paths.branch_of(name)
+            if not path.is_file():
+                continue
             try:
                 head, data = self._heads.read(run_id, branch), disk.read_complete(path)
                 found.append(RawBranch(run_id, branch, str(path), _records(data), path.stat().st_mtime, head))
