@@ -2,9 +2,9 @@
 
 Three crews run, one of 50 tasks and two of 1,000, whose models answer differently. Their commits are sealed again under
 other names and appended to the store, so the journals are as the engine writes them: two runs have 1,000 tasks, the
-others 50. The long ones are the oldest, so the ten runs that `tree` shows, and the twenty of `list --runs`, are short; what a
-long one adds is a row of its own. Every command opens the location anew. The details give the CPU time, on which other work on the computer has
-less influence.
+others 50. The long ones are the oldest, so the ten runs that `tree` shows, and the twenty of `list --runs`, are short;
+what a long one adds is a row of its own. Every command opens the location anew. The details give the CPU time, on which
+other work on the computer has less influence.
 """
 
 from __future__ import annotations
