@@ -35,9 +35,13 @@ def _draw_otherwise() -> None:
     _chance.seed()  # so that a child does not draw the same numbers as its parent
 
 
+SHORT = 8
+"""The number of characters of an id that are shown, and the fewest that a ref may consist of."""
+
+
 def short(identifier: str) -> str:
     """Return the last eight characters of an id: the form that is shown, and accepted wherever an id is."""
-    return identifier[-8:]
+    return identifier[-SHORT:]
 
 
 def now() -> datetime:

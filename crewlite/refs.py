@@ -20,7 +20,9 @@ _REF = re.compile(r"(?P<path>[^@~]*)(?:@(?P<at>[^~]+))?(?:~(?P<back>\d{1,9}))?")
 
 
 def as_run_id(run_id: object) -> str:
-    """Return a run_id that a caller gave as text, with a UUID converted. Raises ConfigError if it is not usable."""
+    """Return the run_id of a kickoff as text, with a UUID converted. Raises ConfigError if no run may be so named."""
+    if run_id == "main":
+        raise ConfigError("run_id 'main' is not usable: every run has a branch 'main', which a ref to 'main' means")
     return check_name("run_id", str(run_id) if isinstance(run_id, UUID) else run_id)
 
 

@@ -35,7 +35,7 @@ class Finder:
         leads_away = anywhere and os.path.exists(text.rpartition("#")[0] or text)
         provider = None if leads_away and declares(self.provider, "named_by_location") else self.provider
         found = locate(text, self.location, provider, None)
-        if not anywhere and not self.is_here(found) and found.provider != self.provider:
+        if not anywhere and not self.is_here(found):
             raise RefError(text, f"is stored at {found.location}, not here: open History({found.location!r})")
         return found
 

@@ -22,7 +22,7 @@ from uuid import UUID
 
 from crewlite.errors import ConfigError, JournalCorrupt, RefError, SchemaTooNew
 from crewlite.lazy import lazy
-from crewlite.refs import as_run_id
+from crewlite.refs import check_name
 from crewlite.state.comparing.run_diff import RunDiff, compare, last_common
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.explorable import Explorable
@@ -93,9 +93,17 @@ class History:
         """Return the run that a ref names: a run_id, `run/branch`, a checkpoint id, or `latest`. Raises RefError.
 
         A branch of the listing `branches` is returned without a search. `run/branch@abandoned:1` is the branch right
-        before its first rewind.
+        before its first rewind. A text from a client may be a ref to any run: pass it to `run_by_id` instead.
         """
         return self._run(self._finder.find(ref))
+
+    def run_by_id(self, run_id: str | UUID) -> RunHistory:
+        """Return the run with exactly this id, its branch `main`. Raises RefError if there is none."""
+        name = str(run_id)
+        with contextlib.suppress(ConfigError):
+            if any(info.branch == "main" for info in self.branches(check_name("run_id", name))):
+                return RunHistory(self._store, name, "main")
+        raise RefError(name, f"names no run in {self._location}")
 
     def checkpoint(self, ref: str | UUID | Checkpoint = "latest") -> Checkpoint:
         """Return the checkpoint that a ref names; for a ref to a run or branch, its newest one. Raises RefError."""
@@ -304,7 +312,7 @@ class History:
 
     def delete(self, run_id: str | UUID) -> Pruned:
         """Delete a run with all its branches. Raises RefError, BranchConflictError if a process runs it, StoreError."""
-        run_id = as_run_id(run_id)
+        run_id = check_name("run_id", str(run_id) if isinstance(run_id, UUID) else run_id)
         if not self._store.branches(run_id):
             known = list(dict.fromkeys(run.run_id for run in self.runs()))
             raise RefError(run_id, f"names no run in {self._location}", known)

@@ -16,9 +16,10 @@ from click.shell_completion import CompletionItem
 
 from crewlite.cli.checkpoint.complete import complete_ref
 from crewlite.cli.exits import Failed, notice
-from crewlite.cli.locations import location_or_detected
+from crewlite.cli.locations import detected, location_or_detected
 from crewlite.cli.shell import Again
 from crewlite.errors import RefError
+from crewlite.ids import SHORT
 from crewlite.lazy import lazy
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _YOUNG = 100_000  # objects; Python's own limit is 700
 F = TypeVar("F", bound=Callable[..., Any])
 history = lazy("crewlite.state.history")
-sqlite = lazy("crewlite.state.providers.sqlite")
+locate = lazy("crewlite.state.reading.locate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +66,17 @@ class Asked:
         """Return the location and the ref that a text means."""
         if text is None:
             return location_or_detected(self.location), None
-        if text.endswith(".json"):
-            return os.path.dirname(text) or ".", text
         path, _, part = text.rpartition("#")
         if path and part and os.path.exists(path):
             return path, part
-        if sqlite.is_database(text) or (os.path.isdir(text) and (os.sep in text or text.startswith("."))):
-            return text, None
-        if os.path.isdir(text) and not self._names_something(text):
+        here = self.location or detected()
+        if locate.is_path(text):
+            if here and locate.names_run(text, here, None):
+                return here, text
+            if self.location and os.sep not in text:
+                raise Failed(f"{self.location} has no run {text!r}: leave --location out to take the file ./{text}")
+            return (os.path.dirname(text) or ".", text) if text.endswith(".json") else (text, None)
+        if os.path.isdir(text) and (os.sep in text or text.startswith(".") or not self._names_something(text)):
             return text, None
         return location_or_detected(self.location), text
 
@@ -84,7 +88,7 @@ class Asked:
         except (Failed, RefError):
             return False
         names = {run.run_id for run in runs} | {run.branch for run in runs if run.run_id == runs[0].run_id}
-        return word in names or any(word in one.id for one in checkpoints)
+        return word in names or (len(word) >= SHORT and any(word in one.id for one in checkpoints))
 
 
 def location_of(ctx: click.Context) -> str | None:

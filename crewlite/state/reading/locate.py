@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from crewlite import kinds
 from crewlite.errors import ConfigError, JournalCorrupt, RefError, SchemaTooNew, nearest
+from crewlite.ids import SHORT
 from crewlite.refs import Ref, check_name, parse
 from crewlite.state.format.checkpoints import along
 from crewlite.state.format.commit import CheckpointRecord
@@ -24,6 +26,7 @@ from crewlite.state.providers import (
     CheckpointInfo,
     JsonProvider,
     Store,
+    declares,
     exists,
     provider_for,
 )
@@ -65,10 +68,8 @@ def locate(text: str, location: str, provider: BaseProvider | None, identity: st
     identity; otherwise the newest run of any definition. Raises RefError, with candidates, if the ref names nothing or
     several things, and JournalCorrupt for a checkpoint file that contradicts its journal.
     """
-    if text.endswith(".json"):
-        return _file(text)
-    if is_database(text) or (os.sep in text and _is_store(text)):
-        return _newest_at(text, provider, identity)
+    if is_path(text) and not names_run(text, location, provider):
+        return _file(text) if text.endswith(".json") else _newest_at(text, provider, identity)
     path, hash_, part = text.rpartition("#")
     if hash_ and path and ("@" not in path or os.path.exists(path)):  # otherwise # is part of an address: main@task#2
         return _checkpoint_in(_existing(text, path, provider), path, part)
@@ -83,12 +84,40 @@ def locate(text: str, location: str, provider: BaseProvider | None, identity: st
         return _newest_at(text, provider, identity)
 
 
+def is_path(text: str) -> bool:
+    """Return whether a ref reads as the path of a store or a checkpoint file: it is one unless a run is so named."""
+    branch, at, _ = text.partition("@")
+    if at and os.sep not in branch and not os.path.exists(text):
+        return False
+    return text.endswith(".json") or is_database(text) or (os.sep in text and _is_store(text))
+
+
+def names_run(text: str, location: str, provider: BaseProvider | None) -> bool:
+    """Return whether a ref that reads as a path names a run of this location, or a branch of the newest one.
+
+    Raises RefError if the path exists as well: the name of a run must not lead to a run in a file of that name.
+    """
+    chosen, path = provider_for(location, provider), re.split("[@~]", text)[0]
+    if path.endswith(os.sep) or not exists(location, chosen):
+        return False
+    with contextlib.closing(_open(chosen, location)) as store:
+        run = _of_run(store, path)
+        if not run and (os.sep in path or not _branch(store.branches(), Ref(path), None)):
+            return False
+    if os.path.exists(text):
+        here = f"{text}/main" if run and text == run.run_id else f"{text}~0"
+        problem = f"names a run in {location} and a file: write {here!r} for the run, {f'./{text}'!r} for the file"
+        raise RefError(text, problem)
+    return True
+
+
 def _is_store(text: str) -> bool:
     return os.path.isdir(os.path.join(text, "journal"))
 
 
 def _newest_at(text: str, provider: BaseProvider | None, identity: str | None) -> Located:
-    chosen = _existing(text, text, provider if not is_database(text) else None)
+    by_its_path = is_database(text) or declares(provider, "named_by_location")
+    chosen = _existing(text, text, None if by_its_path else provider)
     return _newest(_open(chosen, text), chosen, text, identity)
 
 
@@ -167,7 +196,8 @@ def _within(store: Store, provider: BaseProvider, location: str, ref: Ref, text:
         chosen = chosen or _branch(branches, ref, identity)
         if chosen is None:
             if ref.at is None:
-                checkpoints = store.places(ref.path) or _stood_on(store, ref.path)
+                long = len(ref.path) >= SHORT  # a shorter text is the name of a run that is not here
+                checkpoints = (store.places(ref.path) or _stood_on(store, ref.path)) if long else []
                 return _one_checkpoint(checkpoints, provider, location, text)
             names = nearest(text, [f"{b.run_id}/{b.branch}" for b in branches])
             raise RefError(text, f"names no run or branch in {location}", names)
