@@ -183,31 +183,18 @@ def _apart(run: RunHistory, rerun: Sequence[str]) -> tuple[list[str], list[str]]
 
 def _answer(runner: Runner, run: RunHistory) -> bool:
     """Print the stored answer of a finished run. Returns False if it has none to print."""
-    outcome = next((step.value for step in run.steps if step.address == ""), None)
-    raw, flow = _raw(outcome, run), kinds.of(run.definition["kind"]) is kinds.FLOW
-    if raw is None and not flow:
+    result, flow = run.result, kinds.of(run.definition["kind"]) is kinds.FLOW
+    if result is None and not flow:
         return False
     runner.say(
         f"{title_of(run)} has finished before; this is its stored answer. To run it with a changed definition: --crew."
     )
     about = {"run_id": run.run_id, "usage": run.usage.model_dump(), "durability": None}
     if flow:
-        is_class = "methods" in run.definition
-        runner.output.value(outcome["result"] if is_class and outcome else outcome, **about)
+        runner.output.value(result, **about)
     else:
-        runner.output.answer(str(raw), **about)
+        runner.output.answer(str(result), **about)
     return True
-
-
-def _raw(outcome: Any, run: RunHistory) -> str | None:
-    """Return the text of a recorded result: an agent's answer, or the answer of a crew's last task; else None."""
-    if not isinstance(outcome, dict):
-        return None
-    if isinstance(outcome.get("raw"), str):
-        return str(outcome["raw"])
-    tasks = outcome.get("tasks") or [None]
-    last = next((step.value for step in run.steps if step.address == tasks[-1]), None)
-    return str(last["raw"]) if isinstance(last, dict) and isinstance(last.get("raw"), str) else None
 
 
 def exactly(opened: Opened, run: RunHistory) -> str:

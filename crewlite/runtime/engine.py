@@ -30,6 +30,7 @@ from crewlite.runtime.resumption import (
     approvals_given,
     branch_for,
     check_newest,
+    check_of_run_at_work,
     check_variant,
     definition_now,
     in_doubt,
@@ -92,7 +93,8 @@ def submit(definition: Runnable[R], request: Request, verb: str = "submit") -> R
         )
     if background.on_loop_thread():
         raise OnLoopThread("submit", "await akickoff()")
-    return RunHandle(f"{kind} {name!r}", request.progress, partial(kickoff, definition, request))
+    begun = partial(kickoff, definition, request)
+    return RunHandle(f"{kind} {name!r}", request.progress, begun, str(request.run_id or ""))
 
 
 async def kickoff(definition: Runnable[R], request: Request, root: Root[Any] | None = None) -> R:
@@ -175,7 +177,8 @@ async def _run(root: Root[T], request: Request, decided: Plan, enclosing: tuple[
         run, inputs = await _begin(root, request, Journal(new_id(), "main", Record(), secrets))
     else:
         begin = partial(_resume_any if request.resume else _take_up, root, request, config, secrets)
-        run, inputs = await (when_free(begin, root, request.progress) if request.wait else begin())
+        check = partial(check_of_run_at_work, root, request, secrets)
+        run, inputs = await (when_free(begin, check, root, request.progress) if request.wait else begin())
     run.config, run.enclosing = decided.own, enclosing
     value = await drive(root, run, inputs, decided.setting, request.progress)
     request.progress.durability = run.durability  # only now, as the last save may have failed

@@ -22,8 +22,8 @@ _TO_BEGIN = 0.02  # seconds that `submit` may block a running loop to learn whet
 class RunHandle(Generic[R]):
     """A run that was begun with `submit`. `await` it; outside a coroutine, call `result()`."""
 
-    def __init__(self, name: str, progress: Progress, kickoff: Callable[[], Awaitable[R]]) -> None:
-        self._name, self._progress = name, progress
+    def __init__(self, name: str, progress: Progress, kickoff: Callable[[], Awaitable[R]], given: str = "") -> None:
+        self._name, self._progress, self._given = name, progress, given
         self._task: asyncio.Task[R] | None = None
         known = progress.known = threading.Event()
         self._future = background.submit(self._run(kickoff))
@@ -33,8 +33,8 @@ class RunHandle(Generic[R]):
 
     @property
     def run_id(self) -> str:
-        """The run's id; "" while a run that was submitted on a running loop has not begun."""
-        return self._progress.run_id or ""
+        """The run's id; "" while a run that was submitted on a running loop without a run_id has not begun."""
+        return self._progress.run_id or self._given
 
     @property
     def status(self) -> Status:

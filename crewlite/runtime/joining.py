@@ -34,8 +34,12 @@ _SOONEST, _LATEST = 0.05, 0.5  # seconds between two looks at the run
 _SETTLED = 2.0  # seconds after which times of commits differ on every file system
 
 
-async def when_free(begin: Callable[[], Awaitable[T]], root: Root[Any], progress: Progress) -> T:
+async def when_free(
+    begin: Callable[[], Awaitable[T]], check: Callable[[Located, Record], None], root: Root[Any], progress: Progress
+) -> T:
     """Begin a kickoff as `begin` does. As long as a live process runs its branch, wait and try again.
+
+    `check` gets the record of the run at work, and raises if this kickoff can never have its result.
 
     A cancelled caller stops waiting, and the run goes on, unless `RunHandle.cancel` has asked to cancel the run itself.
     """
@@ -47,6 +51,8 @@ async def when_free(begin: Callable[[], Awaitable[T]], root: Root[Any], progress
             found, clash = clash, (conflict.expected, conflict.found)
             if conflict.problem or progress.target is None or (conflict.found is not None and found == clash):
                 raise
+        if not progress.waited:
+            check(progress.target, await background.in_thread(_record_of, progress.target))
         root.reset(before)
         await _until_free(progress.target, progress)
         progress.joined = ""
@@ -121,10 +127,11 @@ class _Watch:
         return record.claim
 
 
+def _record_of(target: Located) -> Record:
+    with contextlib.closing(target.provider.open(target.location)) as store:
+        return Record.of(find_lineage(store, target.run_id, target.branch))
+
+
 def _cancel(target: Located) -> None:
-    store = target.provider.open(target.location)
-    try:
-        with contextlib.suppress(RunEnded, RefError):
-            cancel(store, target.run_id, target.branch)
-    finally:
-        store.close()
+    with contextlib.closing(target.provider.open(target.location)) as store, contextlib.suppress(RunEnded, RefError):
+        cancel(store, target.run_id, target.branch)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from crewlite import kinds
 from crewlite.codec import decode, digest, encode, laid_over
 from crewlite.errors import (
     CheckpointIsBehind,
@@ -118,6 +119,15 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
         inputs = given
     root.check(inputs)
     return inputs, others
+
+
+def check_of_run_at_work(root: Root[Any], request: Request, secrets: Secrets, found: Located, record: Record) -> None:
+    """Raise what `inputs_of` will raise when a run that is at work has ended: mostly InputsChanged.
+
+    A conversation takes other messages once it has answered the ones at work.
+    """
+    if record.seq and request.inputs is not None and not kinds.of(root.kind).takes_messages:
+        inputs_of(root, request, Journal(found.run_id, found.branch, record, secrets))
 
 
 def kept_result(

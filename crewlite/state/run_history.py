@@ -26,6 +26,7 @@ from crewlite.state.reading.checkpoints import Checkpoints
 from crewlite.state.reading.locate import abandoned_by
 from crewlite.state.reading.progress import RunStatus, status_of
 from crewlite.state.reading.prompts import Prompt, Prompts
+from crewlite.state.reading.result import result_of
 from crewlite.state.reading.steps import StepView, attempts_of, steps_of
 from crewlite.state.verbs.transfer import digest
 from crewlite.usage import NO_USAGE, Usage
@@ -141,6 +142,11 @@ class RunHistory:
         that is unfinished, waiting, failed or cancelled.
         """
         return status_of(self._record)
+
+    @property
+    def result(self) -> Any:
+        """What it has come to: what a flow returned, the answer of a crew or agent as text; None if not finished."""
+        return result_of(self._record)
 
     @property
     def stopped_by(self) -> str | None:

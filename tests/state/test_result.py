@@ -1,0 +1,49 @@
+"""The result of a finished run is read from its record, without the definition that ran."""
+
+from __future__ import annotations
+
+import asyncio
+
+from crewlite import Agent, CheckpointConfig, Crew, History, Task
+from crewlite.flow import Flow, flow, start
+from crewlite.testing import ScriptedLLM
+
+KEPT = CheckpointConfig(location="runs.db")
+
+
+def test_the_result_of_every_kind_of_run_is_what_its_kickoff_came_to():
+    @flow(checkpoint=KEPT)
+    def double(n: int) -> dict[str, int]:
+        return {"twice": 2 * n}
+
+    class Greet(Flow):
+        checkpoint = KEPT
+
+        @start()
+        def hello(self):
+            return ["hello"]
+
+    agent = Agent(role="Clerk", goal="answer", llm=ScriptedLLM(lambda messages: "done"), checkpoint=KEPT)
+    tasks = [Task(name=name, description=name, expected_output="x", agent=agent) for name in "ab"]
+    results = {
+        "flow": double.kickoff(2, run_id="flow"),
+        "class": Greet().kickoff(run_id="class"),
+        "agent": agent.kickoff("What?", run_id="agent").raw,
+        "crew": Crew(tasks=tasks, checkpoint=KEPT).kickoff(run_id="crew").raw,
+    }
+    with History("runs.db") as history:
+        assert {name: history.run_by_id(name).result for name in results} == results
+        first = history.run_by_id("crew").checkpoints()[0]
+        assert history.fork(first, branch="b").result is None
+
+
+def test_the_run_id_that_was_given_is_known_before_the_run_has_begun():
+    @flow(checkpoint=KEPT)
+    def order() -> int:
+        return 1
+
+    async def main() -> tuple[str, int]:
+        handle = order.submit(run_id="a1")
+        return handle.run_id, await handle
+
+    assert asyncio.run(main()) == ("a1", 1)
