@@ -8,18 +8,17 @@ that a program which only defines a crew need not wait for that.
 from __future__ import annotations
 
 import copy
-import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from crewlite.codec import digest
 from crewlite.errors import ConfigError
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
-from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Progress, Request
+from crewlite.runtime.request import Bind, Finished, FromCheckpoint, Progress, Request
+from crewlite.runtime.verb_kinds import made_on_class_too, signed
 from crewlite.tracebacks import shortened
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ streams = lazy("crewlite.runtime.stream")
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
-D = TypeVar("D")
 
 
 class Asked(Protocol[P, R_co]):
@@ -54,21 +52,11 @@ class Asked(Protocol[P, R_co]):
         """Keep the progress of a kickoff. Called in the caller's context before each kickoff."""
 
 
-class on_class_too(Generic[P, R]):  # noqa: N801 - a decorator
-    """Makes a verb callable on a definition and on its class. The verb receives the one it is called on."""
+class Explored(Protocol[P]):
+    """The parameters of `explore`, from which `aexplore` takes its types."""
 
-    def __init__(self, verb: Callable[Concatenate[Any, P], R]) -> None:
-        self._verb = verb
-
-    def __get__(self, instance: object, owner: type) -> Callable[P, R]:
-        return MethodType(self._verb, owner if instance is None else instance)
-
-
-class made_on_class_too(on_class_too[P, Any]):  # noqa: N801 - a decorator
-    """The same for a verb that returns a definition of the class."""
-
-    def __get__(self, instance: D | None, owner: type[D]) -> Callable[P, D]:
-        return super().__get__(instance, owner)
+    def explore(self, *args: P.args, **kwargs: P.kwargs) -> Exploration:
+        """Fork one place of a run into several variants, run them, and compare their results."""
 
 
 class Runnable(ABC, Generic[R]):
@@ -309,23 +297,13 @@ class Runnable(ABC, Generic[R]):
         """
         how: Any = {"max_concurrency": max_concurrency, "study": study, "allow_effects": allow_effects}
         with shortened():
-            explored: Exploration = studies.explore_here(self, config, variants, judge=judge, **how)
+            explored: Exploration = studies.explore_here(self, config, variants, judge, **how)
         return explored
 
-    async def aexplore(
-        self,
-        config: FromCheckpoint,
-        variants: Sequence[Mapping[str, Any]],
-        judge: Any = None,
-        *,
-        max_concurrency: int = 4,
-        study: str | None = None,
-        allow_effects: bool = False,
-    ) -> Exploration:
+    async def aexplore(self: Explored[P], *args: P.args, **kwargs: P.kwargs) -> Exploration:
         """Do the same as `explore`, for code on an event loop: await it there."""
-        how: Any = {"max_concurrency": max_concurrency, "study": study, "allow_effects": allow_effects}
         with shortened():
-            explored: Exploration = await studies.explore(self, config, variants, judge=judge, **how)
+            explored: Exploration = await studies.explore(self, *args, **kwargs)
         return explored
 
     @classmethod
@@ -399,8 +377,9 @@ class Runnable(ABC, Generic[R]):
         super().__init_subclass__(**more)
         if asked := cls.__dict__.get("as_request"):
             for verb in (cls.kickoff, cls.akickoff, cls.submit, cls.stream, cls.preview, cls.apreview):
-                setattr(cls, verb.__name__, _signed(verb, inspect.signature(asked)))
+                setattr(cls, verb.__name__, signed(verb, asked))
             cls.kickoff_async = cls.akickoff
+            cls.aexplore = signed(cls.aexplore, cls.explore)  # type: ignore[method-assign]
 
 
 def _begun(definition: Asked[P, Any], *args: P.args, **kwargs: P.kwargs) -> Request:
@@ -408,26 +387,3 @@ def _begun(definition: Asked[P, Any], *args: P.args, **kwargs: P.kwargs) -> Requ
     request = definition.as_request(*args, **kwargs)
     definition._note_kickoff(request.progress)
     return request
-
-
-def _signed(verb: Any, signature: inspect.Signature) -> FunctionType:
-    """Return a copy of a verb whose signature lists every option by name, for `help()` and editors."""
-    parameters = list(signature.parameters.values())
-    if parameters[-1].annotation == "Unpack[KickoffOptions]":
-        parameters[-1:] = [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=getattr(_DEFAULTS, name),
-                annotation=hint.__forward_arg__,
-            )
-            for name, hint in KickoffOptions.__annotations__.items()
-        ]
-    made = FunctionType(verb.__code__, verb.__globals__, verb.__name__, verb.__defaults__, verb.__closure__)
-    made.__doc__, made.__module__, made.__qualname__ = verb.__doc__, verb.__module__, verb.__qualname__
-    made.__annotations__ = dict(verb.__annotations__)
-    made.__signature__ = inspect.signature(verb).replace(parameters=parameters)  # type: ignore[attr-defined]
-    return made
-
-
-_DEFAULTS = Request()

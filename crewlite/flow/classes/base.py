@@ -32,7 +32,8 @@ from crewlite.runtime.request import (
     Request,
     known_options,
 )
-from crewlite.runtime.runnable import Runnable, on_class_too
+from crewlite.runtime.runnable import Runnable
+from crewlite.runtime.verb_kinds import on_class_too
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.journal.view import View
 from crewlite.state.values.current import StepState

@@ -39,21 +39,23 @@ from crewlite.state.verbs.copy_run import copy_if_elsewhere
 from crewlite.state.verbs.fork import changed_parts, check_fork_effects, fork, place_of
 
 
-def explore_here(definition: Runnable[Any], config: FromCheckpoint, variants: Given, **how: Any) -> Exploration:
+def explore_here(
+    definition: Runnable[Any], config: FromCheckpoint, variants: Given, judge: Any, **how: Any
+) -> Exploration:
     """Do the same as `explore`, and block until all variants have ended."""
     again = "Call explore again with the same arguments: it continues, and nothing that is recorded is paid again."
-    return run_sync("explore", lambda: explore(definition, config, variants, **how), lambda: again)
+    return run_sync("explore", lambda: explore(definition, config, variants, judge, **how), lambda: again)
 
 
 async def explore(
     definition: Runnable[Any],
     config: FromCheckpoint,
     variants: Given,
+    judge: Any = None,
     *,
-    judge: Any,
-    max_concurrency: int,
-    study: str | None,
-    allow_effects: bool,
+    max_concurrency: int = 4,
+    study: str | None = None,
+    allow_effects: bool = False,
 ) -> Exploration:
     """Explore variants of a recorded run, as Runnable.explore describes."""
     if durable.scope().loop is not None:
