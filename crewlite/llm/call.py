@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -90,37 +90,13 @@ def call_step(
     `question`: what the call is asked, as plain JSON, where it does not follow from the steps before it. `check` raises
     an error for a reply that is a failure, and not to be recorded.
     """
-    snapshot, models = tuple(messages), tuple(with_fallbacks(llm))
-    voice = _Voice(llm, snapshot, tuple(tool["function"]["name"] for tool in tools), agent, llm)
-
-    async def work() -> LLMReply:
-        scope = durable.scope()
-        asked = voice.asked = models[sum(isinstance(remedy, Fallback) for remedy in scope.past)]
-        for model in models:  # fallbacks too: a missing key is an error before anything is paid
-            await resources.ready(model)
-        check_sees(asked, snapshot)
-        chunks = _Chunks(asked, agent)
-        who: dict[str, Any] = {"agent": agent, "from_agent": source, "from_task": task}
-        context = {**who, "response_schema": response_schema, "on_chunk": chunks}
-        try:
-            call = GuardedCall("model", asked.model, address=scope.address, shared=scope.shared)
-            async with guarding(scope.guards, call):
-                reply = await ask_once(asked, snapshot, tools, context)
-                if check:
-                    check(reply)
-        except ContextOverflow as error:
-            if not may_overflow or asked is not models[-1]:
-                raise
-            reply = LLMReply(text=error.said, finish_reason=OVERFLOW)
-        finally:
-            chunks.over = True
-        voice.used = reply.usage
-        return reply if asked is llm else reply.model_copy(update={"model": asked.model})
-
+    voice = _Voice(llm, tuple(messages), tuple(tool["function"]["name"] for tool in tools), agent, llm)
+    context = {"agent": agent, "from_agent": source, "from_task": task, "response_schema": response_schema}
+    call = _Call(voice, tuple(with_fallbacks(llm)), tools, context, may_overflow, check)
     return Step(
         kind=kinds.LLM,
         name=None,
-        work=work,
+        work=call.work,
         question=question,
         chained=question is None,
         voice=voice,
@@ -131,9 +107,49 @@ def call_step(
         inherits=True,
         child_policy=policy or check_policy(llm.failure_policy, f"model {llm.model!r}"),
         default_policy=DEFAULT,
-        fallbacks=len(models) - 1,
+        fallbacks=len(call.models) - 1,
         intends=intends,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """The work of the step: ask the model that is the current attempt's, under the guards of the run."""
+
+    voice: _Voice
+    models: Sequence[BaseLLM]
+    """The model and its fallbacks."""
+    tools: Sequence[dict[str, Any]]
+    context: Mapping[str, Any]
+    """What models are told besides, if they take it."""
+    may_overflow: bool
+    check: Callable[[LLMReply], object] | None
+
+    async def work(self) -> LLMReply:
+        voice, past = self.voice, durable.scope().past
+        asked = voice.asked = self.models[sum(isinstance(remedy, Fallback) for remedy in past)]
+        for model in self.models:  # fallbacks too: a missing key is an error before anything is paid
+            await resources.ready(model)
+        check_sees(asked, voice.messages)
+        reply = await self._reply_of(asked)
+        voice.used = reply.usage
+        return reply if asked is voice.source else reply.model_copy(update={"model": asked.model})
+
+    async def _reply_of(self, asked: BaseLLM) -> LLMReply:
+        scope, chunks = durable.scope(), _Chunks(asked, self.voice.agent)
+        call = GuardedCall("model", asked.model, address=scope.address, shared=scope.shared)
+        try:
+            async with guarding(scope.guards, call):
+                reply = await ask_once(asked, self.voice.messages, self.tools, {**self.context, "on_chunk": chunks})
+                if self.check:
+                    self.check(reply)
+        except ContextOverflow as error:
+            if not self.may_overflow or asked is not self.models[-1]:
+                raise
+            return LLMReply(text=error.said, finish_reason=OVERFLOW)
+        finally:
+            chunks.over = True
+        return reply
 
 
 async def ask_once(
