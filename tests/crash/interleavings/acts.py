@@ -118,7 +118,8 @@ def _explore(site: Site) -> Said:
     judge = ScriptedLLM(lambda messages: '{"quality": 6.5, "reason": "brief"}')
     variants = [{"name": "plain"}, {"name": "edited", "edits": {"task:t0": "edited 0"}}]
     with traced(site):
-        found = crew(site).explore(RUN, variants, judge, study="s")
+        # one after the other, so that all providers record the same order
+        found = crew(site).explore(RUN, variants, judge, study="s", max_concurrency=1)
     return {
         "rows": [
             [row.ref, row.status, row.result and [output.raw for output in row.result.tasks_output]] for row in found
