@@ -117,7 +117,7 @@ def drift_of(scope: Scope, address: str, *, changed: bool) -> Drift:
     if not isinstance(scope, StepScope) or not changed:
         return "configured"
     record = scope.run.record
-    if address in record.edited:
+    if (recorded := record.outcomes.get(address)) and recorded.edited:
         return "keep"
     other_inputs = record.inputs_of(address) != record.run["inputs"]
     return "rerun" if other_inputs or record.edited else "configured"

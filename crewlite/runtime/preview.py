@@ -217,7 +217,7 @@ class DryScope(StepScope):
         source = run.traces.source(step.question)
         decision = self._decide(step, address, fingerprint)
         if isinstance(decision, Reuse):
-            if source and address not in run.record.edited:  # an edited outcome holds for any question
+            if source and not decision.outcome.edited:  # an edited outcome holds for any question
                 run.note(address, step.kind.name, "may run", f"is given what {source} returns")
                 run.traces.add(address, step.kind, run.record.value(address))
             else:

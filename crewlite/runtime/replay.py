@@ -196,7 +196,7 @@ def _answered_strictly(
         return Reuse(recorded, recorded.drifted)
     address = recorded.address
     if record.edited or record.inputs_of(address) != record.run["inputs"]:  # a changed fork may ask other questions
-        return Reuse(recorded, recorded.drifted) if address in record.edited else RUN
+        return Reuse(recorded, recorded.drifted) if recorded.edited else RUN
     if mode.reruns:
         return Run(diverges=True)
     others = (at for at in sorted(siblings) if at in record.outcomes)

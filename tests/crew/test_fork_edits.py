@@ -105,6 +105,35 @@ def test_a_fork_of_an_edited_fork_stands_on_the_edit(finished):
     assert outputs(forked.kickoff()) == ["mine", "b in life 2", "ours", "d in life 3"]
 
 
+def test_what_ran_again_on_a_fork_is_asked_anew_by_a_fork_with_other_inputs(memory):
+    asked = []
+
+    def crew():
+        who = Agent(
+            role="W", goal="g", llm=ScriptedLLM(lambda messages: f"of {messages[1]['content'].splitlines()[0]}")
+        )
+        return Crew(tasks=[Task(name="a", description="{topic}", expected_output="x", agent=who)], checkpoint=memory())
+
+    def flow_of():
+        @step
+        def look(topic):
+            asked.append(topic)
+            return f"of {topic}"
+
+        @flow(checkpoint=memory())
+        def looks(topic):
+            return look(topic)
+
+        return looks
+
+    for made, run, at in ((crew(), "c", "task:a"), (flow_of(), "f", "step:look")):
+        made.kickoff({"topic": "tides"}, run_id=run) if run == "c" else made.kickoff("tides", run_id=run)
+        made.fork(run, branch="again", rerun=[at]).kickoff()
+        result = made.fork(f"{run}/again", branch="moons", inputs={"topic": "moons"}).kickoff()
+        assert getattr(result, "raw", result) == "of moons"
+    assert asked == ["tides", "tides", "moons"]
+
+
 def test_an_edited_outcome_is_told_from_one_that_a_step_came_to_also_in_forks_of_the_fork(on_disk):
     crew, _ = team(on_disk(), 1)
     crew.kickoff(run_id="r")

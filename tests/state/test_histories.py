@@ -1,23 +1,25 @@
 """Whatever is done to runs, in whatever order, is what a dictionary says it is, on every provider.
 
-A program of random operations (begin, go on, cut, fork, ask otherwise, prune, move, delete) is done on memory, JSON and
-SQLite stores, and to a model that knows no journals: for each branch it keeps how many calls each task has had.
+A program of random operations (begin, go on, cut, fork, edit, ask otherwise, rewind, label, prune, move, delete) is done
+on memory, JSON and SQLite stores, and to a model that knows no journals. No recorded step runs again, nothing is lost,
+what a rewind abandons stays readable, no tool is ever given an idempotency key twice, labels stay at their places, and
+an edit runs again exactly what depends on it.
 """
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, tool
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, idempotency_key, tool
+from crewlite.errors import RefError
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.testing import ScriptedLLM
 
-TASKS = 3
-CALLS = 2  # of the model, for each task: one asks for a tool, one answers
+from .histories_model import CALLS, TASKS, Model, question
+
 TOPICS = ("tides", "moons", "winds")
 
 
@@ -25,144 +27,13 @@ class Stop(Exception):
     """The laptop lid."""
 
 
-@tool
-def look(where: str) -> str:
-    """Look somewhere."""
-    return f"saw {where}" + " and much besides" * 10
-
-
-def asks_of_the_topic(task):
-    return task % 2 == 0
-
-
-def question(task, topic):
-    return f"Do {task} about {topic if asks_of_the_topic(task) else 'anything'}"
-
-
-@dataclass(frozen=True)
-class Done:
-    """How far a task is, and for which topic."""
-
-    calls: int = 0
-    finished: bool = False
-    topic: str = ""
-
-
-@dataclass(frozen=True)
-class Place:
-    """A checkpoint as the model has it."""
-
-    tick: int
-    branch: str
-    address: str
-    trigger: str
-    state: State
-
-
-@dataclass(frozen=True)
-class State:
-    """What a branch holds at some moment."""
-
-    topic: str
-    done: tuple[Done, ...] = (Done(),) * TASKS
-    ever: tuple[int, ...] = ()
-    requests: int = 0
-    finished: bool = False
-
-
-@dataclass
-class Line:
-    """A branch as the model has it."""
-
-    state: State
-    base: tuple[str, int, int | None] | None = None
-    """The branch it stands on, up to which tick, and the tick of the place there."""
-    own: list[Place] = field(default_factory=list)
-    fresh: bool = False
-
-
-class Model:
-    """All runs, as they ought to be."""
-
-    def __init__(self):
-        self.runs: dict[str, dict[str, Line]] = {}
-        self.tick = 0
-
-    def shown(self, run, branch, until=None):
-        """The checkpoints of a branch, those it stands on included."""
-        line = self.runs[run][branch]
-        before = self.shown(run, line.base[0], line.base[1]) if line.base else []
-        return [place for place in (*before, *line.own) if until is None or place.tick <= until]
-
-    def bases(self, run, branch):
-        lines = self.runs[run].values()
-        return {line.base[2] for line in lines if line.base and line.base[2] is not None}
-
-    def kickoff(self, run, branch, topic, crash, limit):
-        """Go on until the call numbered `crash` fails. Returns how many calls that takes, and whether it finishes."""
-        line = self.runs[run][branch]
-        again = topic is not None and topic != line.state.topic
-        line.fresh = False
-        if line.state.finished and not again:
-            return 0, True
-        line.state = replace(line.state, topic=topic or line.state.topic, finished=False)
-        calls = 0
-        for task in range(TASKS):
-            done = line.state.done[task]
-            if asks_of_the_topic(task) and done.topic not in ("", line.state.topic):
-                done = Done()
-            if done.finished:
-                continue
-            for number in range(done.calls, CALLS):
-                calls += 1
-                if calls == crash:
-                    return calls, False
-                done = Done(number + 1, topic=line.state.topic)
-                self._set(line, task, done, requests=line.state.requests + 1)
-                self._name(run, branch, f"task:t{task}/llm#{number + 1}", "llm_call_completed", limit)
-            ever = line.state.ever if task in line.state.ever else (*line.state.ever, task)
-            self._set(line, task, replace(done, finished=True), ever=ever)
-            self._name(run, branch, f"task:t{task}", "task_completed", limit)
-        line.state = replace(line.state, finished=True)
-        return calls, True
-
-    def fork(self, run, branch, name, place):
-        """Fork at a place, or at the head."""
-        self.tick += 1
-        if place is None:
-            newest = self.shown(run, branch)[-1:]
-            base = (branch, self.tick, newest[0].tick if newest else None)
-            self.runs[run][name] = Line(self.runs[run][branch].state, base, fresh=True)
-        else:
-            self.runs[run][name] = Line(place.state, (place.branch, place.tick, place.tick), fresh=True)
-
-    def prune(self, keep):
-        """Drop all but the newest of each branch."""
-        for run, lines in self.runs.items():
-            for branch, line in lines.items():
-                free = [place for place in line.own if place.tick not in self.bases(run, branch)]
-                gone = free[:-keep]
-                line.own = [place for place in line.own if place not in gone]
-
-    def _set(self, line, task, done, **fields):
-        tasks = (*line.state.done[:task], done, *line.state.done[task + 1 :])
-        line.state = replace(line.state, done=tasks, **fields)
-
-    def _name(self, run, branch, address, trigger, limit):
-        line = self.runs[run][branch]
-        if limit:
-            free = [place for place in line.own if place.tick not in self.bases(run, branch)]
-            gone = free[: max(0, len(free) + 1 - limit)]
-            line.own = [place for place in line.own if place not in gone]
-        self.tick += 1
-        line.own.append(Place(self.tick, branch, address, trigger, line.state))
-
-
 class World:
     """One store, and everything that is done to it."""
 
     def __init__(self, provider, location):
         self.provider, self.location = provider, location
+        self.keys: list[str] = []
+        """The idempotency keys of all calls of the tool."""
 
     def config(self, **fields):
         return CheckpointConfig(location=self.location, provider=self.provider, **fields)
@@ -183,11 +54,18 @@ class World:
             # never the same twice: else what follows could still answer when a fork asks as its base once did
             return ToolCall("look", {"where": f"{asked}, {uuid4()}"}) if seen + 1 < CALLS else f"answer to: {asked}"
 
+        @tool
+        def look(where: str) -> str:
+            """Look somewhere."""
+            self.keys.append(idempotency_key())
+            return f"saw {where}" + " and much besides" * 10
+
         who = Agent(role="Worker", goal="g", llm=ScriptedLLM(reply), tools=[look])
-        tasks = [
-            Task(name=f"t{n}", description=question(n, "{topic}"), expected_output="x", agent=who, context=[])
-            for n in range(TASKS)
-        ]
+        tasks: list[Task] = []
+        for n in range(TASKS):
+            before = tasks[-1:] if n == TASKS - 1 else []
+            about = question(n, "{topic}")
+            tasks.append(Task(name=f"t{n}", description=about, expected_output="x", agent=who, context=before))
         limits = {"max_checkpoints": limit} if limit else {}
         crew = Crew(tasks=tasks, checkpoint=self.config(on_events=["task_completed", "llm_call_completed"], **limits))
         there = (
@@ -205,111 +83,209 @@ class World:
             found = {info.branch: info for info in history.runs() if info.run_id == run}
             assert list(found) == list(model.runs.get(run, {})), self.provider.name
             for branch, line in model.runs.get(run, {}).items():
-                view, places = found[branch], found[branch].checkpoints()
-                shown = model.shown(run, branch)
-                told = [(p.branch, p.address, p.trigger, p.tasks, p.usage.requests, p.inputs["topic"]) for p in places]
-                assert told == [
-                    (
-                        *(p.branch, p.address, p.trigger, tuple(f"task:t{n}" for n in p.state.ever)),
-                        *(p.state.requests, p.state.topic),
-                    )
-                    for p in shown
-                ], (self.provider.name, run, branch)
-                ids = [place.id for place in places]
-                assert [place.parent_id for place in places] == [None, *ids][: len(ids)], (self.provider.name, run)
-                assert (view.status == "finished") == line.state.finished
-                assert view.usage.requests == line.state.requests
-                assert view.inputs == {"topic": line.state.topic}
+                view, about = found[branch], (self.provider.name, run, branch)
+                known, places = model.known(run, branch), view.checkpoints(abandoned=True)
+                ids = {place.tick: one.id for place, one in zip(known, places, strict=False)}
+                assert [one.parent_id for one in places] == [
+                    ids.get(model.parent(run, branch, place)) for place in known
+                ], about
+                assert told(view.checkpoints()) == wanted(model.shown(run, branch)), about
+                assert view.usage.requests == line.state.requests, about
+                assert view.inputs == {"topic": line.state.topic}, about
+                states = [line.state, *(state for _, state in line.tails)]
+                assert len(view.abandoned) == len(line.tails), about
+                for state, seen in zip(states, (view, *view.abandoned), strict=True):
+                    assert (seen.status == "finished") == state.finished, about
+                    assert answers(seen) == state.answers, about
+                for number, tail in enumerate(view.abandoned):
+                    assert told(tail.checkpoints()) == wanted(model.tail(run, branch, number)), (*about, number)
 
     def check_listing(self, model):
         """Whether this store lists what the model lists."""
-        alive = [(p, run) for run, lines in model.runs.items() for line in lines.values() for p in line.own]
+        alive = [
+            (place, line.counts(place.at, model.tick), run)
+            for run, lines in model.runs.items()
+            for line in lines.values()
+            for place in line.own
+        ]
         alive.sort(key=lambda item: -item[0].tick)
         with self.history() as history:
             listed = history.checkpoints()
-            assert [(p.run_id, p.branch, p.address, p.trigger) for p in listed] == [
-                (run, place.branch, place.address, place.trigger) for place, run in alive
+            assert [(p.run_id, p.branch, p.address, p.trigger, p.label, p.abandoned) for p in listed] == [
+                (run, place.branch, place.address, place.trigger, place.label, not counts)
+                for place, counts, run in alive
             ], self.provider.name
             assert [p.id for p in listed] == sorted((p.id for p in listed), reverse=True)
             assert history.doctor() == []
 
 
-def play(seed, operations, tmp_path):
-    dice, model = random.Random(seed), Model()
-    worlds = [
-        World(InMemoryProvider(), "store"),
-        World(JsonProvider(), str(tmp_path / "store")),
-        World(SqliteProvider(), str(tmp_path / "store.db")),
-    ]
-    number = 0
+def told(places):
+    return [(p.branch, p.address, p.trigger, p.label, p.tasks, p.usage.requests, p.inputs["topic"]) for p in places]
 
-    def kickoff(run, branch, topic):
-        crash, limit = dice.choice([1, 2, 3, 4, 5, 99]), dice.choice([None, None, 1, 2])
-        calls, finishes = model.kickoff(run, branch, topic, crash, limit)
-        for world in worlds:
+
+def wanted(places):
+    return [
+        (
+            *(p.branch, p.address, p.trigger, p.label, tuple(f"task:t{n}" for n in p.state.ever)),
+            *(p.state.requests, p.state.topic),
+        )
+        for p in places
+    ]
+
+
+def answers(view):
+    return {step.address: step.value["raw"] for step in view.steps if step.kind == "task" and step.status == "finished"}
+
+
+class Program:
+    """Operations drawn at random, each done to the model and to every store."""
+
+    def __init__(self, seed, tmp_path):
+        self.dice, self.model, self.tmp_path, self.number = random.Random(seed), Model(), tmp_path, 0
+        self.worlds = [
+            World(InMemoryProvider(), "store"),
+            World(JsonProvider(), str(tmp_path / "store")),
+            World(SqliteProvider(), str(tmp_path / "store.db")),
+        ]
+
+    def play(self, operations):
+        for self.number in range(operations):
+            run = self.dice.choice(list(self.model.runs)) if self.model.runs else self.begin()
+            verb = self.dice.choice(self.VERBS)
+            run = verb(self, run, self.dice.choice(list(self.model.runs[run]))) or run
+            for world in self.worlds:
+                world.check(self.model, run)
+        for world in self.worlds:
+            for run in self.model.runs:
+                world.check(self.model, run)
+            world.check_listing(self.model)
+
+    def begin(self, *_):
+        run, topic = f"run{self.number}", self.dice.choice(TOPICS)
+        self.model.begin(run, topic)
+        self.kickoff(run, "main", topic)
+        return run
+
+    def go_on(self, run, branch):
+        fresh = self.model.runs[run][branch].state.fresh
+        self.kickoff(run, branch, self.dice.choice(TOPICS) if fresh and self.dice.random() < 0.7 else None)
+
+    def kickoff(self, run, branch, topic):
+        crash, limit = self.dice.choice([1, 2, 3, 4, 5, 99]), self.dice.choice([None, None, 1, 2])
+        calls, finishes = self.model.kickoff(run, branch, topic, crash, limit)
+        expected = list(self.model.runs[run][branch].state.answers.values()) if finishes else None
+        for world in self.worlds:
             made, outputs = world.kickoff(run, branch, topic, crash, limit)
             assert made == calls, (world.provider.name, run, branch)
-            state = model.runs[run][branch].state
-            wanted = [f"answer to: {question(n, state.topic)}" for n in range(TASKS)]
-            assert outputs == (wanted if finishes else None), (world.provider.name, run, branch)
+            assert outputs == expected, (world.provider.name, run, branch)
+            assert world.keys == self.worlds[0].keys
+            assert len(set(world.keys)) == len(world.keys), "a call that is made again on purpose has a key of its own"
 
-    for _ in range(operations):
-        number += 1
-        verb = dice.choice(["begin", "go on", "go on", "fork", "fork", "prune", "move", "delete"])
-        run = dice.choice(list(model.runs)) if model.runs else ""
-        if verb == "begin" or not run:
-            run, topic = f"run{number}", dice.choice(TOPICS)
-            model.runs[run] = {"main": Line(State(topic))}
-            kickoff(run, "main", topic)
-        elif verb == "go on":
-            branch = dice.choice(list(model.runs[run]))
-            fresh = model.runs[run][branch].fresh
-            kickoff(run, branch, dice.choice(TOPICS) if fresh and dice.random() < 0.7 else None)
-        elif verb == "fork":
-            branch = dice.choice(list(model.runs[run]))
-            shown = model.shown(run, branch)
-            at = dice.randrange(len(shown)) if shown and dice.random() < 0.7 else None
-            for world in worlds:
+    def fork(self, run, branch):
+        """Fork the head, a place, or what a rewind has abandoned; perhaps with edits."""
+        target, name = self.target(run, branch, head=True), f"fork{self.number}"
+        line = self.model.runs[run][branch]
+        place, tail = target.get("place"), target.get("tail")
+        state = place.state if place else line.state if tail is None else line.tails[tail][1]
+        done = [n for n, task in enumerate(state.done) if task.answer is not None]
+        edits = {n: f"edit {self.number}" for n in done if self.dice.random() < 0.3}
+        ref = self.ref(run, branch, target)
+        for world in self.worlds:
+            with world.history() as history:
+                history.fork(ref(history), branch=name, edits={f"task:t{n}": text for n, text in edits.items()})
+        self.model.fork(run, branch, name, place, tail=tail, edits=edits.items())
+        if self.dice.random() < 0.8:
+            self.kickoff(run, name, self.dice.choice([None, *TOPICS]))
+
+    def rewind(self, run, branch):
+        """Go back to a place, abandoned or not, or to the end of what a rewind has abandoned."""
+        target, line = self.target(run, branch), self.model.runs[run][branch]
+        place, tail = target.get("place"), target.get("tail")
+        if not target:
+            return
+        inherited = place and place.branch != branch
+        at = line.tails[tail][0] if tail is not None else line.begin if inherited else place.at
+        if at == line.back_at:
+            return
+        ref = self.ref(run, branch, target)
+        beyond = inherited and (line.base.branch, line.base.at) != (place.branch, place.at)
+        for world in self.worlds:
+            with world.history() as history:
+                if beyond:
+                    with pytest.raises(RefError, match="fork that place instead"):
+                        history.rewind(ref(history))
+                else:
+                    history.rewind(ref(history), reason="wrong")
+        if not beyond:
+            self.model.rewind(run, branch, place, tail=tail)
+
+    def label(self, run, branch):
+        place = self.target(run, branch, tails=False).get("place")
+        if place is None:
+            return
+        names = {one.label for line in self.model.runs[run].values() for one in line.own if one.label}
+        name = self.dice.choice([f"label{self.number}", *sorted(names)])
+        given = self.model.label(run, branch, place, name)
+        ref = self.ref(run, branch, {"place": place})
+        for world in self.worlds if given is not None else ():
+            with world.history() as history:
+                target = history.checkpoint(ref(history))
+                if given:
+                    assert history.label(target, name).seq == target.seq
+                else:
+                    with pytest.raises(RefError, match="labels another place"):
+                        history.label(target, name)
+
+    def target(self, run, branch, *, head=False, tails=True):
+        """A place of the branch, abandoned ones too, or a tail; {} for the head, or for none."""
+        places = [{"place": place} for place in self.model.known(run, branch)]
+        ends = [{"tail": number} for number in range(len(self.model.runs[run][branch].tails))] if tails else []
+        if head and self.dice.random() < 0.3:
+            return {}
+        return self.dice.choice([*places, *ends] or [{}])
+
+    def ref(self, run, branch, target):
+        """A function that gives the ref of a target in a store."""
+        if "tail" in target:
+            return lambda history: f"{run}/{branch}@abandoned:{target['tail'] + 1}"
+        if "place" not in target:
+            return lambda history: f"{run}/{branch}"
+        number = self.model.known(run, branch).index(target["place"])
+        found = lambda history: history.run(f"{run}/{branch}").checkpoints(abandoned=True)[number]  # noqa: E731
+        return lambda history: f"{run}/{branch}@{found(history).id}"
+
+    def prune(self, *_):
+        keep = self.dice.choice([1, 2, 4])
+        self.model.prune(keep)
+        for world in self.worlds:
+            with world.history() as history:
+                said = history.prune(keep_last=keep, dry_run=True)
+                assert history.prune(keep_last=keep) == said
+
+    def move(self, run, _):
+        for world in self.worlds:
+            path = self.tmp_path / f"{world.provider.name}.json"
+            with world.history() as history:
+                digest = history.export(run, path)
+                history.delete(run)
+                assert history.import_run(path).digest == digest
+
+    def delete(self, run, _):
+        if len(self.model.runs) > 1:
+            del self.model.runs[run]
+            for world in self.worlds:
                 with world.history() as history:
-                    places = history.run(f"{run}/{branch}").checkpoints()
-                    ref = f"{run}/{branch}" if at is None else places[at].ref
-                    history.fork(ref, branch=f"fork{number}")
-            model.fork(run, branch, f"fork{number}", None if at is None else shown[at])
-            if dice.random() < 0.8:
-                kickoff(run, f"fork{number}", dice.choice([None, *TOPICS]))
-        elif verb == "prune":
-            keep = dice.choice([1, 2, 4])
-            model.prune(keep)
-            for world in worlds:
-                with world.history() as history:
-                    said = history.prune(keep_last=keep, dry_run=True)
-                    assert history.prune(keep_last=keep) == said
-        elif verb == "move":
-            for world in worlds:
-                path = tmp_path / f"{world.provider.name}.json"
-                with world.history() as history:
-                    digest = history.export(run, path)
                     history.delete(run)
-                    assert history.import_run(path).digest == digest
-        elif len(model.runs) > 1:
-            del model.runs[run]
-            for world in worlds:
-                with world.history() as history:
-                    history.delete(run)
-        for world in worlds:
-            world.check(model, run)
-    for world in worlds:
-        for run in model.runs:
-            world.check(model, run)
-        world.check_listing(model)
+
+    VERBS = (begin, go_on, go_on, fork, fork, rewind, rewind, label, prune, move, delete)
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_any_history_is_what_a_dictionary_says_it_is_on_every_provider(seed, tmp_path):
-    play(seed, 12, tmp_path)
+    Program(seed, tmp_path).play(12)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(1000, 1100))
 def test_any_long_history_is_what_a_dictionary_says_it_is_on_every_provider(seed, tmp_path):
-    play(seed, 40, tmp_path)
+    Program(seed, tmp_path).play(40)

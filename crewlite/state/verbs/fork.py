@@ -27,7 +27,7 @@ from crewlite.secrets import Secrets
 from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase, RunStart, invalidated
 from crewlite.state.format.entry import STATE, Entry
 from crewlite.state.format.record import Record
-from crewlite.state.journal.lineage import gone, read_lineage, readable_branches
+from crewlite.state.journal.lineage import gone, read_lineage, readable_branches, trace
 from crewlite.state.providers import BranchInfo, CheckpointInfo, Commit, InMemoryProvider, Store
 from crewlite.state.reading.locate import Located, abandoned_by
 from crewlite.state.verbs.edit import changed_steps
@@ -256,10 +256,16 @@ def _place(store: Store, found: Located, same: ForkBase | None) -> tuple[ForkBas
     """Return the base of a fork, and the entries of the branch that it starts from, which may be more."""
     if same is not None:
         return {**same}, read_lineage(store, found.run_id, same["branch"])
-    entries = read_lineage(store, found.run_id, found.branch)
+    entries, lost = trace(store, found.run_id, found.branch)
+    if not entries:
+        raise gone(store, f"{found.run_id}/{found.branch}", "branch")
     if named := found.checkpoint:
         return _at_inherited(entries, found.run_id, named), entries
-    then = entries if found.abandoned is None else abandoned_by(entries, found.abandoned, found.ref)
+    then = Record.of(entries)
+    if found.abandoned is not None:
+        lost |= then.dropped
+        then = Record.of(abandoned_by(entries, found.abandoned, found.ref))
+    then.forget(lost)  # a checkpoint that was dropped since is no place to stand on
     return _at_head(then, found.branch), entries
 
 
@@ -300,8 +306,7 @@ def _at_inherited(entries: Sequence[Entry], run_id: str, identifier: str) -> For
     return {"branch": Record.of(then).run["branch"], "seq": then[-1].seq, "sum": then[-1].sum, "place": checkpoint}
 
 
-def _at_head(entries: Sequence[Entry], branch: str) -> ForkBase:
-    record = Record.of(entries)
+def _at_head(record: Record, branch: str) -> ForkBase:
     return {"branch": branch, "seq": record.seq, "sum": record.sum, "place": record.newest_checkpoint}
 
 
