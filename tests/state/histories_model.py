@@ -28,6 +28,8 @@ class Done:
     calls: int = 0
     asked: tuple[str, str] | None = None
     answer: str | None = None
+    edited: bool = False
+    """Whether a fork has given it that answer, which then holds for any question."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,7 @@ class Model:
         line.back_at, calls = None, 0
         for task in range(TASKS):
             done, asked = line.state.done[task], line.state.asks(task)
-            if done.asked not in (None, asked):
+            if done.asked not in (None, asked) and not done.edited:
                 done = Done()
             if done.answer is not None:
                 continue
@@ -186,18 +188,21 @@ class Model:
         line.state = replace(line.state, finished=True)
         return calls, True
 
-    def fork(self, run, branch, name, place=None, *, tail=None, edits=()):
+    def fork(self, run, branch, name, place=None, *, tail=None, edits=(), rerun=()):
         """Fork at a place, at the end of a tail, or at the head; `edits` are tasks with other answers."""
         line = self.runs[run][branch]
         if place is not None:
             base, state = Base(place.branch, place.at, place), place.state
         else:
+            self.tick += 1  # a run ends behind its last place
             at, state = (self.tick, line.state) if tail is None else line.tails[tail]
-            newest = (self.shown(run, branch) if tail is None else self.tail(run, branch, tail))[-1:]
+            newest = [one for one in self.shown(run, branch, at) if one.tick <= at][-1:]
             base = Base(branch, at, newest[0] if newest else None)
         self.tick += 1
         for task, answer in edits:
-            state = state.with_task(task, replace(state.done[task], answer=answer), finished=False)
+            state = state.with_task(task, replace(state.done[task], answer=answer, edited=True), finished=False)
+        for task in rerun:
+            state = state.with_task(task, Done(), finished=False)
         state = replace(state, fresh=True)
         self.runs[run][name] = Line(state, self.tick, base, first=state)
 
@@ -210,7 +215,7 @@ class Model:
             at, state = place.at, place.state
         else:
             at, state = line.begin, line.first
-        self.tick += 1
+        self.tick += 2
         line.rewind(at, state, self.tick)
 
     def label(self, run, branch, place, name):
