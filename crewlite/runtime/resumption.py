@@ -278,7 +278,7 @@ def lived(root: Root[Any], record: Record) -> dict[str, Any]:
         "begun": begun,
         "heard_start": heard,
         "inside": _by(prefix_beside, record.outcomes) if root.exact else {},
-        "inherited": _by(outer, inherited(record)),
+        "inherited": _by(outer, inherited(record)) if record.base else {},
         "unused": _changed(record),
     }
 

@@ -330,11 +330,12 @@ class History:
     def as_html(self, ref: str | UUID | Checkpoint | RunHistory = "latest") -> str:
         """Return the run that a ref names as a page of HTML: timelines of its branches, prompts, costs, differences.
 
-        It is one file without scripts that loads nothing. Raises RefError, JournalCorrupt.
+        It is one file without scripts that loads nothing. Of damaged branches it has what is wrong with them.
+
+        Raises RefError, JournalCorrupt if no branch can be read.
         """
         found = self._finder.find(ref)
-        branches = [RunHistory(self._store, found.run_id, info.branch) for info in self._store.branches(found.run_id)]
-        text: str = run_page.page(branches, found.branch)
+        text: str = run_page.page_of(self._store, found.run_id, found.branch)
         return text
 
     def import_run(self, path: str | os.PathLike[str]) -> RunHistory:

@@ -546,3 +546,5 @@ def test_a_damaged_branch_is_a_failed_row_that_names_the_doctor_and_the_others_a
         assert history.label("r@task:research", "good").label == "good"
         with pytest.raises(JournalCorrupt, match="doctor"):
             history.fork("r", branch="explore/main/prompt")
+        page = history.as_html("r")
+        assert "r/explore/main/input" in page and "Left out: " in page and "crewlite checkpoint doctor" in page

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from crewlite import kinds
 from crewlite.state.format.addresses import leaf, prefix_beside
@@ -19,8 +19,10 @@ from crewlite.tools.naming import address_name
 _SHOWN = 120  # characters of the arguments
 
 
-def once_calls(entries: Iterable[Entry]) -> list[MadeCall]:
+def once_calls(entries: Sequence[Entry]) -> list[MadeCall]:
     """Return the calls with effect="once" that these entries record, in order: finished ones, and ones in doubt."""
+    if not any(map(_has_any, entries)):  # most runs: what their models request need not be looked at
+        return []
     found, requested = list[MadeCall](), _Requested()
     unfinished: dict[str, list[int]] = {}
     for entry in entries:
@@ -38,6 +40,10 @@ def once_calls(entries: Iterable[Entry]) -> list[MadeCall]:
                 unfinished.setdefault(call["address"], []).append(len(found))
             found.append(call)
     return found
+
+
+def _has_any(entry: Entry) -> bool:
+    return "made" in entry.commit or any(effect == "once" for _, effect in entry.commit.get("intents", ()))
 
 
 class _Requested:

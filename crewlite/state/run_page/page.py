@@ -6,9 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from crewlite.errors import JournalCorrupt
 from crewlite.pages.rendering import rendered
 from crewlite.state.comparing.page import FOLDER, for_parts
 from crewlite.state.comparing.run_diff import RunDiff, compare, last_common
+from crewlite.state.journal.lineage import readable_branches
+from crewlite.state.providers import Store
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.named_places import NamedPlace, by_place
 from crewlite.state.reading.progress import recorded_seconds
@@ -44,13 +47,44 @@ class BranchPart:
     """How many calls of each model were made on the branch itself."""
 
 
-def page(branches: Sequence[RunHistory], shown: str) -> str:
-    """Return the page of a run. `branches`: all of them; `shown`: the one that is open when the page is opened."""
+def page_of(store: Store, run_id: str, shown: str) -> str:
+    """Return the page of a run. `shown` is the branch that is open when the page is opened.
+
+    Raises JournalCorrupt if no branch can be read.
+    """
+    branches, damage = list[RunHistory](), list[JournalCorrupt]()
+    try:
+        infos = store.branches(run_id)
+    except JournalCorrupt as unlisted:
+        infos, damage = readable_branches(store, run_id), [unlisted]
+    for info in infos:
+        run = RunHistory(store, run_id, info.branch)
+        try:
+            run.at(None)
+        except JournalCorrupt as error:
+            damage.append(error)
+        else:
+            branches.append(run)
+    if damage and not branches:
+        raise damage[0]
+    return _page(branches, shown, [str(error) for error in damage])
+
+
+def _page(branches: Sequence[RunHistory], shown: str, damage: Sequence[str]) -> str:
     ordered = _as_tree(branches)
     by_name = {run.branch: run for run in branches}
     parts = [_part(run, depth, by_name, number) for number, (run, depth) in enumerate(ordered, 1)]
     first = next((part for part in parts if part.run.branch == shown), parts[0])
-    return rendered("page.html.j2", "crewlite/state/run_page", FOLDER, first=first, parts=parts, cut=cut, **for_parts())
+    return rendered(
+        "page.html.j2",
+        "crewlite/state/run_page",
+        FOLDER,
+        first=first,
+        parts=parts,
+        damage=damage,
+        cut=cut,
+        **for_parts(),
+    )
 
 
 def _as_tree(branches: Sequence[RunHistory]) -> list[tuple[RunHistory, int]]:
