@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Awaitable, Collection
 from typing import Any, NamedTuple, TypeVar
 
-from crewlite import codec, events, own_threads, tracebacks
+from crewlite import codec, own_threads, tracebacks
 from crewlite.durable import Step
 from crewlite.errors import (
     CONTROL_FLOW,
@@ -24,12 +24,11 @@ from crewlite.errors import (
     TaskDrifted,
 )
 from crewlite.events.base import BaseEvent
-from crewlite.runtime import replay
+from crewlite.runtime import replay, replayed
 from crewlite.runtime.execution import Execution
 from crewlite.runtime.failures import raised
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.keyed import key_here
-from crewlite.runtime.questions import Drifted
 from crewlite.runtime.remedies import unapplied, void
 from crewlite.runtime.replay import Question, Refuse, Reraise, Reuse
 from crewlite.runtime.slots import Slots
@@ -183,7 +182,7 @@ class StepScope(Frame):
             return await self._replayed(step, decision, fingerprint, own_task=own_task)
         if isinstance(decision, Reraise):
             if not unapplied(self.run.record, address):
-                await self._announce_failed(step, decision.failure)
+                await replayed.announce_failed(self, step, decision.failure)
             self._commit_late(address)
             if not own_task:
                 self._deliver(address)
@@ -250,11 +249,11 @@ class StepScope(Frame):
         """Return a step's recorded outcome, and let the code see the step's changes of the state."""
         address, value = decision.outcome.address, self._reused(step, decision)
         if own_task:  # the awaiter of the task receives the result
-            await self._announce_reused(step, decision, fingerprint)
+            await replayed.announce_reused(self, step, decision, fingerprint)
             return value
         self._enter_turn(address)
         try:
-            await self._announce_reused(step, decision, fingerprint)
+            await replayed.announce_reused(self, step, decision, fingerprint)
             await self._deliver_recorded(address)
         finally:
             if self.children.turns:
@@ -309,7 +308,7 @@ class StepScope(Frame):
         match refused.why:
             case "drifted":
                 own = refused.addresses == (question.address,)
-                how = self._how_drifted(step, record.outcomes[question.address]) if own else ""
+                how = replayed.how_drifted(self, step, record.outcomes[question.address]) if own else ""
                 return TaskDrifted(run_id, refused.addresses[0], how)
             case "other question":
                 came_to = self._shown(record.value(question.address))
@@ -368,42 +367,4 @@ class StepScope(Frame):
                 self.fingerprint,
                 [digest for digest in self.children.asked.values() if digest],
             ]
-        )
-
-    async def _announce_failed(self, step: Step[Any], failure: Attempt) -> None:
-        self.run.journal.warn(
-            f"{failure.address} failed before and the code handled that, so it is not tried again "
-            f"(rerun={[failure.address]!r} tries it): {failure.error_type}: {failure.message}"
-        )
-        await self._announce_replay(step, failure.address, failed=True)
-
-    async def _announce_reused(self, step: Step[Any], decision: Reuse, fingerprint: str) -> None:
-        recorded, before = decision.outcome, decision.outcome.provenance
-        changed = [key for key, now in step.provenance.items() if before.get(key, now) != now]
-        if recorded.fingerprint != fingerprint and not self.inherited.mode.strict_replay and recorded.address:
-            changed.insert(0, "question")
-            how = self._how_drifted(step, recorded)
-            self.run.journal.warn(
-                f"{recorded.address} is finished and kept, though it is asked something else now "
-                f"(on_drift='keep'): it {how}"
-            )
-        drifted = decision.drifted if recorded.address else self.run.drifted
-        if drifted and "question" not in changed:
-            changed.insert(0, "question")
-        addresses = tuple(filter(None, drifted))
-        await self._announce_replay(step, recorded.address, changed=tuple(changed), drifted=addresses)
-
-    def _how_drifted(self, step: Step[Any], recorded: Outcome) -> str:
-        """Return in words how what the step is asked now differs from what it was asked when it was recorded."""
-        asked = {name: self.mask(text) for name, text in step.texts.items()}
-        return str(Drifted(recorded.address, recorded.question, asked))
-
-    async def _announce_replay(self, step: Step[Any], address: str, **how: Any) -> None:
-        name = step.title
-        about = {"kind": step.kind.name, "name": name, "step_type": step.label, **how}
-        about |= {"address": address, "source_id": address, "source_name": name}
-        await self.announce(
-            step.voice.source,
-            lambda stamp: stamp(events.StepReplayedEvent, **about),
-            step.checkpoint_settings,
         )
