@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -148,7 +149,8 @@ class Runner:
             return "Nothing was begun."
         if self._unsaved or progress.location is None:
             return self._unsaved or "Nothing was saved."
-        return f"To go on: {self._line_on()}"
+        where = "" if sys.stderr.isatty() else f", in {os.getcwd()}"  # for whoever reads it in the log of a timer
+        return f"To go on{where}: {self._line_on()}"
 
     def _line_on(self, *words: str) -> str:
         """Return the command that resumes the run."""

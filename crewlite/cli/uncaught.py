@@ -68,10 +68,14 @@ def _waits(error: Suspended) -> list[str]:
 
 
 def _frames(error: BaseException, room: int) -> list[str]:
-    """Return the first frame of the user and the last ones, as many as fit, and the frame that raised the error."""
+    """Return the first frame of the user and the last ones, as many as fit, and the frame that raised the error.
+
+    The frame of crewlite that raised an error of its own is left out: the error says what to do.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if _is_own(frame.filename)]
-    raised = [_where(frames[-1])] if frames and frames[-1] not in own else []
+    told = isinstance(error, CrewliteError) or not frames or frames[-1] in own
+    raised = [] if told else [_where(frames[-1])]
     most = max(1, (room - len(raised)) // 2)
     shown = own if len(own) <= most else [*own[: most > 1], *own[len(own) - most + (most > 1) :]]
     return [line for frame in shown for line in (_where(frame), f"    {frame.line}")] + raised

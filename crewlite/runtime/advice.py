@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 
 from crewlite import kinds
-from crewlite.errors import CrewliteError, Redacted, StepRaised
+from crewlite.errors import CrewliteError, Redacted, StepRaised, ends_run
 from crewlite.runtime.human import warn_unasked
 from crewlite.runtime.request import Request
 from crewlite.runtime.run import Run
@@ -39,10 +39,10 @@ def answered_before(kind: str, run: Run) -> tuple[str, ...]:
 def note_way_on(error: Exception, kind: str, request: Request) -> None:
     """Add a note to an error that ends the outermost kickoff: what is recorded, and how to go on. `kind`: of the run.
 
-    None is added without a store that outlives the process, and to errors of crewlite, which say it themselves.
+    None is added without a store that outlives the process, and to errors about the run, which say it themselves.
     """
     progress = request.progress
-    if isinstance(error, CrewliteError) and not isinstance(error, StepRaised | Redacted):
+    if ends_run(error) and not isinstance(error, Redacted):
         return
     kept = progress.target and not declares(progress.target.provider, "in_memory")
     if not kept or progress.run_id is None or progress.how_to_go_on:

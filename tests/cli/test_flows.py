@@ -231,7 +231,7 @@ def test_an_interrupted_flow_says_how_to_go_on(flows):
     process.send_signal(signal.SIGINT)
     _, said = process.communicate()
     assert process.returncode == 130
-    assert "Interrupted. To go on: crewlite checkpoint resume s --crew flows:sums" in said
+    assert f"Interrupted. To go on, in {flows.path}: crewlite checkpoint resume s --crew flows:sums" in said
 
 
 def test_the_project_says_where_the_flow_is(flows):
@@ -325,7 +325,7 @@ def test_a_run_that_has_used_up_its_budget_waits_for_more(flows):
     assert done.returncode == 3, done.stderr
     told = " ".join(done.stderr.split())
     assert "crew 'frugal' has used 1 replies of models, and its max_iter is 1. Raise max_iter in the" in told
-    assert "To go on: crewlite checkpoint resume f" in told
+    assert f"To go on, in {flows.path}: crewlite checkpoint resume f" in told
 
 
 def test_a_record_in_memory_cannot_wait(flows):

@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from crewlite import History
+from crewlite.errors import RefError
 
 posix = pytest.mark.skipif(os.name == "nt", reason="sends POSIX signals to another process")
 BEGIN = ("run", "crews:crew", "--input", "topic=tides", "--run-id", "r")
@@ -167,6 +168,16 @@ def test_a_call_in_doubt_waits_for_an_answer(shop):
     assert f"--answer {address}=RESULT --crew crews:bill" in done.stderr
     assert f"--rerun {address} --crew crews:bill" in done.stderr
     assert shop.lines("checkpoint", "resume", "--crew", "crews:bill")[-1]["code"] == "in_doubt"
+    done = shop.ask("checkpoint", "answer", "r", address, "paid")
+    assert done.returncode == 1
+    assert f"{address} is no question but a call in doubt" in done.stderr
+    assert f"If it took effect: crewlite checkpoint resume r --answer {address}=RESULT" in done.stderr
+    assert f"if it did not: crewlite checkpoint resume r --rerun {address}" in done.stderr
+    with (
+        History(shop.path / ".checkpoints") as history,
+        pytest.raises(RefError, match=r"call in doubt.*answers=.*rerun="),
+    ):
+        history.answer("r", address, "paid")
     done = shop.do("run", "crews:bill", "--run-id", "r")
     assert done.returncode == 3
     assert shop.paid() == []
@@ -216,7 +227,7 @@ def test_a_resume_that_is_interrupted_says_how_to_go_on(shop):
     process.send_signal(signal.SIGINT)
     _, said = process.communicate()
     assert process.returncode == 130
-    assert "Interrupted. To go on: crewlite checkpoint resume r --crew crews:crew" in said
+    assert f"Interrupted. To go on, in {shop.path}: crewlite checkpoint resume r --crew crews:crew" in said
 
 
 def test_a_run_that_is_not_there_is_a_plain_error(shop):

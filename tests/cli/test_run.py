@@ -128,7 +128,7 @@ def test_a_run_that_no_command_can_find_again_says_so_or_how_it_goes_on_itself(s
     done = shop.ask("run", "crews:memory", "--input", "topic=tides")
     assert "The run cannot be resumed: the crew keeps its record in memory." in done.stderr
     done = shop.ask("run", "crews:own", "--input", "topic=tides", "--run-id", "r")
-    assert "To go on: crewlite run crews:own --run-id r" in done.stderr
+    assert f"To go on, in {shop.path}: crewlite run crews:own --run-id r" in done.stderr
     shop.heal()
     assert shop.ask("run", "crews:own", "--run-id", "r").stdout == "[Do two on tides]\n"
 
@@ -184,7 +184,7 @@ def test_the_same_run_id_goes_on_and_a_finished_run_is_not_paid_again(shop):
     failed = shop.do(*words)
     assert failed.returncode == 1
     assert "Error: ValueError: no paper (crews.py, line " in failed.stderr
-    assert "To go on: crewlite checkpoint resume r --crew crews:crew" in failed.stderr
+    assert f"To go on, in {shop.path}: crewlite checkpoint resume r --crew crews:crew" in failed.stderr
     assert shop.paid() == ["one", "two"]
     shop.heal()
     assert shop.do(*words).stdout == "[Do three on tides]\n"
@@ -234,7 +234,8 @@ def test_a_signal_leaves_a_run_that_can_go_on_and_says_how(shop, name, status):
     out, said = process.communicate()
     assert process.returncode == status
     assert out == ""
-    assert "Interrupted. To go on: crewlite checkpoint resume r --location 'my runs' --crew crews:crew\n" in said
+    line = "crewlite checkpoint resume r --location 'my runs' --crew crews:crew\n"
+    assert f"Interrupted. To go on, in {shop.path}: {line}" in said
     assert "Traceback" not in said
     shop.heal()
     assert shop.paid() == ["one", "two"]
@@ -265,7 +266,7 @@ def test_a_crew_that_listens_to_signals_hears_them_here_too(shop, tmp_path):
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate()
     assert process.returncode == 143
-    assert said.count("To go on: crewlite checkpoint resume r --crew crews:hears") == 1
+    assert said.count("crewlite checkpoint resume r --crew crews:hears") == 1
     with History(tmp_path / ".checkpoints") as history:
         assert [place.trigger for place in history.run("r").checkpoints()] == ["SIGTERM"]
 
@@ -421,7 +422,7 @@ make = Agent(role="W", goal="w", llm=ScriptedLLM([LLMAuthError("m", 401, "no suc
     done = broken(shop, code, "--message", "Well?", "--run-id", "r")
     assert done.stderr.splitlines()[-1] == (
         "Error: m refused the request (status 401): no such key. Check the key, its permissions and the balance of the "
-        "account. To go on: crewlite checkpoint resume r --crew broken:make"
+        f"account. To go on, in {shop.path}: crewlite checkpoint resume r --crew broken:make"
     )
 
 

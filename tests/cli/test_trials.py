@@ -37,10 +37,10 @@ def test_a_crew_is_tested_and_goes_on_where_it_was_cut(office):
     (office.path / "fail").touch()
     cut = office.ask(*words, "--run-id", "t")
     assert cut.returncode == 1
-    line = "To go on: crewlite test judges:crew --iterations 2 --eval-llm offline --input topic=tides --run-id t"
+    line = "crewlite test judges:crew --iterations 2 --eval-llm offline --input topic=tides --run-id t"
     assert line in cut.stderr
     (office.path / "fail").unlink()
-    done = office.ask(*line.split()[4:])
+    done = office.ask(*line.split()[1:])
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0].split() == ["task", "run", "1", "run", "2", "mean", "agent"]
     again = office.ask(*words, "--run-id", "t", "--json")

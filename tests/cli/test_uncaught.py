@@ -9,9 +9,17 @@ from typing import Literal
 
 import pytest
 
-from crewlite import Agent, Crew, History, Task
+from crewlite import Agent, Crew, History, Task, ToolCall, tool
 from crewlite.cli.uncaught import brief, install
-from crewlite.errors import ConfigError, MissingInput, Suspended
+from crewlite.errors import (
+    ConfigError,
+    GuardrailFailed,
+    LLMAuthError,
+    LLMUnavailable,
+    MaxIterations,
+    MissingInput,
+    Suspended,
+)
 from crewlite.flow import ask, flow, step
 from crewlite.testing import ScriptedLLM
 from tests import children
@@ -123,6 +131,36 @@ def test_frames_of_libraries_are_left_out_and_the_one_that_raised_is_named(on_di
     group = ExceptionGroup("two", [raised.value])
     group.add_note("In step step:x")
     assert brief(group) == brief(ConfigError("x")) == brief(KeyError("x")) == []
+
+
+ERRORS = {
+    LLMUnavailable: {"llm": [LLMUnavailable("503: overloaded")] * 9},
+    LLMAuthError: {"llm": [LLMAuthError("gpt", 401, "no such key")] * 9},
+    MaxIterations: {"llm": lambda messages: ToolCall("look"), "max_iter": 1},
+    GuardrailFailed: {"llm": lambda messages: "no"},
+}
+
+
+@pytest.mark.parametrize("cls", ERRORS, ids=lambda cls: cls.__name__)
+def test_errors_of_models_and_tools_are_told_as_those_of_own_code(cls, on_disk):
+    @tool
+    def look() -> str:
+        """Look."""
+        raise TimeoutError("nobody answers")
+
+    fields = {"goal": "work", "max_retry_limit": 0, "tools": [look], **ERRORS[cls]}
+    made = dict(fields, llm=ScriptedLLM(fields["llm"]))
+    task = Task(name="one", description="Do", expected_output="x", agent=Agent(role="Worker", **made))
+    task.guardrail, task.guardrail_max_retries = (lambda output: (False, "too short")), 0
+    with pytest.raises(cls) as raised:
+        Crew(tasks=[task], checkpoint=on_disk()).kickoff(run_id="r")
+    lines = brief(raised.value)
+    assert len(lines) <= 15
+    assert not any("/crewlite/" in line for line in lines if line.startswith("  File"))
+    assert any('kickoff(run_id="r")' in line for line in lines)
+    assert any(line.startswith("In step task:one") for line in lines)
+    assert any(line.startswith("Recorded: ") and "of run 'r' in " in line for line in lines)
+    assert "To go on: run the same script again, or crew.kickoff(run_id='r')" in lines
 
 
 def test_what_a_run_asks_is_told_with_its_choices_and_the_lines_that_answer(on_disk):

@@ -11,7 +11,9 @@ from crewlite.cli.checkpoint import document, hints
 from crewlite.cli.checkpoint.complete import complete_question
 from crewlite.cli.checkpoint.screen import Screen
 from crewlite.cli.checkpoint.where import Asked, Opened, location_of, options, ref_argument
-from crewlite.errors import AnswerRefused
+from crewlite.cli.exits import Failed
+from crewlite.cli.shell import Again
+from crewlite.errors import AnswerRefused, RefError
 from crewlite.lazy import lazy
 from crewlite.state.format.addresses import is_question
 from crewlite.state.run_history import RunHistory, Waiting
@@ -55,6 +57,8 @@ def answer(asked: Asked, ref: str, address: str | None, value: str | None) -> No
             opened.history.answer(run, address, recorded.Typed(value), ahead=False)
         except AnswerRefused as refusal:
             raise _with_what_fits(refusal, question) from refusal
+        except RefError as error:
+            raise Failed(_said(error, opened, run)) from error
         run = opened.history.run(f"{run.run_id}/{run.branch}")
         if asked.as_json:
             name = {"run_id": run.run_id, "branch": run.branch, "address": address}
@@ -76,6 +80,18 @@ def _the_only_one(opened: Opened, run: RunHistory, value: str | None) -> tuple[s
             "\n".join(["name the question and the answer: ADDRESS VALUE. The run waits for", *lines])
         )
     return run.waiting[0].address, value
+
+
+def _said(error: RefError, opened: Opened, run: RunHistory) -> str:
+    """Return what to do about an address that is no open question."""
+    address, ref, lines = error.ref, hints.ref_of(run), hints.again(opened, run)
+    if address not in hints.in_doubt(run):
+        return f"{error} How it goes on: {Again(opened.location).line('show', ref)}"
+    return (
+        f"{address} is no question but a call in doubt: look whether it took effect. If it took effect: "
+        f"{lines.line('resume', ref, '--answer', f'{address}=RESULT')} - if it did not: "
+        f"{lines.line('resume', ref, '--rerun', address)}"
+    )
 
 
 def _with_what_fits(refusal: AnswerRefused, question: Waiting | None) -> AnswerRefused:

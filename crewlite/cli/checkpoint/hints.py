@@ -30,7 +30,7 @@ def tell(screen: Screen, opened: Opened, run: RunHistory, head: str = "to go on 
         return screen.line((head, "dim"), f"it is at work ({run.at_work})", whole=True)
     ref, lines = ref_of(run), again(opened, run)
     waits(screen, opened, run)
-    for address in _in_doubt(run):
+    for address in in_doubt(run):
         screen.line(("in doubt", "bold"), f"  {address} was cut in the middle: look whether it took effect", whole=True)
         screen.line(
             ("  if it did      ", "dim"), lines.line("resume", ref, "--answer", f"{address}=RESULT"), whole=True
@@ -98,7 +98,7 @@ def _has_live(facts: object) -> bool:
     return isinstance(facts, list) and any(map(_has_live, facts))
 
 
-def _in_doubt(run: RunHistory) -> list[str]:
+def in_doubt(run: RunHistory) -> list[str]:
     """Calls that were cut in the middle, and are not simply made again."""
     failed = {step.address: step.attempts[-1] for step in run.steps if step.status == "failed"}
     refused = {last.cause for last in failed.values() if last.cause and last.error_type == "InDoubt"}

@@ -71,8 +71,13 @@ class SqliteProvider:
         """Open a database. The first write creates it (mode 0600). Raises StoreUnusable."""
         path = Path(location).absolute()
         if path.is_dir():
-            problem = "is a directory, and SqliteProvider wants a database file: pass JsonProvider()"
-            raise StoreUnusable(location, problem)
+            named_so = location.lower().endswith(_SUFFIXES)
+            hint = (
+                "a name that ends like this is that of a database: rename the directory"
+                if named_so
+                else "SqliteProvider wants a database file: pass JsonProvider()"
+            )
+            raise StoreUnusable(location, f"is a directory, and {hint}")
         path = file_at(location)
         try:
             if path.is_file() and path.stat().st_size and not is_database_file(path) and path.exists():

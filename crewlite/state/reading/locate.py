@@ -98,7 +98,7 @@ def names_run(text: str, location: str, provider: BaseProvider | None) -> bool:
     Raises RefError if the path exists as well: the name of a run must not lead to a run in a file of that name.
     """
     chosen, path = provider_for(location, provider), re.split("[@~]", text)[0]
-    if path.endswith(os.sep) or not exists(location, chosen):
+    if path.endswith(os.sep) or path.split(os.sep)[0] in ("", ".", "..") or not exists(location, chosen):
         return False
     with contextlib.closing(_open(chosen, location)) as store:
         run = _of_run(store, path)

@@ -83,7 +83,8 @@ def answer(store: Store, run_id: str, branch: str, address: str, value: Any, *, 
         return
     parts = _answered(record, Secrets.of(), address, value, ahead=ahead)
     if by := holder(store, run_id, branch, record.claim):
-        raise BranchConflictError(run_id, branch, holder=by)
+        problem = f"is being run by {by}, so the answer was not recorded: give it once the run has stopped to wait"
+        raise BranchConflictError(run_id, branch, holder=by, problem=problem)
     store.append([Commit.saying(run_id, branch, record.head, parts)])
 
 
@@ -101,7 +102,14 @@ def _answered(record: Record, secrets: Secrets, address: str, value: Any, *, ahe
     asked = record.asked.get(address)
     if asked is None and (record.finished or not (ahead and is_question(address))):
         waiting = [item["address"] for item in record.waiting]
-        raise RefError(address, f"is not an open question of run {record.run['run_id']!r}", waiting)
+        if address in record.intents and address not in record.outcomes:
+            raise RefError(
+                address,
+                "is no question but a call in doubt. Check whether it took effect, then kick off again with "
+                f"answers={{{address!r}: <its result>}} if it did, or rerun=[{address!r}] if it did not",
+            )
+        none = "" if waiting else ", which waits for none"
+        raise RefError(address, f"is not an open question of run {record.run['run_id']!r}{none}", waiting)
     before = asked and record.answer_to(asked)
     if record.settled(address) or (asked and before and not _may_misfit(asked, before)):
         raise AnswerRefused(address, _SECOND, second=True)

@@ -82,7 +82,9 @@ def delete(store: Store, run_id: str) -> Pruned:
         raise gone(store, run_id, "run")
     for branch in run.journals:
         if by := run.holder(branch):
-            raise BranchConflictError(run_id, branch, holder=by)
+            cancel = f"crewlite checkpoint cancel {run_id}/{branch}"
+            problem = f"is being run by {by}, so the run was not deleted. Cancel it first: {cancel}"
+            raise BranchConflictError(run_id, branch, holder=by, problem=problem)
     try:
         return run.removed(dry_run=False)
     except BranchConflictError:
