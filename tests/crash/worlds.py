@@ -224,7 +224,8 @@ def _explore(world: Path, provider: str) -> Facts:
     """Explore two variants, the second of which begins with an edit; say so if a row is not what it is to be."""
     variants = [{"name": "plain"}, {"name": "other", "edits": {"task:t1": "other"}}]
     crew = crew_at(store_of(world, provider), 4, looks=True)
-    rows = crew.explore("trunk@task:t1", variants, lambda result: len(str(result)), max_concurrency=1, study="s").rows
+    judge = ScriptedLLM(lambda messages: '{"quality": 6.5, "reason": "brief"}')
+    rows = crew.explore("trunk@task:t1", variants, judge, max_concurrency=1, study="s").rows
     if errors := [row.error for row in rows if row.error]:
         raise CrewliteError(errors[0])
     degraded = [row for row in rows if row.result.durability == "degraded"]
