@@ -58,7 +58,7 @@ class Conversation:
     def of(cls, record: Record) -> Conversation:
         """Build the conversation that a record holds. Turns before the current inputs are part of these inputs."""
         found = [record.run["inputs"].get("messages")]
-        while (at := message_at(len(found) + 1)) in record.outcomes and record.inputs_of(at) == record.run["inputs"]:
+        while (at := message_at(len(found) + 1)) in record.outcomes and not record.has_other_inputs(at):
             found.append(record.value(at))
         return cls(record, tuple(found))
 

@@ -66,7 +66,7 @@ def _turns(record: Record, limit: int | None, inside: str) -> Iterator[tuple[LLM
     prefix = _last_attempt(record, inside)
     talk, verdicts = turns_of(record.outcomes, prefix), _verdicts(record, prefix)
     for turn, following in zip(talk, [*talk[1:], None], strict=False):
-        if record.inputs_of(turn.reply.address) != record.run["inputs"]:
+        if record.has_other_inputs(turn.reply.address):
             return
         reply, results = read_back(record.value(turn.reply.address)), list[Message]()
         if reply.finish_reason == OVERFLOW:

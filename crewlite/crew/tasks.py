@@ -119,5 +119,5 @@ def drift_of(scope: Scope, address: str, *, changed: bool) -> Drift:
     record = scope.run.record
     if (recorded := record.outcomes.get(address)) and recorded.edited:
         return "keep"
-    other_inputs = record.inputs_of(address) != record.run["inputs"]
+    other_inputs = record.has_other_inputs(address)
     return "rerun" if other_inputs or record.edited else "configured"

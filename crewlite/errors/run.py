@@ -78,7 +78,7 @@ class InputsChanged(RunMismatch):
             )
         else:
             super().__init__(
-                f"Run {ref!r} was started with other inputs ({', '.join(names)} differ). To go on, kick off without "
+                f"Run {ref!r} was started with another {' and another '.join(names)}. To go on, kick off without "
                 f"inputs or with the recorded ones; to try other inputs, fork the run: "
                 f"{kind}.fork({ref!r}, inputs={{{others}}}).kickoff(), or use another run_id."
             )

@@ -29,7 +29,7 @@ from crewlite.runtime.step_scope import StepScope
 from crewlite.runtime.terminal import line, piped, terminal, turn
 from crewlite.state.format.addresses import can_be_name, is_question
 from crewlite.state.format.commit import AskedQuestion, CommitParts
-from crewlite.state.verbs.answer import decode_answer, refusal, typed
+from crewlite.state.verbs.answer import check, decode_answer, refusal, typed
 
 _LATE: Any = object()
 
@@ -286,10 +286,13 @@ async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | No
         recorded = await _put(frame, asked, schema, name)
     if told := run.record.answer_to(recorded):
         try:
-            return asked.read(decode_answer(told, schema), address)
+            given = decode_answer(told, schema)
+            value = asked.read(given, address)
+            check(recorded, given)  # a schema of Python converts more: 1 and "off" are no answers to yes or no
         except AnswerRefused as problem:
             await run.journal.save({"answers": [refusal(address, frame.mask(problem.problem))]}, now=True)
             raise
+        return value
     left = _left(recorded)
     if left is not None and left <= 0:
         return _LATE

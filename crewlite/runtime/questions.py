@@ -95,7 +95,7 @@ def decide_result(
     if outcome is None:
         return "go on", ()
     same_result = outcome.fingerprint == fingerprint
-    if not same_result and record.inputs_of("") != record.run["inputs"]:
+    if not same_result and record.has_other_inputs(""):
         return "go on", ()
     kept = now.drifted or tuple(Drifted(at, {}, {}) for at in outcome.drifted if at not in now.compared)
     return decide(replace(now, drifted=kept), on_drift, same_result=same_result), kept

@@ -195,7 +195,7 @@ def _answered_strictly(
     if any(codec.digest([question.kind, other]) == recorded.fingerprint for other in codec.renamed(question.asked)):
         return Reuse(recorded, recorded.drifted)
     address = recorded.address
-    if record.edited or record.inputs_of(address) != record.run["inputs"]:  # a changed fork may ask other questions
+    if record.edited or record.has_other_inputs(address):  # a changed fork may ask other questions
         return Reuse(recorded, recorded.drifted) if recorded.edited else RUN
     if mode.reruns:
         return Run(diverges=True)
@@ -219,7 +219,7 @@ def missed(record: Record, mode: Mode, prefix: str, unrequested: Collection[str]
     if not unrequested or not mode.strict_replay or mode.diverged or mode.reruns or record.edited:
         return []
     needed = (at for at in unrequested if not kinds.at(at).is_about_failure)
-    left = [at for at in needed if record.inputs_of(at) == record.run["inputs"]]
+    left = [at for at in needed if not record.has_other_inputs(at)]
     tried_again = _tried_again(record, prefix) if left else 0
     return sorted(at for at in left if not tried_again or record.outcomes[at].seq < tried_again)
 

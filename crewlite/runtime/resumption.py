@@ -111,7 +111,7 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
             return inputs, further
         if digest(coded) != digest(record.run["inputs"]):
             if not record.fresh:
-                names = sorted(k for k in {*inputs, *given} if encode(inputs.get(k)) != encode(given.get(k)))
+                names = sorted(k for k in {*inputs, *given} if _told(inputs, k) != _told(given, k))
                 raise InputsChanged(journal.run_id, names, kind=root.kind, branch=journal.branch)
             if forked:
                 check_taken(record, request.inputs, asked_for(root.facts()) or ())
@@ -128,6 +128,11 @@ def check_of_run_at_work(root: Root[Any], request: Request, secrets: Secrets, fo
     """
     if record.seq and request.inputs is not None and not kinds.of(root.kind).takes_messages:
         inputs_of(root, request, Journal(found.run_id, found.branch, record, secrets))
+
+
+def _told(inputs: Mapping[str, Any], name: str) -> str | None:
+    """Return a digest of an input, which tells 1 from 1.0; None if it is not given."""
+    return digest(encode(inputs[name])) if name in inputs else None
 
 
 def kept_result(

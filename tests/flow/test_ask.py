@@ -104,6 +104,8 @@ def test_an_answer_given_to_the_history_is_what_the_run_goes_on_with(report, dra
     ("schema", "fits", "wrong"),
     [
         ("bool", True, "perhaps"),
+        ("bool", True, 1),
+        ("bool", False, "off"),
         ("choice", "yes", "maybe"),
         ("literal", "no", 7),
         ("int", 3, "three"),

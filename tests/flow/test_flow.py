@@ -147,6 +147,23 @@ def test_the_same_run_id_goes_on_and_does_nothing_twice(config, ran):
         pipeline.kickoff(4, run_id="one")
 
 
+@pytest.mark.parametrize("other", [1.0, True])
+def test_an_input_that_python_holds_for_equal_is_another_one(memory, other):
+    @step
+    def shown(n):
+        return repr(n)
+
+    @flow(checkpoint=memory())
+    def counting(n):
+        return shown(n)
+
+    counting.kickoff(1, run_id="one")
+    with pytest.raises(InputsChanged) as changed:
+        counting.kickoff(other, run_id="one")
+    assert changed.value.names == ("n",)
+    assert counting.fork("one", inputs={"n": other}).kickoff() == repr(other)
+
+
 def test_both_lives_get_the_same_values_and_nobody_can_change_what_is_recorded(config):
     @step
     def numbers():

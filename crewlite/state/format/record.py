@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from crewlite import kinds
-from crewlite.codec import Json, JsonObject
+from crewlite.codec import Json, JsonObject, digest
 from crewlite.errors import JournalCorrupt
 from crewlite.state.format.addresses import is_in_a_task_or_call, outer, outers
 from crewlite.state.format.checkpoints import SNAPSHOT, along, at_no_commit, parent_of
@@ -253,6 +253,10 @@ class Record:
         outcome = self.outcomes.get(address)
         changed = [inputs for until, inputs in self.earlier_inputs if outcome and outcome.seq < until]
         return changed[0] if changed else self.run["inputs"]
+
+    def has_other_inputs(self, address: str) -> bool:
+        """Return whether the inputs have changed since a step finished; False if it has not finished."""
+        return bool(self.earlier_inputs) and digest(self.inputs_of(address)) != digest(self.run["inputs"])
 
     def definition_of(self, address: str) -> JsonObject:
         """Return the definition that was valid when a step finished; the current one if it has not finished."""

@@ -150,7 +150,7 @@ def given(record: Record, answers: Mapping[str, Any], secrets: Secrets, *, chang
     for address, value in answers.items():
         if not is_question(address):
             continue
-        other = changed or bool(record.edited) or record.inputs_of(address) != record.run.get("inputs")
+        other = changed or bool(record.edited) or record.has_other_inputs(address)
         asked = None if other else record.asked.get(address)
         given_answer = _given_answer(address, value, asked, secrets)
         if other or not _known(record, asked, given_answer):
