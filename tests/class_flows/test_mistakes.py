@@ -275,3 +275,32 @@ def test_settings_of_crewai_that_ask_for_nothing_are_accepted():
     assert flow.state == Draft(words=3)
     flow.kickoff()
     assert set(dict(flow.state)) == {"id", "words"}
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("chekpoint", "did you mean 'checkpoint'"),
+        ("max_concurency", "did you mean 'max_concurrency'"),
+        ("max_tokens", "budgets are set for crews, tasks and agents"),
+        ("max_cost_usd", "budgets are set for crews, tasks and agents"),
+        ("max_requests", "budgets are set for crews, tasks and agents"),
+        ("retrys", "set for methods"),
+    ],
+)
+def test_a_class_attribute_that_looks_like_a_setting_is_refused(name, told):
+    with pytest.raises(ConfigError, match=f"has no setting '{name}'; .*{told}.* give it another name"):
+        type("F", (Flow,), {name: 3, "go": start()(lambda self: 1)})
+
+
+def test_other_class_attributes_are_the_users_own():
+    class Own(Flow):
+        names = ("a", "b")
+        llm = "offline"
+        max_words = 3
+
+        @start()
+        def go(self):
+            return self.names, self.llm, self.max_words
+
+    assert Own().kickoff() == (("a", "b"), "offline", 3)

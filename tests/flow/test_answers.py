@@ -301,3 +301,45 @@ def test_a_step_to_run_again_that_nobody_asked_for_is_told_with_the_steps_there_
         pipeline.kickoff(run_id="one", rerun=["step:payy"])
     assert pipeline.kickoff(run_id="two", rerun=["step:pay"]) == 1
     assert caplog.text == ""
+
+
+def test_of_two_that_answer_at_once_the_later_one_hears_that_there_is_an_answer(memory):
+    """Both have read the run before one of them answers."""
+
+    @flow(checkpoint=memory())
+    def asking():
+        return ask("a?", bool, name="a"), ask("b?", bool, name="b")
+
+    class Overtaken:
+        """Another process answers right before the first commit that goes through here."""
+
+        name = "overtaken"
+        in_memory = True
+        others = ["human:a"]
+
+        def open(self, location):
+            store, append = memory().provider.open(location), memory().provider.open(location).append
+            others, self.others = self.others, []
+
+            def late(commits):
+                if others:
+                    with History("memory", memory().provider) as history:
+                        history.answer("r", others.pop(), True)
+                append(commits)
+
+            return Wrapped(store, late)
+
+    class Wrapped:
+        def __init__(self, store, append):
+            self._store, self.append, self.location = store, append, store.location
+
+        def __getattr__(self, name):
+            return getattr(self._store, name)
+
+    with pytest.raises(Suspended):
+        asking.kickoff(run_id="r")
+    with History("memory", Overtaken()) as late, pytest.raises(AnswerRefused, match="has an answer already"):
+        late.answer("r", "human:a", False)
+    with pytest.raises(Suspended):
+        asking.kickoff(run_id="r")
+    assert asking.kickoff(run_id="r", answers={"human:b": True}) == (True, True)

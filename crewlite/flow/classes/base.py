@@ -17,6 +17,7 @@ from crewlite.flow.classes.conditions import method_at
 from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.graph import Graph
 from crewlite.flow.classes.running import Running, is_at_work, running
+from crewlite.flow.classes.settings import check_attributes
 from crewlite.flow.classes.state import Outcome, StateKind
 from crewlite.flow.options import integers, named
 from crewlite.kinds import Kind
@@ -96,6 +97,7 @@ class Flow(Runnable[Any], Generic[S]):
     def __init_subclass__(cls, *, abstract: bool = False, **more: Any) -> None:
         super().__init_subclass__(**more)
         homes.note(cls)
+        check_attributes(cls.__name__, vars(cls), _SETTINGS)
         cls.graph = Graph.of(cls, Flow)
         for base in cls.__dict__.get("__orig_bases__", ()):
             if isinstance(getattr(base, "__origin__", None), type) and issubclass(base.__origin__, Flow):

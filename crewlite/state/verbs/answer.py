@@ -77,15 +77,22 @@ def answer(store: Store, run_id: str, branch: str, address: str, value: Any, *, 
     With `ahead`, a question that was not asked yet may be answered. Raises RefError if the run does not ask it,
     AnswerRefused if the answer does not fit or is the second, BranchConflictError if another process runs the branch.
     """
-    record = recorded(store, run_id, branch)
-    if journal := at_work_on(record.claim, store.location):
-        _answer_live(journal, lambda: _answered(journal.record, journal.secrets, address, value, ahead=ahead))
-        return
-    parts = _answered(record, Secrets.of(), address, value, ahead=ahead)
-    if by := holder(store, run_id, branch, record.claim):
-        problem = f"is being run by {by}, so the answer was not recorded: give it once the run has stopped to wait"
-        raise BranchConflictError(run_id, branch, holder=by, problem=problem)
-    store.append([Commit.saying(run_id, branch, record.head, parts)])
+    while True:
+        record = recorded(store, run_id, branch)
+        if journal := at_work_on(record.claim, store.location):
+            _answer_live(journal, lambda: _answered(journal.record, journal.secrets, address, value, ahead=ahead))
+            return
+        parts = _answered(record, Secrets.of(), address, value, ahead=ahead)
+        if by := holder(store, run_id, branch, record.claim):
+            problem = f"is being run by {by}, so the answer was not recorded: give it once the run has stopped to wait"
+            raise BranchConflictError(run_id, branch, holder=by, problem=problem)
+        try:
+            store.append([Commit.saying(run_id, branch, record.head, parts)])
+        except BranchConflictError:
+            if recorded(store, run_id, branch).head == record.head:
+                raise  # not by another commit, so it will not pass
+        else:
+            return
 
 
 def _answer_live(journal: Journal, make: Callable[[], CommitParts]) -> None:

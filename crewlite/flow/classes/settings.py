@@ -1,0 +1,34 @@
+"""Refuse attributes of a flow's class that look like settings and would have no effect: misspelt ones, budgets.
+
+Other attributes are the user's own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+
+from crewlite.budget import Budget
+from crewlite.errors import ConfigError, meant
+
+_LIMITS = ("max_requests", *(field.name for field in dataclasses.fields(Budget) if field.name.startswith("max_")))
+_OF_METHODS = ("retries", "retry_delay")
+
+
+def check_attributes(flow: str, attributes: Mapping[str, object], settings: Collection[str]) -> None:
+    """Raise ConfigError for attributes of a class that look like settings. `settings`: those that a flow has."""
+    wanted = [name for name in settings if name != "name"]  # `names` is an attribute like any other
+    for name, value in attributes.items():
+        if name in settings or name.startswith("_") or callable(value) or hasattr(value, "__get__"):
+            continue
+        if name in _LIMITS:
+            hint = "budgets are set for crews, tasks and agents, such as Crew(max_tokens=5000)"
+        elif name in _OF_METHODS or meant(name, _OF_METHODS):
+            hint = "further tries are set for methods, such as @start(retries=3, retry_delay=1)"
+        elif not (hint := meant(name, wanted)):
+            continue
+        end = "" if hint.endswith("?") else "."
+        raise ConfigError(
+            f"class {flow}(Flow): a flow has no setting {name!r}; {hint}{end} If it is an attribute of your own, give it "
+            f"another name, which resembles none"
+        )
