@@ -29,6 +29,6 @@ def check_attributes(flow: str, attributes: Mapping[str, object], settings: Coll
             continue
         end = "" if hint.endswith("?") else "."
         raise ConfigError(
-            f"class {flow}(Flow): a flow has no setting {name!r}; {hint}{end} If it is an attribute of your own, give it "
-            f"another name, which resembles none"
+            f"class {flow}(Flow): a flow has no setting {name!r}; {hint}{end} If it is an attribute of your own, give "
+            f"it another name, which resembles none"
         )
