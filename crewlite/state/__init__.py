@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         SqliteProvider as SqliteProvider,
     )
     from crewlite.state.reading.checkpoint import Checkpoint as Checkpoint
+    from crewlite.state.run_history import RunHistory as RunHistory
     from crewlite.state.runtime import RuntimeState as RuntimeState
 
 _HOMES = {
@@ -25,6 +26,7 @@ _HOMES = {
     "History": "crewlite.state.history",
     "InMemoryProvider": "crewlite.state.providers",
     "JsonProvider": "crewlite.state.providers",
+    "RunHistory": "crewlite.state.run_history",
     "RuntimeState": "crewlite.state.runtime",
     "SqliteProvider": "crewlite.state.providers",
 }

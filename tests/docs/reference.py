@@ -27,7 +27,6 @@ NARROW = (
 PACKAGES = ("crewlite", *NARROW)
 RETURNED = {  # classes that users meet as results and import from nowhere
     "crewlite.state": (
-        "crewlite.state.run_history.RunHistory",
         "crewlite.state.reading.steps.StepView",
         "crewlite.runtime.exploring.exploration.Exploration",
         "crewlite.runtime.exploring.exploration.Row",
