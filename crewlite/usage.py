@@ -131,6 +131,6 @@ _NOTHING = {name: value for name, value in NO_USAGE.__dict__.items() if name != 
 
 
 def _count(total: dict[str, Any], counts: Mapping[str, Any]) -> None:
-    for name in _NOTHING:
-        if (count := counts.get(name)) is not None:
+    for name, count in counts.items():
+        if count is not None and name in _NOTHING:
             total[name] = total.get(name, 0) + count
