@@ -150,7 +150,7 @@ class Step(Generic[T]):
     """Whether the state inside it begins empty, and is no part of the state around it."""
     after: int | None = None
     """The number of the commit to which it is a reaction: an outcome that was recorded earlier does not count."""
-    rests: bool = False
+    rests_on_more: bool = False
     """Whether it rests on more than its question says, such as a question to a person: its recorded outcome counts only
     while the steps around it are asked what they were asked, and the model around it has heard the same."""
 

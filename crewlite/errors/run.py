@@ -108,13 +108,13 @@ class QuestionsChanged(RunMismatch):
         told = "; ".join(f"{address or 'it'} {how}" for address, how in changed.items())
         steps = [address for address in changed if address]
         fork = f"fork({ref!r}, rerun={steps!r}).kickoff()" if steps else f"fork({ref!r}).kickoff('...')"
-        both = "To have both answers, choose another run_id"
+        instead = "To have both answers, choose another run_id"
         if branch != "main":
-            both = f"To go on with a variant of a study, use the {kind} that ran it: study['NAME'].definition"
+            instead = f"To go on in this branch, use the {kind} that ran it (of a study: study['NAME'].definition)"
         super().__init__(
-            f"Run {ref!r} is finished, but it is asked something else now: {told}. {both}; to run the changed steps in "
-            f"this run, set on_drift='rerun'; to get the recorded answers, set on_drift='keep'; to leave this run as "
-            f"it is, fork it: {kind}.{fork}."
+            f"Run {ref!r} is finished, but it is asked something else now: {told}. {instead}; to run the changed steps "
+            f"in this run, set on_drift='rerun'; to get the recorded answers, set on_drift='keep'; to leave this run "
+            f"as it is, fork it: {kind}.{fork}."
         )
         self.run_id, self.branch, self.ref, self.changed = run_id, branch, ref, dict(changed)
 

@@ -261,7 +261,7 @@ def question_step(asked: Question, name: str | None) -> Step[Any]:
         voice=voice,
         encode=encode,
         decode=decode,
-        rests=True,
+        rests_on_more=True,
     )
 
 

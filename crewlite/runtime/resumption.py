@@ -222,8 +222,8 @@ def check_variant(root: Root[Any], request: Request, journal: Journal) -> None:
     if journal.record.finished and journal.branch.startswith(STUDIES) and not request.of_study:
         ref = f"{journal.run_id}/{journal.branch}"
         raise ConfigError(
-            f"{ref} is a finished variant of a study, which answers with it when it is explored again; this kickoff "
-            f"would change it. To go on from it, fork it: {root.kind}.fork({ref!r}).kickoff()"
+            f"{ref} is a finished variant of a study, which returns its result when it is explored again; this "
+            f"kickoff would change that. To go on from it, fork it: {root.kind}.fork({ref!r}).kickoff()"
         )
 
 
@@ -282,13 +282,13 @@ def lived(root: Root[Any], record: Record) -> dict[str, Any]:
     return {
         "begun": begun,
         "heard_start": heard,
-        "inside": _by(prefix_beside, record.outcomes) if root.exact else {},
-        "inherited": _by(outer, inherited(record)) if record.base else {},
+        "inside": _grouped(record.outcomes, prefix_beside) if root.exact else {},
+        "inherited": _grouped(inherited(record), outer) if record.base else {},
         "unused": _changed(record),
     }
 
 
-def _by(key: Callable[[str], str], addresses: Iterable[str]) -> dict[str, frozenset[str]]:
+def _grouped(addresses: Iterable[str], key: Callable[[str], str]) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
     for address in filter(None, addresses):
         found.setdefault(key(address), set()).add(address)

@@ -207,7 +207,7 @@ class StepScope(Frame):
 
     def on_its_basis(self, step: Step[T], address: str) -> Step[T]:
         """Return the step with what it rests on, which is recorded with its outcome; most rest on their question."""
-        if not step.rests or not (digest := self.basis(address).digest):
+        if not step.rests_on_more or not (digest := self.basis(address).digest):
             return step
         return dataclasses.replace(step, provenance={**step.provenance, replay.RESTS_ON: digest})
 
@@ -283,7 +283,7 @@ class StepScope(Frame):
         if not (address in record.outcomes or address in record.failures or children.unrequested or children.turns):
             return replay.RUN
         late = bool(step.limits or self.inherited.limits or step.cache or step.effect == "once" or step.kind.waits)
-        basis = self.basis(address) if step.rests else replay.Basis()
+        basis = self.basis(address) if step.rests_on_more else replay.Basis()
         once = step.effect == "once"
         question = Question(
             address, step.kind.name, step.question, fingerprint, step.drift, once, late, step.after, basis

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
-from crewlite.errors import ConfigError, JournalCorrupt, RefError, SchemaTooNew
+from crewlite.errors import ConfigError, RefError
 from crewlite.lazy import lazy
 from crewlite.refs import check_name
 from crewlite.state.comparing.run_diff import RunDiff, compare, last_common
@@ -30,7 +30,7 @@ from crewlite.state.finding import Finder
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.journal.cancel import cancel
-from crewlite.state.journal.lineage import gone
+from crewlite.state.journal.lineage import gone, readable_branches
 from crewlite.state.providers import BaseProvider, BranchInfo, CheckpointInfo, exists, provider_for
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.locate import Located
@@ -82,12 +82,7 @@ class History:
 
     def branches(self, run_id: str | None = None) -> list[BranchInfo]:
         """Return the branches of all runs, or of one, as a listing, newest run first, without reading journals."""
-        try:
-            return self._store.branches(run_id)
-        except (JournalCorrupt, SchemaTooNew):
-            if run_id is None:
-                raise
-            return [info for info in self._store.branches() if info.run_id == run_id]  # which leaves damaged ones out
+        return self._store.branches() if run_id is None else readable_branches(self._store, run_id)
 
     def run(self, ref: str | UUID | Checkpoint | BranchInfo = "latest") -> RunHistory:
         """Return the run that a ref names: a run_id, `run/branch`, a checkpoint id, or `latest`. Raises RefError.

@@ -63,6 +63,18 @@ def test_a_flow_returns_what_its_function_returns(config):
     assert (handle.result(10), handle.run_id, handle.status) == (10, "five", "finished")
 
 
+def test_the_run_id_that_was_given_is_known_before_the_run_has_begun(config):
+    @flow(checkpoint=config())
+    def order() -> int:
+        return 1
+
+    async def main() -> tuple[str, int]:
+        handle = order.submit(run_id="a1")
+        return handle.run_id, await handle
+
+    assert asyncio.run(main()) == ("a1", 1)
+
+
 def test_an_async_flow_awaits_its_steps(config):
     @step
     async def double(n):

@@ -13,6 +13,7 @@ from crewlite.flow import Flow, ask, flow, listen, start, step
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.state.reading.named_places import by_place
 from crewlite.testing import ScriptedLLM
+from tests import children
 from tests.cuts import cut
 
 EVENTS = ["task_completed", "step_completed", "method_execution_finished", "llm_call_completed"]
@@ -396,7 +397,7 @@ def test_a_run_is_labelled_by_another_thread_of_its_process(store):
     @step
     def two():
         begun.set()
-        assert on.wait(10)
+        assert on.wait(children.PATIENCE)
         return 2
 
     @flow(checkpoint=store)
@@ -405,7 +406,7 @@ def test_a_run_is_labelled_by_another_thread_of_its_process(store):
 
     running = threading.Thread(target=lambda: given.append(sums.kickoff(run_id="r")))
     running.start()
-    assert begun.wait(10)
+    assert begun.wait(children.PATIENCE)
     with history_of(store) as history:
         made = history.label("r@step:one", "good")
         on.set()

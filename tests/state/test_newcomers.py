@@ -18,6 +18,9 @@ from crewlite.errors import (
 )
 from crewlite.events import TaskCompletedEvent
 from crewlite.runtime.request import Progress, Request
+from crewlite.state import JsonProvider
+from crewlite.state.format.entry import SCHEMA, seal
+from crewlite.state.providers.json_tail import lines
 from crewlite.testing import CrashInjector, ScriptedLLM
 
 
@@ -157,3 +160,22 @@ def test_a_full_disk_is_told_with_what_to_do(location, tmp_path):
 def test_who_is_cut_in_a_fork_is_told_how_to_go_on_with_the_fork():
     request = Request(progress=Progress("r", "./store", "exp"))
     assert request.how_to_go_on("crew") == "To go on: crew.kickoff(from_checkpoint='r/exp')"
+
+
+def test_a_branch_of_a_newer_crewlite_does_not_prevent_forks_and_labels_of_the_others(tmp_path):
+    location = str(tmp_path / "store")
+    crew_at(location).kickoff(run_id="r")
+    with History(location) as history:
+        base = history.branches("r")[0]
+        history.fork("r", branch="newer")
+        journal = Path(location) / "journal" / "r" / "newer.jsonl"
+        (first,) = JsonProvider().open(location).read("r", "newer")
+        newer = seal({**first.commit, "schema": SCHEMA + 1}, after=first.commit["run"]["base"]["sum"])
+        journal.write_bytes(lines([newer]))
+        with pytest.raises(SchemaTooNew):
+            JsonProvider().open(location).branches("r")
+        assert history.branches("r") == [base]
+        assert history.fork("r", branch="other").branch == "other"
+        assert history.label("r@task:t0", "good").label == "good"
+        with pytest.raises(SchemaTooNew):
+            history.fork("r", branch="newer")

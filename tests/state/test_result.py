@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from crewlite import Agent, CheckpointConfig, Crew, History, Task
 from crewlite.flow import Flow, flow, start
 from crewlite.testing import ScriptedLLM
@@ -35,15 +33,3 @@ def test_the_result_of_every_kind_of_run_is_what_its_kickoff_came_to():
         assert {name: history.run_by_id(name).result for name in results} == results
         first = history.run_by_id("crew").checkpoints()[0]
         assert history.fork(first, branch="b").result is None
-
-
-def test_the_run_id_that_was_given_is_known_before_the_run_has_begun():
-    @flow(checkpoint=KEPT)
-    def order() -> int:
-        return 1
-
-    async def main() -> tuple[str, int]:
-        handle = order.submit(run_id="a1")
-        return handle.run_id, await handle
-
-    assert asyncio.run(main()) == ("a1", 1)

@@ -86,7 +86,7 @@ def _show_run(screen: Screen, opened: Opened, run: RunHistory) -> None:
     begun = f"{iso(run.started_at)} ({ago(run.started_at)})" if screen.terminal else iso(run.started_at)
     base = run.base
     stands = (
-        f"{base.branch} at {base.checkpoint_id[-8:] if base.checkpoint_id else f'commit {base.seq}'}" if base else ""
+        f"{base.branch} at {short(base.checkpoint_id) if base.checkpoint_id else f'commit {base.seq}'}" if base else ""
     )
     rows: list[tuple[str, Part]] = [
         ("because", _why(run) if status == "failed" else run.stopped_by or ""),

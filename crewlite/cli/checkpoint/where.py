@@ -25,7 +25,7 @@ from crewlite.lazy import lazy
 if TYPE_CHECKING:
     from crewlite.state.history import History
 
-_YOUNG = 100_000  # objects; Python's own limit is 700
+_YOUNG = 100_000  # objects between two collections; Python's own limit is 700 to 2,000
 F = TypeVar("F", bound=Callable[..., Any])
 history = lazy("crewlite.state.history")
 locate = lazy("crewlite.state.reading.locate")

@@ -42,7 +42,7 @@ async def reviewed(flow: Flow[Any], method: FlowMethod[Any, Any], job: Job) -> H
     assert feedback
     how = method.execution
     doing = _step(flow, name, lambda: how.executor.run(job), None)  # its options are about the work, not the person
-    made = dataclasses.replace(doing, timeout=how.timeout, failure_policy=how.remedies, rests=True)
+    made = dataclasses.replace(doing, timeout=how.timeout, failure_policy=how.remedies, rests_on_more=True)
     output = await scope.step(made)
     question = feedback.question(flow, flow.run_name, name, output)
     address = scope.reserve_address(kinds.HUMAN.name, name)

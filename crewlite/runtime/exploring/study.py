@@ -19,11 +19,11 @@ from crewlite.refs import check_name
 from crewlite.runtime.exploring.branch import Branch
 from crewlite.runtime.exploring.exploration import Exploration, Row
 from crewlite.runtime.exploring.judge import Judge, judge_of
-from crewlite.runtime.exploring.variants import Given, Variant, check_at, find_unready, variants_of
+from crewlite.runtime.exploring.variants import Given, Variant, check_at, find_unready, root_of, variants_of
 from crewlite.runtime.fork import config_of, located_for
 from crewlite.runtime.many import side_by_side
 from crewlite.runtime.rebuild import definition_of
-from crewlite.runtime.request import FromCheckpoint, Request
+from crewlite.runtime.request import FromCheckpoint
 from crewlite.runtime.resumption import STUDIES
 from crewlite.runtime.runnable import Runnable
 from crewlite.runtime.sync_bridge import run_sync
@@ -136,14 +136,11 @@ class _Study:
         if not variants:
             return
         base, record = self._place()
-        store = self.found.provider.open(self.found.location)
-        try:
+        with _store_of(self.found) as store:
             entries = read_lineage(store, self.found.run_id, self.found.branch)
             for one in variants:
                 first = changed_parts(record, one.changed)
                 check_fork_effects(store, self.found, base, first, entries, anew=anew or one.may_ask_otherwise)
-        finally:
-            store.close()
 
     def fork(self) -> tuple[dict[str, list[Branch]], ForkBase]:
         """Fork the variants that have no branch yet, all at one commit.
@@ -185,20 +182,14 @@ class _Study:
 
     def _place(self) -> tuple[ForkBase, Record]:
         """Return the base that the variants have, and the record there."""
-        store = self.found.provider.open(self.found.location)
-        try:
+        with _store_of(self.found) as store:
             return place_of(store, self.found, _base_of(self.taken))
-        finally:
-            store.close()
 
     def _begun(self, branch: Branch) -> ForkBase | None:
         """Return the base of a branch: of this fork, or of the same one by another process."""
-        store = self.found.provider.open(self.found.location)
-        try:
+        with _store_of(self.found) as store:
             infos = readable_branches(store, self.found.run_id)
             return next((info.base for info in infos if info.branch == branch.found.branch), None)
-        finally:
-            store.close()
 
 
 def _checked(definition: Runnable[Any], config: FromCheckpoint, given: Given, name: str | None) -> _Study:
@@ -211,8 +202,7 @@ def _checked(definition: Runnable[Any], config: FromCheckpoint, given: Given, na
     found = copy_if_elsewhere(found, where)
     name = check_name("study", _usual_name(found) if name is None else name)
     there = where.model_copy(update={"location": found.location, "provider": found.provider})
-    store = found.provider.open(found.location)
-    try:
+    with _store_of(found) as store:
         taken = _taken(store, found, name)
         same = _base_of(taken)
         if same and not _is_at(store, same, found):
@@ -221,12 +211,14 @@ def _checked(definition: Runnable[Any], config: FromCheckpoint, given: Given, na
                 f"{same['seq']}): give this one a name of its own, with study=..."
             )
         _, record = place_of(store, found, same)
-    finally:
-        store.close()
     _check(record, variants, taken, name)
     _check_asked_there(definition, found, record)
     redact = frozenset({*(own.redact or ()), *(where.redact or ())})
     return _Study(name, found, there, variants, taken, redact)
+
+
+def _store_of(found: Located) -> contextlib.closing[Store]:
+    return contextlib.closing(found.provider.open(found.location))
 
 
 def _usual_name(found: Located) -> str:
@@ -283,7 +275,7 @@ def _check_asked_there(definition: Runnable[Any], found: Located, record: Record
     """Raise ConfigError if a variant of a study is explored by a definition that asks finished steps something else."""
     if not found.branch.startswith(STUDIES):
         return
-    root = definition.as_root(Request(from_checkpoint="latest"))  # only the definition is looked at
+    root = root_of(definition)
     if drifted := root.compare(record, codec.decode(record.run["inputs"])).drifted:
         one = drifted[0]
         raise ConfigError(

@@ -15,6 +15,7 @@ from crewlite.llm.models import named
 from crewlite.refs import check_name
 from crewlite.runtime.fork import changes_for
 from crewlite.runtime.request import Request
+from crewlite.runtime.root import Root
 from crewlite.runtime.runnable import Runnable
 from crewlite.state.format.record import Record
 from crewlite.state.verbs.fork import Changes, changed_parts
@@ -80,7 +81,7 @@ def check_at(record: Record, variant: Variant) -> None:
         with _collected(found):
             changed_parts(record, variant.changed)
     with _collected(found):
-        root = variant.definition.as_root(Request(from_checkpoint="latest"))  # only the definition is looked at
+        root = root_of(variant.definition)
         root.check({**codec.decode(record.run["inputs"]), **variant.changed.inputs, **(variant.messages or {})})
     asks = variant.changed or variant.messages or variant.asks_anew
     if record.finished and not (found or asks) and variant.keys & {"model", "definition"}:
@@ -88,6 +89,11 @@ def check_at(record: Record, variant: Variant) -> None:
             "the run is finished at this place, so nothing is left to do for another model: name an earlier "
             "checkpoint, or finished steps to do again: 'rerun': [...]"
         )
+
+
+def root_of(definition: Runnable[Any]) -> Root[Any]:
+    """Return the root of a definition, to compare it with a record. Nothing is kicked off with it."""
+    return definition.as_root(Request(from_checkpoint="latest"))
 
 
 def _each(changed: Changes) -> Iterator[Changes]:

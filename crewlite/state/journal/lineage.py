@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from crewlite.errors import JournalCorrupt, RefError
+from crewlite.errors import JournalCorrupt, RefError, SchemaTooNew
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.providers import BranchInfo, Commit, Store
@@ -79,10 +79,10 @@ def journals_of_run(store: Store, run_id: str) -> Journals:
 
 
 def readable_branches(store: Store, run_id: str) -> list[BranchInfo]:
-    """Return the branches of a run that can be read, for what may go on beside a damaged one."""
+    """Return the branches of a run that can be read. Damaged ones, and those of a newer crewlite, are left out."""
     try:
         return store.branches(run_id)
-    except JournalCorrupt:
+    except (JournalCorrupt, SchemaTooNew):
         return [info for info in store.branches() if info.run_id == run_id]
 
 

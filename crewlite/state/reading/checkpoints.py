@@ -46,20 +46,20 @@ class Checkpoints:
         self._tasks = {id(one): list(one.tasks) for _, one in self._then.values()}
 
     def recorded(self) -> list[CheckpointRecord]:
-        """Return what the journal says of each."""
+        """Return the records of all of them, first to last."""
         return sorted(self._known.values(), key=along)
 
     def all(self) -> list[Checkpoint]:
-        """Return all of them."""
+        """Build all of them, first to last."""
         return [self.of(one) for one in self.recorded()]
 
     def find(self, identifier: str) -> Checkpoint | None:
-        """Return the one with this id; None if there is none."""
+        """Return the checkpoint with this id; None if there is none."""
         found = self._known.get(identifier)
         return found and self.of(found)
 
     def of(self, recorded: CheckpointRecord) -> Checkpoint:
-        """Return the checkpoint that the journal says this of."""
+        """Return the checkpoint with this record. The same one is returned each time."""
         name = recorded["id"]
         if name not in self._built:
             then, grown = self._then[recorded["seq"]]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from crewlite.errors import RefError
+from crewlite.ids import short
 from crewlite.refs import parse
 from crewlite.state.reading.checkpoint import Checkpoint, no_checkpoint
 
@@ -74,7 +75,7 @@ def meant(checkpoints: Sequence[P], at: str | None) -> list[P]:
 
 def _only(found: Sequence[Checkpoint], target: str, checkpoints: Sequence[Checkpoint]) -> Checkpoint:
     if len(found) != 1:
-        named = [f"{one.version} ({one.label or one.id[-8:]})" for one in checkpoints]
+        named = [f"{one.version} ({one.label or short(one.id)})" for one in checkpoints]
         many = f"matches {len(found)} checkpoints of this branch: give a version, or more of the id"
         raise RefError(target, many if found else "names no checkpoint of this branch", named)
     return found[0]

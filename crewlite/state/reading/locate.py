@@ -12,7 +12,7 @@ from pathlib import Path
 
 from crewlite import kinds
 from crewlite.errors import ConfigError, JournalCorrupt, RefError, SchemaTooNew, nearest
-from crewlite.ids import SHORT
+from crewlite.ids import SHORT, short
 from crewlite.refs import Ref, check_name, parse
 from crewlite.state.format.checkpoints import along
 from crewlite.state.format.commit import CheckpointRecord
@@ -262,7 +262,7 @@ def _walk(record: Record, ref: Ref, text: str) -> str:
     counting = [one for one in checkpoints if record.counts(one.seq)]
     found = _end_of_turn(record, counting, ref.at) or meant(counting, ref.at) or meant(checkpoints, ref.at)
     if len(found) != 1 or ref.back >= len(checkpoints):
-        named = [f"{one.id[-8:]} ({one.address or one.trigger})" for one in checkpoints]
+        named = [f"{short(one.id)} ({one.address or one.trigger})" for one in checkpoints]
         many = f"matches {len(found)} checkpoints of this branch: give more of the id"
         problem = many if found else "names no checkpoint of this branch"
         raise RefError(text, _too_far(ref) if ref.back else problem, named)
@@ -272,7 +272,7 @@ def _walk(record: Record, ref: Ref, text: str) -> str:
         while checkpoint and checkpoint["seq"] == here:  # a label has made a second one at the same place
             checkpoint = record.checkpoints.get(record.parent(checkpoint) or "")
     if checkpoint is None:
-        raise RefError(text, _too_far(ref), [one.id[-8:] for one in checkpoints])
+        raise RefError(text, _too_far(ref), [short(one.id) for one in checkpoints])
     identifier: str = checkpoint["id"]
     return identifier
 

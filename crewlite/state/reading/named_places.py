@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from crewlite.state.providers import CheckpointInfo
 from crewlite.state.reading.checkpoint import Checkpoint
@@ -14,7 +14,7 @@ C = TypeVar("C", bound="Checkpoint | CheckpointInfo")
 
 @dataclass(frozen=True, slots=True)
 class NamedPlace(Generic[C]):
-    """A checkpoint, and what labels its place has."""
+    """A checkpoint, and the labels of its place."""
 
     checkpoint: C
     labels: tuple[str, ...]
@@ -30,7 +30,7 @@ def by_place(checkpoints: Iterable[C]) -> list[NamedPlace[C]]:
     """
     listed = list(checkpoints)
     groups: dict[str, list[C]] = {}
-    first: dict[Any, str] = {}
+    first: dict[tuple[object, ...], str] = {}
     for one in sorted(listed, key=lambda one: one.id):
         at = (one.run_id, one.branch, one.seq, one.trigger, one.address, str(getattr(one, "metadata", "")))
         home = first.setdefault(at, one.id) if one.label else one.id

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crewlite import events
-from crewlite.errors import BranchConflictError, JournalCorrupt, RefError
+from crewlite.errors import BranchConflictError, JournalCorrupt, RefError, SchemaTooNew
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import now_text, short
 from crewlite.refs import check_name
@@ -34,27 +34,27 @@ def label(store: Store, found: Checkpoint, name: str, source: object, provider: 
     would stop that run.
     """
     check_name("label", name)
-    branch, identifier, is_new = _labelled_at(store, found, name)
+    branch, identifier, is_new = _give(store, found, name)
     if is_new:
         about = {"location": store.location, "provider": provider, "run_id": found.run_id, "branch": branch}
         event_bus.emit(source, events.CheckpointLabelledEvent(**about, checkpoint_id=identifier, label=name))
     return branch, identifier
 
 
-def _labelled_at(store: Store, found: Checkpoint, name: str) -> tuple[str, str, bool]:
-    """Return the branch and the id of the checkpoint with the label, and whether it was made just now."""
+def _give(store: Store, found: Checkpoint, name: str) -> tuple[str, str, bool]:
+    """Give the place the label. Returns the branch and the id of the checkpoint with it, and whether that is new."""
     for left in reversed(range(_TRIES)):
         lines = _lines(store, found)
         record = Record.of(lines[found.branch])
         total = next((entry.sum for entry in lines[found.branch] if entry.seq == found.seq), None)
         if total is None or found.id not in record.checkpoints:
             raise gone(store, found.ref, "checkpoint")
-        if same := _labelled(lines, found, total, name):
+        if same := _existing(lines, found, total, name):
             if same[1] == lines[same[0]][-1].commit.get("place", {}).get("id"):
                 store.append([stored_already(_own(lines[same[0]]))])
             return *same, False
         if journal := at_work_on(record.claim, store.location):
-            return found.branch, _label_live(journal, found, total, name), True
+            return found.branch, _give_at_work(journal, found, total, name), True
         if by := holder(store, found.run_id, found.branch, record.claim):
             raise _at_work(found, by, name)
         commit = _commit(record, record.checkpoints[found.id], total, name)
@@ -67,7 +67,7 @@ def _labelled_at(store: Store, found: Checkpoint, name: str) -> tuple[str, str, 
     return found.branch, commit.entries[0].commit["place"]["id"], True
 
 
-def _label_live(journal: Journal, found: Checkpoint, total: str, name: str) -> str:
+def _give_at_work(journal: Journal, found: Checkpoint, total: str, name: str) -> str:
     """Have the run commit the label. Returns the id of the new checkpoint."""
 
     def make() -> CommitParts:
@@ -75,7 +75,7 @@ def _label_live(journal: Journal, found: Checkpoint, total: str, name: str) -> s
         for other in record.checkpoints.values():
             if other.get("label") == name and record.counts(other["seq"]):  # the run has given it meanwhile
                 raise _taken(name, found.run_id, found.branch, other)
-        return {"place": _labelled_as(record, record.checkpoints[found.id], total, name)}
+        return {"place": _checkpoint(record, record.checkpoints[found.id], total, name)}
 
     identifier: str = name_checkpoint(journal, make, None).result().parts["place"]["id"]
     return identifier
@@ -88,14 +88,14 @@ def _own(entries: list[Entry]) -> list[Entry]:
 def _lines(store: Store, found: Checkpoint) -> Lines:
     try:
         journals = journals_of_run(store, found.run_id)
-    except JournalCorrupt:  # another branch may be damaged; its labels cannot be read
+    except (JournalCorrupt, SchemaTooNew):  # of another branch, perhaps: its labels cannot be read
         journals = journals_of_branch(store, found.run_id, found.branch)
     if found.branch not in journals:
         raise gone(store, f"{found.run_id}/{found.branch}", "branch")
     return {branch: [*standing_on(journals, branch), *own] for branch, own in journals.items()}
 
 
-def _labelled(lines: Lines, found: Checkpoint, total: str, name: str) -> tuple[str, str] | None:
+def _existing(lines: Lines, found: Checkpoint, total: str, name: str) -> tuple[str, str] | None:
     """Return the branch and the id of the checkpoint that has the label at this place; None if no place has it.
 
     A label that a rewind has abandoned may be given again. Raises RefError if another place has it.
@@ -110,7 +110,7 @@ def _labelled(lines: Lines, found: Checkpoint, total: str, name: str) -> tuple[s
     return None
 
 
-def _labelled_as(record: Record, place: CheckpointRecord, total: str, name: str) -> CheckpointRecord:
+def _checkpoint(record: Record, place: CheckpointRecord, total: str, name: str) -> CheckpointRecord:
     about, said = place["about"], place.get("metadata")
     return new_checkpoint(
         record, place["seq"], place["trigger"], place["address"], about=about, total=total, label=name, metadata=said
@@ -118,7 +118,7 @@ def _labelled_as(record: Record, place: CheckpointRecord, total: str, name: str)
 
 
 def _commit(record: Record, place: CheckpointRecord, total: str, name: str) -> Commit:
-    new = _labelled_as(record, place, total, name)
+    new = _checkpoint(record, place, total, name)
     new["at"] = now_text()
     parts: CommitParts = {"place": new}
     parts |= {"released": True} if record.claim else {}  # its holder is dead: this must not pass for a sign of life
@@ -135,8 +135,7 @@ def _taken(name: str, run_id: str, branch: str, other: CheckpointRecord) -> RefE
 def _at_work(found: Checkpoint, by: str, name: str) -> BranchConflictError:
     place = short(found.id)
     problem = (
-        f"is being run by {by}, so no label was given: only that process can. Label {place} once it has ended, with "
-        f"state.snapshot(label=...) in the run; or name the place by a fork: crewlite checkpoint fork {place} "
-        f"--branch {name} --no-run"
+        f"is being run by {by}, and only that process can give it a label now: nothing was changed. Label {place} once "
+        f"the run has ended, or name the place by a fork: crewlite checkpoint fork {place} --branch {name} --no-run"
     )
     return BranchConflictError(found.run_id, found.branch, holder=by, problem=problem)
