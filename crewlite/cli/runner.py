@@ -142,13 +142,17 @@ class Runner:
         elif target and provider and not declares(provider, "named_by_location"):
             self._instead = ("run", target)
 
-    def _way_on(self) -> str:
-        """Return how to resume the run, or why it cannot be resumed."""
+    def _way_on(self, error: Exception | None = None) -> str:
+        """Return how to go on with the run, which an error may have ended, or why one cannot."""
         progress = self.progress
         if progress.run_id is None:
             return "Nothing was begun."
         if self._unsaved or progress.location is None:
             return self._unsaved or "Nothing was saved."
+        if isinstance(error, MissingInput):  # a run keeps its inputs, so no resume has what is missing
+            added = ("--input", f"{error.name}=VALUE")
+            line = None if self._instead else self._placed().line("fork", self._ref() or "RUN", *added)
+            return f"To go on with that: {line}" if line else "Begin another run with that."
         where = "" if sys.stderr.isatty() else f", in {os.getcwd()}"  # for whoever reads it in the log of a timer
         return f"To go on{where}: {self._line_on()}"
 
@@ -176,7 +180,7 @@ class Runner:
                 self.again = replace(self.again, model="PROVIDER/MODEL")  # do not advise the wrong model again
             if self.progress.run_id and not isinstance(error, InDoubt | AnswerRefused | ChangeUnused):
                 text = without_advice(text).rstrip()
-                text = f"{text} {'' if text.endswith('.') else '- '}{self._way_on()}"
+                text = f"{text} {'' if text.endswith('.') else '- '}{self._way_on(error)}"
                 if (answered := self.progress.answered) and not (isinstance(error, CrewliteError) or self._instead):
                     again = self._placed().line("fork", self._ref() or "RUN", "--rerun", answered[-1])
                     text = f"{text} - to run a recorded step again: {again}"

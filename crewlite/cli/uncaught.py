@@ -42,12 +42,21 @@ def brief(error: BaseException) -> list[str]:
     """Return what to print for an uncaught error; [] for one that is not of a run, which Python prints."""
     if isinstance(error, Suspended):
         return _waits(error)
+    if isinstance(error, KeyboardInterrupt):
+        return _interrupted(error)
     if not is_of_a_run(error) or isinstance(error, BaseExceptionGroup):
         return []
     ending = [*_cropped(_said(error), _TEXT), *_causes(error)]
     ending += _cropped("\n".join(map(str, getattr(error, "__notes__", ()))), _NOTES)
     ending.append("(CREWLITE_TRACEBACK=full shows everything.)")
     return ["Traceback (most recent call last):", *_frames(error, _LINES - 1 - len(ending)), *ending]
+
+
+def _interrupted(error: KeyboardInterrupt) -> list[str]:
+    """Return where Ctrl-C has ended a kickoff, which has said how to go on; [] if it has ended no kickoff."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [_where(frame) for frame in frames if _is_own(frame.filename)]
+    return [*own[-1:], "KeyboardInterrupt"] if any(frame.filename.startswith(_OURS) for frame in frames) else []
 
 
 def _waits(error: Suspended) -> list[str]:

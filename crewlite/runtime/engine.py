@@ -115,9 +115,10 @@ async def kickoff(definition: Runnable[R], request: Request, root: Root[Any] | N
             finished = await _finished(root, request)
         except BaseException as error:
             progress.outcome = root.left()
-            if isinstance(error, Exception) and not isinstance(durable.scope(), StepScope):
-                note_way_on(error, root.kind, request)
-                uncaught.install()
+            if not isinstance(durable.scope(), StepScope):
+                if isinstance(error, Exception):
+                    note_way_on(error, root.kind, request)
+                uncaught.install()  # also where Ctrl-C has cancelled the run, and ends the program next
             raise
     progress.outcome = finished.value
     return definition.as_result(finished)

@@ -87,6 +87,25 @@ def test_what_cannot_be_is_a_matter_of_usage(shop, words, said):
     assert shop.paid() == []
 
 
+YEARS = """
+from crewlite import Agent, Crew, Task
+from crewlite.testing import ScriptedLLM
+
+who = Agent(role="W", goal="g", llm=ScriptedLLM(lambda messages: messages[1]["content"].splitlines()[0]))
+task = Task(name="t", description="Of {topic} in {year}", expected_output="x", agent=who)
+crew = Crew(tasks=[task], before_kickoff_callbacks=[lambda inputs: {**inputs, "more": 1}])
+"""
+
+
+def test_an_input_that_is_found_missing_in_a_run_is_given_to_a_fork_as_a_resume_never_has_it(shop, tmp_path):
+    (tmp_path / "years.py").write_text(YEARS)
+    done = shop.ask("run", "years:crew", "--input", "topic=tides", "--run-id", "r")
+    assert done.returncode == 2
+    assert "To go on with that: crewlite checkpoint fork r --input year=VALUE --crew years:crew" in done.stderr
+    done = shop.ask("checkpoint", "fork", "r", "--input", "year=2026", "--crew", "years:crew")
+    assert (done.returncode, done.stdout.strip()) == (0, "Of tides in 2026")
+
+
 @pytest.mark.parametrize(
     ("code", "said"),
     [

@@ -68,6 +68,8 @@ def test_ctrl_c_leaves_a_resumable_run_and_says_how_to_go_on(tmp_path, name):
     code, said = interrupt(start(tmp_path / name, "slow"))
     assert code in (130, -signal.SIGINT)
     assert "Interrupted. To go on: run the same script again, or crew.kickoff(run_id='r')" in said
+    assert said.endswith("\nKeyboardInterrupt\n")
+    assert "Traceback" not in said
     assert History(tmp_path / name).run("r").status == "unfinished"
     out, _ = start(tmp_path / name, "fast").communicate()
     assert out.split("\n") == ["asked task:t1/llm#1", "asked task:t2/llm#1", "done", ""]
