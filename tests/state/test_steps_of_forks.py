@@ -1,4 +1,4 @@
-"""The steps that a fork lists are those which its own result rests on."""
+"""The steps that a run lists: those which its result rests on, and of a fork no others."""
 
 from __future__ import annotations
 
@@ -107,3 +107,15 @@ def test_methods_that_the_route_does_not_reach_any_more_are_left_out(store):
     listed = steps_of(store, "c/f")
     assert "method:go_right@right" in listed
     assert "method:go_left@left" not in listed
+
+
+def test_a_model_call_that_has_failed_is_listed(store):
+    agent = Agent(role="Clerk", goal="find", llm=ScriptedLLM([ToolCall("look", {"place": "a"}), ValueError("no")]))
+    task = Task(name="find", description="find", expected_output="x", agent=agent.with_(tools=[look]))
+    with pytest.raises(ValueError, match="no"):
+        Crew(tasks=[task], checkpoint=store).kickoff(run_id="r")
+    assert {"task:find/llm#1", "task:find/tool:look", "task:find/llm#2"} <= steps_of(store, "r")
+    with History(store.location, store.provider) as history:
+        assert "task:find/llm#2" in {one.address for one in history.run("r").steps if one.status == "failed"}
+        history.fork("r", branch="f")
+    assert "task:find/llm#2" in steps_of(store, "r/f")

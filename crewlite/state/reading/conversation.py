@@ -7,7 +7,7 @@ conversation stay in the record, but nothing requests them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from crewlite import kinds
@@ -45,11 +45,20 @@ def superseded(record: Record) -> set[str]:
     """Return the addresses of replies and tool calls that the conversations of agents do not request any more."""
     first = f"{kinds.LLM.name}#1"
     begun = {prefix_beside(at) for at in record.outcomes if leaf(at) == first and _is_led_by_model(record, at)}
-    held = {
-        at for prefix in begun for turn in turns_of(record.outcomes, prefix) for at in (turn.reply.address, *turn.calls)
-    }
+    held = {at for prefix in begun for at in _held(record, prefix)}
     inside = (at for at in (*record.outcomes, *record.attempts) if prefix_beside(at) in begun)
     return {at for at in inside if at not in held and (kinds.at(at).asks_model or kinds.at(at).is_call)}
+
+
+def _held(record: Record, prefix: str) -> Iterator[str]:
+    """Yield the replies of a conversation, the calls that they request, and the next reply if that has failed."""
+    turns = turns_of(record.outcomes, prefix)
+    for turn in turns:
+        yield turn.reply.address
+        yield from turn.calls
+    failed = record.last_attempt(following := f"{prefix}{kinds.LLM.name}#{len(turns) + 1}")
+    if failed and failed.order > turns[-1].reply.order:
+        yield following
 
 
 def _is_led_by_model(record: Record, address: str) -> bool:
