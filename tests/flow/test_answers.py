@@ -17,6 +17,7 @@ from crewlite.errors import AnswerRefused, ConfigError, RefError, Suspended
 from crewlite.events import HumanFeedbackReceivedEvent, HumanFeedbackRequestedEvent
 from crewlite.flow import ask, flow, step
 from crewlite.testing import EventRecorder
+from tests.state.wrapped import Wrapped
 
 
 @pytest.fixture(autouse=True)
@@ -310,35 +311,24 @@ def test_of_two_that_answer_at_once_the_later_one_hears_that_there_is_an_answer(
     def asking():
         return ask("a?", bool, name="a"), ask("b?", bool, name="b")
 
-    class Overtaken:
+    class Overtaken(Wrapped):
         """Another process answers right before the first commit that goes through here."""
 
-        name = "overtaken"
         in_memory = True
         others = ["human:a"]
 
-        def open(self, location):
-            store, append = memory().provider.open(location), memory().provider.open(location).append
-            others, self.others = self.others, []
-
-            def late(commits):
-                if others:
-                    with History("memory", memory().provider) as history:
-                        history.answer("r", others.pop(), True)
-                append(commits)
-
-            return Wrapped(store, late)
-
-    class Wrapped:
-        def __init__(self, store, append):
-            self._store, self.append, self.location = store, append, store.location
-
-        def __getattr__(self, name):
-            return getattr(self._store, name)
+        def _do(self, store, verb, call, args):
+            if verb == "append" and self.others:
+                with History("memory", self.inner) as history:
+                    history.answer("r", self.others.pop(), True)
+            return call()
 
     with pytest.raises(Suspended):
         asking.kickoff(run_id="r")
-    with History("memory", Overtaken()) as late, pytest.raises(AnswerRefused, match="has an answer already"):
+    with (
+        History("memory", Overtaken(memory().provider)) as late,
+        pytest.raises(AnswerRefused, match="has an answer already"),
+    ):
         late.answer("r", "human:a", False)
     with pytest.raises(Suspended):
         asking.kickoff(run_id="r")

@@ -58,7 +58,7 @@ def answer(asked: Asked, ref: str, address: str | None, value: str | None) -> No
         except AnswerRefused as refusal:
             raise _with_what_fits(refusal, question) from refusal
         except RefError as error:
-            raise Failed(_said(error, opened, run)) from error
+            raise Failed(_advice(error, opened, run)) from error
         run = opened.history.run(f"{run.run_id}/{run.branch}")
         if asked.as_json:
             name = {"run_id": run.run_id, "branch": run.branch, "address": address}
@@ -82,7 +82,7 @@ def _the_only_one(opened: Opened, run: RunHistory, value: str | None) -> tuple[s
     return run.waiting[0].address, value
 
 
-def _said(error: RefError, opened: Opened, run: RunHistory) -> str:
+def _advice(error: RefError, opened: Opened, run: RunHistory) -> str:
     """Return what to do about an address that is no open question."""
     address, ref, lines = error.ref, hints.ref_of(run), hints.again(opened, run)
     if address not in hints.in_doubt(run):

@@ -27,7 +27,7 @@ _LONG, _FIRST = 2_000, 200  # characters of values: what is told whole; of each,
 def info(asked: Asked, what: str | None) -> None:
     """Show one checkpoint, and how to go on from it.
 
-    A checkpoint file, an id or a unique part of one, run/branch@task:name, a label; of a run, a branch, a directory or
+    A checkpoint file, an id or 8 characters of one, run/branch@task:name, a label; of a run, a branch, a directory or
     a database, the newest one.
     """
     with asked.open(what) as opened:

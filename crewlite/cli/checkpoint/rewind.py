@@ -19,7 +19,7 @@ from crewlite.ids import short
 def rewind(asked: Asked, ref: str, reason: str, *, allow_effects: bool) -> None:
     """Go back to a place: the run continues from there when it is resumed.
 
-    REF is a checkpoint of the branch that goes back: an id or a unique part of one, run/branch@task:name, run~1, a
+    REF is a checkpoint of the branch that goes back: an id or 8 characters of one, run/branch@task:name, run~1, a
     label; run/branch@abandoned:1 undoes the first rewind. Nothing is erased: what came after stays readable and can be
     forked. To keep the branch as it is, fork the place instead.
     """
