@@ -67,9 +67,9 @@ PROGRAMS = {
     "interrupt": "import atexit; atexit.register(print, 'end'); raise KeyboardInterrupt",
     "killed": "import os; print('here', flush=True); os.kill(os.getpid(), 9)",
     "end": (
-        "import atexit, threading, time\n"
+        "import atexit, threading\n"
         "atexit.register(print, 'end')\n"
-        "threading.Thread(target=lambda: (time.sleep(0.05), print('thread'))).start()\n"
+        "threading.Thread(target=lambda: (threading.main_thread().join(), print('thread'))).start()\n"
         "print('main')"
     ),
 }
