@@ -115,7 +115,7 @@ def test_the_first_kickoff_settles_the_inputs(finished):
     forked = team(llm, finished()).fork(at(finished, "r"), branch="f")
     with pytest.raises(Stop):
         forked.kickoff({"topic": "moons"})
-    with pytest.raises(InputsChanged, match="topic differ"):
+    with pytest.raises(InputsChanged, match="started with another topic"):
         forked.kickoff({"topic": "stars"})
     with pytest.raises(InputsChanged, match="strategy differ"):
         forked.kickoff({"strategy": "bold"})
