@@ -117,7 +117,7 @@ def test_the_first_kickoff_settles_the_inputs(finished):
         forked.kickoff({"topic": "moons"})
     with pytest.raises(InputsChanged, match="started with another topic"):
         forked.kickoff({"topic": "stars"})
-    with pytest.raises(InputsChanged, match="strategy differ"):
+    with pytest.raises(InputsChanged, match="started with another strategy"):
         forked.kickoff({"strategy": "bold"})
     for inputs in (None, {"topic": "moons"}, {}, {"topic": "moons", "mood": "calm"}):
         assert outputs(forked.kickoff(inputs)) == ["moons!", "b!", *RECORDED[2:]]
