@@ -247,7 +247,7 @@ class Scope(Protocol):
         """Mark a spawned step as awaited: its exception reaches the awaiter, so the parent need not raise it again."""
 
     def in_doubt(self, address: str) -> bool:
-        """Return whether the run may have made this call already, before it was resumed."""
+        """Return whether the run may have made this call before it was resumed, and it is unknown how that ended."""
 
     def calls(self, kind: str, names: Collection[str]) -> Sequence[Call]:
         """Return the steps of this kind and one of these names that have begun, anywhere in the run.

@@ -53,9 +53,8 @@ def _with_advice(error: CrewliteError, ref: str, again: Again) -> str | None:
         case InDoubt():
             answered = again.line("resume", ref, "--answer", f"{error.address}=RESULT")
             return (
-                f"{error.what} at {error.address} was interrupted, and it is declared effect='once', so it is not "
-                f"repeated. Check whether it took effect. If it did: {answered} - if it did not: "
-                f"{again.line('resume', ref, '--rerun', error.address)}"
+                f"{error.found}, so it is not repeated. Check whether it took effect. If it did: {answered} - if it "
+                f"did not: {again.line('resume', ref, '--rerun', error.address)}"
             )
         case AnswerRefused():
             return _refused(error, ref, again)

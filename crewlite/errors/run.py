@@ -36,18 +36,24 @@ PlaceIsBehind = CheckpointIsBehind
 
 
 class InDoubt(CrewliteError, RuntimeError):
-    """A call declared effect="once" was interrupted: crewlite cannot know whether it took effect."""
+    """A call declared effect="once" was interrupted, or has failed: crewlite cannot know whether it took effect."""
 
     code = "in_doubt"
     ends_run = True
 
-    def __init__(self, address: str, what: str) -> None:
+    def __init__(self, address: str, what: str, failed: str = "") -> None:
+        """`failed`: the error of its last attempt; "" if it was interrupted."""
+        self.address, self.what, self.failed = address, what, failed
         super().__init__(
-            f"{what} at {address} was interrupted, and it is declared effect='once', so it is not repeated. Check "
-            f"whether it took effect, then kick off again with answers={{{address!r}: <its result>}} if it did, "
-            f"or rerun=[{address!r}] if it did not."
+            f"{self.found}, so it is not repeated. Check whether it took effect, then kick off again with "
+            f"answers={{{address!r}: <its result>}} if it did, or rerun=[{address!r}] if it did not."
         )
-        self.address, self.what = address, what
+
+    @property
+    def found(self) -> str:
+        """What has happened to the call."""
+        happened = f"failed ({self.failed})" if self.failed else "was interrupted"
+        return f"{self.what} at {self.address} {happened}, and it is declared effect='once'"
 
 
 class RunMismatch(CrewliteError, ValueError):

@@ -76,6 +76,12 @@ def beside_conflict(record: Record, address: str) -> dict[str, list[Change]]:
     }
 
 
+def failed_before(record: Record, address: str) -> str:
+    """Return the error with which a step failed for good; "" if it has not, or may have begun again since."""
+    last = record.last_attempt(address)
+    return f"{last.error_type}: {last.message}" if last and last.final else ""
+
+
 def was_decided(record: Record, address: str) -> bool:
     """Return whether a failure policy decided on the last failure of a step, or of the child step that caused it."""
     last = record.last_attempt(address)

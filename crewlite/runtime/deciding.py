@@ -98,15 +98,16 @@ async def decided(
         return Decided(Abort(), error)
     failure = failed.failure or _failure(outer, step, frame, error, past, failed.said)
     beside = _beside(outer, step, frame)
+    keeping = partial(keep, step, frame, failed, failure, _beside(outer, step, frame))
+    beside.before_step = keeping
     if (classifier := getattr(policy, "classifier", None)) is not None:
-        beside.before_step = partial(keep, step, frame, failed, failure, _beside(outer, step, frame))
         with durable.entered(beside):
             failure = await classified(classifier, failure, frame.mask)
-        beside.before_step = None
         await _announce_type(outer, step, failure)
     try:
         remedy = remedy_for(policy, failure, remedies.counted(record, frame.address, past))
         if isinstance(remedy, Suspend):
+            beside.before_step = beside.before_step and partial(keeping, again=step.effect != "once")
             with durable.entered(beside):
                 remedy = await suspending.chosen(remedy, failure, step.voice.source)
     except ConfigError as misused:

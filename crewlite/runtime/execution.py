@@ -31,7 +31,7 @@ from crewlite.events.base import BaseEvent
 from crewlite.ids import now, now_text
 from crewlite.recovery import Abort, Remedy
 from crewlite.runtime import remedies
-from crewlite.runtime.attempts import beside_conflict, following, next_attempt
+from crewlite.runtime.attempts import beside_conflict, failed_before, following, next_attempt
 from crewlite.runtime.budgets import HeldBudget, admit, held, limited
 from crewlite.runtime.causes import type_of
 from crewlite.runtime.deciding import Decided, announce_end, announce_success, decided, started, what
@@ -76,11 +76,11 @@ class Execution(Generic[T]):
     async def run(self) -> T:
         """Run the step, record its outcome and return it. Raises InDoubt, or the error of the last attempt."""
         run, step, address = self.outer.run, self.step, self.address
-        if self.outer.in_doubt(address):
+        if address in run.doubts:
             if address in run.answers and step.answer:
                 return await self._succeed(step.answer(run.answers[address]), 1, 0.0, _Ended())
-            if step.effect == "once" and address not in run.rerun:
-                raise InDoubt(address, what(step))
+            if step.effect == "once" and address not in run.rerun and not self._waits_for_remedy():
+                raise InDoubt(address, what(step), failed_before(run.record, address))
         if step.cache and address not in run.rerun and (found := await run.cache.recall(step, step.cache, address)):
             return await self._succeed(found.value, 1, 0.0, _Ended(found.changes), reused=found.origin)
         if step.effect == "once":
@@ -98,8 +98,7 @@ class Execution(Generic[T]):
     async def _tried(self) -> T:
         """Make attempts until one succeeds or no remedy is left; return the outcome."""
         run, step, address = self.outer.run, self.step, self.address
-        once = not address and not step.kind.begins_anew
-        number, past = next_attempt(run.record.attempts.get(address, []), run.record.base, once=once)
+        once, number, past = self._next()
         states, journal = run.journal.states, run.journal
         view = states.begin(address, self.start)  # handlers of the start may change it
         await self._begin()
@@ -146,6 +145,16 @@ class Execution(Generic[T]):
             if not address:
                 self.start = states.beginning
             view = states.begin(address, self.start, applied(self.start.values, heard))
+
+    def _next(self) -> tuple[bool, int, list[Remedy]]:
+        """Return whether the step is done once, the number of its next attempt, and the remedies charged to it."""
+        run, once = self.outer.run, not self.address and not self.step.kind.begins_anew
+        return once, *next_attempt(run.record.attempts.get(self.address, []), run.record.base, once=once)
+
+    def _waits_for_remedy(self) -> bool:
+        """Return whether the last attempt has failed and waits for its remedy, so that nothing is repeated."""
+        once, number, _ = self._next()
+        return kept(self.step, self._frame(number, once=once)) is not None
 
     async def _made(self, frame: Frame, number: int) -> tuple[T, FailedAttempt | None]:
         """Make an attempt; return the outcome, and the failure that it tells of."""

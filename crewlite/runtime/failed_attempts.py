@@ -20,6 +20,7 @@ from crewlite.runtime.failures import Told, raised, written
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.plain_voice import Silent
 from crewlite.state.format.failed import ErrorRecord, SaidRecord
+from crewlite.state.reading.undecided import name_of
 
 for _cls in (Failure, Evidence, RecordedStep, FailureType):  # what is kept of a failure, and in errors that give up
     codec.register(_cls)
@@ -64,10 +65,13 @@ def described(frame: Frame, error: Exception) -> ErrorRecord:
     return description
 
 
-async def keep(step: Step[Any], frame: Frame, failed: FailedAttempt, failure: Failure, beside: Frame) -> None:
+async def keep(
+    step: Step[Any], frame: Frame, failed: FailedAttempt, failure: Failure, beside: Frame, *, again: bool = False
+) -> None:
     """Record a failed attempt before its remedy is chosen, in the scope `beside`.
 
-    One that cannot be recorded completely is left out: after a kill it is made again.
+    With `again`, it is recorded for readers alone, and a next kickoff makes the attempt again. One that cannot be
+    recorded completely is left out: after a kill it is made again.
     """
     error = failed.error
     if step.kind.enters or failed.described or for_author(frame, error) or frame.children.unobserved():
@@ -80,6 +84,7 @@ async def keep(step: Step[Any], frame: Frame, failed: FailedAttempt, failure: Fa
             "said": failed.said,
             "failure": codec.encode(failure),
             **({"outcome": step.encode(failed.outcome)} if failed.told else {}),
+            **({"again": True} if again else {}),
         }
     except NotCodable:
         return
@@ -113,6 +118,8 @@ def kept(step: Step[Any], frame: Frame) -> FailedAttempt | None:
     if outcome is None or outcome.fingerprint != asked or outcome.seq <= record.base:
         return None
     data: Any = record.value(at)
+    if data.get("again"):
+        return None
     with contextlib.suppress(CrewliteError, LookupError, TypeError):  # of a later release; the attempt is made again
         description, failure = cast(ErrorRecord, data["error"]), codec.decode(data["failure"])
         told = Told(description["type"], description["message"], description["traceback"], data["raised"])
@@ -131,4 +138,4 @@ def _address(frame: Frame) -> str:
 
 def _name(frame: Frame) -> str:
     """Return the name of the step that keeps a failure. Attempts that go on have the same prefix, so it is numbered."""
-    return f"failed-{len(frame.run.record.attempts.get(frame.address, ())) + 1}"
+    return name_of(len(frame.run.record.attempts.get(frame.address, ())) + 1)

@@ -208,8 +208,8 @@ class Frame(Scope):
         self.children.siblings().cut()
 
     def in_doubt(self, address: str) -> bool:
-        """Return whether an earlier kickoff of the run may have made this call already."""
-        return address in self.run.doubts
+        """Return whether an earlier kickoff of the run may have made this call, and it is unknown how that ended."""
+        return address in self.run.doubts and address not in self.run.undecided
 
     def mask(self, text: str) -> str:
         """Return `text` with the secrets that the run knows masked."""

@@ -18,7 +18,7 @@ from crewlite import background, codec, durable
 from crewlite.durable import Step
 from crewlite.errors import AnswerRefused, ConfigError, CrewliteError, NotCodable, RefError, RepeatedCall
 from crewlite.runtime import remedies
-from crewlite.runtime.attempts import next_attempt
+from crewlite.runtime.attempts import failed_before, next_attempt
 from crewlite.runtime.plan import continued, plan
 from crewlite.runtime.repeats import made_beside, repeated
 from crewlite.runtime.replay import Reraise, Reuse, recorded_answer
@@ -302,9 +302,10 @@ class DryScope(StepScope):
     def _why(self, address: str, step: Step[Any], recorded: Outcome | None) -> str:
         """Return why a step would run."""
         record, waits = self.run.record, " and waits for an answer" if step.kind.asks_person else ""
-        once = [at for at, effect in record.intents.items() if effect == "once" and not record.settled(at)]
-        if any(at == address or address in outers(at) for at in once):
-            return "was interrupted in a call with effect='once': kickoff will raise InDoubt"
+        once = {at for at, effect in record.intents.items() if effect == "once" and not record.settled(at)}
+        if cut := [at for at in once - self.run.undecided if at == address or address in outers(at)]:
+            how = "has failed" if all(failed_before(record, at) for at in cut) else "was interrupted"
+            return f"{how} in a call with effect='once': kickoff will raise InDoubt"
         if recorded is not None and self.inherited.mode.diverged:
             return "comes after a step that changed" + waits
         if recorded is not None and step.after is not None and recorded.seq < step.after:

@@ -31,6 +31,7 @@ from crewlite.state.journal.journal import Journal
 from crewlite.state.providers import provider_for
 from crewlite.state.reading.locate import Located, check_stands, locate
 from crewlite.state.reading.steps import inherited
+from crewlite.state.reading.undecided import undecided
 from crewlite.state.verbs.answer import given
 from crewlite.state.verbs.fork import asked_for, check_taken
 
@@ -284,6 +285,7 @@ def lived(root: Root[Any], record: Record) -> dict[str, Any]:
         "heard_start": heard,
         "inside": _grouped(record.outcomes, prefix_beside) if root.exact else {},
         "inherited": _grouped(inherited(record), outer) if record.base else {},
+        "undecided": frozenset(undecided(record)),
         "unused": _changed(record),
     }
 

@@ -101,6 +101,8 @@ class Run:
     rerun: frozenset[str] = frozenset()
     doubts: frozenset[str] = frozenset()
     """Addresses of calls that an earlier kickoff was about to make, and that have no recorded outcome."""
+    undecided: frozenset[str] = frozenset()
+    """Addresses of steps whose last attempt has failed, in an earlier kickoff, and waits for its remedy."""
     begun: frozenset[str] = frozenset()
     """Addresses of steps that an earlier kickoff started."""
     heard_start: bool = False

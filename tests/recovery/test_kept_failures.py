@@ -9,6 +9,7 @@ from crewlite.errors import Suspended
 from crewlite.flow import flow, recoverable, step
 from crewlite.recovery import HybridClassifier, abort, replan, retry, rollback_to_checkpoint, suspend
 from crewlite.state import InMemoryProvider
+from crewlite.state.journal.lineage import recorded
 from crewlite.testing import ScriptedLLM
 from tests.cuts import Kept
 
@@ -97,8 +98,7 @@ def a_function(trial):
 
 def steps_of(provider):
     """The recorded steps about failures."""
-    with History("here", provider) as history:
-        leaves = [one.address.rpartition("/")[2] for one in history.run("r").steps]
+    leaves = [at.rpartition("/")[2] for at in recorded(provider.open("here"), "r", "main").outcomes]
     return [
         "failed" if leaf.startswith("classify:failed-") else "judged" for leaf in leaves if leaf.startswith("classify:")
     ]
@@ -131,13 +131,13 @@ def test_a_failed_call_is_not_made_again_after_a_kill_at_any_commit(make, strate
     for count in range(1, len(kept.commits) + 1):
         provider = InMemoryProvider()
         provider.open("here").append(kept.commits[:count])
-        recorded = steps_of(provider)
+        done = steps_of(provider)
         trial.failed = trial.judged = 0
         again = made(checkpoint=CheckpointConfig(location="here", provider=provider)).kickoff(run_id="r")
         assert str(again) == result
         if make is not a_function:  # whose own code fails again in the same way
-            assert trial.failed == failed - recorded.count("failed"), f"killed after commit {count}"
-        assert trial.judged <= judged - recorded.count("judged"), f"killed after commit {count}"
+            assert trial.failed == failed - done.count("failed"), f"killed after commit {count}"
+        assert trial.judged <= judged - done.count("judged"), f"killed after commit {count}"
         with History("here", provider) as history:
             assert attempts_of(history.run("r")) == expected, f"killed after commit {count}"
 

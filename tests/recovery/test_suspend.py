@@ -6,14 +6,15 @@ import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, FailurePolicy, History, Task, ToolCall, tool
 from crewlite.cli.questions import what_fits
-from crewlite.errors import AnswerRefused, ConfigError, RecoveryAborted, RecoveryEscalated, Suspended
+from crewlite.errors import AnswerRefused, ConfigError, InDoubt, RecoveryAborted, RecoveryEscalated, Suspended
+from crewlite.events import ToolUsageStartedEvent
 from crewlite.flow import flow, recovery_hint, step
 from crewlite.ids import now
 from crewlite.recovery import Abort, Replan, suspend
 from crewlite.state import InMemoryProvider
 from crewlite.state.journal.lineage import recorded
 from crewlite.state.providers.base import Commit
-from crewlite.testing import ScriptedLLM, faults
+from crewlite.testing import EventRecorder, ScriptedLLM, faults
 from tests.cuts import RUN, cut, entries_of
 
 
@@ -186,7 +187,105 @@ def test_the_question_about_a_tool_says_what_abort_does(ends):
     address, question = asked(crew)
     assert question.endswith("; abort alone tells the model, abort with a reason ends the run)")
     if not ends:
-        assert crew.kickoff(run_id=RUN, answers={address: "abort"}).raw == "It did not work."
+        with EventRecorder() as events:
+            assert crew.kickoff(run_id=RUN, answers={address: "abort"}).raw == "It did not work."
+        assert [event.in_doubt for event in events.of(ToolUsageStartedEvent)] == [False]
         return
     with pytest.raises(RecoveryAborted, match="not today"):
         crew.kickoff(run_id=RUN, answers={address: "abort: not today"})
+
+
+def paying(calls, setting, *, once=True, raises=ConnectionError):
+    """A flow with a call that fails the first two times."""
+
+    def work():
+        calls.append(1)
+        if len(calls) < 3:
+            raise raises("the bank is away")
+        return "paid"
+
+    pay = step(effect="once" if once else "idempotent", failure_policy=FailurePolicy(default=suspend()))(work)
+
+    @flow(checkpoint=setting)
+    def paid() -> str:
+        return pay()
+
+    return paid
+
+
+def test_a_call_that_may_happen_once_is_made_again_only_when_a_person_says_so():
+    setting, calls = CheckpointConfig(location="here", provider=InMemoryProvider()), []
+    paid = paying(calls, setting)
+    first, question = asked(paid)
+    assert "the bank is away" in question
+    assert asked(paid) == (first, question)
+    assert len(calls) == 1
+    second, question = asked(paid, answers={first: "retry"})
+    assert (len(calls), "in try 2" in question) == (2, True)
+    assert paid.kickoff(run_id=RUN, answers={second: "retry"}) == "paid"
+    assert len(calls) == 3
+
+
+def test_a_tool_that_may_be_called_once_is_called_again_only_when_a_person_says_so():
+    setting, calls = CheckpointConfig(location="here", provider=InMemoryProvider()), []
+
+    @tool(effect="once", failure_policy=FailurePolicy(default=suspend()))
+    def pay() -> str:
+        """Pay."""
+        calls.append(1)
+        if len(calls) == 1:
+            raise ConnectionError("the bank is away")
+        return "paid"
+
+    def reply(messages):
+        return messages[-1]["content"] if messages[-1]["role"] == "tool" else ToolCall("pay")
+
+    clerk = Agent(role="Clerk", goal="pay", llm=ScriptedLLM(reply), tools=[pay])
+    crew = Crew(tasks=[Task(name="bill", description="Pay", expected_output="OK", agent=clerk)], checkpoint=setting)
+    address, question = asked(crew)
+    assert asked(crew) == (address, question)
+    assert crew.kickoff(run_id=RUN, answers={address: "retry"}).raw == "paid"
+    assert len(calls) == 2
+
+
+def test_a_call_that_may_happen_once_is_not_made_again_by_a_run_that_dies_after_the_answer():
+    setting, calls = CheckpointConfig(location="here", provider=InMemoryProvider()), []
+    paid = paying(calls, setting)
+    first, _ = asked(paid)
+    asked(paid, answers={first: "retry"})
+    entries, made = entries_of(setting), []
+    for at in range(1, len(entries)):
+        again = cut(entries, at)
+        if not recorded(again.provider.open(again.location), RUN, "main").intents:
+            continue
+        calls[:] = [1]
+        with pytest.raises((Suspended, InDoubt)) as ended:
+            paying(calls, again).kickoff(run_id=RUN, answers={first: "retry"})
+        made.append((ended.type, len(calls) - 1))
+    assert set(made) == {(InDoubt, 0), (Suspended, 0), (Suspended, 1)}
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_the_failure_that_a_person_is_asked_about_is_listed_and_is_not_in_doubt(once):
+    setting, calls = CheckpointConfig(location="here", provider=InMemoryProvider()), []
+    asked(paying(calls, setting, once=once))
+    with History(setting.location, setting.provider) as history:
+        run = history.run(RUN)
+        assert [(one.number, one.message) for one in run.attempts if one.kind == "step"] == [(1, "the bank is away")]
+        assert {one.address: one.status for one in run.steps}["step:work"] == "failed"
+        assert not any("failed-" in one.address for one in run.steps)
+
+
+def test_a_call_that_failed_and_may_happen_once_says_that_it_failed():
+    @step(effect="once")
+    def pay() -> None:
+        raise ConnectionError("the bank is away")
+
+    @flow(checkpoint=True)
+    def paid() -> None:
+        pay()
+
+    with pytest.raises(ConnectionError):
+        paid.kickoff(run_id=RUN)
+    with pytest.raises(InDoubt, match=r"step pay at step:pay failed \(ConnectionError: the bank is away\), and it is"):
+        paid.kickoff(run_id=RUN)

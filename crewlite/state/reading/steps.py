@@ -12,6 +12,7 @@ from crewlite.state.format.addresses import leaf, outer, outers, try_of
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.reading.conversation import superseded
+from crewlite.state.reading.undecided import keeps_failure, undecided
 from crewlite.usage import Usage
 
 StepStatus = Literal["finished", "failed", "in_doubt"]
@@ -60,10 +61,11 @@ def stale(record: Record) -> set[str]:
     """Return the addresses of steps which, with all inside them, are recorded and which nothing rests on any more.
 
     Agents do not request them in their conversations any more, or a fork has finished the step around them without
-    them.
+    them. Those that keep a failure are listed as a failed attempt.
     """
     unused = (at for outcome in record.outcomes.values() for at in outcome.unused)
-    return superseded(record).union(unused) if record.base else superseded(record)
+    gone = superseded(record).union(at for at, outcome in record.outcomes.items() if keeps_failure(outcome))
+    return gone.union(unused) if record.base else gone
 
 
 def inherited(record: Record) -> set[str]:
@@ -103,7 +105,7 @@ def _all_steps(record: Record) -> list[StepView]:
             address, leaf(address).partition(":")[0], "in_doubt", None, Usage(), 0.0, (), repeatable=effect != "once"
         )
         for address, effect in record.intents.items()
-        if address not in record.outcomes and address not in record.attempts
+        if address not in record.outcomes and address not in tries
     ]
     return views
 
@@ -121,8 +123,10 @@ def attempts_of(record: Record) -> list[Attempt]:
 
 def _tries(record: Record) -> dict[str, tuple[Attempt, ...]]:
     """Return the failed attempts by address, each with the usage of the steps that finished inside it."""
-    spent = _spent_inside(record)
-    return {address: tuple(_numbered_on(_with_usage(attempts, spent))) for address, attempts in record.attempts.items()}
+    spent, tries = _spent_inside(record), dict(record.attempts)
+    for address, last in undecided(record).items():
+        tries[address] = [*tries.get(address, ()), last]
+    return {address: tuple(_numbered_on(_with_usage(attempts, spent))) for address, attempts in tries.items()}
 
 
 def _numbered_on(attempts: list[Attempt]) -> Iterator[Attempt]:

@@ -1,0 +1,42 @@
+"""Failed attempts whose remedy is still to be chosen: a model is asked for their type, or a person what next.
+
+Each is recorded as a step beside the failed one, until it is recorded with its remedy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crewlite import kinds
+from crewlite.state.format.addresses import leaf, outer
+from crewlite.state.format.outcome import Attempt, Outcome, attempt_of
+from crewlite.state.format.record import Record
+
+_NAME = "failed-"
+
+
+def name_of(number: int) -> str:
+    """Return the name of the step that keeps the failure of the attempt with this number."""
+    return f"{_NAME}{number}"
+
+
+def keeps_failure(outcome: Outcome) -> bool:
+    """Return whether this is the outcome of a step that keeps a failure."""
+    kind = kinds.CLASSIFICATION.name
+    return outcome.kind == kind and leaf(outcome.address).startswith(f"{kind}:{_NAME}")
+
+
+def undecided(record: Record) -> dict[str, Attempt]:
+    """Return the failed attempts whose remedy is still to be chosen, by the addresses of their steps."""
+    found = {}
+    for at, kept in record.outcomes.items():
+        if not keeps_failure(kept) or kept.seq <= record.base:
+            continue
+        address, number = outer(at), int(at.rpartition("-")[2])
+        if address in record.outcomes or number != len(record.attempts.get(address, ())) + 1:
+            continue
+        data: Any = record.value(at)
+        kind = kinds.at(address).name if address else record.run["definition"]["kind"]
+        step: Any = {"address": address, "kind": kind, "attempt": number, "ms": data["ms"], "error": data["error"]}
+        found[address] = attempt_of(step, kept.seq, kept.at)
+    return found
