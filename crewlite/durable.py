@@ -154,6 +154,9 @@ class Step(Generic[T]):
     """Whether it rests on more than its question says, such as a question to a person: its recorded outcome counts only
     while the steps around it are asked what they were asked, and the model around it has heard the same."""
 
+    known_as: Callable[[], str] | None = None
+    """Returns what messages about an attempt call it, if that differs from try to try, such as the model asked."""
+
     @property
     def title(self) -> str:
         """The short name for messages, where an address would be too long."""
@@ -252,8 +255,7 @@ class Scope(Protocol):
     def calls(self, kind: str, names: Collection[str]) -> Sequence[Call]:
         """Return the steps of this kind and one of these names that have begun, anywhere in the run.
 
-        A step has begun once its start or its intent is recorded. Finished steps come first, in the order in which they
-        ended.
+        A step has begun once its start or its intent is recorded. Finished ones come first, in the order of their ends.
         """
 
     def recorded(self, address: str) -> Recorded | None:

@@ -159,7 +159,7 @@ def tries(outer: Frame, address: str) -> int:
 def started(outer: Frame, step: Step[Any], address: str, decision: Decided) -> dict[str, Any]:
     """Return the fields of the event that a remedy is applied."""
     remedy, kind = decision.remedy, decision.remedy.type
-    about = {"kind": step.kind.name, "name": step.title, "failure": decision.kind, "remedy": remedy.name}
+    about = {"kind": step.kind.name, "name": _name(step), "failure": decision.kind, "remedy": remedy.name}
     about |= {"failure_type": kind.value if kind else "", "hint": outer.mask(remedy.hint)}
     return about | {"attempt": tries(outer, address), "delay": remedy.after}
 
@@ -186,8 +186,13 @@ def _about(outer: Frame, step: Step[Any], address: str, failure: Failure) -> dic
 
 def _of_step(outer: Frame, step: Step[Any], address: str) -> dict[str, Any]:
     """Return the fields that all events about the recovery of a step share."""
-    about = {"kind": step.kind.name, "name": step.title, "address": address, "source_id": address}
+    about = {"kind": step.kind.name, "name": _name(step), "address": address, "source_id": address}
     return {**about, "source_name": step.title, "attempt": tries(outer, address)}
+
+
+def _name(step: Step[Any]) -> str:
+    """Return the name under which events about the recovery of a step tell of it."""
+    return step.known_as() if step.known_as else step.title
 
 
 async def _risen(outer: Frame, step: Step[Any], frame: Frame, risen: Attempt, error: Exception) -> Decided:

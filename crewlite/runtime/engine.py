@@ -294,13 +294,12 @@ async def _resume(
     run = Run(
         journal,
         _subscriber(root, config, asleep=finished),
-        on_drift=config.on_drift or "keep",
         superseded=superseded,
         drifted=tuple(one.address for one in drifted or ()),
         answers=dict(request.answers or {}),
         rerun=frozenset(request.rerun),
         doubts=doubts,
-        **lived(root, record),
+        **lived(root, record, config.on_drift),
     )
     return run, inputs
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
-from crewlite import codec
+from crewlite import codec, kinds
 from crewlite.durable import Scope, Stamp, Step
 from crewlite.errors import ChangeUnused, ConfigError, NonDeterminism
 from crewlite.events.base import BaseEvent
@@ -289,9 +289,14 @@ class Frame(Scope):
         self.check_none_missed()
 
     def unused(self) -> list[str]:
-        """Return the steps inside this one that a fork has inherited, and that the code has not requested."""
-        known = self.run.inherited.get(self.address)
-        return sorted(known - self.children.asked.keys()) if known else []
+        """Return the steps inside this one that a fork has inherited, and that the code has not requested.
+
+        If what is asked something else runs again, they are also those of the outcome that this one replaces.
+        """
+        found = self.run.inherited.get(self.address, frozenset()) - self.children.asked.keys()
+        if self.run.on_drift == "rerun":
+            found |= {at for at in self.children.unrequested if not kinds.at(at).is_about_failure}
+        return sorted(found)
 
     def check_none_missed(self) -> None:
         """Raise NonDeterminism if a recorded step inside this one, which has ended, was not requested."""

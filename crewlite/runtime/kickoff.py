@@ -138,12 +138,11 @@ def _going_on(root: Root[Any], run: Run) -> Run:
     return Run(
         run.journal,
         run.subscriber,
-        on_drift=run.on_drift,
         superseded=run.superseded,
         answers=run.answers,
         config=run.config,
         doubts=in_doubt(record, ()),
-        **lived(root, record),
+        **lived(root, record, run.on_drift),
     )
 
 

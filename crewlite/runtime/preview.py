@@ -121,10 +121,9 @@ async def preview(root: Root[Any], request: Request) -> Preview:
     run = Drive(
         journal,
         CheckpointSubscriber(frozenset()),
-        on_drift=config.on_drift or "keep",
         superseded=record.finished,
         before=Record.of([entry for entry in entries if entry.seq <= record.base]),
-        **lived(root, record),
+        **lived(root, record, config.on_drift),
     )
     journal.commit({**others, **definition_now(root, journal)}, lambda error: None)  # in memory, as there is no store
     ends = await _driven(root, inputs, run)

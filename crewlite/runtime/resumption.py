@@ -19,7 +19,7 @@ from crewlite.errors import (
     TaskDrifted,
 )
 from crewlite.ids import new_id, short
-from crewlite.runtime.questions import Drifted, decide_result, is_another
+from crewlite.runtime.questions import Drifted, OnDrift, decide_result, is_another
 from crewlite.runtime.request import Request
 from crewlite.runtime.root import Root
 from crewlite.secrets import Secrets
@@ -275,7 +275,7 @@ def approvals_given(journal: Journal, request: Request) -> CommitParts:
     return {} if wanted is None or wanted is journal.record.auto_approve else {"auto_approve": wanted}
 
 
-def lived(root: Root[Any], record: Record) -> dict[str, Any]:
+def lived(root: Root[Any], record: Record, on_drift: OnDrift | None) -> dict[str, Any]:
     """Return those fields of `Run` that follow from earlier kickoffs of the run, or from the changes of a fork."""
     started = {event.address for event in record.events if event.type.endswith("_started")}
     begun = frozenset({"", *started, *(one["address"] for one in record.checkpoints.values())})
@@ -283,7 +283,8 @@ def lived(root: Root[Any], record: Record) -> dict[str, Any]:
     return {
         "begun": begun,
         "heard_start": heard,
-        "inside": _grouped(record.outcomes, prefix_beside) if root.exact else {},
+        "inside": _grouped(record.outcomes, prefix_beside) if root.exact or on_drift == "rerun" else {},
+        "on_drift": on_drift or "keep",
         "inherited": _grouped(inherited(record), outer) if record.base else {},
         "undecided": frozenset(undecided(record)),
         "unused": _changed(record),

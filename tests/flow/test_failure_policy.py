@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from crewlite import Agent, History
-from crewlite.errors import ConfigError, LLMRejected
-from crewlite.events import RecoveryStartedEvent
+from crewlite import Agent, FailurePolicy, History
+from crewlite.errors import ConfigError, LLMRejected, LLMUnavailable, RecoveryEscalated
+from crewlite.events import FailureClassifiedEvent, LLMCallFailedEvent, RecoveryFailedEvent, RecoveryStartedEvent
 from crewlite.flow import flow, step
-from crewlite.recovery import Abort, Fallback, Retry
-from crewlite.testing import EventRecorder, ScriptedLLM
+from crewlite.recovery import Abort, Fallback, Retry, retry
+from crewlite.testing import EventRecorder, ScriptedLLM, faults
 
 
 class Own:
@@ -82,4 +82,23 @@ def test_going_on_with_another_model_is_recorded_as_a_fallback():
     with EventRecorder() as events:
         Agent(role="Pilot", goal="answer", llm=llm, checkpoint=True).kickoff("Who?", run_id="r")
     assert [one.remedy for one in attempts()] == [Fallback()]
-    assert [e.remedy for e in events.of(RecoveryStartedEvent)] == ["fallback"]
+    assert [(e.remedy, e.name) for e in events.of(RecoveryStartedEvent)] == [("fallback", "first")]
+
+
+def test_what_is_told_of_recovery_names_the_model_that_was_asked_as_its_failure_does():
+    llm = ScriptedLLM([LLMRejected("first", 400, "no")], model="first")
+    llm.fallbacks = (ScriptedLLM(faults(["hello"], LLMUnavailable("503"), LLMUnavailable("503")), model="spare"),)
+    policy = FailurePolicy(EXTERNAL_FAULT=retry(1))
+    with EventRecorder() as events, pytest.raises(RecoveryEscalated):
+        Agent(role="Pilot", goal="answer", llm=llm, failure_policy=policy, checkpoint=True).kickoff("Who?")
+    told = (FailureClassifiedEvent, RecoveryStartedEvent, RecoveryFailedEvent)
+    names = [(event.type, event.name) for event in events if isinstance(event, told) and event.kind == "llm"]
+    assert names == [
+        ("failure_classified", "first"),
+        ("recovery_started", "first"),
+        ("failure_classified", "spare"),
+        ("recovery_started", "spare"),
+        ("failure_classified", "spare"),
+        ("recovery_failed", "spare"),
+    ]
+    assert events.of(LLMCallFailedEvent)[-1].model == "spare"

@@ -119,3 +119,51 @@ def test_a_model_call_that_has_failed_is_listed(store):
         assert "task:find/llm#2" in {one.address for one in history.run("r").steps if one.status == "failed"}
         history.fork("r", branch="f")
     assert "task:find/llm#2" in steps_of(store, "r/f")
+
+
+def test_steps_of_an_answer_that_a_changed_definition_replaced_are_left_out(store):
+    def crew_of(goal, *replies, **settings):
+        agent = Agent(role="Clerk", goal=goal, llm=ScriptedLLM(list(replies)), tools=[look])
+        task = Task(name="find", description="find", expected_output="x", agent=agent)
+        return Crew(tasks=[task], checkpoint=store.model_copy(update=settings))
+
+    crew_of("old", ToolCall("look", {"place": "a"}), "found").kickoff(run_id="r")
+    crew_of("new", "no need to look", on_drift="rerun").kickoff(run_id="r")
+    assert steps_of(store, "r") == {"", "task:find", "task:find/llm#1"}
+    crew_of("newer", ToolCall("look", {"place": "b"}), "found", on_drift="rerun").kickoff(run_id="r")
+    assert steps_of(store, "r") == {"", "task:find", "task:find/llm#1", "task:find/tool:look", "task:find/llm#2"}
+
+
+def test_steps_of_code_that_asks_something_else_in_the_same_run_are_left_out(store):
+    ways = [""]
+
+    @step
+    def one(x):
+        return x
+
+    @step
+    def other(x):
+        if x == "broken":
+            raise ValueError(x)
+        return x
+
+    @step
+    def either(way):
+        return one(way) if way == "one" else other(way)
+
+    @flow(checkpoint=store.model_copy(update={"on_drift": "rerun"}))
+    def sums():
+        either(*ways)
+        raise KeyError("stop")
+
+    def listed_after(way, error=KeyError):
+        ways[:] = [way]
+        with pytest.raises(error):
+            sums.kickoff(run_id="s")
+        return steps_of(store, "s")
+
+    within = {"", "step:either"}
+    assert listed_after("one") == within | {"step:either/step:one"}
+    assert listed_after("broken", ValueError) == within | {"step:either/step:one", "step:either/step:other"}
+    assert listed_after("other") == within | {"step:either/step:other"}
+    assert listed_after("one") == within | {"step:either/step:one"}

@@ -50,7 +50,8 @@ class StepView:
 def steps_of(record: Record) -> list[StepView]:
     """Return the finished steps in the order of their commits, then the failed ones, then the ones in doubt.
 
-    Steps that a fork has inherited, and that its own work does not rest on, are left out.
+    Steps that a fork has inherited, or that belong to an outcome which was replaced, are left out if nothing rests on
+    them now.
     """
     gone = stale(record)
     views = _all_steps(record)
@@ -60,12 +61,11 @@ def steps_of(record: Record) -> list[StepView]:
 def stale(record: Record) -> set[str]:
     """Return the addresses of steps which, with all inside them, are recorded and which nothing rests on any more.
 
-    Agents do not request them in their conversations any more, or a fork has finished the step around them without
-    them. Those that keep a failure are listed as a failed attempt.
+    Agents do not request them in their conversations any more, or the step around them was done again without them: in
+    a fork, or asked something else. Those that keep a failure are listed as a failed attempt.
     """
     unused = (at for outcome in record.outcomes.values() for at in outcome.unused)
-    gone = superseded(record).union(at for at, outcome in record.outcomes.items() if keeps_failure(outcome))
-    return gone.union(unused) if record.base else gone
+    return superseded(record).union(unused, (at for at, one in record.outcomes.items() if keeps_failure(one)))
 
 
 def inherited(record: Record) -> set[str]:
