@@ -13,7 +13,7 @@ from textual import work
 from textual.app import App, ComposeResult
 from textual.containers import Horizontal
 from textual.reactive import Reactive
-from textual.widgets import Footer, RichLog, Static, TabbedContent, TabPane, Tree
+from textual.widgets import Footer, RichLog, Static, TabbedContent, TabPane, Tabs, Tree
 from textual.widgets.tree import TreeNode
 
 from crewlite.errors import CrewliteError
@@ -75,6 +75,7 @@ class Browser(App[None]):
 
     def on_mount(self) -> None:
         """Begin to read."""
+        self.query_one(Tabs).can_focus = False  # the numbers choose a panel
         self._listing = Listing()
         self._wake, self._anew, self._looked = asyncio.Event(), True, asyncio.Event()
         self._say(f"reading {self.location} …")
@@ -122,6 +123,8 @@ class Browser(App[None]):
         self._touched.update(now)
         if self._wanted and self._wanted.head in changed:
             self._look(self._wanted)
+        elif self._looked.is_set():
+            self.query_one(Overview).again()
         for node in opened:
             place = node.data.place if node.data else None
             if place and (listed or place in changed or not node.children):
@@ -168,11 +171,12 @@ class Browser(App[None]):
         self._wake.set()
 
     def on_tree_node_selected(self, event: Tree.NodeSelected[Line]) -> None:
-        """Open a branch, list more, or go to the panel of a checkpoint."""
+        """Open a branch, list more, or go to the panel, if that has something to edit or the line is a checkpoint."""
         line_ = event.node.data
         if line_ is None:
             return
-        if not line_.more and line_.opens:
+        edits = self.query_one(TabbedContent).active in ("tab-inputs", "tab-outputs")
+        if not line_.more and line_.opens and not edits:
             event.node.toggle()
         elif not line_.more:
             self.screen.focus_next("TabPane *")
@@ -248,6 +252,10 @@ class Browser(App[None]):
     def action_tab(self, name: str) -> None:
         """Show a panel."""
         self.query_one(TabbedContent).active = f"tab-{name}"
+
+    def action_help_quit(self) -> None:
+        """Say which key quits, as people press ctrl+c for that."""
+        self.notify("q quits, ctrl+c does not", markup=False)
 
     def action_toggle_theme(self) -> None:
         """Change between dark and light."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -14,15 +14,19 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Input, Label, Static
 
+from crewlite.cli.exits import OK
 from crewlite.tui.command import Command, Fork
 from crewlite.tui.words import line, plain
 
-TARGET = "definition MODULE:ATTRIBUTE; if empty, of pyproject.toml or the record"
+TARGET = "--crew: MODULE:ATTRIBUTE; if empty, of pyproject.toml or the record"
 _BRANCH = "name of the branch; made up if empty"
 
 
 class Ask(ModalScreen[str | None]):
-    """Asks for one line, or, without `wanted`, for a yes. The result is the line; None if the user leaves it."""
+    """Asks for one line, or, without `wanted`, for a yes. The result is the line; None if the user leaves it.
+
+    `act` does what the line is wanted for. If it returns why it was not done, the dialog says so and stays.
+    """
 
     AUTO_FOCUS = "Input"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -30,9 +34,18 @@ class Ask(ModalScreen[str | None]):
         Binding("escape", "leave", "Cancel"),
     ]
 
-    def __init__(self, title: str, body: str = "", *, wanted: str = "", given: str = "") -> None:
+    def __init__(
+        self,
+        title: str,
+        body: str = "",
+        *,
+        wanted: str = "",
+        given: str = "",
+        act: Callable[[str], Awaitable[str]] | None = None,
+    ) -> None:
         super().__init__()
         self._title, self._body, self._wanted, self._given = title, body, wanted, given
+        self._act, self._acts = act, False
 
     def compose(self) -> ComposeResult:
         """Make the box."""
@@ -42,11 +55,21 @@ class Ask(ModalScreen[str | None]):
                 yield Static(Text(plain(self._body)))
             if self._wanted:
                 yield Input(self._given, placeholder=self._wanted, compact=True, select_on_focus=False)
+            yield Static(classes="problem")
             yield Footer(show_command_palette=False)
 
-    def action_take(self) -> None:
-        """Close with the line."""
-        self.dismiss(self.query_one(Input).value if self._wanted else "")
+    @work
+    async def action_take(self) -> None:
+        """Close with the line, if what it is wanted for can be done."""
+        if self._acts:  # enter was pressed twice
+            return
+        self._acts, said = True, self.query_one(Input).value if self._wanted else ""
+        problem = await self._act(said) if self._act else ""
+        self._acts = False
+        if problem:
+            self.query_one(".problem", Static).update(Text(plain(problem)))
+        else:
+            self.dismiss(said)
 
     def action_leave(self) -> None:
         """Close without one."""
@@ -60,7 +83,7 @@ class ForkDialog(ModalScreen[tuple[Fork, bool] | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "fork(True)", "Fork and run", priority=True),
         Binding("ctrl+n", "fork(False)", "Only fork"),
-        Binding("ctrl+p", "preview", "Preview again"),
+        Binding("ctrl+p", "preview", "Preview"),
         Binding("ctrl+o", "allow_effects", "Allow effects"),
         Binding("escape", "leave", "Cancel"),
     ]
@@ -69,6 +92,8 @@ class ForkDialog(ModalScreen[tuple[Fork, bool] | None]):
         super().__init__()
         self._fork, self._location, self._where, self._changes = fork, location, where, changes
         self._runs = runs
+        self._failed: list[str] | None = None
+        """The words of the last preview, if that has failed."""
 
     def compose(self) -> ComposeResult:
         """Make the box."""
@@ -81,6 +106,7 @@ class ForkDialog(ModalScreen[tuple[Fork, bool] | None]):
             yield Static(id="effects")
             with VerticalScroll(classes="body"):
                 yield Static(id="preview")
+            yield Static(classes="problem")
             yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
@@ -99,13 +125,20 @@ class ForkDialog(ModalScreen[tuple[Fork, bool] | None]):
         shown = self.query_one("#preview", Static)
         shown.update(Text("working out what would run again …", "dim"))
         lines: list[Text] = []
-        words = replace(self._named(), branch="", allow_effects=False).words(self._location, "--preview")
-        await Command(words).run(lambda text, is_answer: lines.append(foreseen(text) if is_answer else line(text)))
+        words = self._to_preview()
+        code = await Command(words).run(
+            lambda text, is_answer: lines.append(foreseen(text) if is_answer else line(text))
+        )
+        self._failed = None if code == OK else words
         shown.update(Text("\n").join(lines))
 
     def action_fork(self, run: bool) -> None:
-        """Close with the fork."""
-        self.dismiss((self._named(), run))
+        """Close with the fork, unless the preview has shown that it would fail in the same way."""
+        if run and self._failed == self._to_preview():
+            said = "It would fail like the preview: change something, ctrl+n forks without running, escape leaves."
+            self.query_one(".problem", Static).update(Text(said))
+        else:
+            self.dismiss((self._named(), run))
 
     def action_allow_effects(self) -> None:
         """Let calls with effect="once" be made again, or not."""
@@ -116,6 +149,9 @@ class ForkDialog(ModalScreen[tuple[Fork, bool] | None]):
     def action_leave(self) -> None:
         """Close without a fork."""
         self.dismiss(None)
+
+    def _to_preview(self) -> list[str]:
+        return replace(self._named(), branch="", allow_effects=False).words(self._location, "--preview")
 
     def _named(self) -> Fork:
         branch, target = (self.query_one(name, Input).value.strip() for name in ("#branch", "#target"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from rich.text import Text
@@ -15,11 +17,21 @@ from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.run_history import RunHistory
 from crewlite.tui.words import line, mark, plain, style_of
 
-Rows = list[tuple[str, Text]]
+Rows = list[tuple[str, "Text | Moment"]]
 """Names and values. A row without a name goes on with the value above it."""
 _BAR = 20  # characters of the bar of progress
 _TASKS = 40  # that are listed one by one
 _LONG = 400  # characters of a value of the state
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A time, with how long ago that is whenever it is drawn."""
+
+    at: datetime
+
+    def __rich__(self) -> Text:
+        return line(f"{ago(self.at)}  {iso(self.at)}")
 
 
 def overview(run: RunHistory, checkpoint: Checkpoint | None) -> list[tuple[str, Rows]]:
@@ -44,12 +56,11 @@ def _place(run: RunHistory, checkpoint: Checkpoint | None) -> Rows:
         place = f"{run.place}, what a rewind has left behind" if run.place else "its head"
         return [("branch", line((f"{run.run_id}/{run.branch}", "bold"))), ("place", line(place))]
     at = f" at {checkpoint.address}" if checkpoint.address else ""
-    created = f"{ago(checkpoint.created_at)}  {iso(checkpoint.created_at)}"
-    rows = [
+    rows: Rows = [
         ("branch", line((f"{run.run_id}/{run.branch}", "bold"))),
         ("checkpoint", line((short(checkpoint.id), "cyan"), f"  version {checkpoint.version}")),
         ("made by", line(f"{checkpoint.trigger}{at}")),
-        ("created", line(created)),
+        ("created", Moment(checkpoint.created_at)),
         ("parent", line(short(checkpoint.parent_id) if checkpoint.parent_id else "none, it is the first")),
     ]
     if checkpoint.label:
@@ -68,7 +79,7 @@ def _progress(run: RunHistory, checkpoint: Checkpoint | None) -> Rows:
     count = sum(address in done for address in addresses)
     full = round(_BAR * count / len(addresses))
     counted = f"  {count} of {len(addresses)}"
-    rows = [("tasks", line(("━" * full, "green"), ("━" * (_BAR - full), "dim"), counted))]
+    rows: Rows = [("tasks", line(("━" * full, "green"), ("━" * (_BAR - full), "dim"), counted))]
     for address in addresses[:_TASKS]:
         finished = address in done
         rows.append(("", line(mark("finished" if finished else "open"), " ", (address, "" if finished else "dim"))))
@@ -80,7 +91,7 @@ def _progress(run: RunHistory, checkpoint: Checkpoint | None) -> Rows:
 def _state(run: RunHistory, checkpoint: Checkpoint | None) -> Rows:
     """Return the inputs, named values and collections as of the place."""
     place = checkpoint or run
-    rows = [(f"input {name}", _value(value)) for name, value in place.inputs.items()]
+    rows: Rows = [(f"input {name}", _value(value)) for name, value in place.inputs.items()]
     rows += [(name, _value(value)) for name, value in place.values.items()]
     rows += [(name, line(f"{len(items):,} items")) for name, items in place.collections.items()]
     return [(plain(name), value) for name, value in rows]
@@ -89,7 +100,7 @@ def _state(run: RunHistory, checkpoint: Checkpoint | None) -> Rows:
 def _definition(run: RunHistory) -> Rows:
     """Return what is known of the crew, flow or agent, and of its agents with their models."""
     definition = run.definition
-    rows = [("kind", line(name_of(definition)))]
+    rows: Rows = [("kind", line(name_of(definition)))]
     for number, agent in enumerate(definition.get("agents", ())):
         rows.append(("" if number else "agents", line(*_agent(agent))))
     if "methods" in definition:
@@ -108,7 +119,7 @@ def _agent(agent: Mapping[str, Any]) -> Iterator[Any]:
 def _run(run: RunHistory) -> Rows:
     status = status_now(run)
     by = f" ({run.at_work})" if run.at_work else ""
-    rows = [("status", line(mark(status), " ", (status, style_of(status)), by))]
+    rows: Rows = [("status", line(mark(status), " ", (status, style_of(status)), by))]
     if run.status == "failed" and (own := [one for one in run.attempts if not one.address]):
         rows.append(("because", Text(plain(f"{own[-1].error_type}: {own[-1].message}"[:_LONG]))))
     if run.stopped_by:
@@ -117,7 +128,7 @@ def _run(run: RunHistory) -> Rows:
         wanted = questions.what_fits(asked.schema)
         rows.append(("waits for", Text(plain(f"{asked.address}: {asked.question.strip()}"))))
         rows.append(("", line((f"wanted: {wanted}", "dim"))))
-    rows.append(("begun", line(f"{ago(run.started_at)}  {iso(run.started_at)}")))
+    rows.append(("begun", Moment(run.started_at)))
     if base := run.base:
         at = f"checkpoint {short(base.checkpoint_id)}" if base.checkpoint_id else f"commit {base.seq}"
         rows.append(("forked from", line(f"{base.branch} at {at}")))

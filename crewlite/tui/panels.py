@@ -35,12 +35,17 @@ _TITLE = "bold blue"
 class Overview(VerticalScroll):
     """The sections of the overview."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._sections: Sequence[tuple[str, Rows]] = ()
+
     def compose(self) -> ComposeResult:
         """Make the text."""
         yield Static(id="overview-text")
 
     def show(self, sections: Sequence[tuple[str, Rows]]) -> None:
         """Show these sections."""
+        self._sections = sections
         parts: list[Any] = []
         width = max((len(name) for _, rows in sections for name, _ in rows), default=0)
         for title, rows in sections:
@@ -55,6 +60,10 @@ class Overview(VerticalScroll):
                 grid.add_row(Text(name), value)
             parts.append(grid)
         self.query_one(Static).update(Group(*parts))
+
+    def again(self) -> None:
+        """Show the same sections, as time has passed."""
+        self.show(self._sections)
 
 
 class Sheet(DataTable[Text]):
@@ -215,6 +224,11 @@ class Fields(Vertical):
         found = [(one, self._edits.get((self._place, one.name))) for one in self._fields] if self._place else []
         return [(one, text) for one, text in found if text is not None]
 
+    @property
+    def edited(self) -> bool:
+        """Whether a value of any place was changed, and no fork has taken the edit."""
+        return bool(self._edits)
+
     def forget(self) -> None:
         """Drop the edits of this place."""
         for one, _ in self.edits():
@@ -263,7 +277,7 @@ class Fields(Vertical):
             kind = "as JSON" if one.is_json else "as text"
             changed = (self._place, one.name) in self._edits
             note = one.fixed or (
-                f"edited {kind}; escape, then f forks with it" if changed else f"{kind}; an edit is used by a fork"
+                f"edited {kind}; escape, then f forks with it" if changed else f"{kind}; enter edits it, for a fork"
             )
         self.query_one(Static).update(Text(escaped(note), "dim"))
 

@@ -6,6 +6,7 @@ Runs are started as the commands `resume` and `fork`; everything else is a verb 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import ClassVar
 
 from rich.text import Text
@@ -15,7 +16,8 @@ from textual.widgets import RichLog, TabbedContent
 
 from crewlite import kinds
 from crewlite.cli import questions
-from crewlite.cli.exits import OK, WAITS
+from crewlite.cli.checkpoint.export import write_page
+from crewlite.cli.exits import OK, WAITS, Failed
 from crewlite.errors import CrewliteError, EffectsRepeat
 from crewlite.ids import short
 from crewlite.state.format.entry import STATE
@@ -25,7 +27,7 @@ from crewlite.state.verbs.answer import Typed
 from crewlite.tui.app import TABS, Browser
 from crewlite.tui.command import Command, Fork, resume
 from crewlite.tui.dialogs import TARGET, Ask, ForkDialog
-from crewlite.tui.panels import Comparison
+from crewlite.tui.panels import Comparison, Fields
 from crewlite.tui.places import Place
 from crewlite.tui.tree import RunTree
 from crewlite.tui.words import line, plain
@@ -43,7 +45,8 @@ class View(Browser):
         Binding("c", "compare", "Compare"),
         Binding("x", "stop", "Stop"),
         Binding("f5", "refresh", "Refresh", show=False),
-        Binding("t", "toggle_theme", "Theme"),
+        Binding("h", "page", "HTML"),
+        Binding("t", "toggle_theme", "Theme", show=False),
         Binding("q", "quit", "Quit"),
         Binding("escape", "to_tree", "Runs", show=False),
         *(Binding(str(n), f"tab('{name}')", name, show=False) for n, name in enumerate(TABS, 1)),
@@ -63,7 +66,7 @@ class View(Browser):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hide the keys that do nothing at this place."""
         shown = self.shown
-        if action in ("resume", "fork", "answer", "compare") and shown is None:
+        if action in ("resume", "fork", "answer", "compare", "page") and shown is None:
             return False
         if action == "resume":
             return bool(shown and shown.status not in ("finished", "at work") and shown.kind != STATE)
@@ -122,6 +125,7 @@ class View(Browser):
         live.clear()
         live.border_title = f"{title}, escape closes this"
         self._command = Command(words)
+        self.clear_notifications()
         self.refresh_bindings()
         try:
             code = await self._command.run(lambda text, answer: live.write(Text(plain(text), "bold" if answer else "")))
@@ -143,11 +147,14 @@ class View(Browser):
             return
         asked = shown.waiting[0]
         body = f"{asked.question.strip()}\n\nwanted: {questions.what_fits(asked.schema)}"
-        said = await self.push_screen_wait(Ask(f"Answer {asked.address}", body, wanted="the answer"))
-        if said is None:
-            return
         place = shown.place.head
-        if await self._do(lambda history, run: history.answer(run, asked.address, Typed(said), ahead=False), place):
+
+        async def answer(said: str) -> str:
+            given = Typed(said)
+            return await self._do(lambda history, run: history.answer(run, asked.address, given, ahead=False), place)
+
+        asks = Ask(f"Answer {asked.address}", body, wanted="the answer", act=answer)
+        if await self.push_screen_wait(asks) is not None:
             self.notify("The answer is recorded: r goes on with it", markup=False)
 
     @work
@@ -168,13 +175,17 @@ class View(Browser):
             await self.read(lambda: history.rewind(place.ref, reason=why))
         except EffectsRepeat as error:
             calls = "\n".join(map(str, error.effects))
-            if await self.push_screen_wait(Ask("These calls may be made again: go back all the same?", calls)) is None:
-                return
-            await self._do(lambda history, run: history.rewind(place.ref, reason=why, allow_effects=True), place.head)
+
+            async def rewind(_: str) -> str:
+                return await self._do(
+                    lambda history, run: history.rewind(place.ref, reason=why, allow_effects=True), place.head
+                )
+
+            await self.push_screen_wait(Ask("These calls may be made again: go back all the same?", calls, act=rewind))
         except (CrewliteError, OSError) as error:
-            self._refused(error)
+            self.notify(plain(str(error)), severity="error", timeout=15, markup=False)
         else:
-            self.action_refresh()
+            self._done()
 
     @work
     async def action_label(self) -> None:
@@ -183,9 +194,26 @@ class View(Browser):
             return
         place, given = shown.place, shown.label or ""
         body = f"{place.name}@label:NAME names this place from then on, and pruning keeps it."
-        name = await self.push_screen_wait(Ask(f"Label {_name(place)}", body, wanted="the name", given=given))
-        if name:
-            await self._do(lambda history, run: history.label(place.ref, name.strip()), place.head)
+
+        async def label(name: str) -> str:
+            return await self._do(lambda history, run: history.label(place.ref, name.strip()), place.head)
+
+        await self.push_screen_wait(Ask(f"Label {_name(place)}", body, wanted="the name", given=given, act=label))
+
+    @work
+    async def action_page(self) -> None:
+        """Write the run to a page of HTML."""
+        if (shown := await self.here("page")) is None:
+            return
+        run_id, place = shown.place.run_id, shown.place.head
+
+        async def write(name: str) -> str:
+            return await self._do(lambda history, run: _write(history, run, name.strip()), place)
+
+        body = "A page with all branches of the run: timelines, prompts, costs. It holds what the run recorded."
+        asks = Ask(f"Write {run_id} to a page", body, wanted="the file", given=f"{run_id}.html", act=write)
+        if (name := await self.push_screen_wait(asks)) is not None:
+            self.notify(f"{name.strip()} is written", markup=False)
 
     @work
     async def action_stop(self) -> None:
@@ -194,8 +222,12 @@ class View(Browser):
             self._command.stop()
         elif shown := await self.here("stop"):
             body = "Another process runs it. It ends within about a second, and can be resumed: what is recorded stays."
-            if await self.push_screen_wait(Ask(f"Cancel {shown.place.name}?", body)) is not None:
-                await self._do(lambda history, run: history.cancel(run), shown.place.head)
+            head = shown.place.head
+
+            async def cancel(_: str) -> str:
+                return await self._do(lambda history, run: history.cancel(run), head)
+
+            await self.push_screen_wait(Ask(f"Cancel {shown.place.name}?", body, act=cancel))
 
     @work(exclusive=True, group="compare")
     async def action_compare(self) -> None:
@@ -216,16 +248,19 @@ class View(Browser):
         return None
 
     async def action_quit(self) -> None:
-        """Quit, and stop the run that was started here, if the user says so."""
+        """Quit; before a run that was started here is stopped, or edits are dropped, the user has to say so."""
         if self._command:
-            self._quit_anyway()
+            self._quit_anyway(
+                "Stop the run and quit?", "The run that was started here is at work. It is stopped, and can be resumed."
+            )
+        elif any(editor.edited for editor in self.query(Fields)):
+            self._quit_anyway("Quit and drop the edits?", "Values were edited, and no fork has taken the edits.")
         else:
             self.exit()
 
     @work
-    async def _quit_anyway(self) -> None:
-        body = "The run that was started here is at work. It is stopped, and can be resumed."
-        if await self.push_screen_wait(Ask("Stop the run and quit?", body)) is not None:
+    async def _quit_anyway(self, title: str, body: str) -> None:
+        if await self.push_screen_wait(Ask(title, body)) is not None:
             self.exit()
 
     def action_to_tree(self) -> None:
@@ -246,18 +281,27 @@ class View(Browser):
         new = (info for info in self._listing.branches if info.run_id == run_id and info.branch not in before)
         return next((Place(info.run_id, info.branch) for info in new), None)
 
-    def _refused(self, error: Exception) -> None:
-        self.notify(plain(str(error)), severity="error", timeout=15, markup=False)
-
-    async def _do(self, verb: Callable[[History, RunHistory], object], place: Place) -> bool:
-        """Do a verb of History on the thread of the location. Returns whether it was done."""
+    async def _do(self, verb: Callable[[History, RunHistory], object], place: Place) -> str:
+        """Do a verb of History on the thread of the location. Returns why it was not done; "" if it was."""
         try:
             await self.read(lambda: verb(self.reading.history, self.reading.run(place)))
-        except (CrewliteError, OSError) as error:
-            self._refused(error)
-            return False
+        except (CrewliteError, Failed, OSError) as error:
+            return str(error)
+        self._done()
+        return ""
+
+    def _done(self) -> None:
+        """Take away what was said of earlier attempts, and show what has changed."""
+        self.clear_notifications()
         self.action_refresh()
-        return True
+
+
+def _write(history: History, run: RunHistory, name: str) -> None:
+    """Write the page of a run to a new file. Raises Failed."""
+    path = Path(name).expanduser()
+    if not name or path.exists():
+        raise Failed(f"{name} exists already: choose another name" if name else "wanted the name of a file")
+    write_page(history.as_html(run), str(path))
 
 
 def _name(place: Place) -> str:

@@ -58,17 +58,17 @@ class Driver:
 
 
 @asynccontextmanager
-async def opened(location, size=(120, 40)):
+async def opened(location, size=(120, 40), *, toasts=False):
     app = View(location)
-    async with app.run_test(size=size) as pilot:
+    async with app.run_test(size=size, notifications=toasts) as pilot:
         yield Driver(app, pilot)
 
 
-def drive(location, play, size=(120, 40)):
+def drive(location, play, size=(120, 40), *, toasts=False):
     """Open the view of a location, and let `play` use it."""
 
     async def main():
-        async with opened(location, size) as driver:
+        async with opened(location, size, toasts=toasts) as driver:
             await play(driver)
 
     asyncio.run(main())
