@@ -120,7 +120,7 @@ RUN = ["left", "down"]  # from the run that waits to the one that is finished
 PLACE = [*RUN, "right", "wait:task:review", "down", "down", "down", "down"]
 PANELS = {
     "overview": PLACE,
-    "steps": [*PLACE, "2", "tab", "tab", "down", "down"],
+    "steps": [*PLACE, "2", "tab", "down", "down"],
     "inputs": [*PLACE, "3"],
     "outputs": [*PLACE, "4"],
     "events": [*PLACE, "5"],
