@@ -200,6 +200,8 @@ def _of_step(event: BaseEvent, usage: Usage | None) -> _Line:
             return "failed", f"{titled(event)} failed: {_error(event)}"
         case events.ProgressReportedEvent():
             return "said", f"{event.source_name}: {_short(event.text)}"
+        case events.StepReplayedEvent() if kinds.at(event.address or "").is_about_failure:
+            return None  # a part of what follows a failure, which is told
         case events.StepReplayedEvent():
             changed = f", though its {' and '.join(event.changed)} changed" if event.changed else ""
             what = f"{event.address or 'the result'}{': its failure is' if event.failed else ''}"

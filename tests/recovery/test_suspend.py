@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from click.testing import CliRunner
 
 from crewlite import Agent, CheckpointConfig, Crew, FailurePolicy, History, Task, ToolCall, tool
+from crewlite.cli.main import main
 from crewlite.cli.questions import what_fits
 from crewlite.errors import AnswerRefused, ConfigError, InDoubt, RecoveryAborted, RecoveryEscalated, Suspended
 from crewlite.events import ToolUsageStartedEvent
@@ -272,6 +274,7 @@ def test_the_failure_that_a_person_is_asked_about_is_listed_and_is_not_in_doubt(
     with History(setting.location, setting.provider) as history:
         run = history.run(RUN)
         assert [(one.number, one.message) for one in run.attempts if one.kind == "step"] == [(1, "the bank is away")]
+        assert run.attempts[0].undecided
         assert {one.address: one.status for one in run.steps}["step:work"] == "failed"
         assert not any("failed-" in one.address for one in run.steps)
 
@@ -289,3 +292,11 @@ def test_a_call_that_failed_and_may_happen_once_says_that_it_failed():
         paid.kickoff(run_id=RUN)
     with pytest.raises(InDoubt, match=r"step pay at step:pay failed \(ConnectionError: the bank is away\), and it is"):
         paid.kickoff(run_id=RUN)
+
+
+def test_a_person_at_the_command_line_hears_once_what_is_wanted_and_sees_the_last_try():
+    address, _ = asked(paying([], CheckpointConfig(location="here")))
+    refused = CliRunner().invoke(main, ["checkpoint", "answer", RUN, address, "perhaps", "--location", "here"])
+    assert (refused.exit_code, refused.output.count("wanted retry, replan")) == (1, 1)
+    shown = CliRunner().invoke(main, ["checkpoint", "show", RUN, "--location", "here"])
+    assert "try 1, not decided yet" in shown.output

@@ -95,6 +95,6 @@ def _advice(error: RefError, opened: Opened, run: RunHistory) -> str:
 
 
 def _with_what_fits(refusal: AnswerRefused, question: Waiting | None) -> AnswerRefused:
-    if question is None:
+    if question is None or (fits := questions.what_fits(question.schema)) in refusal.problem:
         return refusal
-    return AnswerRefused(refusal.address, f"{refusal.problem}; wanted {questions.what_fits(question.schema)}")
+    return AnswerRefused(refusal.address, f"{refusal.problem}; wanted {fits}")

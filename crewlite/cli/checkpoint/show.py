@@ -202,7 +202,7 @@ def _calls(value: dict[str, Any]) -> str:
 
 def _attempt(screen: Screen, run: RunHistory, attempt: Attempt, *, whole: bool = False) -> None:
     what = attempt.address or root_name(run)
-    after = ", given up" if attempt.final else ", tried again"
+    after = ", not decided yet" if attempt.undecided else ", given up" if attempt.final else ", tried again"
     screen.line(f"  {what}  ", (f"try {attempt.number}{after}", "dim"), whole=True)
     if whole:
         rows: list[tuple[str, Part]] = [

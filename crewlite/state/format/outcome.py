@@ -84,6 +84,11 @@ class Attempt:
     order: Order = ()
     """Its position among all steps that the record holds."""
 
+    @property
+    def undecided(self) -> bool:
+        """Whether its remedy is still to be chosen, by a person or a model that is asked."""
+        return not (self.final or self.failure)
+
 
 class RecordedEvent(NamedTuple):
     """The same as a LightEvent. A record has thousands, and a tuple is built in a quarter of the time."""
