@@ -99,7 +99,9 @@ def test_a_fork_whose_preview_has_failed_is_not_run_as_it_is(tmp_path):
 
     async def play(view):
         await view.sees("● task:research")
-        await view.press("down", "f")
+        await view.press("down")
+        await view.sees("version 1")
+        await view.press("f")
         await view.sees("Fork first/main at", "--crew: MODULE:ATTRIBUTE", "which no record holds", "esc Cancel")
         await view.press("enter")
         await view.sees("It would fail like the preview", "esc Cancel")
