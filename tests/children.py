@@ -8,6 +8,7 @@ Programs in Python are forked from a warm process where that makes no difference
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import signal
 import subprocess
@@ -33,6 +34,10 @@ _ENDING = ("SIGINT", "SIGQUIT", "SIGHUP", "SIGTERM", "SIGTSTP")
 _FORKED = {"stdin", "stdout", "stderr", "text", "encoding", "errors", "bufsize", "cwd", "env", "start_new_session"}
 """Options of Popen that a forked program is given too."""
 
+_GIVEN = tuple(inspect.signature(subprocess.Popen._execute_child).parameters)[1:]
+_PIPES = {"p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite"}
+"""Both ends of the pipes, as Popen calls them."""
+
 _begun: list[Child] = []
 
 
@@ -51,19 +56,18 @@ class Child(subprocess.Popen):
         if not shared:
             _begun.append(self)
 
-    def _execute_child(self, command: Any, executable: Any, preexec_fn: Any, close_fds: Any, *more: Any) -> None:
-        """Of Popen, which has made the pipes of the streams."""
-        _, cwd, env, _, _, _, stdin, _, _, stdout, _, stderr, *_, own_session, _ = more
-        if self._cold:
-            pid = None
-        else:
-            streams = [own if given == -1 else given for own, given in enumerate((stdin, stdout, stderr))]
-            pid = warm.fork(command, cwd, env, streams, bool(own_session))
+    def _execute_child(self, *args: Any) -> None:
+        """Of Popen, which has made the pipes of the streams: fork a warm program where that can be done."""
+        given = dict(zip(_GIVEN, args, strict=True))
+        ends = [given[name] for name in ("p2cread", "c2pwrite", "errwrite")]
+        streams = [own if end == -1 else end for own, end in enumerate(ends)]
+        own_session = bool(given["start_new_session"])
+        pid = None if self._cold else warm.fork(given["args"], given["cwd"], given["env"], streams, own_session)
         if pid is None:
-            super()._execute_child(command, executable, preexec_fn, close_fds, *more)
+            super()._execute_child(*args)
         else:
             self.pid, self._child_created = pid, True
-            self._close_pipe_fds(*more[6:12])
+            self._close_pipe_fds(*(given[name] for name in _GIVEN if name in _PIPES))
 
     def communicate(self, input: Any = None, timeout: float | None = PATIENCE) -> tuple[Any, Any]:
         return super().communicate(input, timeout)

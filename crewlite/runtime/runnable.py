@@ -17,8 +17,8 @@ from crewlite.codec import digest
 from crewlite.errors import ConfigError
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
+from crewlite.runtime.definition_verbs import made_on_class_too, signed
 from crewlite.runtime.request import Bind, Finished, FromCheckpoint, Progress, Request
-from crewlite.runtime.verb_kinds import made_on_class_too, signed
 from crewlite.tracebacks import shortened
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from textual.widgets.option_list import Option
 from crewlite.cli.checkpoint.diff import LINE_STYLES
 from crewlite.cli.checkpoint.info import compact, spent
 from crewlite.cli.checkpoint.screen import cost, duration
-from crewlite.printable import escaped
+from crewlite.escaping import escaped
 from crewlite.state.format.outcome import LightEvent
 from crewlite.state.reading.steps import StepView
 from crewlite.tui.fields import Field

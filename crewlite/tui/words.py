@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 
 from crewlite.cli.checkpoint.screen import MARKS, STYLES, Part
-from crewlite.printable import escaped
+from crewlite.escaping import escaped
 
 LONGEST = 20_000
 """Characters of a value that are shown."""

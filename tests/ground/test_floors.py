@@ -289,7 +289,7 @@ def test_importing_the_package_loads_none_of_its_rooms():
 def test_a_definition_loads_of_the_record_and_the_engine_only_what_it_says_itself():
     code = "from crewlite import Agent, Crew, Task\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
     loaded = [name for name in ask(code) if name.startswith(("crewlite.state.", "crewlite.runtime."))]
-    engine = ["crewlite.runtime.request", "crewlite.runtime.runnable", "crewlite.runtime.verb_kinds"]
+    engine = ["crewlite.runtime.request", "crewlite.runtime.runnable", "crewlite.runtime.definition_verbs"]
     assert loaded == [*engine, "crewlite.state.config"]
 
 

@@ -196,11 +196,12 @@ def test_a_changed_checkpoint_file_is_left_out_of_the_list(tmp_path, caplog):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a file is hidden from its owner in other ways there")
-def test_what_may_not_be_read_is_left_out_of_the_list_and_told_when_asked_for(forbidden, caplog):
+@pytest.mark.parametrize("hidden", ["main.jsonl", ""], ids=["journal", "run"])
+def test_what_may_not_be_read_is_left_out_of_the_list_and_told_when_asked_for(hidden, forbidden, caplog):
     with forbidden() as directory:
         store = JsonProvider().open(str(directory / "store"))
         store.append([Branch().add(6).commit()])
-        (directory / "store" / "journal" / "run-1" / "main.jsonl").chmod(0)
+        (directory / "store" / "journal" / "run-1" / hidden).chmod(0)
         with History(directory / "store") as history, caplog.at_level(logging.WARNING):
             assert history.runs() == []
         assert "left out" in caplog.text

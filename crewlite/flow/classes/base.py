@@ -23,6 +23,7 @@ from crewlite.flow.options import integers, named
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.recovery.remedy import Policy, check_policy
+from crewlite.runtime.definition_verbs import on_class_too
 from crewlite.runtime.human import Question, QuestionEvents, asked_here
 from crewlite.runtime.request import (
     Bind,
@@ -34,7 +35,6 @@ from crewlite.runtime.request import (
     known_options,
 )
 from crewlite.runtime.runnable import Runnable
-from crewlite.runtime.verb_kinds import on_class_too
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.journal.view import View
 from crewlite.state.values.current import StepState

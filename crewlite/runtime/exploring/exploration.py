@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from crewlite.errors import meant
-from crewlite.printable import escaped
+from crewlite.escaping import escaped
 from crewlite.state.comparing.text import seconds
 from crewlite.state.run_history import Base
 from crewlite.table_text import table

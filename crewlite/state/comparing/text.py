@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from crewlite.printable import escaped
+from crewlite.escaping import escaped
 from crewlite.state.comparing.fields import FieldDiff
 from crewlite.state.comparing.side import Side
 from crewlite.state.comparing.steps import StepDiff, StepSide

@@ -78,11 +78,15 @@ def journals_of_run(store: Store, run_id: str) -> Journals:
     return {}
 
 
+UNREADABLE = JournalCorrupt, SchemaTooNew
+"""The errors of a branch that cannot be read: it is damaged, or of a newer crewlite."""
+
+
 def readable_branches(store: Store, run_id: str) -> list[BranchInfo]:
     """Return the branches of a run that can be read. Damaged ones, and those of a newer crewlite, are left out."""
     try:
         return store.branches(run_id)
-    except (JournalCorrupt, SchemaTooNew):
+    except UNREADABLE:
         return [info for info in store.branches() if info.run_id == run_id]
 
 

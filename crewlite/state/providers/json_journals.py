@@ -122,7 +122,14 @@ class JournalFiles:
         above = str(self._paths.journals)
         for directory in [self._paths.run(run_id).name] if run_id else directories_in(above):
             run = self._paths.run_of(directory)
-            for name in journals_in(f"{above}/{directory}"):
+            try:
+                names = journals_in(f"{above}/{directory}")
+            except StoreError as problem:
+                if run_id:
+                    raise
+                log.warning("%s: left out of the list", problem)
+                continue
+            for name in names:
                 path = f"{above}/{directory}/{name}"
                 try:
                     with open(path, "rb") as file:
@@ -199,15 +206,17 @@ def _at(data: bytes, start: int, stop: int, path: Path) -> Entry:
 
 
 def journals_in(directory: str, below: str = "") -> list[str]:
-    """Return the journal files of a run, as paths in its directory; [] if that is deleted meanwhile.
+    """Return the journal files of a run, as paths in its directory; [] if that is deleted meanwhile. Raises StoreError.
 
     `below` is the path of a directory in it, with a slash at its end, of which alone the files are returned.
     """
     try:
         with os.scandir(f"{directory}/{below}") as inside:
             files = sorted((one.name, one.is_dir(follow_symlinks=False)) for one in inside)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
+    except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:
+        raise StoreError(f"{directory}/{below}", f"cannot be read ({error.strerror})") from error
     names = [f"{below}{name}" for name, _ in files if name.endswith(".jsonl")]
     return names + [name for inner, deeper in files if deeper for name in journals_in(directory, f"{below}{inner}/")]
 

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crewlite.errors import JournalCorrupt
+from crewlite.errors import CrewliteError
 from crewlite.pages.rendering import rendered
 from crewlite.state.comparing.page import FOLDER, for_parts
 from crewlite.state.comparing.run_diff import RunDiff, compare, last_common
-from crewlite.state.journal.lineage import readable_branches
+from crewlite.state.journal.lineage import UNREADABLE, readable_branches
 from crewlite.state.providers import Store
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.named_places import NamedPlace, by_place
@@ -50,18 +50,18 @@ class BranchPart:
 def page_of(store: Store, run_id: str, shown: str) -> str:
     """Return the page of a run. `shown` is the branch that is open when the page is opened.
 
-    Raises JournalCorrupt if no branch can be read.
+    Raises JournalCorrupt or SchemaTooNew if no branch can be read.
     """
-    branches, damage = list[RunHistory](), list[JournalCorrupt]()
+    branches, damage = list[RunHistory](), list[CrewliteError]()
     try:
         infos = store.branches(run_id)
-    except JournalCorrupt as unlisted:
+    except UNREADABLE as unlisted:
         infos, damage = readable_branches(store, run_id), [unlisted]
     for info in infos:
         run = RunHistory(store, run_id, info.branch)
         try:
             run.at(None)
-        except JournalCorrupt as error:
+        except UNREADABLE as error:
             damage.append(error)
         else:
             branches.append(run)

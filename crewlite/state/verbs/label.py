@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crewlite import events
-from crewlite.errors import BranchConflictError, JournalCorrupt, RefError, SchemaTooNew
+from crewlite.errors import BranchConflictError, RefError
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import now_text, short
 from crewlite.refs import check_name
@@ -12,7 +12,14 @@ from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.journal.holder import holder
 from crewlite.state.journal.journal import Journal, at_work_on
-from crewlite.state.journal.lineage import gone, journals_of_branch, journals_of_run, standing_on, stored_already
+from crewlite.state.journal.lineage import (
+    UNREADABLE,
+    gone,
+    journals_of_branch,
+    journals_of_run,
+    standing_on,
+    stored_already,
+)
 from crewlite.state.journal.manual import name_checkpoint
 from crewlite.state.providers import Commit, Store
 from crewlite.state.reading.checkpoint import Checkpoint
@@ -88,7 +95,7 @@ def _own(entries: list[Entry]) -> list[Entry]:
 def _lines(store: Store, found: Checkpoint) -> Lines:
     try:
         journals = journals_of_run(store, found.run_id)
-    except (JournalCorrupt, SchemaTooNew):  # of another branch, perhaps: its labels cannot be read
+    except UNREADABLE:  # of another branch, perhaps: its labels cannot be read
         journals = journals_of_branch(store, found.run_id, found.branch)
     if found.branch not in journals:
         raise gone(store, f"{found.run_id}/{found.branch}", "branch")
