@@ -219,12 +219,24 @@ def _after(record: Record, located: Located) -> list[str]:
 
 
 def check_variant(root: Root[Any], request: Request, journal: Journal) -> None:
-    """Raise ConfigError if a finished variant of a study would go on, as its study would have another result then."""
-    if journal.record.finished and journal.branch.startswith(STUDIES) and not request.of_study:
-        ref = f"{journal.run_id}/{journal.branch}"
+    """Raise ConfigError for a kickoff that would change what a variant of a study comes to.
+
+    That is one that goes on in a finished variant, or in an unfinished one with another definition than it began with.
+    """
+    if request.of_study or not journal.branch.startswith(STUDIES):
+        return
+    ref = f"{journal.run_id}/{journal.branch}"
+    fork = f"fork it: {root.kind}.fork({ref!r}).kickoff()"
+    if journal.record.finished:
         raise ConfigError(
             f"{ref} is a finished variant of a study, which returns its result when it is explored again; this "
-            f"kickoff would change that. To go on from it, fork it: {root.kind}.fork({ref!r}).kickoff()"
+            f"kickoff would change that. To go on from it, {fork}"
+        )
+    if definition_now(root, journal):
+        raise ConfigError(
+            f"{ref} is a variant of a study, and began with another {root.kind} than this one. To finish it, call "
+            "explore again with the same arguments, or kick off the variant's own: study[NAME].definition. "
+            f"To go on from it otherwise, {fork}"
         )
 
 

@@ -27,6 +27,7 @@ FLOORS = {
         "budget",
         "coming_from",
         "definition",
+        "escaping",
         "forked",
         "kinds",
         "last_kickoff",
@@ -36,7 +37,6 @@ FLOORS = {
         "pages",
         "permits",
         "plain_texts",
-        "printable",
         "prompts_by_path",
         "recovery",
     }
@@ -289,7 +289,7 @@ def test_importing_the_package_loads_none_of_its_rooms():
 def test_a_definition_loads_of_the_record_and_the_engine_only_what_it_says_itself():
     code = "from crewlite import Agent, Crew, Task\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
     loaded = [name for name in ask(code) if name.startswith(("crewlite.state.", "crewlite.runtime."))]
-    engine = ["crewlite.runtime.request", "crewlite.runtime.runnable", "crewlite.runtime.definition_verbs"]
+    engine = ["crewlite.runtime.definition_verbs", "crewlite.runtime.request", "crewlite.runtime.runnable"]
     assert loaded == [*engine, "crewlite.state.config"]
 
 

@@ -125,6 +125,22 @@ def test_one_goes_on_from_a_variant_with_the_definition_that_ran_it_and_the_stud
     assert (again, len(asked)) == (study, 5)
 
 
+def test_an_unfinished_variant_goes_on_with_the_definition_that_it_began_with_alone(memory):
+    def answer(messages, failures=[1]):  # noqa: B006 - it fails once
+        if failures:
+            raise ZeroDivisionError(failures.pop())
+        return "other"
+
+    made = ran(memory())
+    other = {"name": "model", "model": ScriptedLLM(answer, model="other"), "rerun": ["task:research"]}
+    row = made.explore("r", [other])["model"]
+    assert row.status == "failed"
+    with pytest.raises(ConfigError, match="began with another crew than this one.*call explore again"):
+        made.kickoff(from_checkpoint=row.ref)
+    assert row.definition.kickoff(from_checkpoint=row.ref).raw == "other"
+    assert made.explore("r", [other])["model"].output == "other"
+
+
 def test_a_variant_with_another_prompt_is_not_gone_on_from_with_the_old_one(memory):
     made = ran(memory())
     row = made.explore("r", VARIANTS)["prompt"]
