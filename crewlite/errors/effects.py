@@ -22,7 +22,7 @@ class RepeatedCall:
 
     def __str__(self) -> str:
         arguments = f" {self.arguments}" if self.arguments else ""
-        return f"{self.address}{arguments}, {'made' if self.finished else 'in doubt'} since {self.at[:19]}"
+        return f"{self.address}{arguments}, {'made at' if self.finished else 'in doubt since'} {self.at[:19]}"
 
 
 class EffectsRepeat(CrewliteError, RuntimeError):

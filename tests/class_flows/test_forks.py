@@ -104,7 +104,7 @@ class Said(Enum):
     NO = "no"
 
 
-@pytest.mark.parametrize("hint", [Literal["yes", "no"], Said])
+@pytest.mark.parametrize("hint", [Literal["yes", "no"], Said, str])
 def test_an_edit_of_a_router_is_one_of_its_labels(memory, hint):
     class Plan(Flow):
         checkpoint = memory()
@@ -114,7 +114,7 @@ def test_an_edit_of_a_router_is_one_of_its_labels(memory, hint):
 
         @router(begin)
         def judge(self) -> hint:
-            return Said.YES if hint is Said else "yes"
+            return "yes" if hint is str or hint is not Said else Said.NO if hint is None else Said.YES
 
         @listen("yes")
         def go(self):

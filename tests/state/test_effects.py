@@ -52,9 +52,7 @@ def test_what_would_be_paid_again_is_listed_and_not_paid_unless_that_is_allowed(
             lambda: history.fork("r", rerun=["task:bill"]),
             lambda: crew.fork(there),
         ):
-            with pytest.raises(
-                EffectsRepeat, match=r"task:bill/tool:pay .*7.*, made since .*allow_effects=True"
-            ) as found:
+            with pytest.raises(EffectsRepeat, match=r"task:bill/tool:pay .*7.*, made at .*allow_effects=True") as found:
                 act()
             (call,) = found.value.effects
             assert (call.address, call.finished) == ("task:bill/tool:pay", True)
@@ -75,7 +73,7 @@ def test_a_prune_forgets_no_call_that_must_not_be_made_twice(store):
         for _ in range(2):
             history.prune(keep_last=2)
         assert not [one for one in history.run("r").steps if "pay" in one.address], "the details are gone"
-        with pytest.raises(EffectsRepeat, match=r"tool:pay .*7.*, made since"):
+        with pytest.raises(EffectsRepeat, match=r"tool:pay .*7.*, made at"):
             history.rewind("r@task:plan")
 
 
@@ -155,7 +153,7 @@ def test_a_preview_lists_the_calls_that_would_be_made_again(store, changes):
     for more, wanted in ((changes, ["step:charge"]), ({"edits": {"step:noted#2": "ciao"}}, []), ({}, [])):
         foreseen = sell.fork("s", **more, allow_effects=True).preview()
         assert [call.address for call in foreseen.effects] == wanted
-        assert ("again    step:charge, made since" in str(foreseen)) is bool(wanted)
+        assert ("again    step:charge, made at" in str(foreseen)) is bool(wanted)
     behind = sell.fork("s/main@step:noted", allow_effects=True)
     assert ["step:charge"] == [call.address for call in behind.preview().effects], "the run it is forked from made it"
 

@@ -13,7 +13,6 @@ from crewlite import durable, homes, kinds, last_kickoff
 from crewlite.coming_from import instead_of
 from crewlite.coming_from.settings import why_not, without_accepted
 from crewlite.errors import ConfigError, meant
-from crewlite.flow.classes.conditions import method_at
 from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.graph import Graph
 from crewlite.flow.classes.running import Running, is_at_work, running
@@ -298,11 +297,8 @@ class Flow(Runnable[Any], Generic[S]):
     @classmethod
     def check_edit(cls, address: str, value: Any) -> None:
         """Raise ConfigError for an edit of a router that is no label of it."""
-        if "/" not in address and kinds.at(address) is kinds.METHOD and method_at(address) in cls.graph.labels:
-            try:
-                cls.graph.label(method_at(address), value)
-            except ConfigError as error:
-                raise ConfigError(f"The edit of {address} does not fit. {error}") from None
+        if "/" not in address and kinds.at(address) is kinds.METHOD:
+            cls.graph.check_edit(address, value)
 
     def as_inputs(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return inputs as runs record them. Raises ConfigError for an input that is no field of the state."""

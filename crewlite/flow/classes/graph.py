@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import Any, NamedTuple
 
 from crewlite.errors import ConfigError, meant
-from crewlite.flow.classes.conditions import Condition
+from crewlite.flow.classes.conditions import Condition, method_at
 from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.labels import known_labels, label_of
 from crewlite.flow.classes.methods import Decorator, FlowMethod
@@ -118,6 +118,15 @@ class Graph:
         if label in self.ambiguous:
             raise ConfigError(self._two_meanings(method, label))
         return label
+
+    def check_edit(self, address: str, value: object) -> None:
+        """Raise ConfigError if this is the address of a router, and the value no label of it."""
+        name = method_at(address)
+        if name in self.labels:
+            try:
+                label_of(self.label(name, value), name, self.labels[name])
+            except ConfigError as error:
+                raise ConfigError(f"The edit of {address} does not fit. {error}") from None
 
     def emitters(self, name: str) -> Sequence[str]:
         """Return the methods that may make a name occur: the method of this name, or the routers with this label."""
