@@ -70,8 +70,8 @@ async def keep(
 ) -> None:
     """Record a failed attempt before its remedy is chosen, in the scope `beside`.
 
-    With `again`, it is recorded for readers alone, and a next kickoff makes the attempt again. One that cannot be
-    recorded completely is left out: after a kill it is made again.
+    With `again`, the next kickoff makes the attempt again unless a person has said by then what follows this one. An
+    attempt that cannot be recorded completely is left out: after a kill it is made again.
     """
     error = failed.error
     if step.kind.enters or failed.described or for_author(frame, error) or frame.children.unobserved():
@@ -102,6 +102,7 @@ async def keep(
                 question=frame.fingerprint,
                 voice=Silent(step.voice.source),
                 address=_address(frame),
+                after=frame.run.record.seq + 1 if again else None,  # in place of a failure that nobody has decided on
             )
         )
 
@@ -118,7 +119,7 @@ def kept(step: Step[Any], frame: Frame) -> FailedAttempt | None:
     if outcome is None or outcome.fingerprint != asked or outcome.seq <= record.base:
         return None
     data: Any = record.value(at)
-    if data.get("again"):
+    if data.get("again") and not _is_answered(frame):
         return None
     with contextlib.suppress(CrewliteError, LookupError, TypeError):  # of a later release; the attempt is made again
         description, failure = cast(ErrorRecord, data["error"]), codec.decode(data["failure"])
@@ -132,10 +133,21 @@ def kept(step: Step[Any], frame: Frame) -> FailedAttempt | None:
     return None
 
 
+def _is_answered(frame: Frame) -> bool:
+    """Return whether a person was asked what follows the attempt, and has answered."""
+    record, decision = frame.run.record, f"{frame.children.numbering.prefix}{kinds.DECISION.name}:{_number(frame)}-"
+    open_ones = (asked["address"] for asked in record.waiting)
+    return any(at.startswith(decision) for at in record.asked) and not any(at.startswith(decision) for at in open_ones)
+
+
 def _address(frame: Frame) -> str:
     return f"{frame.children.numbering.prefix}{kinds.CLASSIFICATION.name}:{_name(frame)}"
 
 
 def _name(frame: Frame) -> str:
     """Return the name of the step that keeps a failure. Attempts that go on have the same prefix, so it is numbered."""
-    return name_of(len(frame.run.record.attempts.get(frame.address, ())) + 1)
+    return name_of(_number(frame))
+
+
+def _number(frame: Frame) -> int:
+    return len(frame.run.record.attempts.get(frame.address, ())) + 1

@@ -1,7 +1,7 @@
 """Have a person choose the remedy for a failure. The run waits for the answer, which is recorded like any.
 
-A run that is resumed with the answer tries first what has failed, as it was cut before it could record the failure. If
-that fails again in the same way, the answer counts; if it works by now, no remedy is needed.
+The failure is recorded beside the question. A run that is resumed with the answer applies it to that failure. One that
+is resumed without tries again what has failed, which may work by now; another failure is another question.
 """
 
 from __future__ import annotations

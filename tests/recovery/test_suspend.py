@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from crewlite import Agent, CheckpointConfig, Crew, FailurePolicy, History, Task, ToolCall, tool
 from crewlite.cli.main import main
 from crewlite.cli.questions import what_fits
-from crewlite.errors import AnswerRefused, ConfigError, InDoubt, RecoveryAborted, RecoveryEscalated, Suspended
+from crewlite.errors import AnswerRefused, ConfigError, InDoubt, RecoveryAborted, RecoveryEscalated, RefError, Suspended
 from crewlite.events import ToolUsageStartedEvent
 from crewlite.flow import flow, recovery_hint, step
 from crewlite.ids import now
@@ -84,7 +84,7 @@ def test_each_failure_is_a_question_of_its_own_and_escalation_ends_it():
         counted.kickoff(run_id=RUN, answers={second: "escalate: nobody can count"})
 
 
-def test_what_works_by_the_time_of_the_answer_needs_no_remedy():
+def test_what_works_by_the_next_kickoff_needs_no_remedy_unless_a_person_has_answered():
     calls = []
 
     @step
@@ -98,8 +98,43 @@ def test_what_works_by_the_time_of_the_answer_needs_no_remedy():
     def fetching() -> str:
         return fetch()
 
-    address, _ = asked(fetching)
-    assert fetching.kickoff(run_id=RUN, answers={address: "abort"}) == "fetched"
+    asked(fetching)
+    assert fetching.kickoff(run_id=RUN) == "fetched"
+    calls.clear()
+    with pytest.raises(Suspended) as waits:
+        fetching.kickoff(run_id="other")
+    with pytest.raises(RecoveryAborted, match="no line.*never mind"):
+        fetching.kickoff(run_id="other", answers=dict.fromkeys(waits.value.waiting, "abort: never mind"))
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("by", ["kickoff", "history"])
+def test_an_answer_counts_for_the_failure_it_was_given_to_though_the_next_would_read_otherwise(by, config):
+    calls, setting = [], config()
+
+    @step
+    def fetch() -> str:
+        calls.append(1)
+        raise ConnectionError(f"503, request {len(calls)}")
+
+    @flow(checkpoint=setting, failure_policy=FailurePolicy(default=suspend()))
+    def fetching() -> str:
+        return fetch()
+
+    earlier, _ = asked(fetching)
+    address, question = asked(fetching)
+    assert "request 2" in question, (
+        "one that nobody has answered is made again, and only the last failure is asked about"
+    )
+    with History(setting.location, setting.provider) as history:
+        assert [open_one.address for open_one in history.run(RUN).waiting] == [address]
+        with pytest.raises(RefError, match="earlier failure than the last"):
+            history.answer(RUN, earlier, "abort")
+        if by == "history":
+            history.answer(RUN, address, "abort: enough")
+    with pytest.raises(RecoveryAborted, match="request 2.*enough"):
+        fetching.kickoff(run_id=RUN, answers={address: "abort: enough"} if by == "kickoff" else None)
+    assert len(calls) == 2
 
 
 def test_a_run_in_which_nobody_could_ever_answer_says_so():

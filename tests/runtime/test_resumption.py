@@ -152,14 +152,14 @@ def test_a_fork_knows_which_of_its_changes_nobody_has_used(edited, outcomes, unu
     record.edited = frozenset(edited)
     record.outcomes = {address: outcome(address, seq) for address, seq in outcomes.items()}
     root = trip.as_root(Request({"city": "Rome"}))
-    assert lived(root, record)["unused"] == unused
+    assert lived(root, record, None)["unused"] == unused
 
 
 def test_a_run_knows_what_began_in_its_earlier_lives():
     started = LightEvent("step_started", "e", "", "step:a", 2)
     ended = LightEvent("step_completed", "f", "", "step:b", 3)
     record = Record(events=[started, ended], checkpoints={"c": checkpoint(3, "step:c")})
-    assert lived(trip.as_root(Request({"city": "Rome"})), record)["begun"] == {"", "step:a", "step:c"}
+    assert lived(trip.as_root(Request({"city": "Rome"})), record, None)["begun"] == {"", "step:a", "step:c"}
 
 
 @pytest.mark.parametrize(("run_id", "found"), [(None, "trip-1"), ("trip-1", "trip-1"), ("trip-2", ConfigError)])

@@ -53,6 +53,12 @@ def in_order(addresses: Collection[str]) -> Iterator[str]:
         waiting += reversed(below.get(address, []))
 
 
+def subject(question: str) -> str:
+    """Return what a question is about, by its address: a failed attempt, if it asks what follows that; else itself."""
+    decision = outer(question)
+    return decision.rpartition("-")[0] if decision and kinds.at(decision) is kinds.DECISION else question
+
+
 def try_of(address: str) -> int:
     """Return the number of the attempt at the enclosing step in which this step runs."""
     found = _TRY.search(address.rpartition("/")[0])

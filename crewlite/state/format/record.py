@@ -13,7 +13,7 @@ from typing import Any, cast
 from crewlite import kinds
 from crewlite.codec import Json, JsonObject, digest
 from crewlite.errors import JournalCorrupt
-from crewlite.state.format.addresses import is_in_a_task_or_call, outer, outers
+from crewlite.state.format.addresses import is_in_a_task_or_call, outer, outers, subject
 from crewlite.state.format.checkpoints import SNAPSHOT, along, at_no_commit, parent_of
 from crewlite.state.format.commit import (
     AskedQuestion,
@@ -140,8 +140,10 @@ class Record:
 
     @property
     def waiting(self) -> list[AskedQuestion]:
-        """The questions to people that have no answer yet."""
-        return [asked for at, asked in self.asked.items() if not self.settled(at) and not self.answer_to(asked)]
+        """The questions to people that have no answer yet. Of those about one failed attempt, only the last."""
+        last = {subject(at): at for at in sorted(self.asked, key=self.asked_in.__getitem__)}
+        open_ones = [(at, asked) for at, asked in self.asked.items() if last[subject(at)] == at]
+        return [asked for at, asked in open_ones if not self.settled(at) and not self.answer_to(asked)]
 
     def answer_to(self, asked: Mapping[str, Any]) -> GivenAnswer | None:
         """Return the answer to a question to a person; None if there is none, or it was refused.

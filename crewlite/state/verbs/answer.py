@@ -21,7 +21,7 @@ from crewlite.errors import AnswerRefused, BranchConflictError, RefError, StoreE
 from crewlite.ids import now
 from crewlite.lazy import lazy
 from crewlite.secrets import Secrets
-from crewlite.state.format.addresses import is_question
+from crewlite.state.format.addresses import is_question, subject
 from crewlite.state.format.commit import AskedQuestion, CommitParts, GivenAnswer
 from crewlite.state.format.record import Record
 from crewlite.state.journal.holder import holder
@@ -117,6 +117,9 @@ def _answered(record: Record, secrets: Secrets, address: str, value: Any, *, ahe
             )
         none = "" if waiting else ", which waits for none"
         raise RefError(address, f"is not an open question of run {record.run['run_id']!r}{none}", waiting)
+    newer = [one for one in record.waiting if subject(one["address"]) == subject(address)]
+    if asked and newer and asked not in newer:
+        raise RefError(address, "is about an earlier failure than the last one", [one["address"] for one in newer])
     before = asked and record.answer_to(asked)
     if record.settled(address) or (asked and before and not _may_misfit(asked, before)):
         raise AnswerRefused(address, _SECOND, second=True)
