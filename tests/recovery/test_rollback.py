@@ -156,6 +156,51 @@ def test_a_flow_goes_on_behind_the_named_step_also_when_it_is_killed_anywhere():
         assert len(did) == len(whole) - len(ended), f"cut after commit {at}"
 
 
+def test_a_call_that_may_happen_once_is_not_done_again_by_a_rollback_also_when_its_intent_was_compacted_away():
+    did = []
+
+    def make(checkpoint):
+        @step
+        def first() -> str:
+            return "one"
+
+        @step(effect="once")
+        def pay(after: str) -> str:
+            did.append("paid")
+            return f"{after} paid"
+
+        @step
+        def again(after: str) -> str:
+            return after
+
+        @step
+        def check(after: str, hint: str) -> str:
+            if not hint:
+                raise ValueError("made up")
+            return after
+
+        policy = FailurePolicy(default=rollback_to_checkpoint("step:first", max_rollbacks=1), max_recovery_attempts=1)
+
+        @flow(checkpoint=checkpoint, failure_policy=policy)
+        def work() -> str:
+            paid = pay(first())
+            for _ in range(3):
+                again(paid)
+            return check(paid, recovery_hint())
+
+        return work
+
+    kept = Kept()
+    whole = make(CheckpointConfig(location="here", provider=kept, on_events=["flow_failed"])).kickoff(run_id="run")
+    assert whole == "one paid"
+    assert did == ["paid"]
+    entries = [entry for commit in kept.commits for entry in commit.entries]
+    paid = next(entry.seq for entry in entries for one in entry.commit.get("steps", ()) if one["address"] == "step:pay")
+    for at, store in ((at, store) for at in range(paid, len(entries)) for store in (cut, _cut_and_compacted)):
+        assert make(store(entries, at)).kickoff(run_id="run") == "one paid", f"cut after commit {at}"
+        assert did == ["paid"], f"cut after commit {at}"
+
+
 def test_after_the_budget_the_failure_is_escalated_where_it_happened():
     policy = FailurePolicy(default=escalate("Ask Ada"))
     with pytest.raises(RecoveryEscalated, match="Ask Ada"):

@@ -141,9 +141,8 @@ class Record:
     @property
     def waiting(self) -> list[AskedQuestion]:
         """The questions to people that have no answer yet. Of those about one failed attempt, only the last."""
-        last = {subject(at): at for at in sorted(self.asked, key=self.asked_in.__getitem__)}
-        open_ones = [(at, asked) for at, asked in self.asked.items() if last[subject(at)] == at]
-        return [asked for at, asked in open_ones if not self.settled(at) and not self.answer_to(asked)]
+        last = {subject(at): at for at in sorted(self.asked, key=self.asked_in.__getitem__)}.values()
+        return [self.asked[at] for at in last if not self.settled(at) and not self.answer_to(self.asked[at])]
 
     def answer_to(self, asked: Mapping[str, Any]) -> GivenAnswer | None:
         """Return the answer to a question to a person; None if there is none, or it was refused.
@@ -206,6 +205,7 @@ class Record:
         if not commit.keys().isdisjoint(_OF_THE_RUN):
             self._life(commit)
         self._steps(commit.get("steps", ()), commit["at"])
+        self.intents |= {call["address"]: "once" for call in commit.get("made", ()) if call["address"] in self.outcomes}
         for address, effect in commit.get("intents", ()):
             self.intents[address] = effect
             self._replace(address)
