@@ -56,5 +56,4 @@ if __name__ == "__main__":
     crew.kickoff({"towns": "Brest, Hull and Porto"}, run_id="berths")
     study = crew.explore("berths", VARIANTS, judge=REAL or ScriptedLLM(verdict, model="judge"))
     print(study)
-    if best := study.best:
-        print(f"\nThe best is {best.name}. To go on: crewlite checkpoint show {best.ref}")
+    print(f"\nThe best is {study.best.name}. To go on: crewlite checkpoint show {study.best.ref}")
