@@ -170,7 +170,8 @@ class FailurePolicy:
             (failure.recoveries, self.max_recovery_attempts_per_run, "run (max_recovery_attempts_per_run)"),
         ):
             if most is not None and done >= most:
-                return spent(failure, f"The budget of {most} remedies of this {where} is used up")
+                then = _without_attempts(strategy, failure, [*past, remedy])
+                return then or spent(failure, f"The budget of {most} remedies of this {where} is used up")
         return remedy
 
     def __repr__(self) -> str:
@@ -196,6 +197,21 @@ class GoOn:
     def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
         """Return a Retry while retries are left and the failure is no timeout, else Abort."""
         return Abort() if failure.kind == "timeout" or len(past) >= self.retries else Retry(anew=False)
+
+
+def _without_attempts(strategy: Policy, failure: Failure, past: list[Remedy]) -> Remedy | None:
+    """Return what the strategy would do once all its attempts had failed; None if it would give up.
+
+    A budget that is used up forbids attempts, not the question to a person that comes after them.
+    """
+    for _ in range(most_of(strategy) + 1):
+        remedy = typed(strategy.decide(failure, past), failure)
+        if isinstance(remedy, GIVES_UP):
+            return None
+        if not is_attempt(remedy):
+            return remedy
+        past = [*past, remedy]
+    return None
 
 
 def _patience(strategies: Sequence[Policy]) -> int:

@@ -263,6 +263,17 @@ def test_a_person_is_asked_also_when_a_budget_is_spent():
     assert isinstance(policy.decide(failure, [Retry(type=failure.type)] * 2), Suspend)
 
 
+@pytest.mark.parametrize("by", ["other remedies", "its budget", "the run's budget"])
+def test_a_budget_that_is_spent_before_the_first_link_leads_to_the_question_behind_it(by):
+    own = {"its budget": {"max_recovery_attempts": 1}, "the run's budget": {"max_recovery_attempts_per_run": 1}}
+    policy = FailurePolicy(CONSTRAINT_IGNORED=replan(), UNKNOWN=chain(retry(6), suspend()), **own.get(by, {}))
+    failure = Failure("bug", "KeyError", "x", is_told=True, recoveries=1 if by == "the run's budget" else 0)
+    past = [Replan(type=FailureType.CONSTRAINT_IGNORED)] * (
+        1 if by == "its budget" else 7 if by == "other remedies" else 0
+    )
+    assert isinstance(policy.decide(failure, past), Suspend)
+
+
 def test_a_policy_shows_what_was_set():
     assert repr(FailurePolicy(TIMEOUT=backoff_and_retry(5))).count("max_recovery") == 0
     assert "classifier" not in repr(FailurePolicy(default=retry()))

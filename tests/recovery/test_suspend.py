@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from click.testing import CliRunner
 
@@ -128,8 +130,9 @@ def test_an_answer_counts_for_the_failure_it_was_given_to_though_the_next_would_
     )
     with History(setting.location, setting.provider) as history:
         assert [open_one.address for open_one in history.run(RUN).waiting] == [address]
-        with pytest.raises(RefError, match="earlier failure than the last"):
-            history.answer(RUN, earlier, "abort")
+        for give in (partial(history.answer, RUN, earlier), lambda said: asked(fetching, answers={earlier: said})):
+            with pytest.raises(RefError, match="earlier failure than the last"):
+                give("abort")
         if by == "history":
             history.answer(RUN, address, "abort: enough")
     with pytest.raises(RecoveryAborted, match="request 2.*enough"):

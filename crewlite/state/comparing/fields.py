@@ -42,7 +42,7 @@ def field_diffs(before: Mapping[str, Json], after: Mapping[str, Json]) -> tuple[
 def state_diffs(a: Record, b: Record) -> tuple[FieldDiff, ...]:
     """Compare the named values and the collections of two runs. A collection is compared as the list of its items."""
     return (
-        *_diffs(without_items(a.values), without_items(b.values), a.versions, b.versions),
+        *_diffs(without_items(a.values), without_items(b.values), a.kept.versions, b.kept.versions),
         *_diffs(_collections(a), _collections(b)),
     )
 

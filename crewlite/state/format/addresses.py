@@ -59,6 +59,11 @@ def subject(question: str) -> str:
     return decision.rpartition("-")[0] if decision and kinds.at(decision) is kinds.DECISION else question
 
 
+def last_about_each(questions: Iterable[str]) -> Collection[str]:
+    """Return the last question about each subject, of questions in the order in which they were asked."""
+    return {subject(at): at for at in questions}.values()
+
+
 def try_of(address: str) -> int:
     """Return the number of the attempt at the enclosing step in which this step runs."""
     found = _TRY.search(address.rpartition("/")[0])

@@ -13,7 +13,7 @@ from typing import Any, cast
 from crewlite import kinds
 from crewlite.codec import Json, JsonObject, digest
 from crewlite.errors import JournalCorrupt
-from crewlite.state.format.addresses import is_in_a_task_or_call, outer, outers, subject
+from crewlite.state.format.addresses import is_in_a_task_or_call, last_about_each, outer, outers
 from crewlite.state.format.checkpoints import SNAPSHOT, along, at_no_commit, parent_of
 from crewlite.state.format.commit import (
     AskedQuestion,
@@ -124,11 +124,6 @@ class Record:
         return self.kept.values
 
     @property
-    def versions(self) -> Mapping[str, int]:
-        """The number of changes of each named value, deleted values included."""
-        return self.kept.versions
-
-    @property
     def usage(self) -> Usage:
         """The usage of the complete run."""
         return self.paid.total
@@ -141,8 +136,13 @@ class Record:
     @property
     def waiting(self) -> list[AskedQuestion]:
         """The questions to people that have no answer yet. Of those about one failed attempt, only the last."""
-        last = {subject(at): at for at in sorted(self.asked, key=self.asked_in.__getitem__)}.values()
-        return [self.asked[at] for at in last if not self.settled(at) and not self.answer_to(self.asked[at])]
+        return [asked for asked in self.current if not self.answer_to(asked)]
+
+    @property
+    def current(self) -> list[AskedQuestion]:
+        """The questions to people that the run has not gone on from, answered or not."""
+        last = last_about_each(sorted(self.asked, key=self.asked_in.__getitem__))
+        return [self.asked[at] for at in last if not self.settled(at)]
 
     def answer_to(self, asked: Mapping[str, Any]) -> GivenAnswer | None:
         """Return the answer to a question to a person; None if there is none, or it was refused.

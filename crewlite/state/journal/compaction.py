@@ -214,7 +214,7 @@ def _values(commit: Commit, before: Kept, restored: str | None, live: Record) ->
     if seen := difference(before.after(commit).values, live.values):
         changed["seen_after"] = seen
     counted = before.after(commit).versions
-    if versions := {name: number for name, number in live.versions.items() if counted.get(name) != number}:
+    if versions := {name: number for name, number in live.kept.versions.items() if counted.get(name) != number}:
         changed["versions"] = versions
     if live.restored != restored:
         changed["restored"] = live.restored

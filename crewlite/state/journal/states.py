@@ -46,7 +46,7 @@ class States:
 
     def __init__(self, record: Record, secrets: Secrets) -> None:
         self._record = record
-        self.shared = Shared(secrets, used=bool(record.versions))
+        self.shared = Shared(secrets, used=bool(record.kept.versions))
         self.paid = NO_USAGE
         """Usage added by the program that no commit has recorded yet."""
         self._running: dict[str, View] = {}
@@ -98,7 +98,7 @@ class States:
             record = self._record
             changed = {at for at, outcome in record.outcomes.items() if outcome.changes} | record.late.keys()
             self._missing = {at for at in changed if is_outermost(at) and at in record.outcomes}
-            self._unsure = bool(record.versions)
+            self._unsure = bool(record.kept.versions)
         return view
 
     def end(self, view: View, *, finished: bool = False) -> None:

@@ -87,7 +87,7 @@ class RecordView(NamedTuple):
     def of(cls, record: Record) -> RecordView:
         """Build the view of a record at its last commit."""
         counts = len(record.tasks), len(record.events)
-        return cls(record.run, record.paid.so_far(), record.values, record.versions, *counts)
+        return cls(record.run, record.paid.so_far(), record.values, record.kept.versions, *counts)
 
 
 def newest(record: Record, checkpoint: CheckpointRecord, ref: str) -> Checkpoint:

@@ -117,9 +117,8 @@ def _answered(record: Record, secrets: Secrets, address: str, value: Any, *, ahe
             )
         none = "" if waiting else ", which waits for none"
         raise RefError(address, f"is not an open question of run {record.run['run_id']!r}{none}", waiting)
-    newer = [one for one in record.waiting if subject(one["address"]) == subject(address)]
-    if asked and newer and asked not in newer:
-        raise RefError(address, "is about an earlier failure than the last one", [one["address"] for one in newer])
+    if asked:
+        _check_is_last(record, address)
     before = asked and record.answer_to(asked)
     if record.settled(address) or (asked and before and not _may_misfit(asked, before)):
         raise AnswerRefused(address, _SECOND, second=True)
@@ -141,13 +140,21 @@ def _may_misfit(asked: AskedQuestion, answer: GivenAnswer) -> bool:
 
 def unheard(record: Record) -> frozenset[str]:
     """Return the addresses of questions that are answered and whose steps have not recorded that answer yet."""
-    return frozenset(at for at, asked in record.asked.items() if not record.settled(at) and record.answer_to(asked))
+    return frozenset(asked["address"] for asked in record.current if record.answer_to(asked))
+
+
+def _check_is_last(record: Record, address: str) -> None:
+    """Raise RefError for a question about a failed attempt that was asked about another failure since."""
+    last = [one["address"] for one in record.current if subject(one["address"]) == subject(address)]
+    if last and address not in last:
+        raise RefError(address, "is about an earlier failure than the last one", last)
 
 
 def given(record: Record, answers: Mapping[str, Any], secrets: Secrets, *, changed: bool = False) -> list[GivenAnswer]:
     """Return the answers given to a kickoff, ready to be recorded. Leaves out answers that are recorded already.
 
-    Raises AnswerRefused for an answer to a question that is recorded with a different answer.
+    Raises AnswerRefused for an answer to a question that is recorded with a different answer, RefError for one to a
+    question whose place another has taken.
 
     Args:
         record: The record of the branch that the kickoff resumes.
@@ -162,6 +169,8 @@ def given(record: Record, answers: Mapping[str, Any], secrets: Secrets, *, chang
             continue
         other = changed or bool(record.edited) or record.has_other_inputs(address)
         asked = None if other else record.asked.get(address)
+        if asked:
+            _check_is_last(record, address)
         given_answer = _given_answer(address, value, asked, secrets)
         if other or not _known(record, asked, given_answer):
             recorded_answers.append(given_answer)
