@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
+import threading
 
 import pytest
 from pydantic import BaseModel, HttpUrl, SecretStr
@@ -15,6 +15,7 @@ from crewlite.events import BaseEvent, MethodExecutionStartedEvent
 from crewlite.flow import Flow, and_, flow, listen, or_, router, start, step
 from crewlite.state import RuntimeState
 from crewlite.testing import ScriptedLLM
+from tests import children
 from tests.cuts import RUN
 
 
@@ -127,18 +128,18 @@ def test_methods_side_by_side_change_fields_of_their_own_and_the_later_commit_wi
 
 
 def test_sync_methods_run_in_threads_side_by_side():
-    class Slow(Flow):
+    met = threading.Barrier(2, timeout=children.PATIENCE)
+
+    class Side(Flow):
         @start()
         def one(self):
-            time.sleep(0.3)
+            met.wait()
 
         @start()
         def two(self):
-            time.sleep(0.3)
+            met.wait()
 
-    begun = time.monotonic()
-    Slow().kickoff()
-    assert time.monotonic() - begun < 0.55
+    Side().kickoff()
 
 
 def test_a_failure_lets_what_runs_beside_it_end_and_a_resume_goes_on_with_it(memory):

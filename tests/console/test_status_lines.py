@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from crewlite import Agent, Crew, LLMReply, Task, ToolCall, Usage, tool
+from crewlite.console import status_lines
 from crewlite.console.underway import Underway, elapsed, spent, still_open
 from crewlite.events import (
     LLMCallCompletedEvent,
@@ -178,12 +179,18 @@ def named(lines):
     return [re.sub(r"\b[1-9]\d* s\b", "0 s", re.sub(r"run \w+", "run ID", line)) for line in lines]
 
 
+def foot(terminal):
+    """The lines of what runs now, below an empty one."""
+    lines = terminal.shown
+    return lines[lines.index("") + 1 :] if "" in lines else []
+
+
 def test_the_foot_shows_what_runs_right_now_and_is_gone_in_the_end(opened):
     terminal = opened()
     seen = []
 
     def act():
-        threading.Event().wait(0.5)  # longer than the status lines take to look again
+        children.until(lambda: "    ▸ model scripted  0 s" in named(foot(terminal)))
         seen.extend(terminal.shown)
 
     crew(act).kickoff()
@@ -247,15 +254,14 @@ def test_whoever_writes_past_it_lands_on_an_empty_line_and_stays(opened):
 
 def test_runs_at_once_share_one_foot(opened):
     terminal = opened()
-    gate, seen = threading.Barrier(2), []
+    gate, seen = threading.Barrier(2, timeout=children.PATIENCE), []
 
     @tool
     def look() -> str:
         """Look."""
-        gate.wait(10)
-        threading.Event().wait(0.5)
-        seen.append(terminal.shown)
-        gate.wait(10)
+        children.until(lambda: sum("▸ tool look" in line for line in foot(terminal)) == 2)
+        seen.append(foot(terminal))
+        gate.wait()
         return "seen"
 
     reader = Agent(role="R", goal="g", tools=[look])
@@ -265,12 +271,9 @@ def test_runs_at_once_share_one_foot(opened):
 
     task = Task(name="read", description="Read", expected_output="Words", agent=reader)
     Crew(name="library", tasks=[task], llm=ScriptedLLM(reply), verbose=True).kickoff_for_each([{}, {}])
-    status_lines = seen[0][seen[0].index("") :]
-    assert (
-        sorted(line.rpartition("  ")[0].strip() for line in status_lines[1:5])
-        == ["▸ task read: R"] * 2 + ["▸ tool look"] * 2
-    )
-    assert status_lines[5].startswith("  2 runs, ")
+    *lines, total = seen[0]
+    assert sorted(line.rpartition("  ")[0].strip() for line in lines) == ["▸ task read: R"] * 2 + ["▸ tool look"] * 2
+    assert total.startswith("  2 runs, ")
     assert "" not in terminal.shown
     assert sum("has finished" in line for line in terminal.shown) == 4
 
@@ -345,7 +348,7 @@ from crewlite import Agent, Crew, Task
 from crewlite.testing import ScriptedLLM
 def reply(messages):
     print("printed")
-    time.sleep(0.5)
+    time.sleep(1.5)
     name = input("Name? ")
     print("hello", name)
     return "done"
@@ -392,12 +395,13 @@ def test_a_retry_is_counted():
     assert spent([run]) == "0 s, 0 tokens, 2 retries"
 
 
-def test_the_thread_of_the_foot_ends_with_it(opened):
+def test_the_thread_of_the_foot_ends_with_it_and_not_when_it_would_look_again(opened, monkeypatch):
+    monkeypatch.setattr(status_lines, "_PERIOD", 3600)
     terminal = opened()
     for _ in range(5):
         crew(lambda: None).kickoff()
         threads = [one for one in threading.enumerate() if one.name == "crewlite-status-lines"]
         for one in threads:
-            one.join(0.1)  # well below the time between two looks
+            one.join(children.PATIENCE)
         assert not any(one.is_alive() for one in threads)
     assert sys.stdout is terminal

@@ -54,12 +54,12 @@ def test_when_its_time_is_up_a_flow_fails_and_what_it_began_is_cut(config, ran, 
             {"plain": plain, "awaited": awaited}[kind]
         )
 
-    with EventRecorder() as heard, pytest.raises(DeadlineExceeded, match=r"flow pipeline did not end within 0\.7 s"):
-        pipeline(timedelta(seconds=0.7)).kickoff(run_id="one")
+    with EventRecorder() as heard, pytest.raises(DeadlineExceeded, match=r"flow pipeline did not end within 2\.5 s"):
+        pipeline(timedelta(seconds=2.5)).kickoff(run_id="one")
     assert [event.error_type for event in heard.of(FlowFailedEvent)] == ["DeadlineExceeded"]
     assert ran == [1, "ran on", 2, "cut"]
     with pytest.raises(DeadlineExceeded):
-        pipeline(0.7).kickoff(run_id="one")
+        pipeline(2.5).kickoff(run_id="one")
     assert ran == [1, "ran on", 2, "cut"], "a resume after the deadline fails at once"
     with History(config().location, config().provider) as history:
         run = history.run("one")
@@ -77,7 +77,7 @@ def test_a_deadline_is_counted_over_the_lives_of_a_run_and_anew_on_a_fork(config
     def one():
         return 1
 
-    @flow(checkpoint=config(), timeout=0.6)
+    @flow(checkpoint=config(), timeout=2)
     def pipeline():
         one()
         if broken:
@@ -87,7 +87,7 @@ def test_a_deadline_is_counted_over_the_lives_of_a_run_and_anew_on_a_fork(config
     with pytest.raises(Boom):
         pipeline.kickoff(run_id="one")
     broken.clear()
-    time.sleep(0.6)
+    time.sleep(2)
     with pytest.raises(DeadlineExceeded):
         pipeline.kickoff(run_id="one")
     assert pipeline.fork("one").kickoff() == "done"
@@ -110,7 +110,7 @@ def test_a_run_that_has_failed_waits_for_nobody_and_its_fork_has_not_failed(conf
 
 @pytest.mark.parametrize("config", ["memory"], indirect=True)
 def test_a_flow_in_a_flow_has_a_deadline_of_its_own_which_a_longer_one_takes_back(config):
-    limit, waits = [0.1], [0.3]
+    limit, waits = [0.1], [60]
 
     @step
     async def slow():

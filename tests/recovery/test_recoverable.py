@@ -239,10 +239,10 @@ def test_a_deadline_that_has_passed_is_told_as_that_of_a_flow_is_and_what_was_do
         did.append("book")
         return "boat"
 
-    @recoverable(policy=FailurePolicy(default=compensate(then=replan())), checkpoint=True, timeout=0.3)
+    @recoverable(policy=FailurePolicy(default=compensate(then=replan())), checkpoint=True, timeout=2)
     async def work() -> None:
         await book.submit()
-        await asyncio.sleep(9)
+        await asyncio.sleep(60)
 
     with pytest.raises(DeadlineExceeded) as late:
         work.kickoff(run_id="r")
