@@ -19,6 +19,7 @@ from crewlite.llm.foreign import as_model
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.request import KickoffOptions
 from crewlite.runtime.step_scope import StepScope
+from crewlite.state.reading.times import Times
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task
 
@@ -87,8 +88,7 @@ class _Test:
 
         async def act() -> float:
             scope = durable.scope()
-            kickoff = scope.run.record.outcomes.get(address) if isinstance(scope, StepScope) else None
-            return kickoff.milliseconds / 1000 if kickoff else 0.0
+            return Times(scope.run.record).of(address) if isinstance(scope, StepScope) else 0.0
 
         return Step(
             kind=kinds.EVALUATION,

@@ -21,7 +21,7 @@ from crewlite.ids import now_text
 from crewlite.pacing import Pace
 from crewlite.runtime.run import Run
 from crewlite.state.format.commit import TimeAtWork
-from crewlite.state.reading.progress import recorded_seconds
+from crewlite.state.reading.times import Times
 
 T = TypeVar("T")
 Announce = Callable[[object, Callable[[Stamp], Any]], Awaitable[str]]
@@ -35,7 +35,7 @@ class HeldBudget:
 
     def __init__(self, budget: Budget, run: Run, address: str) -> None:
         self.budget, self._run, self._address = budget, run, address
-        self._clock = _ActiveClock(recorded_seconds(run.record, address)) if budget.max_execution_time else None
+        self._clock = _ActiveClock(Times(run.record).of(address)) if budget.max_execution_time else None
         self._told = False
 
     @property

@@ -115,3 +115,33 @@ def test_the_attempts_of_two_lives_count_on(config):
         run = history.run("three")
     assert [a.number for a in run.attempts if a.address == ""] == [1, 2]
     assert [[a.number for a in view.attempts] for view in run.steps if view.address == ""] == [[1, 2]]
+
+
+def test_a_steps_time_is_that_of_all_its_tries_and_kickoffs_wherever_it_is_told(config):
+    writer = Agent(role="Writer", goal="write", llm=ScriptedLLM(["facts", "text"]))
+    broken = [True]
+
+    def sound(output):
+        if output.raw == "text" and broken:
+            broken.clear()
+            raise Boom("first life")
+        return True, output
+
+    tasks = [
+        Task(name=name, description=name, expected_output="text", agent=writer, guardrail=sound) for name in ("a", "b")
+    ]
+    crew = Crew(tasks=tasks, checkpoint=config())
+    with pytest.raises(Boom):
+        crew.kickoff(run_id="r")
+    crew.kickoff(run_id="r")
+    with History(config().location, config().provider) as history:
+        steps = {step.address: step for step in history.run("r").steps}
+        diff = history.diff("r", "r")
+    inside = sum(step.milliseconds for at, step in steps.items() if "/" in at)
+    tried = steps["task:b/guardrail#1"]
+    assert steps[""].milliseconds == pytest.approx(inside, abs=1), "also what only the first kickoff has done"
+    assert tried.milliseconds >= tried.attempts[0].milliseconds, "of all its tries"
+    assert diff.a.seconds * 1000 == pytest.approx(steps[""].milliseconds)
+    assert {step.address: step.a.milliseconds for step in diff.steps} == {
+        at: step.milliseconds for at, step in steps.items()
+    }

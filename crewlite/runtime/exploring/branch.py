@@ -21,7 +21,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import recorded
 from crewlite.state.providers import Store
 from crewlite.state.reading.locate import Located
-from crewlite.state.reading.progress import recorded_seconds
+from crewlite.state.reading.times import Times
 from crewlite.state.verbs.score import RecordedScore, record_score, recorded_score
 from crewlite.tools.base import as_text
 
@@ -74,7 +74,7 @@ class Branch:
             end.status,
             output=_text(end.result) if end.status == "finished" else "",
             usage=record.paid.own,
-            seconds=recorded_seconds(record, after=record.base),
+            seconds=Times(record, after=record.base).of(),
             error=self._masked(end.error or error),
             waiting=waiting if end.status == "waiting" else {},
             result=end.result,

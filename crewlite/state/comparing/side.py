@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from crewlite.state.format.record import Record
-from crewlite.state.reading.progress import RunStatus, recorded_seconds, status_of
+from crewlite.state.reading.progress import RunStatus, status_of
+from crewlite.state.reading.times import Times
 from crewlite.usage import Usage
 
 
@@ -48,5 +49,5 @@ def side_of(record: Record, at: str | None) -> Side:
         run["definition"]["name"],
         datetime.fromisoformat(record.started_at),
         record.usage,
-        recorded_seconds(record),
+        Times(record).of(),
     )

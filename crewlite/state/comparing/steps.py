@@ -17,6 +17,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.reading.prompts import Prompts
 from crewlite.state.reading.shown import said
 from crewlite.state.reading.steps import StepStatus, stale, standing
+from crewlite.state.reading.times import Times
 from crewlite.usage import NO_USAGE, Usage
 
 _Key = tuple[str, int]
@@ -66,9 +67,9 @@ def step_diffs(a: Record, b: Record, common: int) -> tuple[StepDiff, ...]:
     ranks: dict[str, list[_Key]] = {}
     for key in _merged(ours, theirs):
         ranks.setdefault(key[0], []).append(key)
-    before, after = Prompts(a), Prompts(b)
+    before, after = (a, Prompts(a), Times(a)), (b, Prompts(b), Times(b))
     return tuple(
-        _compared(_Found.at(a, before, ours.get(key)), _Found.at(b, after, theirs.get(key)), common)
+        _compared(_Found.at(*before, ours.get(key)), _Found.at(*after, theirs.get(key)), common)
         for address in in_order(ranks)
         for key in sorted(ranks.get(address, ()))
     )
@@ -80,18 +81,19 @@ class _Found:
 
     record: Record
     prompts: Prompts
+    times: Times
     address: str | None
     outcome: Outcome | None
     model: str | None
 
     @classmethod
-    def at(cls, record: Record, prompts: Prompts, address: str | None) -> _Found:
+    def at(cls, record: Record, prompts: Prompts, times: Times, address: str | None) -> _Found:
         outcome = None if address is None else standing(record, address)
         model = None
         if outcome and kinds.of(outcome.kind).asks_model:
             replied = outcome.value.get("model") if isinstance(outcome.value, dict) else None  # a fallback
             model = replied or outcome.provenance.get("model")
-        return cls(record, prompts, address, outcome, model)
+        return cls(record, prompts, times, address, outcome, model)
 
     @property
     def kind(self) -> str:
@@ -131,7 +133,7 @@ class _Found:
         return StepSide(
             self.address,
             self.status(),
-            outcome.milliseconds if outcome else sum(attempt.milliseconds for attempt in tries),
+            self.times.milliseconds(self.address),
             Usage(**outcome.usage) if outcome and outcome.usage else NO_USAGE,
             len(tries),
             self.model,

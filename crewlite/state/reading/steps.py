@@ -12,6 +12,7 @@ from crewlite.state.format.addresses import leaf, outer, outers, try_of
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.reading.conversation import superseded
+from crewlite.state.reading.times import Times
 from crewlite.state.reading.undecided import keeps_failure, undecided
 from crewlite.usage import Usage
 
@@ -29,6 +30,7 @@ class StepView:
     """The recorded outcome, decoded; None if there is none."""
     usage: Usage
     milliseconds: float
+    """For how long the run worked on it, in all tries and kickoffs. Steps side by side count once, waits do not."""
     attempts: tuple[Attempt, ...]
     """The attempts that failed."""
     type: str | None = None
@@ -45,6 +47,11 @@ class StepView:
     """For a step in doubt: whether a resume repeats the call without asking, because its effect allows that."""
     seq: int | None = None
     """The number of the commit that holds the outcome; None without one."""
+
+    @property
+    def begun_at(self) -> datetime | None:
+        """The time in UTC at which the first recorded attempt began; None if there is none."""
+        return min((at for at in (self.started_at, *(one.started_at for one in self.attempts)) if at), default=None)
 
 
 def steps_of(record: Record) -> list[StepView]:
@@ -75,7 +82,7 @@ def inherited(record: Record) -> set[str]:
 
 
 def _all_steps(record: Record) -> list[StepView]:
-    tries = _tries(record)
+    tries, times = _tries(record), Times(record)
     views = []
     for outcome in sorted(record.outcomes.values(), key=lambda outcome: outcome.seq):
         ended = datetime.fromisoformat(outcome.at)
@@ -86,7 +93,7 @@ def _all_steps(record: Record) -> list[StepView]:
                 "finished",
                 decode(record.value(outcome.address)),
                 Usage(**(outcome.usage or {})),
-                outcome.milliseconds,
+                times.milliseconds(outcome.address),
                 tries.get(outcome.address, ()),
                 outcome.label,
                 outcome.reused,
@@ -98,8 +105,8 @@ def _all_steps(record: Record) -> list[StepView]:
         )
     for address, attempts in tries.items():
         if address not in record.outcomes:
-            spent = sum(attempt.milliseconds for attempt in attempts)
-            views.append(StepView(address, attempts[-1].kind, "failed", None, Usage(), spent, attempts))
+            took = times.milliseconds(address)
+            views.append(StepView(address, attempts[-1].kind, "failed", None, Usage(), took, attempts))
     views += [
         StepView(
             address, leaf(address).partition(":")[0], "in_doubt", None, Usage(), 0.0, (), repeatable=effect != "once"

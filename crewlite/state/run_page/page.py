@@ -14,8 +14,8 @@ from crewlite.state.journal.lineage import UNREADABLE, readable_branches
 from crewlite.state.providers import Store
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.named_places import NamedPlace, by_place
-from crewlite.state.reading.progress import recorded_seconds
 from crewlite.state.reading.shown import as_text, plain
+from crewlite.state.reading.times import Times
 from crewlite.state.run_history import RunHistory
 from crewlite.state.run_page.rows import Row, cut, rows_of, span_of
 from crewlite.usage import Usage
@@ -117,7 +117,7 @@ def _part(run: RunHistory, depth: int, branches: dict[str, RunHistory], number: 
         tuple((name, cut(as_text(value))) for name, value in plain(record.run["inputs"]).items()),
         rows,
         span_of(rows),
-        recorded_seconds(record),
+        Times(record).of(),
         by_place(checkpoint for checkpoint in run.checkpoints() if checkpoint.branch == run.branch),
         _differences(run, beside) if beside else None,
         sorted(run.own_usage.by_agent.items()),

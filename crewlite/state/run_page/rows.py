@@ -64,11 +64,7 @@ def cut(text: str) -> str:
 
 def _by_time(steps: dict[str, StepView]) -> list[str]:
     """Return the addresses in the order in which the steps began; those for which no time is recorded come last."""
-    return sorted(steps, key=lambda at: (began := _began(steps[at])) is None or began.timestamp())
-
-
-def _began(step: StepView) -> datetime | None:
-    return min((t for t in (step.started_at, *(one.started_at for one in step.attempts)) if t), default=None)
+    return sorted(steps, key=lambda at: (began := steps[at].begun_at) is None or began.timestamp())
 
 
 def _row(record: Record, prompts: Prompts, step: StepView, begun: datetime) -> Row:
@@ -82,7 +78,7 @@ def _row(record: Record, prompts: Prompts, step: StepView, begun: datetime) -> R
     used = step.usage if asks else record.paid.inside(step.address)
     state = "edited" if step.edited else "reused" if step.reused_from else step.status.replace("_", " ")
     state = "failed" if last and not outcome else state
-    began = max((_began(step) or begun) - begun, timedelta())
+    began = max((step.begun_at or begun) - begun, timedelta())
     return Row(
         step.address,
         step.kind,

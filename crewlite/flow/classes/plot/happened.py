@@ -121,7 +121,7 @@ def _begun(graph: Graph, steps: Sequence[StepView]) -> list[str]:
 def _start(address: str, steps: Sequence[StepView], question: str | None, begun: datetime, otherwise: State) -> Start:
     own = next((step for step in steps if step.address == address), None)
     failed = own.attempts[-1] if own and own.attempts else None
-    first = (own.started_at if own else None) or (failed.started_at if failed else None) or _first(steps)
+    first = _first(steps)
     state: State
     if own and own.status == "finished":
         state, text = "finished", _shown(own.value)
@@ -138,7 +138,7 @@ def _start(address: str, steps: Sequence[StepView], question: str | None, begun:
 
 
 def _first(steps: Iterable[StepView]) -> datetime | None:
-    return min((step.started_at for step in steps if step.started_at), default=None)
+    return min((step.begun_at for step in steps if step.begun_at), default=None)
 
 
 def _label(graph: Graph, method: str, value: Any) -> str | None:

@@ -1,0 +1,64 @@
+"""For how long a run and each of its steps were at work, in all tries and all kickoffs, as far as it is recorded."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from crewlite import kinds
+from crewlite.state.format.addresses import around, outers
+from crewlite.state.format.record import Record
+from crewlite.state.reading.undecided import undecided
+
+_WORK, _CODE, _WAIT = range(3)
+"""What a span of time counts as: as work; as work unless a step inside it waits; as none."""
+_Span = tuple[float, float, int]
+"""When a try began and ended, in seconds since 1970, and what this time counts as."""
+
+
+class Times:
+    """The times of the steps of a record.
+
+    Steps that ran side by side count once; waiting for people and timers does not count. Nor does the own code of
+    flows, crews, tasks and agents, which waits: for its steps, for its pace, for the next try. If a budget stopped a
+    step, the time until then was recorded, including that of cancelled steps inside it.
+
+    `after`: the number of a commit; only what was recorded behind it counts, such as the own work of a fork.
+    """
+
+    def __init__(self, record: Record, *, after: int = 0) -> None:
+        self._worked = record.worked
+        self._spans: dict[str, list[_Span]] = {}
+        pending = undecided(record)
+        addresses = {*record.outcomes, *record.attempts, *pending}
+        enclosing = around(addresses) | ({""} if len(addresses) > 1 else set())
+        for at in addresses:
+            kind = kinds.at(at) if at else kinds.of(record.run["definition"]["kind"])
+            if at in enclosing and (kind.enters or kind.worker == "model"):
+                continue
+            what = _WAIT if kind.waits else _CODE if at in enclosing else _WORK
+            tries = [*record.attempts.get(at, ()), *([pending[at]] if at in pending else [])]
+            spans = [(one.started_at.timestamp(), one.ended_at.timestamp(), what) for one in tries if one.seq > after]
+            if (outcome := record.outcomes.get(at)) and outcome.seq > after:
+                ended = datetime.fromisoformat(outcome.at).timestamp()
+                spans.append((ended - outcome.milliseconds / 1000, ended, what))
+            for step in {at, *outers(at), ""}:
+                self._spans.setdefault(step, []).extend(spans)
+
+    def of(self, address: str = "") -> float:
+        """Return for how many seconds the kickoffs of the run worked on a step, or on the run; of a wait, how long."""
+        total, before = 0.0, 0.0
+        if stopped := self._worked.get(address):
+            total, before = stopped["seconds"], datetime.fromisoformat(stopped["at"]).timestamp()
+        open_, waits = [0, 0, 0], kinds.at(address).waits
+        ends = [(began, what, 1) for began, _, what in self._spans.get(address, ())]
+        ends += [(ended, what, -1) for _, ended, what in self._spans.get(address, ())]
+        for moment, what, change in sorted(ends):
+            if moment > before:
+                counts = open_[_WORK] or (open_[_WAIT] if waits else open_[_CODE] and not open_[_WAIT])
+                total, before = total + (moment - before if counts else 0.0), moment
+            open_[what] += change
+        return round(total, 4)
+
+    def milliseconds(self, address: str) -> float:
+        """Return the same in milliseconds."""
+        return round(self.of(address) * 1000, 1)
