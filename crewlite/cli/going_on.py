@@ -19,12 +19,13 @@ from crewlite.cli.kinds import KINDS, Definition, check_takes, with_types
 from crewlite.cli.options import CREW, RunOptions, pairs, run_options
 from crewlite.cli.runner import Runner
 from crewlite.cli.shell import Again
+from crewlite.errors import QuestionsChanged
 from crewlite.llm.models import named
 from crewlite.runtime.fork import forked_in_memory
-from crewlite.runtime.preview import Preview
 from crewlite.state.format.entry import STATE
 
 if TYPE_CHECKING:
+    from crewlite.runtime.preview import Preview
     from crewlite.state.run_history import RunHistory
 
 EDIT = (
@@ -122,7 +123,7 @@ def fork(
             check_takes(definition, given, message, chosen.model)
             given = with_types(definition, given)
             if preview:
-                return runner.output.preview(foreseen(definition, chosen.model, source, (edited, again, given)))
+                return runner.output.preview(foreseen(run, definition, chosen.model, source, (edited, again, given)))
             changes["inputs"] = given
             made = allow(lambda allowed: _forked(opened, definition, source, {**changes, "allow_effects": allowed}))
         runner.say(f"Forked {title_of(run)}: {made.run_id}/{made.branch}.")
@@ -161,18 +162,26 @@ def _typed(
 
 
 def foreseen(
-    definition: Definition, model: str | None, source: CheckpointConfig, changes: tuple[Any, Any, Any] | None
+    run: RunHistory,
+    definition: Definition,
+    model: str | None,
+    source: CheckpointConfig,
+    changes: tuple[Any, Any, Any] | None,
 ) -> Preview:
-    """Return what a kickoff of a fork with these edits, reruns and inputs would do; of None, what a resume would do."""
+    """Return what a kickoff of a fork with these edits, reruns and inputs would do; of None, what a resume would do.
+
+    `source` names the place in the run. Raises what the kickoff would raise; it names the run, as the fork is not kept.
+    """
     if definition.run_kind.takes_messages:
         raise click.UsageError("a preview is for crews and flows: a fork of an agent always asks its new message")
     whole = definition.with_model(model) if model else definition
-    found: Preview = (
-        whole.preview(from_checkpoint=source)
-        if changes is None
-        else forked_in_memory(whole, source, *changes).preview()
-    )
-    return found
+    if changes is None:
+        return whole.preview(from_checkpoint=source)
+    try:
+        return forked_in_memory(whole, source, *changes).preview()
+    except QuestionsChanged as error:
+        kind = definition.run_kind.name
+        raise QuestionsChanged(error.run_id, error.changed, kind=kind, branch=run.branch) from error
 
 
 def _apart(run: RunHistory, rerun: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -64,6 +64,7 @@ class Own:
 
 own = Crew(name="own", tasks=tasks("one", "two"), checkpoint=CheckpointConfig(location="own", provider=Own()))
 memory = Crew(name="memory", tasks=tasks("one"), checkpoint=CheckpointConfig(provider=InMemoryProvider()))
+changed = Crew(name="report", tasks=[*tasks("one", "two"), tasks("three")[0].with_(description="Redo it")])
 bill = Crew(name="bill", tasks=tasks("pay", agent=cashier))
 number = 3
 

@@ -129,6 +129,19 @@ def test_a_fork_that_is_not_run_keeps_its_inputs(shop):
     assert shop.paid() == ["one", "two", "three"]
 
 
+def test_a_preview_of_a_changed_definition_names_the_run_and_the_fork_that_can_be_previewed(shop):
+    shop.ask(*BEGIN)
+    shop.paid()
+    words = ["checkpoint", "fork", "r", "--crew", "crews:changed", "--preview"]
+    refused = shop.ask(*words)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("Error: Run 'r' is finished, but it is asked something else now: task:three ")
+    assert "crewlite checkpoint fork r --rerun task:three --crew crews:changed - or" in refused.stderr
+    done = shop.ask(*words, "--rerun", "task:three")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "runs     task:three  is to run again")
+    assert shop.paid() == []
+
+
 def test_a_preview_says_what_a_fork_would_do_and_leaves_nothing_behind(shop):
     shop.ask(*BEGIN)
     shop.paid()
