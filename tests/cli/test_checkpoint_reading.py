@@ -244,10 +244,10 @@ def test_the_tree_is_what_the_group_shows_without_a_command(location):
 
 def test_a_long_branch_shows_its_ends_and_with_all_the_whole(location):
     text = ask("tree", "twelve", "--location", location)
-    assert re.findall(r"task:t(\d+)|(\.\.\. 7 more)", text) == [
+    assert re.findall(r"task:t(\d+)|(\.\.\. 7 more: --all)", text) == [
         ("0", ""),
         ("1", ""),
-        ("", "... 7 more"),
+        ("", "... 7 more: --all"),
         ("9", ""),
         ("10", ""),
         ("11", ""),
@@ -346,6 +346,33 @@ def test_show_in_json_holds_steps_and_attempts_decoded(location):
     assert said["usage"]["cost"] is None
     step = ask_json("show", "report", "--step", "task:facts/llm#2", "--location", location)["step"]
     assert step["value"] == {"text": "tides come\nand go"}
+
+
+def test_show_in_json_has_the_sums_of_the_table_and_the_model_of_each_call(location):
+    for ref in ("report", "killed"):
+        said, table = ask_json("show", ref, "--location", location), rows(ask("show", ref, "--location", location))[1]
+        shown = {row[0]: row[5] for row in table if len(row) == 8}
+        sums = {at: used["total_tokens"] for at, used in said["usage_of"].items()}
+        assert sums == {at: int(shown[at]) for at in shown if any(inside.startswith(f"{at}/") for inside in shown)}
+    calls = {step["address"]: step["model"] for step in said["steps"] if step["kind"] == "llm"}
+    assert set(calls.values()) == {"scripted"}
+    one = ask_json("show", "report", "--step", "task:facts", "--location", location)
+    assert one["usage_of"]["task:facts"]["requests"] == 2
+    assert "  model  scripted\n" in ask("show", "report", "--step", "task:style/llm#1", "--location", location)
+
+
+@pytest.mark.parametrize("words", [["list"], ["list", "--runs"], ["tree"]], ids=" ".join)
+def test_an_answer_in_json_says_that_there_is_more_and_how_to_get_it(tmp_path, words):
+    runs, location = 21 if "--runs" in words else 11, str(tmp_path / "runs")
+    for number in range(runs):
+        crew_of(ScriptedLLM(["x", "x"]), location, 2).kickoff({"topic": ""}, run_id=f"r{number}")
+    done = CliRunner().invoke(main, ["checkpoint", *words, location, "--json"])
+    said = json.loads(done.stdout)
+    assert said["more"] is True
+    assert done.stderr.startswith("There are ")
+    assert done.stderr.endswith("--all\n")
+    done = CliRunner().invoke(main, ["checkpoint", *words, location, "--json", "--all"])
+    assert (json.loads(done.stdout)["more"], done.stderr) == (False, "")
 
 
 # --- hostile text, streams and terminals

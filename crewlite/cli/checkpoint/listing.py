@@ -72,18 +72,18 @@ def _checkpoints(asked: Asked, opened: Opened, limit: int | None, before: str | 
     else:
         found = _of_run(opened, opened.ref, after)
     shown = found[:limit]
+    left = len(found) > len(shown)
     if asked.as_json:
         names = _NAMES if opened.ref is None else (*_NAMES, "version")
         listing = [{name: getattr(one, name) for name in names} for one in shown]
-        return document.answer({"location": opened.location, "checkpoints": listing})
-    screen = Screen()
-    if shown:
+        document.answer({"location": opened.location, "checkpoints": listing, "more": left})
+    elif shown:
+        screen = Screen()
         screen.table(_COLUMNS, [_row(screen, one) for one in by_place(shown)])
     else:
         notice(_nothing(opened, "checkpoints", before))
-    if len(found) > len(shown):
+    if left:
         notice(f"There are older ones: --before {short(shown[-1].id)}, or --all")
-    return None
 
 
 _NAMES = ("id", "run_id", "branch", "seq", "parent_id", "trigger", "address", "label", "created_at", "abandoned")
@@ -109,16 +109,17 @@ def _row(screen: Screen, place: NamedPlace[CheckpointInfo | Checkpoint]) -> list
 def _runs(asked: Asked, opened: Opened, limit: int | None) -> None:
     found = opened.history.runs(opened.history.run(opened.ref).run_id if opened.ref else None)
     shown = found[:limit]
+    left = len(found) - len(shown)
     if asked.as_json:
-        return document.answer({"location": opened.location, "runs": [document.of_run(run) for run in shown]})
-    screen = Screen()
-    if shown:
+        listing = [document.of_run(run) for run in shown]
+        document.answer({"location": opened.location, "runs": listing, "more": left > 0})
+    elif shown:
+        screen = Screen()
         screen.table(_RUNS, [_run_row(screen, run) for run in shown])
     else:
         notice(_nothing(opened, "runs", None))
-    if len(found) > len(shown):
-        notice(f"There are {len(found) - len(shown)} older ones: --limit {len(found)}, or --all")
-    return None
+    if left:
+        notice(f"There are {left} older ones: --limit {len(found)}, or --all")
 
 
 def _run_row(screen: Screen, run: RunHistory) -> list[Part]:

@@ -63,8 +63,9 @@ def show(asked: Asked, what: str | None, address: str | None, events: bool) -> N
         elif events:
             _show_events(asked, opened, run)
         elif asked.as_json:
-            steps = [{**document.plain(step)} for step in run.steps]
-            document.answer({"location": opened.location, **document.of_run(run, steps=steps, attempts=run.attempts)})
+            usage_of = {at: used for at, used in _sums(run).items() if at}  # that of the run is its `usage`
+            about = document.of_run(run, usage_of=usage_of, steps=run.steps, attempts=run.attempts)
+            document.answer({"location": opened.location, **about})
         else:
             _show_run(Screen(), opened, run)
 
@@ -118,18 +119,19 @@ def _show_run(screen: Screen, opened: Opened, run: RunHistory) -> None:
 
 def _table(screen: Screen, run: RunHistory) -> None:
     """Print the steps, with a column of types if one has a type. A step shows the usage of all steps inside it."""
-    views = {step.address: step for step in run.steps}
-    enclosing = {"", *around(views)}
+    views, sums = {step.address: step for step in run.steps}, _sums(run)
     ordered = [(address, views.get(address)) for address in in_order(views)]
-    rows = [
-        _row(screen, run, address, step, run.usage_of(address) if step is None or address in enclosing else step.usage)
-        for address, step in ordered
-    ]
+    rows = [_row(screen, run, at, step, sums[at] if at in sums else views[at].usage) for at, step in ordered]
     if not any(step.type for step in views.values()):
         return screen.table(_STEPS, rows)
     types = [(step.type or "") if step else "" for _, step in ordered]
     typed = [[*row[:2], kind, *row[2:]] for row, kind in zip(rows, types, strict=True)]
     return screen.table([*_STEPS[:2], Column("type", spare=4), *_STEPS[2:]], typed)
+
+
+def _sums(run: RunHistory) -> dict[str, Usage]:
+    """Return the usage of the run, under "", and of each step that encloses others, with all steps inside it."""
+    return {address: run.usage_of(address) for address in ("", *around(step.address for step in run.steps))}
 
 
 def _snapshots(screen: Screen, run: RunHistory) -> None:
@@ -218,13 +220,15 @@ def _attempt(screen: Screen, run: RunHistory, attempt: Attempt, *, whole: bool =
 def _show_step(asked: Asked, opened: Opened, run: RunHistory, address: str) -> None:
     step = _find(run, address)
     if asked.as_json:
-        return document.answer({"location": opened.location, "run_id": run.run_id, "branch": run.branch, "step": step})
+        about: dict[str, object] = {"location": opened.location, "run_id": run.run_id, "branch": run.branch}
+        return document.answer({**about, "usage_of": {step.address: run.usage_of(step.address)}, "step": step})
     screen = Screen()
     screen.line((step.address or root_name(run), "bold"), "  ", (status_of(step), STYLES[status_of(step)]), whole=True)
     used = run.usage_of(step.address)
     rows: list[tuple[str, Part]] = [
         ("kind", step.kind),
         ("type", step.type or ""),
+        ("model", step.model or ""),
         ("began", iso(step.started_at) if step.started_at else ""),
         ("ended", iso(step.ended_at) if step.ended_at else ""),
         ("reused from", step.reused_from or ""),

@@ -45,7 +45,7 @@ def draw(asked: Asked, what: str | None = None, *, run: str | None = None, whole
         runs = [(run_id, list(group)) for run_id, group in groupby(branches, key=lambda one: one.run_id)]
         shown = runs if whole else runs[:_RUNS]
         if asked.as_json:
-            return _answer(opened, shown)
+            return _answer(opened, shown, len(runs) - len(shown))
         if not runs:
             notice(f"No runs in {opened.location}.")
         screen = Screen()
@@ -55,17 +55,24 @@ def draw(asked: Asked, what: str | None = None, *, run: str | None = None, whole
             screen.tree([_Run(screen, run_id, group, whole).root])
         if left := len(runs) - len(shown):
             screen.line()
-            screen.line((f"... {left} older run{'s' if left > 1 else ''}: --all", "dim"))
+            screen.line((f"... {_older(left)}: --all", "dim"))
     return None
 
 
-def _answer(opened: Opened, runs: Sequence[tuple[str, Sequence[RunHistory]]]) -> None:
+def _older(left: int) -> str:
+    return f"{left} older run{'s' if left > 1 else ''}"
+
+
+def _answer(opened: Opened, runs: Sequence[tuple[str, Sequence[RunHistory]]], left: int) -> None:
+    """Answer in JSON. `left`: how many older runs are left out."""
     branches = []
     for _, group in runs:
         for one in group:
             checkpoints = _own(one, abandoned=True)
             branches.append(document.of_run(one, checkpoints=document.of_checkpoints(checkpoints or ())))
-    document.answer({"location": opened.location, "runs": branches})
+    document.answer({"location": opened.location, "runs": branches, "more": left > 0})
+    if left:
+        notice(f"There are {_older(left)}: --all")
 
 
 def _own(run: RunHistory, *, abandoned: bool = False) -> list[Checkpoint] | None:
@@ -139,7 +146,7 @@ class _Run:
                 hidden += 1
                 continue
             if hidden:
-                nodes.append(Node([(f"... {hidden} more", "dim")]))
+                nodes.append(Node([(f"... {hidden} more: --all", "dim")]))
                 hidden = 0
             nodes.append(Node(self._checkpoint(place, last=bool(first) and number == len(places) - 1), forks))
         return nodes

@@ -16,7 +16,7 @@ from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.reading.prompts import Prompts
 from crewlite.state.reading.shown import said
-from crewlite.state.reading.steps import StepStatus, stale, standing
+from crewlite.state.reading.steps import StepStatus, model_of, stale, standing
 from crewlite.state.reading.times import Times
 from crewlite.usage import NO_USAGE, Usage
 
@@ -89,11 +89,7 @@ class _Found:
     @classmethod
     def at(cls, record: Record, prompts: Prompts, times: Times, address: str | None) -> _Found:
         outcome = None if address is None else standing(record, address)
-        model = None
-        if outcome and kinds.of(outcome.kind).asks_model:
-            replied = outcome.value.get("model") if isinstance(outcome.value, dict) else None  # a fallback
-            model = replied or outcome.provenance.get("model")
-        return cls(record, prompts, times, address, outcome, model)
+        return cls(record, prompts, times, address, outcome, model_of(outcome))
 
     @property
     def kind(self) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from crewlite import kinds
 from crewlite.codec import decode
 from crewlite.state.format.addresses import leaf, outer, outers, try_of
 from crewlite.state.format.outcome import Attempt, Outcome
@@ -47,6 +48,8 @@ class StepView:
     """For a step in doubt: whether a resume repeats the call without asking, because its effect allows that."""
     seq: int | None = None
     """The number of the commit that holds the outcome; None without one."""
+    model: str | None = None
+    """Of a finished model call: the model that answered, which may be a fallback; None for any other step."""
 
     @property
     def begun_at(self) -> datetime | None:
@@ -101,6 +104,7 @@ def _all_steps(record: Record) -> list[StepView]:
                 ended,
                 outcome.edited,
                 seq=outcome.seq,
+                model=model_of(outcome),
             )
         )
     for address, attempts in tries.items():
@@ -115,6 +119,14 @@ def _all_steps(record: Record) -> list[StepView]:
         if address not in record.outcomes and address not in tries
     ]
     return views
+
+
+def model_of(outcome: Outcome | None) -> str | None:
+    """Return the model that answered; None if this is not the outcome of a model call."""
+    if outcome is None or not kinds.of(outcome.kind).asks_model:
+        return None
+    replied = outcome.value.get("model") if isinstance(outcome.value, dict) else None  # a fallback
+    return replied or outcome.provenance.get("model")
 
 
 def standing(record: Record, address: str) -> Outcome | None:

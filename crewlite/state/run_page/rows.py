@@ -11,7 +11,7 @@ from crewlite.state.format.addresses import in_order
 from crewlite.state.format.record import Record
 from crewlite.state.reading.prompts import Prompt, Prompts
 from crewlite.state.reading.shown import said
-from crewlite.state.reading.steps import StepView, standing, steps_of
+from crewlite.state.reading.steps import StepView, model_of, standing, steps_of
 
 _LONG = 6_000  # characters of a text that are shown
 
@@ -88,7 +88,7 @@ def _row(record: Record, prompts: Prompts, step: StepView, begun: datetime) -> R
         step.milliseconds / 1000,
         used.total_tokens,
         used.cost,
-        (outcome.provenance.get("model", "") if outcome else "") if asks else "",
+        model_of(outcome) or "",
         tuple((name, cut(text)) for name, text in outcome.question.items() if text) if outcome else (),
         prompts.added(step.address) if asks else None,
         cut(output),
