@@ -51,7 +51,7 @@ class Shape:
         except Misshapen as problem:
             raise RunMismatch(
                 f"{what} is finished, but its recorded answer does not fit {self.model.__name__} ({problem}). "
-                f"Use the earlier class again, or set on_drift='rerun'."
+                f"Use the class as it was then, or set on_drift='rerun' to ask again."
             ) from None
 
 

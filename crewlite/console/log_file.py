@@ -26,7 +26,9 @@ def written(path: str, run_id: Callable[[], str | None], address: Callable[[], s
     try:
         file = _File(path, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
-        raise ConfigError(f"output_log_file is {path!r}, which cannot be written ({error}); wanted another") from error
+        raise ConfigError(
+            f"output_log_file is {path!r}, which cannot be written ({error}); wanted a file that can be written"
+        ) from error
     file.setFormatter(logging.Formatter("%(message)s" if path.endswith(".json") else "%(asctime)s %(message)s"))
 
     def hear(source: object, event: BaseEvent, state: Any) -> None:

@@ -56,7 +56,9 @@ def record_step(
         if not isinstance(given[name], str):
             raise ConfigError(f"record_step: {name} is {given[name]!r}; wanted a text")
     if not action:
-        raise ConfigError("record_step: action is missing; wanted what was done, such as record_step('fetch')")
+        raise ConfigError(
+            "record_step: action is missing; wanted a text that says what was done, such as record_step('fetch')"
+        )
     found = {name: value for name, value in given.items() if (value if name in texts else value is not None)}
     sayings.say({"steps": [_encoded("record_step", found)]})
 

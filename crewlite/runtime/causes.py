@@ -25,7 +25,10 @@ def for_author(frame: Frame, error: BaseException) -> BaseException | None:
 
 
 def led_to(frame: Frame, error: BaseException) -> Iterator[tuple[BaseException, list[str]]]:
-    """Yield this error and the errors that led to it, each with the child steps that failed with it."""
+    """Yield an error, then the errors that caused it (causes, contexts, members of a group), the nearest first.
+
+    Each comes with the addresses of those child steps of `frame` that raised it.
+    """
     seen, todo = set[int](), [error]
     while todo:
         one = todo.pop(0)

@@ -196,9 +196,9 @@ def _name(step: Step[Any]) -> str:
 
 
 async def _risen(outer: Frame, step: Step[Any], frame: Frame, risen: Attempt, error: Exception) -> Decided:
-    """Apply a remedy that has risen to this step, or let it rise further.
+    """Apply the remedy of an inner step if it is meant for this step; otherwise let the step around decide.
 
-    It ends at a call with effect="once", which only a policy of its own may repeat.
+    A step with effect="once" applies no remedy of an inner step and fails: only its own policy may repeat it.
     """
     record, remedy, at = outer.run.record, risen.remedy, risen.address
     assert remedy

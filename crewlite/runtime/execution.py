@@ -157,7 +157,7 @@ class Execution(Generic[T]):
         return kept(self.step, self._frame(number, once=once)) is not None
 
     async def _made(self, frame: Frame, number: int) -> tuple[T, FailedAttempt | None]:
-        """Make an attempt; return the outcome, and the failure that it tells of."""
+        """Make attempt `number`; return its value, and the failure that the value reports (Step.failure), if any."""
         clock = time.perf_counter()
         with hooked(partial(self._info, number)), durable.entered(frame):
             value = await self._attempt(frame)

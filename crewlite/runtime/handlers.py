@@ -64,11 +64,11 @@ def listeners() -> tuple[Listener, ...]:
     return _listeners
 
 
-def heard(name: str) -> bool:
-    """Return whether crewlite may handle a signal. To be called on the main thread.
+def may_handle(name: str) -> bool:
+    """Return whether crewlite may install its own handler for a signal, such as SIGTERM. Call it on the main thread.
 
-    It may not if the process ignores the signal, or if a handler was installed outside Python, which could not be
-    restored.
+    It may not if the process ignores the signal, or if the handler was not installed by Python code: Python could not
+    put that one back.
     """
     return signal.getsignal(signal.Signals[name]) not in (signal.SIG_IGN, None)
 

@@ -322,6 +322,6 @@ def _check_tool_names(parts: list[Part], tools: tuple[object, ...]) -> None:
     for part, item in zip(parts, tools, strict=True):
         if isinstance(item, BaseTool) and item.name != part.path[-1] and MASK not in part.name:
             raise ConfigError(
-                f"bind: {part.key!r} is a tool named {item.name!r}, but the run knows it as {part.name}: give it that "
-                f"name with @tool({part.path[-1]!r})"
+                f"bind: the tool given for {part.key!r} is named {item.name!r}, but the run recorded {part.name}: give "
+                f"it the recorded name, with @tool({part.path[-1]!r})"
             )

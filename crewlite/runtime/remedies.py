@@ -91,10 +91,10 @@ def unapplied(record: Record, address: str) -> Attempt | None:
 
 
 def counted(record: Record, address: str, past: Sequence[Remedy]) -> list[Remedy]:
-    """Return the remedies that count against a budget: those of the step, and those of work that was chosen for it.
+    """Return the remedies that a step's budget counts: its own (`past`), and those that steps around applied for it.
 
-    A model or a tool has another address in each attempt at its unit, and a step around may have gone back to a named
-    place; so its own do not suffice.
+    A call of a model or a tool gets a new address in each attempt at its task, and a step around may have gone back to
+    a named place: then the earlier failures of the same work are recorded at other addresses.
     """
     unit = None if is_unit(record, address) else _unit_around(record, address)
     mine, around = {without_tries(at) for at in (address, *outers(address))}, list[Remedy]()

@@ -175,7 +175,7 @@ def _kept_answer(
 
 
 def warn_kept(journal: Journal, drifted: Iterable[Drifted]) -> None:
-    """Warn about the answers in a stored result that answer something else than is asked now."""
+    """Log a warning for each recorded answer that is used although its question has changed since."""
     for one in drifted:
         what = one.address or "The result"
         journal.warn(f"{what} is finished and kept, though it is asked something else now (on_drift='keep'): it {one}")

@@ -149,7 +149,7 @@ class Listener:
         return self in handlers.listeners()
 
     def _join(self) -> None:
-        if ignored := [name for name in self.asked if not handlers.heard(name)]:
+        if ignored := [name for name in self.asked if not handlers.may_handle(name)]:
             self._unheard(ignored, "this process ignores it, or other code than Python handles it")
         if self.asked and not self.over.done():
             handlers.listen(self)

@@ -40,7 +40,7 @@ class Finder:
         return found
 
     def standing(self, ref: str | UUID | Checkpoint | RunHistory) -> Located:
-        """Return the branch that a ref names. Raises RefError for an abandoned tail, which does not change any more."""
+        """Find the branch that a ref names. Raises RefError for what a rewind abandoned: nothing can be added there."""
         found = self.find(ref)
         check_stands(found)
         return found

@@ -551,9 +551,7 @@ def test_a_state_is_shown_by_its_snapshots_and_goes_on_in_python(tmp_path):
     assert f"Made bag/b. To open it: RuntimeState.open('bag/b', {location!r})" in made
     assert opens in ask("resume", "bag", "--location", location, code=1, said="stderr")
     assert f"History({location!r}).fork(" in ask("fork", "bag", "--location", location, code=1, said="stderr")
-    assert "bag/main is a state, which is not run" in ask(
-        "cancel", "bag", "--location", location, code=1, said="stderr"
-    )
+    assert "bag/main is a saved state, not a run" in ask("cancel", "bag", "--location", location, code=1, said="stderr")
     with History(location) as history, pytest.raises(ConfigError, match="bag is a state, which has no inputs"):
         history.fork("bag", inputs={"a": 1})
 

@@ -210,7 +210,7 @@ def test_what_is_recorded_outside_a_recoverable_function_is_a_mistake():
 @pytest.mark.parametrize(
     ("mistake", "said"),
     [
-        (lambda: record_step(), "ConfigError: record_step: action is missing; wanted what was done"),
+        (lambda: record_step(), "ConfigError: record_step: action is missing; wanted a text that says what was done"),
         (lambda: record_step(3), "ConfigError: record_step: action is 3; wanted a text"),
         (lambda: record_step("x", error=KeyError()), r"ConfigError: record_step: error is KeyError\(\); wanted a text"),
         (lambda: record_step("x", input=object()), "NotCodable: record_step: input is an object, which cannot be"),

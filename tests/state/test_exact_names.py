@@ -108,7 +108,7 @@ def test_the_command_takes_no_file_for_a_run_that_the_given_location_lacks():
     asks("runs", "one")
     done = cli("answer", "order-7.db", "yes", "--location", "runs")
     assert (done.exit_code, answered("order-7.db", "other")) == (1, False)
-    assert "runs has no run 'order-7.db': leave --location out to take the file ./order-7.db" in done.stderr
+    assert "runs has no run 'order-7.db'. If you mean the file ./order-7.db, leave out --location" in done.stderr
     assert cli("show", "--location", "runs", "./order-7.db").exit_code == 0
 
 

@@ -74,7 +74,9 @@ class Asked:
             if here and locate.names_run(text, here, None):
                 return here, text
             if self.location and os.sep not in text:
-                raise Failed(f"{self.location} has no run {text!r}: leave --location out to take the file ./{text}")
+                raise Failed(
+                    f"{self.location} has no run {text!r}. If you mean the file ./{text}, leave out --location"
+                )
             return (os.path.dirname(text) or ".", text) if text.endswith(".json") else (text, None)
         if os.path.isdir(text) and (os.sep in text or text.startswith(".") or not self._names_something(text)):
             return text, None

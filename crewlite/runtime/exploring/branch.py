@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """How the kickoff of a branch ended."""
+    """How a kickoff on a branch ended: its status, and its result or error."""
 
     status: Status
     error: str = ""
@@ -118,7 +118,7 @@ class Branch:
         return await kickoff(self.variant.definition, request)
 
     async def _score(self, judge: Judge, result: Any) -> tuple[RecordedScore | None, str]:
-        """Return the recorded score of the branch, or have it scored. Without a score, return why."""
+        """Return the score of the branch, recorded or new, and "" (or None and why it could not be scored)."""
         try:
             score = await self._stored(recorded_score, judge.known_by) if judge.known_by else None
             if score is None:

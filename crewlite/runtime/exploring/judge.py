@@ -23,7 +23,7 @@ judging = lazy("crewlite.agent.judging")  # on a higher floor, as it asks a mode
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a variant was to do, by which a model judges its result."""
+    """The task that a variant had: a model that judges the result of the variant is told it."""
 
     task: Mapping[str, Any] | None
     """`description` and `expected_output` of the last task; None for agents and flows."""

@@ -64,9 +64,9 @@ class Paid:
                     self._count(address, usage)
 
     def parts(self, left_out: Callable[[str], bool]) -> CommitParts:
-        """Return all usage as parts of a commit, without the steps for which `left_out` returns True.
+        """Return the usage in the form that a commit records: in total, and inside each step.
 
-        Their usage is part of the enclosing steps.
+        Steps for which `left_out` returns True are not listed: the steps that enclose them include their usage.
         """
         total = self.total.to_record()
         inside = {address: spent.usage.to_record() for address, spent in self._inside.items() if not left_out(address)}

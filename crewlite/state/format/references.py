@@ -8,7 +8,7 @@ from crewlite.codec import Json
 
 
 def by_reference(value: Json, references: Mapping[str, str]) -> Json:
-    """Return `value` with each text in `references` replaced by a reference to the step that recorded it."""
+    """Return `value`, each text that is a key of `references` replaced by a reference to the step that recorded it."""
     if not references:
         return value
     if isinstance(value, str):

@@ -45,7 +45,7 @@ def _head(store: Store, run_id: str, branch: str) -> Head | None:
     """Return the head of a branch; None if it is cancelled already. Raises RefError, RunMismatch, RunEnded."""
     record = recorded(store, run_id, branch)
     if record.run["definition"]["kind"] == STATE:
-        raise RunMismatch(f"{run_id}/{branch} is a state, which is not run, so there is nothing to cancel")
+        raise RunMismatch(f"{run_id}/{branch} is a saved state, not a run, so there is nothing to cancel")
     if record.ended:
         raise RunEnded(run_id, branch, "is finished" if record.finished else "has failed")
     return None if record.cancelled else record.head

@@ -119,7 +119,7 @@ class SqliteSalvage:
         return "stale_index", "its row does not name its last commit"
 
     def rewrite(self, raw: RawBranch, records: Sequence[Record], head: Head | None, why: str) -> Callable[[], object]:
-        """Return a call that replaces the records of a branch by `records`, and quarantines those it removes."""
+        """Return a function that replaces the records of a branch by `records`, and quarantines those it removes."""
         number, told = raw.handle.id, (now().isoformat(), why, raw.run_id, raw.branch)
         statements, there = [_MAKE], set(raw.records)
         for record in sorted(there - set(records), key=raw.records.index):
