@@ -298,6 +298,8 @@ def main() -> int:
     trials = kills = 0
     violations: list[str] = []
     plans = [([], [chance.uniform(length * 0.5 * SEPARATE, length)]) for _ in range(options.random)]
+    if plans and not SEPARATE:  # whatever the length that a busy machine showed, one is killed
+        plans[0] = ([CrashInjector(chance.randrange(1, operations // 2))], [])
     if not SEPARATE and (MODE == "sync" or options.operations):
         plans += [
             ([CrashInjector(n, torn=bool(chance.getrandbits(1)))], []) for n in range(1, operations + 1, options.share)
