@@ -49,8 +49,8 @@ class CheckpointConfig(Described):
     """If a finished task is asked something else now: keep its answer, run it and its dependents again, or stop. None
     keeps the answers of an unfinished run, and refuses a finished run that is asked something else."""
     on_conflict: Literal["last", "error"] = "last"
-    """If steps that run side by side change the same value of the state: "last" keeps the change that was committed
-    later and emits an event; "error" fails the later step with StateConflict, and its retries may mend that."""
+    """If parallel steps change the same value of the state: "last" keeps the change that was committed later and emits
+    an event; "error" fails the later step with StateConflict, so that its retries can change the value again."""
     redact: tuple[str, ...] | None = None
     """Further texts that must not be stored or shown."""
 

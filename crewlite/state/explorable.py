@@ -1,4 +1,4 @@
-"""What `History.explore` wants of a definition. It brings the engine, which History does without."""
+"""The protocol of what `History.explore` accepts, so that History need not import the engine."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ class Explorable(Protocol[E_co]):
         study: str | None,
         allow_effects: bool,
     ) -> E_co:
-        """Run the variants, and return their comparison."""
+        """Run the variants, and return the comparison of their results."""

@@ -1,4 +1,4 @@
-"""What refs and objects name at one location: a run, a branch of it, perhaps a checkpoint. No journal is held open."""
+"""Which run, branch and perhaps checkpoint a ref or an object names at one location. No journal is held open."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Finder:
     location: str
 
     def find(self, ref: str | UUID | Checkpoint | RunHistory | BranchInfo, *, anywhere: bool = False) -> Located:
-        """Return what a ref or an object of this location names; with `anywhere`, a path may lead to another location.
+        """Return the place that a ref or an object of this location names; with `anywhere`, a path may lead elsewhere.
 
         Raises RefError.
         """
@@ -46,5 +46,5 @@ class Finder:
         return found
 
     def is_here(self, found: Located) -> bool:
-        """Return whether something that was found is at this location."""
+        """Return whether the place that a ref named is at this location."""
         return os.path.realpath(found.location) == os.path.realpath(self.location)

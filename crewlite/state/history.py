@@ -73,7 +73,7 @@ class History:
         return [RunHistory(self._store, info.run_id, info.branch) for info in self.branches(run_id)]
 
     def unfinished(self, name: str | None = None) -> list[RunHistory]:
-        """Return the runs, newest first, that were cut and that no live process works on: a kickoff goes on with them.
+        """Return the interrupted runs, newest first, that no live process works on: a kickoff resumes them.
 
         Forks are left out, and runs that failed, were cancelled, or stopped to wait for people, unless a question has
         timed out. A run that cannot be read is skipped with a warning. `name`: only runs of the definition so named.
@@ -126,7 +126,7 @@ class History:
         return self._store.places(limit=limit, before=before)
 
     places = checkpoints
-    """The old name of `checkpoints`, deprecated."""
+    """A deprecated name of `checkpoints`."""
 
     def fork(
         self,
@@ -170,9 +170,9 @@ class History:
         return RunHistory(self._store, found.run_id, found.branch)
 
     def diff(self, a: str | UUID | Checkpoint | RunHistory, b: str | UUID | Checkpoint | RunHistory) -> RunDiff:
-        """Compare two runs, branches, or checkpoints: inputs, settings, steps, state, usage and time of `b` beside `a`.
+        """Compare two runs, branches or checkpoints: inputs, settings, steps, state, usage and time of `b` beside `a`.
 
-        A checkpoint stands for its run as it was there. A ref with a path may lead to another location. Reads both
+        A checkpoint stands for its run as it was then. A ref with a path may lead to another location. Reads both
         journals, and writes nothing. Raises RefError, JournalCorrupt.
         """
         (before, one, at), (after, other, other_at) = self._read(a), self._read(b)
@@ -349,7 +349,7 @@ class History:
         return RunHistory(self._store, run_id, "main" if "main" in branches else branches[0])
 
     def doctor(self, *, repair: bool = False) -> list[Finding]:
-        """Return the damage at this location, with what to do about it; [] if there is none.
+        """Return the damage at this location, with what to do about each; [] if there is none.
 
         With `repair`, repair what can be repaired: damaged data is set aside, never deleted, and a branch then ends at
         its newest intact commit. A branch that a live process runs is left alone. Raises StoreError.
@@ -362,7 +362,7 @@ class History:
         return found
 
     def _read(self, ref: str | UUID | Checkpoint | RunHistory) -> tuple[list[Entry], Record, str | None]:
-        """Return the entries and the record at the place that a ref names, and what the ref has behind the @."""
+        """Return (entries, record, the part of a ref behind the @ or None) at the place that a ref names."""
         if isinstance(ref, RunHistory):
             return *ref.at(None), ref.place
         found = self._finder.find(ref, anywhere=True)

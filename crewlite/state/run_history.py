@@ -59,7 +59,7 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Rewind:
-    """A rewind of a branch: from when, and where it has gone back to."""
+    """A rewind of a branch: its time, the commit it went back to, and the reason given."""
 
     at: datetime
     seq: int
@@ -70,8 +70,8 @@ class Rewind:
 class RunHistory:
     """One branch of one run. It is read at the first use of a property, and does not follow later commits.
 
-    `abandoned_by` is the number of a rewind, from 1, if this is what that rewind has abandoned: the branch as it was
-    right before it. None for the branch as it is now.
+    `abandoned_by` is the number of a rewind, from 1: the object then shows the branch as it was right before it. None
+    shows the branch as it is now.
     """
 
     def __init__(self, store: Store, run_id: str, branch: str, abandoned_by: int | None = None) -> None:
@@ -95,23 +95,23 @@ class RunHistory:
 
     @property
     def ref(self) -> str:
-        """The ref that names it at its location."""
+        """The ref that names this branch within its location."""
         return f"{self.run_id}/{self.branch}" + (f"@{self.place}" if self.place else "")
 
     @property
     def place(self) -> str | None:
-        """What its ref has behind the @: `abandoned:1` for what the first rewind has abandoned; None for a branch."""
+        """The part of its ref behind the @: `abandoned:1` for what the first rewind abandoned; None for a branch."""
         return None if self.abandoned_by is None else f"abandoned:{self.abandoned_by}"
 
     @property
     def abandoned(self) -> tuple[RunHistory, ...]:
-        """What each rewind of this branch has abandoned, in order: the branch as it was right before that rewind."""
+        """The branch as it was right before each of its rewinds, in order."""
         count = len(ends_of_tails(self._trace[0])) if self.abandoned_by is None else self.abandoned_by - 1
         return tuple(RunHistory(self._store, self.run_id, self.branch, number) for number in range(1, count + 1))
 
     @property
     def rewinds(self) -> tuple[Rewind, ...]:
-        """The rewinds of this branch, in order. `abandoned` has what each of them has abandoned."""
+        """The rewinds of this branch, in order. `abandoned` shows what each of them has abandoned."""
         own = [entry.commit for entry in self._trace[0] if entry.seq > self._record.base]
         found = [(back, commit["at"]) for commit in own if (back := commit.get("rewind"))]
         count = self.abandoned_by - 1 if self.abandoned_by else len(found)
@@ -120,7 +120,7 @@ class RunHistory:
         )
 
     def at(self, checkpoint: str | None) -> tuple[list[Entry], Record]:
-        """Return the entries that count, and the record, up to the checkpoint with this id; of None, all of them.
+        """Return (entries that no rewind abandoned, record) up to the checkpoint with this id; None means all of them.
 
         Raises RefError if the branch has no such checkpoint any more.
         """
@@ -145,25 +145,25 @@ class RunHistory:
 
     @property
     def result(self) -> Any:
-        """What it has come to: what a flow returned, the answer of a crew or agent as text; None if not finished."""
+        """The result: what a flow returned, the answer of a crew or agent as text; None if the run is not finished."""
         return result_of(self._record)
 
     @property
     def stopped_by(self) -> str | None:
-        """The budget that an unfinished run has stopped at, in words; None if none did, or it was resumed since."""
+        """The budget that stopped this unfinished run, in words; None if none did, or it was resumed since."""
         return None if self._record.ended else self._record.stopped
 
     @property
     def at_work(self) -> str | None:
-        """The live process that runs it, by number and host, such as "process 7 on lamp"; None if none does."""
+        """The live process that runs this branch, such as "process 7 on lamp"; None if none does."""
         if self.abandoned_by is not None:
             return None
         return holder(self._store, self.run_id, self.branch, self._record.claim)
 
     def touched(self) -> float:
-        """Return the time of the branch's last commit or sign of life, in seconds since the epoch; 0 if it is gone.
+        """Return the time of the branch's last commit or sign of life, in seconds since the epoch; 0 if it was deleted.
 
-        Unlike the properties it is looked up at every call, without reading the journal.
+        Unlike the properties, this is looked up at every call, without reading the journal.
         """
         return self._store.touched(self.run_id, self.branch)
 
@@ -215,7 +215,7 @@ class RunHistory:
 
     @property
     def own_usage(self) -> Usage:
-        """Of a fork, the usage without what had been paid when it was forked; else the same as `usage`."""
+        """For a fork, the usage since it was forked; for any other branch the same as `usage`."""
         return self._record.paid.own
 
     def usage_of(self, address: str) -> Usage:
@@ -253,7 +253,7 @@ class RunHistory:
         return steps_of(self._record)
 
     def prompt(self, address: str) -> Prompt:
-        """Return what the model call at an address, such as `task:write/llm#1`, was asked, as far as that is recorded.
+        """Return the prompt of the model call at an address, such as `task:write/llm#1`, as far as that is recorded.
 
         Raises RefError if no reply to such a call is recorded.
         """
@@ -272,7 +272,10 @@ class RunHistory:
         return [self._checkpoints.of(one) for one in self._recorded(abandoned=abandoned)]
 
     def checkpoint(self, identifier: str | None = None) -> Checkpoint | None:
-        """Return the checkpoint with this id, abandoned or not; without an id, the newest one. None for none."""
+        """Return the checkpoint with this id, abandoned or not; without an id, the newest one.
+
+        None if there is none.
+        """
         if identifier is not None:
             return self._checkpoints.find(identifier)
         found = self._recorded(abandoned=False)
@@ -310,7 +313,7 @@ def unfinished(store: Store, name: str | None) -> list[RunHistory]:
 
 
 def _has_work(run: RunHistory) -> bool:
-    """Return whether a kickoff of the run has something to do before it waits for a person or ends."""
+    """Return whether a kickoff of the run can do any work before the run waits for a person or ends."""
     if run.status != "waiting":
         return run.status == "unfinished"
     killed = run.at(None)[1].claim is not None  # a run that stops to wait releases its claim

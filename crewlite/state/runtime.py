@@ -27,7 +27,7 @@ from crewlite.usage import Usage
 
 
 class RuntimeState(Bag):
-    """A run at the time of one event: its usage and the place for a checkpoint as of then, and its current values.
+    """A run at the time of one event: its usage and checkpoints are as of then, its values are the current ones.
 
     The values are a mapping: `state["step"] = 1`. The next commit of the run records every value that was set, deleted
     or changed inside. A value is plain data or of another type that the codec records. An object of a class of yours
@@ -40,7 +40,7 @@ class RuntimeState(Bag):
         super().__init__(journal, address)
         self._trigger = trigger
         self._then: CommitView | None = moment or CommitView.of(journal.record)
-        """The commit that it shows, however late it is used; None for an opened state: it shows the newest commit."""
+        """The commit that this object shows, whenever it is used; None for an opened state, which shows the newest."""
 
     @classmethod
     def open(
@@ -209,7 +209,7 @@ class CommitView(NamedTuple):
 
     seq: int
     sum: str
-    """Its checksum; "" without a store."""
+    """The checksum of the commit; "" without a store."""
     usage: Usage
     finished: int
 

@@ -1,4 +1,4 @@
-"""An OSError while something is saved becomes a StoreError, which says what to do."""
+"""Raise a StoreError, which says what to do, in place of an OSError while something is saved."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def saving(location: str, what: str) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, CrewliteError):
             raise
-        problem = f"{what} ({error}). Nothing is lost: make sure that it can be written, and repeat this"
+        problem = f"{what} ({error}). Nothing that was saved before is lost: make the location writable, and try again"
         raise StoreError(location, problem) from error

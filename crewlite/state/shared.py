@@ -1,7 +1,7 @@
-"""What the runs of one store share while they are at work, such as that a service is down: small data by key.
+"""Data that the runs of one store share while they are running, such as that a service is down: bytes by key.
 
-They lie beside the results that runs keep for each other, and belong to no run. A run never depends on them: what
-cannot be read or written causes one warning, and whoever asked goes by what it knows itself.
+The store keeps them beside the results that runs reuse; they belong to no run. A run never depends on them: if they
+cannot be read or written, the run warns once and uses what its own process knows.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from crewlite.state.providers import Exchange, Store, exchange_of
 
 T = TypeVar("T")
 Change = Callable[[bytes | None], bytes]
-_TRIES = 100  # each one that fails is one in which another process has succeeded
+_TRIES = 100  # a try fails only if another process has succeeded
 
 
 class SharedData:
-    """The access of one run to what it shares with the other runs of its store."""
+    """The access of one run to the data that it shares with the other runs of its store."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -38,18 +38,18 @@ class SharedData:
         return self._journal.location or ""
 
     async def read(self, key: str) -> bytes | None:
-        """Return the data under a key; None if there are none. Raises OSError if they cannot be read."""
+        """Return the data under a key; None if there is none. Raises OSError if the store cannot be read."""
         return await self._done(self._ask(lambda held: held.recall(key)))
 
     async def change(self, key: str, change: Change) -> bytes:
-        """Replace the data under a key by what `change` makes of them, all or nothing, and return that.
+        """Replace the data under a key by what `change(old)` returns, all or nothing, and return the new data.
 
         `change` may be called several times, in another thread. Raises OSError if it cannot be stored.
         """
         return await self._done(self._ask(lambda held: _changed(held, key, change)))
 
     def post(self, key: str, change: Change) -> None:
-        """Change data like `change`, without waiting for it, and before any later request. Warns instead of raising."""
+        """Change data as `change` does, before any later request, without waiting for it. Warns instead of raising."""
         self._ask(lambda held: _changed(held, key, change)).add_done_callback(self._posted)
 
     def _ask(self, act: Callable[[Exchange], T]) -> Future[T]:
@@ -76,8 +76,8 @@ class SharedData:
         if not self._warned:
             self._warned = True
             self._journal.warn(
-                "what this run shares with the other runs of its store, such as open circuits, cannot be read or "
-                f"written, so it goes by what its process knows: {type(error).__name__}: {text_of(error)}"
+                "the data that this run shares with the other runs of its store, such as open circuits, cannot be read "
+                f"or written, so the run uses what its own process knows: {type(error).__name__}: {text_of(error)}"
             )
 
 
@@ -87,4 +87,4 @@ def _changed(held: Exchange, key: str, change: Change) -> bytes:
         new = change(old)
         if new == old or held.exchange(key, old, new):
             return new
-    raise OSError(f"{key} was changed by others at each of {_TRIES} tries")
+    raise OSError(f"{key} was changed by other processes during each of {_TRIES} tries")

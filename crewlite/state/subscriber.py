@@ -26,14 +26,14 @@ class CheckpointSubscriber:
     """Selects the events that create a checkpoint, by `on_events` of the innermost definition that has a setting."""
 
     natural: frozenset[str]
-    """The events that `on_events=True` stands for, which depend on the kind of the run's root definition."""
+    """The events for which `on_events=True` stands: it depends on the kind of the run's root definition."""
     max_checkpoints: int | None = None
-    """The limit of the root definition, which holds for inner definitions without one."""
+    """The limit of the root definition, which applies to inner definitions without a limit of their own."""
     asleep: bool = False
     """Whether the run has its result already, so that no event creates a checkpoint."""
 
     def wants(self, kind: str, outward: tuple[Setting, ...], *, fleeting: bool = False) -> CheckpointConfig | bool:
-        """Return the setting by which an event of this type creates a checkpoint; False if it creates none.
+        """Return the setting by which an event of this type creates a checkpoint; False if the event creates none.
 
         Args:
             kind: The type of the event.
@@ -57,7 +57,7 @@ class CheckpointSubscriber:
         seq: int,
         bases: frozenset[str] = frozenset(),
     ) -> CommitParts:
-        """Build the commit parts that create a checkpoint for `event` at `seq`, and drop the oldest beyond the limit.
+        """Build the commit parts that create a checkpoint for `event` at `seq` and drop the oldest beyond the limit.
 
         `bases` are the ids of checkpoints that forks start from, which are kept.
         """

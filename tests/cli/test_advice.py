@@ -50,7 +50,7 @@ def test_a_run_that_asks_nothing_says_how_it_goes_on_and_not_which_runs_there_ar
     Agent(role="Clerk", goal="g", llm="offline", checkpoint=True).kickoff("What?", run_id="done")
     done = cli("answer", "done", "human:ok", "yes")
     assert done.exit_code == 1
-    assert "'human:ok' is not an open question of run 'done', which waits for none" in done.stderr
+    assert "'human:ok' is not an open question of run 'done', which waits for no answer" in done.stderr
     assert "list --runs" not in done.stderr
 
 

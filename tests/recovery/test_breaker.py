@@ -110,7 +110,7 @@ def test_a_store_that_cannot_share_costs_no_run_and_the_process_goes_by_what_it_
     asked = [ask(f"run-{n}", "here", down, breaker, provider) for n in range(3)]
     assert asked == [("LLMUnavailable", 1), ("LLMUnavailable", 1), ("CircuitOpen", 0)]
     assert [record.message.partition(": ")[0] for record in caplog.records] == ["run-0/main", "run-1/main"]
-    assert caplog.records[0].message.endswith(f"goes by what its process knows: {type(broken).__name__}: {broken}")
+    assert caplog.records[0].message.endswith(f"uses what its own process knows: {type(broken).__name__}: {broken}")
     Clock.set(131)
     assert ask("later", "here", "up", breaker, provider) == ("up", 1)
     assert breaker.state("model far") == "closed"

@@ -171,7 +171,7 @@ def test_a_run_at_work_in_this_process_is_healthy_and_left_alone(name, tmp_path)
     assert healthy[:3] == [[]] * 3
     assert damaged
     assert not any(finding.repaired for finding in damaged + last)
-    assert all("this process is at work on this branch" in finding.remedy for finding in damaged + last)
+    assert all("this process is running this branch" in finding.remedy for finding in damaged + last)
 
 
 WAITING = """

@@ -350,9 +350,9 @@ def test_a_fork_may_edit_a_verdict(memory):
     forked = crew.fork("r", edits={"task:t/guardrail#1": [False, "dull"]}).kickoff()
     assert forked.raw == "better"
     assert "dull" in asked(crew)[1]
-    with pytest.raises(ConfigError, match=r"wanted what its guardrail says: \[True, None\]"):
+    with pytest.raises(ConfigError, match=r"wanted the verdict of a guardrail: \[True, None\]"):
         crew.fork("r", edits={"task:t/guardrail#1": "yes"})
-    with pytest.raises(ConfigError, match=r"\[False, the reason\], which the agent is told"):
+    with pytest.raises(ConfigError, match=r"\[False, the reason that the agent is told\]"):
         crew.fork("r", edits={"task:t/guardrail#1": [False, " "]})
 
 

@@ -17,7 +17,7 @@ from crewlite.state.reading.diff import Diff, diff
 from crewlite.usage import Usage
 
 TasksAndEvents = tuple[Sequence[str], int, Sequence[RecordedEvent], int]
-"""All tasks of a run, how many of them were finished at some commit; all its events, how many there were then."""
+"""(all tasks of a run, how many were finished at some commit, all events of the run, how many were recorded by then)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Checkpoint:
     """The id of the checkpoint before this one; for a snapshot made after a restore, of the restored checkpoint."""
     seq: int
     version: int
-    """Its number, from 1, among the checkpoints of its branch and of the branches that this is forked from.
+    """The number of the checkpoint, from 1, among those of its branch and of the branches that this one is forked from.
 
     A number is used once: neither pruning nor a restore makes it available again.
     """
@@ -46,11 +46,11 @@ class Checkpoint:
     definition: JsonObject
     usage: Usage
     ref: str
-    """The ref that names it from any directory; its id if the run is in memory only."""
+    """A ref that names the checkpoint from any directory; the id of the checkpoint if the run is in memory only."""
     _kept: tuple[Mapping[str, Json], Mapping[str, int]] = field(repr=False)
     _history: TasksAndEvents = field(repr=False, compare=False)
     abandoned: bool = field(default=False, compare=False)
-    """Whether its branch has gone back to before it. It can still be read, forked, and gone back to."""
+    """Whether the branch was rewound to before this checkpoint, which can still be read, forked and rewound to."""
 
     @property
     def values(self) -> dict[str, Any]:

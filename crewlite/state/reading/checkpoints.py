@@ -1,4 +1,4 @@
-"""The checkpoints of a journal, read in one replay, which gives its record too. Each is built when it is asked for."""
+"""The checkpoints of a journal and its record, read in one replay. A checkpoint is built when it is first asked for."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from crewlite.usage import UsageSum
 
 
 class Checkpoints:
-    """The checkpoints of a journal, first to last, abandoned ones too.
+    """The checkpoints of a journal, first to last, including those that a rewind abandoned.
 
-    `ref` returns the ref of one. `lost` are those to leave out, as id and parent id. Raises JournalCorrupt.
+    `ref` makes the ref of a checkpoint from its record. `lost` maps the id of each checkpoint to leave out to the id of
+    its parent. Raises JournalCorrupt if the checkpoints contradict the journal.
     """
 
     def __init__(
@@ -46,11 +47,11 @@ class Checkpoints:
         self._tasks = {id(one): list(one.tasks) for _, one in self._then.values()}
 
     def recorded(self) -> list[CheckpointRecord]:
-        """Return the records of all of them, first to last."""
+        """Return the records of all checkpoints, first to last."""
         return sorted(self._known.values(), key=along)
 
     def all(self) -> list[Checkpoint]:
-        """Build all of them, first to last."""
+        """Build all checkpoints, first to last."""
         return [self.of(one) for one in self.recorded()]
 
     def find(self, identifier: str) -> Checkpoint | None:
@@ -59,7 +60,7 @@ class Checkpoints:
         return found and self.of(found)
 
     def of(self, recorded: CheckpointRecord) -> Checkpoint:
-        """Return the checkpoint with this record. The same one is returned each time."""
+        """Return the checkpoint with this record, the same object each time."""
         name = recorded["id"]
         if name not in self._built:
             then, grown = self._then[recorded["seq"]]
@@ -91,7 +92,7 @@ class RecordView(NamedTuple):
 
 
 def newest(record: Record, checkpoint: CheckpointRecord, ref: str) -> Checkpoint:
-    """Return the checkpoint that the last commit of a record has created."""
+    """Build the checkpoint that the last commit of a record created."""
     now, counts = RecordView.of(record), record.counts(checkpoint["seq"])
     history = list(record.tasks), now.tasks, record.events, now.events
     return _made(checkpoint, now, history, record.parent(checkpoint), record.run["branch"], ref, counts)

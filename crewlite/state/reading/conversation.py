@@ -26,7 +26,7 @@ class Turn:
 
 
 def turns_of(outcomes: Mapping[str, Outcome], prefix: str) -> list[Turn]:
-    """Return the turns of the conversation in one attempt at a step, whose steps have addresses with this prefix."""
+    """Return the turns of the conversation in one attempt at a step; `prefix` begins the addresses of its steps."""
     turns: list[Turn] = []
     requested: Counter[str] = Counter()
     while reply := outcomes.get(f"{prefix}{kinds.LLM.name}#{len(turns) + 1}"):
@@ -51,7 +51,7 @@ def superseded(record: Record) -> set[str]:
 
 
 def _held(record: Record, prefix: str) -> Iterator[str]:
-    """Yield the replies of a conversation, the calls that they request, and the next reply if that has failed."""
+    """Yield the addresses of a conversation's replies, of the calls they request, and of the next reply if failed."""
     turns = turns_of(record.outcomes, prefix)
     for turn in turns:
         yield turn.reply.address

@@ -40,7 +40,7 @@ def diff(before: Mapping[str, Json], after: Mapping[str, Json], paid: tuple[Usag
 
 
 def usage_change(before: Usage, after: Usage) -> Usage:
-    """Return the usage `after` minus that `before`. Its cost is unknown only if both are."""
+    """Return the usage `after` minus the usage `before`. The cost of the result is None only if both costs are None."""
     counts = {name: n - getattr(before, name) for name, n in after.__dict__.items() if name not in ("cost", "by_agent")}
     roles = before.by_agent.keys() | after.by_agent.keys()
     each = {role: usage_change(before.by_agent.get(role, Usage()), after.by_agent.get(role, Usage())) for role in roles}

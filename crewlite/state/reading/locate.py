@@ -36,14 +36,14 @@ from crewlite.state.providers.sqlite import is_database
 from crewlite.state.reading.choose import meant
 
 _TAIL = re.compile(r"abandoned:([1-9]\d{0,8})")
-"""What follows the @ of a ref to the end of what a rewind has abandoned."""
+"""The part of a ref after its @ that names the end of the entries which a rewind abandoned, by the rewind's number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
     """The place that a ref names. `checkpoint` is the id of a checkpoint, or None for the head of the branch.
 
-    `abandoned` is the number of a rewind of the branch, if the place is the end of what that rewind has abandoned.
+    `abandoned` is the number of a rewind of the branch, from 1, if the ref names the end of what that rewind abandoned.
     """
 
     provider: BaseProvider
@@ -55,7 +55,7 @@ class Located:
 
     @property
     def ref(self) -> str:
-        """The ref that names it within its location."""
+        """The ref that names this place within its location."""
         name = f"{self.run_id}/{self.branch}"
         at = f"abandoned:{self.abandoned}" if self.abandoned is not None else self.checkpoint
         return f"{name}@{at}" if at else name
@@ -85,7 +85,7 @@ def locate(text: str, location: str, provider: BaseProvider | None, identity: st
 
 
 def is_path(text: str) -> bool:
-    """Return whether a ref reads as the path of a store or a checkpoint file: it is one unless a run is so named."""
+    """Return whether a ref looks like the path of a store or a checkpoint file. A run can have such a name, too."""
     branch, at, _ = text.partition("@")
     if at and os.sep not in branch and not os.path.exists(text):
         return False
@@ -93,9 +93,9 @@ def is_path(text: str) -> bool:
 
 
 def names_run(text: str, location: str, provider: BaseProvider | None) -> bool:
-    """Return whether a ref that reads as a path names a run of this location, or a branch of the newest one.
+    """Return whether a ref that reads as a path names a run of this location, or a branch of its newest run.
 
-    Raises RefError if the path exists as well: the name of a run must not lead to a run in a file of that name.
+    Raises RefError if a file of that name exists as well, because either could be meant.
     """
     chosen, path = provider_for(location, provider), re.split("[@~]", text)[0]
     if path.endswith(os.sep) or path.split(os.sep)[0] in ("", ".", "..") or not exists(location, chosen):
@@ -216,13 +216,13 @@ def _within(store: Store, provider: BaseProvider, location: str, ref: Ref, text:
 
 
 def check_stands(found: Located) -> None:
-    """Raise RefError for an abandoned tail, for a caller that would change it."""
+    """Raise RefError if a ref names the end of what a rewind abandoned: nothing can be added there."""
     if found.abandoned is not None:
-        raise RefError(found.ref, "is abandoned, and does not change any more: fork it, or rewind the branch to it")
+        raise RefError(found.ref, "was abandoned by a rewind and cannot change: fork it, or rewind the branch to it")
 
 
 def abandoned_by(entries: Sequence[Entry], number: int, ref: str) -> list[Entry]:
-    """Return the entries of a branch up to the end of what its rewind of this number, from 1, has abandoned.
+    """Return the entries of a branch up to the end of what its rewind `number`, counted from 1, abandoned.
 
     Raises RefError for `ref` if the branch was not rewound that often.
     """
@@ -234,7 +234,7 @@ def abandoned_by(entries: Sequence[Entry], number: int, ref: str) -> list[Entry]
 
 
 def _of_run(store: Store, path: str) -> BranchInfo | None:
-    """Return the branch that a path names together with its run, without a look at all runs; None if it names none."""
+    """Return the branch that `run` or `run/branch` names; None if it names none. Reads this run's branches only."""
     run, _, branch = path.partition("/")
     try:
         found = store.branches(check_name("run_id", run))
@@ -258,7 +258,7 @@ def _branch(branches: Sequence[BranchInfo], ref: Ref, identity: str | None) -> B
 def _walk(record: Record, ref: Ref, text: str) -> str:
     """Return the id of the checkpoint that `@...` names or, with `~n`, of its n-th predecessor."""
     ordered = sorted(record.checkpoints.values(), key=lambda one: (record.counts(one["seq"]), *along(one)))
-    checkpoints = [checkpoint_info(record.run, one) for one in ordered]  # what counts comes after what does not
+    checkpoints = [checkpoint_info(record.run, one) for one in ordered]  # abandoned ones first
     counting = [one for one in checkpoints if record.counts(one.seq)]
     found = _end_of_turn(record, counting, ref.at) or meant(counting, ref.at) or meant(checkpoints, ref.at)
     if len(found) != 1 or ref.back >= len(checkpoints):
@@ -278,7 +278,7 @@ def _walk(record: Record, ref: Ref, text: str) -> str:
 
 
 def _end_of_turn(record: Record, checkpoints: Sequence[CheckpointInfo], at: str | None) -> list[CheckpointInfo]:
-    """Return the last checkpoint before the next question of a conversation, if `at` is the address of a turn."""
+    """If `at` is the address of a turn, return [the last checkpoint before the next question]; otherwise []."""
     kind, _, number = (at or "").partition("#")
     if kind != kinds.TURN.name or not number.isdigit() or int(number) < 1:
         return []

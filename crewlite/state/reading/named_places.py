@@ -1,4 +1,4 @@
-"""The checkpoints of a listing, one for each place: a label makes one of its own, and is a name of the place."""
+"""The checkpoints of a listing, grouped by place: to label a checkpoint makes another checkpoint at the same place."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ C = TypeVar("C", bound="Checkpoint | CheckpointInfo")
 
 @dataclass(frozen=True, slots=True)
 class NamedPlace(Generic[C]):
-    """A checkpoint, and the labels of its place."""
+    """A checkpoint with the labels that were given to it."""
 
     checkpoint: C
     labels: tuple[str, ...]
-    """Its own label, and those that its place was given later, in this order."""
+    """The label that the checkpoint was made with, then those that it was given later."""
     ids: frozenset[str]
-    """Its id, and those of the checkpoints that these labels have made."""
+    """The ids of the checkpoint and of those that were made to label it."""
 
 
 def by_place(checkpoints: Iterable[C]) -> list[NamedPlace[C]]:
-    """Return the places of some checkpoints, in the order of these.
+    """Group checkpoints by place: return a NamedPlace for each, in the given order.
 
-    A labelled checkpoint goes with the one that it was made of, if that is among them.
+    A checkpoint that was made to label another belongs to the group of that one, if both are given.
     """
     listed = list(checkpoints)
     groups: dict[str, list[C]] = {}

@@ -1,4 +1,4 @@
-"""What opens the conversation of an agent, read from the record.
+"""The messages that open the conversation of an agent, read from the record.
 
 For a task: its texts with their placeholders filled in, and the outputs that it builds on. Without a task: the agent's
 own texts and the messages that it answers.
@@ -20,7 +20,7 @@ from crewlite.state.reading.shown import as_text, plain
 
 _OF_THE_AGENT = ("role", "goal", "backstory")
 _OF_THE_TASK = ("description", "expected_output")
-_FILE = "input file "  # how the names of texts begin that are digests of files
+_FILE = "input file "  # the names of the digests of files in a question begin so
 _LIVE = {
     "output_pydantic": "the schema of its answer",
     "output_json": "the schema of its answer",
@@ -31,27 +31,27 @@ _LIVE = {
 
 @dataclass(frozen=True, slots=True)
 class PromptPart:
-    """A part of what a model was asked."""
+    """A part of the prompt of a model."""
 
     role: str
-    """Who says it, as chat models name it: system, user, assistant or tool."""
+    """Who says this part, as chat models name it: system, user, assistant or tool."""
     name: str
-    """What it is: context, message, reply, result, refusal, or the name of a text of the definition, such as `goal`."""
+    """The kind of part: context, message, reply, result, refusal, or the name of a definition's text like `goal`."""
     text: str
     source: str | None = None
-    """The address of the step whose outcome it is; None for texts of the definition and inputs."""
+    """The address of the step whose outcome this part is; None for texts of the definition and inputs."""
 
 
 @dataclass(slots=True)
 class Parts:
-    """Parts of a prompt as they are put together, and what of it is not recorded."""
+    """The parts of a prompt found so far, and descriptions of the parts that are not recorded."""
 
     parts: list[PromptPart] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
 
 def opening(record: Record, around: str) -> Parts:
-    """Return what opens the conversation in the step at an address: a task, an agent, or a turn of one."""
+    """Return what opens the conversation in the step at `around` ("" for the run): a task, an agent or a turn."""
     kind = kinds.at(around) if around else kinds.of(record.run["definition"]["kind"])
     if kind.is_task:
         return _of_task(record, around)
@@ -83,7 +83,7 @@ def _of_task(record: Record, around: str) -> Parts:
 
 
 def _plan(found: Parts, record: Record, number: int) -> None:
-    """Add the plan that the crew has made for its task with this number, if it has."""
+    """Add the plan that the crew made for its task `number`, counted from 0, if the crew made one."""
     if (at := f"{kinds.PLAN.name}#1") in record.outcomes:
         texts = plain(record.value(at))
         if isinstance(texts, list) and 0 <= number < len(texts):
@@ -91,7 +91,7 @@ def _plan(found: Parts, record: Record, number: int) -> None:
 
 
 def _context(order: list[str], tasks: Mapping[str, JsonObject], around: str) -> list[str]:
-    """Return the tasks whose outputs a task is given: those that it names, else those that are over when it begins."""
+    """Return the addresses of the tasks whose outputs a task gets: those it names, else those finished before it."""
     if around not in tasks:
         return []
     if (named := tasks[around].get("context")) is not None:
@@ -102,7 +102,7 @@ def _context(order: list[str], tasks: Mapping[str, JsonObject], around: str) -> 
 
 
 def _texts(found: Parts, record: Record, around: str, facts: Mapping[str, Any], names: tuple[str, ...]) -> None:
-    """Add the texts of a step: as its outcome holds them, else those of the definition with the inputs filled in."""
+    """Add the texts of a step: as recorded if the step has finished, else the definition's, with inputs filled in."""
     outcome = record.outcomes.get(around)
     asked = outcome.question if outcome else {}
     inputs = plain(record.inputs_of(around))
@@ -135,7 +135,7 @@ def _asked(record: Record, around: str, kind: kinds.Kind, found: Parts) -> Json:
 
 
 def _delegated(record: Record, call: str) -> Json:
-    """Return the arguments of the tool call by which a coworker was asked, as a message."""
+    """Return the arguments of a call that delegated work, as a list of one message; None if no reply requests it."""
     for turn in turns_of(record.outcomes, prefix_beside(call)):
         if call in turn.calls:
             arguments = turn.reply.value["tool_calls"][turn.calls.index(call)][1]
@@ -151,7 +151,7 @@ def _messages(found: Parts, messages: Json) -> None:
 
 
 def _note_live(found: Parts, *facts: Mapping[str, Any]) -> None:
-    """Note what is recorded by its name alone, and what changes the texts on their way to the model."""
+    """Note as missing what is recorded by its name alone, and what changes the texts on their way to the model."""
     live: dict[str, Any] = {}
     for fact in facts:
         live |= fact.get("live", {})

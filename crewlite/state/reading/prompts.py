@@ -1,4 +1,4 @@
-"""What a model was asked, put together from the record: texts of the task, outputs it builds on, replies, tool results.
+"""The prompt of a model call, put together from the record: texts of the task, outputs it builds on, replies, results.
 
 No prompt is stored. Texts with their placeholders filled in are in the outcome of the task, all else is the outcome of
 another step. The words of the templates around the parts are left out, as they are those of the release that asked.
@@ -24,12 +24,12 @@ _THOUGHTS = (kinds.REASONING, kinds.OBSERVATION)
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What one call of a model was asked, as far as the record says."""
+    """The prompt of one call of a model, as far as it is recorded."""
 
     address: str
     parts: tuple[PromptPart, ...]
     missing: tuple[str, ...]
-    """What the model was told besides, and the record does not hold."""
+    """Descriptions of what else the prompt contained and the record does not hold."""
 
     def __str__(self) -> str:
         return "\n".join([*map(_as_text, self.parts), *(f"(not recorded: {what})" for what in self.missing)])
@@ -43,18 +43,18 @@ class Prompts:
         self._talks: dict[str, tuple[list[Turn], dict[str, int]]] = {}
 
     def whole(self, address: str) -> Prompt:
-        """Return what the call at an address was asked, from the beginning. Raises RefError if it is no model call."""
+        """Return the whole prompt of the call at an address. Raises RefError if no model call has a reply there."""
         outcome = self._record.outcomes.get(address)
         if outcome is None or not kinds.of(outcome.kind).asks_model:
             calls = [at for at, one in self._record.outcomes.items() if kinds.of(one.kind).asks_model]
             raise RefError(address, "names no model call with a recorded reply", calls)
-        return self._made(address, whole=True)
+        return self._prompt(address, whole=True)
 
     def added(self, address: str) -> Prompt:
-        """Return what the call was told after the reply before it; for the first call, what opens the conversation."""
-        return self._made(address, whole=False)
+        """Return the prompt from the reply before this call on; for the first call, what opens the conversation."""
+        return self._prompt(address, whole=False)
 
-    def _made(self, address: str, *, whole: bool) -> Prompt:
+    def _prompt(self, address: str, *, whole: bool) -> Prompt:
         around = outer(address)
         kind = kinds.at(around) if around else kinds.of(self._record.run["definition"]["kind"])
         talk, numbers = self._talk(prefix_beside(address))
@@ -71,11 +71,11 @@ class Prompts:
                 del found.parts[opened:]
                 found.missing.append("the summary that has replaced the conversation before")
             else:
-                self._heard(found, talk, n)
+                self._add_answers(found, talk, n)
         return Prompt(address, tuple(found.parts), tuple(dict.fromkeys(found.missing)))
 
     def _opening(self, around: str, first: Turn) -> Parts:
-        """Return the opening of a conversation, with what this attempt was told of the failure before it."""
+        """Return the opening of a conversation, and the hint about the failed attempt before this one, if any."""
         found, record = opening(self._record, around), self._record
         prefix, number = prefix_beside(first.reply.address), try_of(first.reply.address)
         for attempt in record.attempts.get(around, ()):
@@ -87,7 +87,7 @@ class Prompts:
 
     @cached_property
     def _planned(self) -> set[str]:
-        """The prefixes of conversations in which the agent has made a plan."""
+        """The prefixes of the addresses of conversations in which the agent has made a plan."""
         return {prefix_beside(at) for at, one in self._record.outcomes.items() if kinds.of(one.kind) in _THOUGHTS}
 
     def _talk(self, prefix: str) -> tuple[list[Turn], dict[str, int]]:
@@ -96,8 +96,8 @@ class Prompts:
             self._talks[prefix] = talk, {turn.reply.address: number for number, turn in enumerate(talk)}
         return self._talks[prefix]
 
-    def _heard(self, found: Parts, talk: list[Turn], n: int) -> None:
-        """Add what the model was told after its reply number `n`, counted from 0, and before the next one."""
+    def _add_answers(self, found: Parts, talk: list[Turn], n: int) -> None:
+        """Add what answers the model's reply `n`, counted from 0: results of tools, and refusals of guardrails."""
         record, turn, before = self._record, talk[n], len(found.parts)
         for call in turn.calls:
             if call in record.outcomes:

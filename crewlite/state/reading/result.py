@@ -1,4 +1,4 @@
-"""What a finished run has come to, from its record alone."""
+"""The result of a finished run, read from its record alone."""
 
 from __future__ import annotations
 

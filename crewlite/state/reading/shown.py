@@ -1,4 +1,4 @@
-"""Recorded values as text for people, without the classes that they are of."""
+"""Recorded values as text for people. The classes of the values are not needed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from crewlite.codec import Json
 
 
 def said(kind: kinds.Kind, value: Json) -> str:
-    """Return the outcome of a step as text: of a model its reply and the calls that it requests, of a task its text."""
+    """Return the outcome of a step as text: of a model call the reply and the calls it requests, of a task its text."""
     given = kind.given(value)
     speaks = kind.asks_model or kind.is_call or kind.worker == "model" or kind is kinds.TURN
     if not speaks or not isinstance(given, dict):
@@ -20,7 +20,7 @@ def said(kind: kinds.Kind, value: Json) -> str:
 
 
 def plain(data: Json) -> Json:
-    """Return an encoded value as plain data: of an instance of a class its fields, of a date its text."""
+    """Return an encoded value as plain data: an instance of a class becomes a dict of its fields, a date its text."""
     if isinstance(data, list):
         return [plain(item) for item in data]
     if not isinstance(data, dict):

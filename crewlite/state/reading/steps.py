@@ -31,7 +31,7 @@ class StepView:
     """The recorded outcome, decoded; None if there is none."""
     usage: Usage
     milliseconds: float
-    """For how long the run worked on it, in all tries and kickoffs. Steps side by side count once, waits do not."""
+    """How long the run worked on the step, in all attempts and kickoffs. Parallel steps count once, waits do not."""
     attempts: tuple[Attempt, ...]
     """The attempts that failed."""
     type: str | None = None
@@ -60,8 +60,7 @@ class StepView:
 def steps_of(record: Record) -> list[StepView]:
     """Return the finished steps in the order of their commits, then the failed ones, then the ones in doubt.
 
-    Steps that a fork has inherited, or that belong to an outcome which was replaced, are left out if nothing rests on
-    them now.
+    Steps that nothing uses any more (see `stale`), and the steps inside them, are left out.
     """
     gone = stale(record)
     views = _all_steps(record)
@@ -69,17 +68,18 @@ def steps_of(record: Record) -> list[StepView]:
 
 
 def stale(record: Record) -> set[str]:
-    """Return the addresses of steps which, with all inside them, are recorded and which nothing rests on any more.
+    """Return the addresses of recorded steps that nothing uses any more. The steps inside them are unused, too.
 
-    Agents do not request them in their conversations any more, or the step around them was done again without them: in
-    a fork, or asked something else. Those that keep a failure are listed as a failed attempt.
+    Either the conversation of an agent does not request the step any more, or the enclosing step ran again without it:
+    in a fork, or because its question changed. Steps that keep a failure are returned, too: the failure is listed as an
+    attempt.
     """
     unused = (at for outcome in record.outcomes.values() for at in outcome.unused)
     return superseded(record).union(unused, (at for at, one in record.outcomes.items() if keeps_failure(one)))
 
 
 def inherited(record: Record) -> set[str]:
-    """Return the addresses of the steps that a fork has from its base: finished ones, and ones that failed there."""
+    """Return the addresses of the steps that a fork inherited from its base, whether they finished or failed there."""
     finished = {at for at, outcome in record.outcomes.items() if outcome.seq <= record.base}
     return finished | {at for at, tries in record.attempts.items() if tries[-1].seq <= record.base}
 

@@ -1,4 +1,4 @@
-"""For how long a run and each of its steps were at work, in all tries and all kickoffs, as far as it is recorded."""
+"""How long a run and each of its steps worked, in all attempts and kickoffs, as far as that is recorded."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from crewlite.state.format.record import Record
 from crewlite.state.reading.undecided import undecided
 
 _WORK, _CODE, _WAIT = range(3)
-"""What a span of time counts as: as work; as work unless a step inside it waits; as none."""
+"""How a span of time counts: as work; as work unless a step inside waits; as waiting."""
 _Span = tuple[float, float, int]
-"""When a try began and ended, in seconds since 1970, and what this time counts as."""
+"""(begin, end, how it counts) of an attempt; the times are in seconds since 1970."""
 
 
 class Times:
     """The times of the steps of a record.
 
-    Steps that ran side by side count once; waiting for people and timers does not count. Nor does the own code of
-    flows, crews, tasks and agents, which waits: for its steps, for its pace, for the next try. If a budget stopped a
+    Parallel steps count once; waiting for people and timers does not count. The own code of flows, crews, tasks and
+    agents does not count either: it waits for its steps, for its pace, for the next attempt. If a budget stopped a
     step, the time until then was recorded, including that of cancelled steps inside it.
 
-    `after`: the number of a commit; only what was recorded behind it counts, such as the own work of a fork.
+    `after`: the number of a commit; only what was recorded after it counts, such as the own work of a fork.
     """
 
     def __init__(self, record: Record, *, after: int = 0) -> None:
@@ -45,7 +45,7 @@ class Times:
                 self._spans.setdefault(step, []).extend(spans)
 
     def of(self, address: str = "") -> float:
-        """Return for how many seconds the kickoffs of the run worked on a step, or on the run; of a wait, how long."""
+        """Return for how many seconds all kickoffs worked on a step ("" for the run); of a wait, how long it lasted."""
         total, before = 0.0, 0.0
         if stopped := self._worked.get(address):
             total, before = stopped["seconds"], datetime.fromisoformat(stopped["at"]).timestamp()
@@ -60,5 +60,5 @@ class Times:
         return round(total, 4)
 
     def milliseconds(self, address: str) -> float:
-        """Return the same in milliseconds."""
+        """Return the time that `of` returns, in milliseconds."""
         return round(self.of(address) * 1000, 1)

@@ -1,6 +1,6 @@
-"""Failed attempts whose remedy is still to be chosen: a model is asked for their type, or a person what next.
+"""Failed attempts whose remedy is not chosen yet: a model is asked for the type of failure, or a person what to do.
 
-Each is recorded as a step beside the failed one, until it is recorded with its remedy.
+Each failure is kept by a step inside the failed one, until the attempt is recorded with its remedy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def keeps_failure(outcome: Outcome) -> bool:
 
 
 def undecided(record: Record) -> dict[str, Attempt]:
-    """Return the failed attempts whose remedy is still to be chosen, by the addresses of their steps."""
+    """Return the failed attempts whose remedy is not chosen yet, by the addresses of the failed steps."""
     found = {}
     for at, kept in record.outcomes.items():
         if not keeps_failure(kept) or kept.seq <= record.base:

@@ -68,7 +68,7 @@ async def store_claim(journal: Journal, parts: CommitParts) -> None:
         journal.give_up_claim()  # nothing was started, so there is nothing to save later
         if isinstance(error, CrewliteError):
             raise
-        problem = f"nothing can be saved ({error}), so nothing was started: make it writable, or choose another"
+        problem = f"nothing can be saved ({error}), so nothing was started: make it writable, or use another location"
         raise StoreUnusable(journal.location or "", problem) from error
 
 
@@ -77,7 +77,7 @@ def _release(acquired: AcquiredBranch) -> None:
 
 
 def _read(store: Store, queue: WriteQueue, target: Located) -> Record:
-    """Return the record of a branch, and prepare its queue to append. Raises BranchConflictError if it is being run."""
+    """Return the record of a branch, and ready its queue to append. Raises BranchConflictError if a process runs it."""
     record = Record.of(find_lineage(store, target.run_id, target.branch))
     if holder := held_by(record.claim, store.touched(target.run_id, target.branch)):
         raise BranchConflictError(target.run_id, target.branch, holder=holder)

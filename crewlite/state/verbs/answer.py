@@ -90,7 +90,7 @@ def answer(store: Store, run_id: str, branch: str, address: str, value: Any, *, 
             store.append([Commit.saying(run_id, branch, record.head, parts)])
         except BranchConflictError:
             if recorded(store, run_id, branch).head == record.head:
-                raise  # not by another commit, so it will not pass
+                raise  # the branch has not moved, so another try would be refused as well
         else:
             return
 
@@ -101,7 +101,7 @@ def _answer_live(journal: Journal, make: Callable[[], CommitParts]) -> None:
     except StoreError as error:
         if not journal.closed:
             raise
-        raise BranchConflictError(journal.run_id, journal.branch) from error  # the run has ended, and releases it next
+        raise BranchConflictError(journal.run_id, journal.branch) from error  # the run has ended and lets go of it next
 
 
 def _answered(record: Record, secrets: Secrets, address: str, value: Any, *, ahead: bool) -> CommitParts:
@@ -115,7 +115,7 @@ def _answered(record: Record, secrets: Secrets, address: str, value: Any, *, ahe
                 "is no question but a call in doubt. Check whether it took effect, then kick off again with "
                 f"answers={{{address!r}: <its result>}} if it did, or rerun=[{address!r}] if it did not",
             )
-        none = "" if waiting else ", which waits for none"
+        none = "" if waiting else ", which waits for no answer"
         raise RefError(address, f"is not an open question of run {record.run['run_id']!r}{none}", waiting)
     if asked:
         _check_is_last(record, address)
@@ -129,7 +129,7 @@ def _answered(record: Record, secrets: Secrets, address: str, value: Any, *, ahe
 
 
 def _may_misfit(asked: AskedQuestion, answer: GivenAnswer) -> bool:
-    """Return whether a recorded answer does not fit, or only the run can tell. Then another answer may replace it."""
+    """Return whether another answer may replace this one: it does not fit, or only the run can tell whether it fits."""
     value = decode_answer(answer, asked.get("schema"))
     try:
         check(asked, value)
@@ -139,12 +139,12 @@ def _may_misfit(asked: AskedQuestion, answer: GivenAnswer) -> bool:
 
 
 def unheard(record: Record) -> frozenset[str]:
-    """Return the addresses of questions that are answered and whose steps have not recorded that answer yet."""
+    """Return the addresses of answered questions whose steps have not recorded the answer as their outcome yet."""
     return frozenset(asked["address"] for asked in record.current if record.answer_to(asked))
 
 
 def _check_is_last(record: Record, address: str) -> None:
-    """Raise RefError for a question about a failed attempt that was asked about another failure since."""
+    """Raise RefError if a question is about a failed attempt, and a question about a later failure was asked since."""
     last = [one["address"] for one in record.current if subject(one["address"]) == subject(address)]
     if last and address not in last:
         raise RefError(address, "is about an earlier failure than the last one", last)
@@ -153,8 +153,8 @@ def _check_is_last(record: Record, address: str) -> None:
 def given(record: Record, answers: Mapping[str, Any], secrets: Secrets, *, changed: bool = False) -> list[GivenAnswer]:
     """Return the answers given to a kickoff, ready to be recorded. Leaves out answers that are recorded already.
 
-    Raises AnswerRefused for an answer to a question that is recorded with a different answer, RefError for one to a
-    question whose place another has taken.
+    Raises AnswerRefused for an answer to a question that is recorded with a different answer, RefError for an answer
+    about a failed attempt that is not the last one.
 
     Args:
         record: The record of the branch that the kickoff resumes.
@@ -183,7 +183,7 @@ def refusal(address: str, problem: str) -> GivenAnswer:
 
 
 def _given_answer(address: str, value: Any, asked: AskedQuestion | None, secrets: Secrets) -> GivenAnswer:
-    """Build the record of an answer: to the question `asked`, or to one that will be asked if that is None."""
+    """Build the record of an answer to the question `asked`; None means a question that is still to be asked."""
     is_typed = isinstance(value, Typed)
     if is_typed:
         value = typed(value, asked.get("schema")) if asked else str(value)
@@ -195,7 +195,7 @@ def _given_answer(address: str, value: Any, asked: AskedQuestion | None, secrets
 
 
 def _known(record: Record, asked: AskedQuestion | None, given_answer: GivenAnswer) -> bool:
-    """Return whether a question has this answer already. Raises AnswerRefused if it has a different one."""
+    """Return whether this answer is recorded already. Raises AnswerRefused if the question has a different answer."""
     address = given_answer["address"]
     if before := asked and record.answer_to(asked):
         same = codec.digest(before["value"]) == codec.digest(given_answer["value"])
@@ -209,7 +209,7 @@ def _known(record: Record, asked: AskedQuestion | None, given_answer: GivenAnswe
 
 
 def _may_be_same(value: Any, recorded: Any) -> bool:
-    """Return whether the recorded outcome of a question may come from this answer.
+    """Return whether an answer may be the one from which the recorded outcome of its question was made.
 
     True also where the schema has converted the answer to another type, as the two cannot be compared then.
     """

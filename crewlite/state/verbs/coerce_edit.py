@@ -99,7 +99,7 @@ def _items(given: Json, recorded: Json, what: str) -> Json:
 
 
 def _all(given: list[Json], recorded: list[Json], what: str) -> list[Json]:
-    """Convert each item to the type of the recorded items, if those are all of one type."""
+    """Convert each item to the type of the recorded items; return the items unchanged if those have several types."""
     if len({(type(item), _tag(item), _tag(item) and item.get("c")) for item in recorded}) != 1:
         return given
     return [coerce(item, recorded[0], f"{what}[{n}]") for n, item in enumerate(given)]

@@ -13,17 +13,17 @@ from crewlite.state.verbs.transfer import commits
 
 
 def is_elsewhere(found: Located, given: object) -> bool:
-    """Return whether `given` sets a location explicitly, and that is not the one where the run was found."""
+    """Return whether `given` sets a location explicitly, other than the location at which the run was found."""
     if not isinstance(given, CheckpointConfig) or "location" not in given.model_fields_set:
         return False
     return os.path.realpath(found.location) != os.path.realpath(given.location)
 
 
 def copy_if_elsewhere(found: Located, given: object) -> Located:
-    """Copy the branch, with the branches it is forked from, to the location that `given` sets, if that is another.
+    """Copy a branch, with the branches it is forked from, to the location that `given` sets, if the run is not there.
 
-    Returns the branch there, or `found` if nothing is to be copied. A copy that was made earlier and resumed there is
-    left as it is. Raises RunExists if the run there does not continue the run that was found, StoreError, OSError.
+    Returns the branch at that location, or `found` if nothing is to be copied. A copy that was made earlier and resumed
+    there is left as it is. Raises RunExists if a run of that name there is a different one, StoreError, OSError.
     """
     if not isinstance(given, CheckpointConfig) or not is_elsewhere(found, given):
         return found

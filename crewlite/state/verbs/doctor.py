@@ -38,7 +38,7 @@ class Finding:
     remedy: str
     """The action to take; after a repair, the action that was taken."""
     sound: str | None = None
-    """The ref of the newest checkpoint of the branch that is undamaged; None if there is none."""
+    """The ref of the newest undamaged checkpoint of the branch; None if there is none."""
     repaired: bool = False
 
 
@@ -95,10 +95,10 @@ class _Visit:
         self._store, self._salvage, self._found, self._repair = store, salvage, found, repair
         self._writers: dict[Branch, str | None] = {}
         self._unknown: set[Branch] = set()
-        """Branches that hold more than can be read and that are not repaired, so more entries may be there."""
+        """Branches that were left unrepaired although not all of them can be read: they may have more entries."""
 
     def look(self) -> None:
-        """Check every run, and files or rows of no run; repair them if the caller wants that. Adds to `found`."""
+        """Check every run, and the files or rows that belong to no run; repair them if `repair`. Adds to `found`."""
         for run_id in self._salvage.runs():
             with self._salvage.held(run_id):
                 self._run(run_id)
@@ -182,12 +182,12 @@ class _Visit:
         return replace(raw, records=records) if self._report(flaw, part.entries) else raw
 
     def _report(self, flaw: Flaw, entries: Sequence[Entry] = ()) -> bool:
-        """Add a finding; repair it if the caller wants that and nobody runs the branch. Returns whether it did."""
+        """Add a finding; repair it if `repair` and no process runs the branch. Returns whether it was repaired."""
         writer, repaired = self._writers.get(flaw.branch), False
         if flaw.mend is None:
             remedy = flaw.act
         elif writer:
-            remedy = f"{writer} is at work on this branch, so it is left alone: repeat this when that has ended."
+            remedy = f"{writer} is running this branch, so nothing was changed: repair it when that process has ended."
         elif not self._repair:
             remedy = f"With repair=True: {flaw.act}."
         else:
@@ -195,7 +195,7 @@ class _Visit:
                 flaw.mend()
                 remedy, repaired = f"Done: {flaw.act}.", True
             except FileExistsError:
-                remedy = "Another process wrote to it during the repair, so it was left alone: repeat this."
+                remedy = "Another process wrote to the branch meanwhile, so nothing was changed: repair it again."
         sound = newest_sound_checkpoint(entries, self._store.ref)
         self._found.append(Finding(flaw.what, flaw.where, flaw.problem, remedy, sound, repaired))
         return repaired
@@ -210,12 +210,12 @@ def _after(raw: RawBranch, sound: Sequence[Entry]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SoundPart:
-    """The entries of a branch before the first fault, and that fault."""
+    """The entries of a branch before the first fault, and a sentence about the fault; None without one."""
 
     entries: list[Entry]
     problem: str | None = None
     without: dict[int, str] = field(default_factory=dict)
-    """Entries that are valid only without the checkpoint that they hold: the id of that, by the index in `entries`."""
+    """{index in `entries`: id of a checkpoint}, for entries that are valid only without the checkpoint they hold."""
 
 
 def sound_part(raw: RawBranch) -> SoundPart:
@@ -239,10 +239,10 @@ def sound_part(raw: RawBranch) -> SoundPart:
 
 
 def adrift(journals: Mapping[str, Sequence[Entry]], unknown: Collection[str]) -> dict[str, str]:
-    """Return the forks of a run whose base entry is missing, or whose base branch is itself such a fork.
+    """Find the forks of a run whose base entry is missing, or whose base branch is itself such a fork.
 
-    Each comes with a sentence about it. Forks of the branches in `unknown` are left out: those branches may hold
-    entries that `journals` lacks.
+    Returns {branch: a sentence about what is missing}. Forks of the branches in `unknown` are left out: those branches
+    may hold entries that `journals` lacks.
     """
     lost: dict[str, str] = {}
     bases = {name: entries[0].commit["run"].get("base") for name, entries in journals.items() if entries}

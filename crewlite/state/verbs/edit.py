@@ -38,7 +38,7 @@ def changed_steps(
 
     `record` is the record that the fork starts from. Raises RefError for a step that has not finished in it,
     AnswerRefused for a person's answer that does not fit the question, ConfigError for an edit that cannot be made.
-    `check_value`: raises it for a value that the definition cannot use.
+    `check_value(address, value)` raises ConfigError for a value that the definition cannot use.
     """
     steps, both = [], edits.keys() & set(rerun)
     if both:
@@ -93,7 +93,7 @@ def _edited(outcome: Outcome, data: Any) -> StepRecord:
         "ms": 0.0,
         "edited": True,
     }
-    if outcome.changes or kinds.of(outcome.kind) is kinds.METHOD:  # an edit moves neither them nor a method's place
+    if outcome.changes or kinds.of(outcome.kind) is kinds.METHOD:  # changes and methods keep their place in the order
         edited |= {"order": list(outcome.order)}
     if outcome.changes:
         edited |= {"state": list(outcome.changes)}
@@ -101,7 +101,7 @@ def _edited(outcome: Outcome, data: Any) -> StepRecord:
 
 
 def _checked(record: Record, outcome: Outcome, value: Any, secrets: Secrets) -> Any:
-    """Return the edit as it is recorded: encoded, masked, checked, and converted to the type of the old outcome."""
+    """Return the value of an edit as it is recorded: encoded, masked, checked, in the type of the old outcome."""
     was = record.value(outcome.address)
     asked = record.asked.get(outcome.address) or _approval(outcome, was)
     meant = _read(outcome, value, was, asked) if isinstance(value, Typed) else value
@@ -183,8 +183,8 @@ def _passed(outcome: Outcome, value: Any) -> list[Any]:
         case [False, str() as reason] if reason.strip():
             return list(value)
     raise ConfigError(
-        f"The edit of {outcome.address} is {value!r}; wanted what its guardrail says: [True, None], [True, the answer "
-        f"instead] or [False, the reason], which the agent is told"
+        f"The edit of {outcome.address} is {value!r}; wanted the verdict of a guardrail: [True, None], [True, the "
+        f"answer to use instead] or [False, the reason that the agent is told]"
     )
 
 

@@ -1,4 +1,4 @@
-"""The effects that a fork or a rewind would make happen again, and the refusal of one that was not told so."""
+"""Which calls with effect="once" a fork or a rewind may repeat, and the refusal of one that was not allowed to."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from crewlite.state.format.record import Record
 def check_effects(
     entries: Sequence[Entry], seq: int, what: str, first: CommitParts | None = None, *, anew: bool = False
 ) -> None:
-    """Raise EffectsRepeat if a run that goes on from commit `seq` may make calls with effect="once" again.
+    """Raise EffectsRepeat if a run that continues from commit `seq` may make calls with effect="once" again.
 
-    Those are calls that were made after that commit, and of earlier ones those that may be asked something else because
-    of the changes that a fork begins with. A call that is finished there too, as after an earlier rewind, is not made
-    again because it was made once more later.
+    Of the calls made after that commit, those are the ones that were not settled at that commit (a call can be recorded
+    both before and after it, if the branch was rewound before). Of the calls made earlier, those are the ones that the
+    changes of the fork may lead to repeat.
 
     Args:
-        entries: Those of the branch.
+        entries: The entries of the branch.
         seq: The number of the commit.
-        what: The place, for the message.
+        what: How the message names the place.
         first: The first commit of the fork, with its changes.
-        anew: Whether everything may be asked something else, as with another definition.
+        anew: Whether any step may be asked something else, as with another definition.
     """
     made = once_calls(entries)
     if not made:
@@ -40,13 +40,13 @@ def check_effects(
 
 
 def repeated_calls(made: Iterable[MadeCall]) -> list[RepeatedCall]:
-    """Return calls as an error or a preview lists them: of several at one address the last one."""
+    """Return calls in the form in which an error or a preview lists them: of several at one address, the last."""
     last = {one["address"]: one for one in made}
     return [RepeatedCall(one["address"], one["arguments"], one["at"], one["finished"]) for one in last.values()]
 
 
 def asked_before(record: Record, address: str) -> int | None:
-    """Return the number of the commit at which a step had finished or failed; None if it is in no such state."""
+    """Return the number of the commit that records the outcome or the last failure of a step; None without either."""
     ended = record.outcomes.get(address) or record.last_attempt(address)
     return ended.seq if ended else None
 
@@ -62,14 +62,14 @@ def _is_open(call: MadeCall, then: Record) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Changes:
-    """The changes that a fork begins with, as far as they decide which calls are made again."""
+    """The changes that a fork begins with, as far as they decide which calls are repeated."""
 
     answered: frozenset[str]
-    """Steps whose outcomes are given: nothing inside them happens."""
+    """Addresses of steps whose outcomes the fork sets: nothing inside them runs."""
     again: frozenset[str]
-    """Steps that are done again."""
+    """Addresses of steps that the fork runs again."""
     since: float
-    """The first commit from which on steps may be asked something else."""
+    """The number of the first commit after which steps may be asked something else; infinity if none."""
 
     @classmethod
     def of(cls, then: Record, first: CommitParts, *, anew: bool) -> _Changes:
@@ -82,7 +82,7 @@ class _Changes:
         return cls(frozenset(given), again, since)
 
     def may_repeat(self, call: MadeCall, then: Record) -> bool:
-        """Return whether a call that was made before the place may be made again."""
+        """Return whether a call that was made before the fork's first commit may be made again."""
         if is_inside(call["address"], self.answered):
             return False
         taken_back = call["finished"] and _is_open(call, then)

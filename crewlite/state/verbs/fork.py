@@ -50,7 +50,7 @@ class Changes:
     takes: frozenset[str] = frozenset()
     """Names of inputs that the current definition takes, which may be more than the recorded definition takes."""
     check: Callable[[str, Any], None] | None = None
-    """Raises ConfigError for an edit, by address and value, with which the current definition could not go on."""
+    """check(address, value) raises ConfigError for an edit that the current definition cannot use."""
 
     @classmethod
     def of(
@@ -91,11 +91,11 @@ def fork(
     base: ForkBase | None = None,
     allow_effects: bool = True,
 ) -> Located:
-    """Create a branch that starts at `found`: at its checkpoint, or at the head of its branch if that is None.
+    """Create a branch that starts at `found`: at its checkpoint or, without one, at the head of its branch.
 
     Emits the fork events with `source` as their source. Returns the new branch. Raises RefError if there is nothing to
-    fork, BranchExists if the name is taken, ConfigError for changes that cannot be made, and StoreError if the branch
-    cannot be saved; then it does not exist. Raises EffectsRepeat unless `allow_effects`.
+    fork, BranchExists if the name is taken, ConfigError for changes that cannot be made, StoreError if nothing can be
+    saved, and, unless `allow_effects`, EffectsRepeat. No branch exists after an error.
 
     Args:
         found: The branch, and the checkpoint on it, to fork.
@@ -105,7 +105,7 @@ def fork(
         changed: What the fork changes.
         secrets: Masked in the recorded changes; None for the secrets of the environment.
         base: The base of another fork, to start at the same commit; `found` is then that fork's origin.
-        allow_effects: Whether calls with effect="once" that were made after that place may be made again.
+        allow_effects: Whether the fork may repeat calls with effect="once" that were made after its base.
     """
     if operation_id is not None and not (isinstance(operation_id, str) and operation_id):
         raise ConfigError(f"operation_id is {operation_id!r}; wanted a text that is the same whenever this is repeated")
@@ -149,9 +149,9 @@ def tried(found: Located, changed: Changes) -> Located:
 
 
 def place_of(store: Store, found: Located, same: ForkBase | None = None) -> tuple[ForkBase, Record]:
-    """Return the base that a fork of `found` has, or a copy of `same`, the base of another fork, and the record there.
+    """Return the base of a fork of `found`, and the record of the branch at that base.
 
-    Raises RefError if there is nothing to fork.
+    `same` is the base of another fork, to use instead. Raises RefError if there is nothing to fork.
     """
     base, entries = _place(store, found, same)
     return base, _record_at(base, entries)
@@ -253,7 +253,7 @@ def check_fork_effects(
 
 
 def _place(store: Store, found: Located, same: ForkBase | None) -> tuple[ForkBase, list[Entry]]:
-    """Return the base of a fork, and the entries of the branch that it starts from, which may be more."""
+    """Return the base of a fork, and all entries of the branch that it starts from, also those after the base."""
     if same is not None:
         return {**same}, read_lineage(store, found.run_id, same["branch"])
     entries, lost = trace(store, found.run_id, found.branch)
@@ -265,7 +265,7 @@ def _place(store: Store, found: Located, same: ForkBase | None) -> tuple[ForkBas
     if found.abandoned is not None:
         lost |= then.dropped
         then = Record.of(abandoned_by(entries, found.abandoned, found.ref))
-    then.forget(lost)  # a checkpoint that was dropped since is no place to stand on
+    then.forget(lost)  # a fork cannot start at a checkpoint that was dropped
     return _at_head(then, found.branch), entries
 
 
@@ -314,7 +314,7 @@ def _changes(record: Record, changed: Changes, secrets: Secrets) -> CommitParts:
     """Build the parts of the first commit that hold the changes. `record` is the record at the base of the fork."""
     if changed.inputs and record.run["definition"]["kind"] == STATE:
         raise ConfigError(
-            f"{record.run['run_id']} is a state, which has no inputs; fork it without, open the fork with "
+            f"{record.run['run_id']} is a saved state, which has no inputs: fork it without inputs, open the fork with "
             f"RuntimeState.open, and change its values there"
         )
     check_taken(record, changed.inputs, changed.takes)

@@ -1,4 +1,4 @@
-"""Labels: a name for an earlier place of a run, given from outside, such as `before-the-merge`."""
+"""Labels: the user names an earlier place of a run, such as `before-the-merge`."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from crewlite.state.providers import Commit, Store
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.subscriber import new_checkpoint
 
-_TRIES = 10  # somebody else may prune the branch meanwhile, though hardly ten times in a row
+_TRIES = 10  # another process may prune the branch meanwhile, though hardly ten times in a row
 
 
 Lines = dict[str, list[Entry]]
-"""The entries of each branch of a run, with those that it is forked from."""
+"""The entries of each branch of a run, by its name; a fork's begin with those that it inherits."""
 
 
 def label(store: Store, found: Checkpoint, name: str, source: object, provider: str) -> tuple[str, str]:
-    """Append a checkpoint with this label at the commit of `found`, on its branch. Returns that branch and its id.
+    """Append a checkpoint with this label at the commit of `found`, on its branch. Returns (branch, checkpoint id).
 
     Then emits the event, with `source` as its source and the name of the provider. If the place has the label already,
-    returns those of the checkpoint with it. A run that this process is running commits it itself. Raises RefError if
-    another place of the run has it, BranchConflictError if another process runs the branch: a commit of somebody else
-    would stop that run.
+    returns the checkpoint that has it. If this process is running the branch, the run itself commits the label. Raises
+    RefError if another place of the run has the label, BranchConflictError if another process runs the branch: a commit
+    from here would stop that run.
     """
     check_name("label", name)
     branch, identifier, is_new = _give(store, found, name)
@@ -49,7 +49,7 @@ def label(store: Store, found: Checkpoint, name: str, source: object, provider: 
 
 
 def _give(store: Store, found: Checkpoint, name: str) -> tuple[str, str, bool]:
-    """Give the place the label. Returns the branch and the id of the checkpoint with it, and whether that is new."""
+    """Label the place. Returns (branch, id of the checkpoint with the label, whether it is new)."""
     for left in reversed(range(_TRIES)):
         lines = _lines(store, found)
         record = Record.of(lines[found.branch])
@@ -128,7 +128,7 @@ def _commit(record: Record, place: CheckpointRecord, total: str, name: str) -> C
     new = _checkpoint(record, place, total, name)
     new["at"] = now_text()
     parts: CommitParts = {"place": new}
-    parts |= {"released": True} if record.claim else {}  # its holder is dead: this must not pass for a sign of life
+    parts |= {"released": True} if record.claim else {}  # its holder is dead: this commit is no sign of its life
     return Commit.saying(record.run["run_id"], record.run["branch"], record.head, parts)
 
 

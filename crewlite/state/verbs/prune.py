@@ -168,7 +168,7 @@ class _Run:
 
 def _dropping(checkpoints: Iterable[CheckpointRecord], record: Record) -> Commit:
     parts: CommitParts = {"drops": [(one["id"], one["parent"]) for one in checkpoints]}
-    parts |= {"released": True} if record.claim else {}  # its holder is dead: this must not pass for a sign of life
+    parts |= {"released": True} if record.claim else {}  # its holder is dead: this commit is no sign of its life
     return Commit.saying(record.run["run_id"], record.run["branch"], record.head, parts)
 
 

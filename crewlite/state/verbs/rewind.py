@@ -22,15 +22,15 @@ from crewlite.state.providers import Commit, Store
 from crewlite.state.reading.locate import Located, abandoned_by
 from crewlite.state.verbs.effects import check_effects
 
-_TRIES = 10  # somebody else may label or prune the branch meanwhile, though hardly ten times in a row
+_TRIES = 10  # another process may label or prune the branch meanwhile, though hardly ten times in a row
 
 
 def rewind(store: Store, found: Located, source: object, *, ref: str, reason: str, allow_effects: bool = False) -> None:
-    """Append the commit with which a branch goes back to `found`: a checkpoint, or the end of an abandoned tail.
+    """Append the commit that rewinds a branch to `found`: a checkpoint, or the end of what an earlier rewind abandoned.
 
-    Then emits the event, with `source` as its source. Does nothing if the branch stands there already. Raises RefError
-    for a place that is not of this branch, BranchConflictError if a live process runs the branch, EffectsRepeat unless
-    `allow_effects`.
+    Then emits the event, with `source` as its source. Does nothing if the branch is at that place already. Raises
+    RefError if the place is not on this branch, BranchConflictError if a live process runs the branch, EffectsRepeat
+    unless `allow_effects`.
     """
     if not isinstance(reason, str):
         raise ConfigError(f"reason is {reason!r}; wanted a text")
@@ -64,7 +64,7 @@ def _announce(found: Located, source: object, reason: str, number: int) -> None:
 
 
 def _target(entries: Sequence[Entry], record: Record, found: Located, ref: str) -> Rewind:
-    """Return the commit to go back to. Raises RefError if it is not one of the branch itself."""
+    """Return the commit to go back to. Raises RefError if it is not a commit of the branch itself."""
     own = {entry.seq: entry for entry in entries if entry.seq > record.base}
     if found.abandoned is not None:
         seq = abandoned_by(entries, found.abandoned, ref)[-1].seq
@@ -84,7 +84,7 @@ def _target(entries: Sequence[Entry], record: Record, found: Located, ref: str) 
 
 
 def _commit(own: Sequence[Entry], back: Rewind, run_id: str, branch: str) -> Commit:
-    """Build the commit that goes back; the last one again if that has gone back to the same place."""
+    """Build the commit of a rewind; return the last commit instead if it has rewound to the same place already."""
     last = own[-1]
     if last.commit.get("rewind", {}).get("seq") == back["seq"] and last.first == last.seq:
         return stored_already(own)

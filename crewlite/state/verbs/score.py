@@ -22,16 +22,16 @@ _TRIES = 10  # another process may score the branch as well, though hardly ten t
 
 @dataclass(frozen=True, slots=True)
 class RecordedScore:
-    """How good a judge found a result."""
+    """The score that a judge gave to a result, and the judge's reason."""
 
     value: float
     reason: str = ""
     usage: Usage = NO_USAGE
-    """What the judge has used."""
+    """The usage of the judge."""
 
 
 def recorded_score(store: Store, run_id: str, branch: str, judge: str) -> RecordedScore | None:
-    """Return the score that the judge known by this text gave to the result of a branch; None if there is none."""
+    """Return the score that the judge identified by this text gave to a branch's result; None if there is none."""
     return _found(store, recorded(store, run_id, branch), judge)
 
 
@@ -71,6 +71,6 @@ def _found(store: Store, record: Record, judge: str) -> RecordedScore | None:
 
 
 def _list(store: Store, record: Record, checkpoint: CheckpointRecord) -> None:
-    """List the checkpoint of a score if a process died between recording and listing it: the next append does that."""
+    """If a process died after it recorded the checkpoint of a score, list that checkpoint: the next append does so."""
     if not store.places(checkpoint["id"]):
         store.append([Commit(record.run["run_id"], record.run["branch"], *record.head, ())])
