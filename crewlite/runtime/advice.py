@@ -28,7 +28,10 @@ def warn_unused(run: Run) -> None:
 
 
 def answered_before(kind: str, run: Run) -> tuple[str, ...]:
-    """Return the addresses of the last steps whose outcomes this kickoff reuses. `kind`: that of the run."""
+    """Return the addresses of the last top-level steps whose outcomes this kickoff reused.
+
+    `kind`: the kind of the run.
+    """
     outcomes = run.record.outcomes
     before = (
         [at for at in run.begun if at in outcomes and is_right_below(at, "")] if not kinds.of(kind).begins_anew else []
@@ -37,9 +40,9 @@ def answered_before(kind: str, run: Run) -> tuple[str, ...]:
 
 
 def note_way_on(error: Exception, kind: str, request: Request) -> None:
-    """Add a note to an error that ends the outermost kickoff: what is recorded, and how to go on. `kind`: of the run.
+    """Add a note to an error that ends the outermost kickoff: what is recorded, and how to resume. `kind`: of the run.
 
-    None is added without a store that outlives the process, and to errors about the run, which say it themselves.
+    Adds none without a store that outlives the process, nor to errors about the run, which say it themselves.
     """
     progress = request.progress
     if ends_run(error) and not isinstance(error, Redacted):
@@ -58,7 +61,7 @@ def note_way_on(error: Exception, kind: str, request: Request) -> None:
 
 
 def note_answered(error: Exception, kind: str, run: Run, answered: Sequence[str]) -> None:
-    """Add a note to an error of the user's code: how to run the reused steps again, as changing their code does not."""
+    """Add a note to an error of the user's code: a changed step keeps its recorded outcome, and how to run it again."""
     if not answered or (isinstance(error, CrewliteError) and not isinstance(error, StepRaised | Redacted)):
         return
     ref = run.run_id if run.branch == "main" else f"{run.run_id}/{run.branch}"

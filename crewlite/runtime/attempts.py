@@ -16,7 +16,7 @@ def next_attempt(past: Sequence[Attempt], base: int, *, once: bool) -> tuple[int
     """Return the number of the next attempt, and the remedies already charged to its retry budget.
 
     A resume after a final failure starts a new budget. So does a fork: only failures after `base`, the commit it is
-    forked from, are charged to it.
+    forked from, are charged to the fork's budget.
 
     After a final failure the resume repeats the last attempt number if a child step failed, if the error tells of a
     mistake in the program, or if time ran out: the child steps that finished are then reused. In all other cases the
@@ -40,9 +40,9 @@ def since_given_up(past: Sequence[Attempt], base: int) -> list[Attempt]:
 
 
 def goes_back(failed: Attempt) -> bool:
-    """Return whether a failed attempt goes on from its last good place, or from a named one.
+    """Return whether the attempt after a failed one continues from the last good place, or from a named one.
 
-    Only a step that holds the named place does so. Without one, code goes back, and an agent begins anew.
+    Only the step that holds the named place does so. Without a name, code goes back, and an agent begins anew.
     """
     remedy = failed.remedy
     if failed.final or not isinstance(remedy, Rollback | Resume):
@@ -51,7 +51,7 @@ def goes_back(failed: Attempt) -> bool:
 
 
 def following(last: Attempt) -> int:
-    """Return the number of the attempt after a failed one: the same again if its finished child steps are reused."""
+    """Return the number of the attempt after a failed one: the same number if finished child steps are reused."""
     if goes_back(last):
         return last.number
     late = last.error_type in (StepTimeout.__qualname__, DeadlineExceeded.__qualname__)
@@ -77,7 +77,7 @@ def beside_conflict(record: Record, address: str) -> dict[str, list[Change]]:
 
 
 def failed_before(record: Record, address: str) -> str:
-    """Return the error with which a step failed for good; "" if it has not, or may have begun again since."""
+    """Return the error of a step whose last attempt failed finally; "" if the step has not failed finally."""
     last = record.last_attempt(address)
     return f"{last.error_type}: {last.message}" if last and last.final else ""
 

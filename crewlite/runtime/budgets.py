@@ -25,13 +25,13 @@ from crewlite.state.reading.times import Times
 
 T = TypeVar("T")
 Announce = Callable[[object, Callable[[Stamp], Any]], Awaitable[str]]
-"""Emits an event of the step around a model call, given the live object that handlers get."""
+"""Emits an event of the step that makes the model call, given its source and a function that builds the event."""
 
-_GLANCE = 0.1  # seconds after which a time limit is looked at again while its clock stands
+_GLANCE = 0.1  # seconds after which a time limit is checked again while its clock is stopped
 
 
 class HeldBudget:
-    """The budget of one step while the step runs: compares what the step uses with the limits."""
+    """The budget of one step while the step runs: compares the step's usage with the limits."""
 
     def __init__(self, budget: Budget, run: Run, address: str) -> None:
         self.budget, self._run, self._address = budget, run, address
@@ -40,7 +40,7 @@ class HeldBudget:
 
     @property
     def timed(self) -> bool:
-        """Whether the budget limits for how long the step may work."""
+        """Whether the budget limits how long the step may work."""
         return self._clock is not None
 
     def check(self) -> None:
@@ -64,7 +64,7 @@ class HeldBudget:
             raise self.too_long()
 
     def left(self) -> float:
-        """Return for how many seconds the step may still work; 0 or less for none, infinite without a limit."""
+        """Return how many seconds the step may still work: 0 or less if none are left, infinite without a limit."""
         limit, clock = self.budget.max_execution_time, self._clock
         if limit is None or clock is None:
             return math.inf
@@ -78,11 +78,11 @@ class HeldBudget:
         return self._exceeded(TimeBudgetExceeded, "max_execution_time", limit, used)
 
     def pause(self) -> contextlib.AbstractContextManager[None]:
-        """Return a context manager: the time that its block takes does not count as work."""
+        """Return a context manager that stops the clock of the budget: its block does not count as work."""
         return self._clock.standing() if self._clock else contextlib.nullcontext()
 
     async def noting(self, work: Awaitable[T]) -> T:
-        """Await the work of the step. If it raises or is cancelled, note for how long the step has worked."""
+        """Await the work of the step. If it raises or is cancelled, record in the run how long the step has worked."""
         try:
             return await work
         except BaseException:
@@ -97,9 +97,9 @@ class HeldBudget:
 
 
 def held(budgets: Iterable[Budget], run: Run, address: str) -> tuple[HeldBudget, ...]:
-    """Begin to apply the budgets of a step. Raises TimeBudgetExceeded if it has no time left, from before a resume.
+    """Begin to apply the budgets of a step. Raises TimeBudgetExceeded if an earlier kickoff used up the time.
 
-    That of an agent is held even without a limit, as the pace of an agent around it does not hold inside it.
+    The budget of an agent is applied even without a limit: the pace of an enclosing agent does not apply inside it.
     """
     counting = (budget for budget in budgets if budget.limits_anything or budget.kind == kinds.AGENT.name)
     made = tuple(HeldBudget(budget, run, address) for budget in counting)
@@ -135,7 +135,7 @@ async def admit(step: Step[Any], budgets: Sequence[HeldBudget], announce: Announ
                     await announce(step.voice.source, partial(_paced, budget, seconds))
                 await pace.reserve(budget.max_rpm or 0)
                 undo.callback(pace.give_back)
-        for one in budgets:  # calls beside this one may have ended meanwhile
+        for one in budgets:  # parallel calls may have ended meanwhile
             one.check()
         undo.pop_all()
     for pace in limits:
@@ -143,7 +143,7 @@ async def admit(step: Step[Any], budgets: Sequence[HeldBudget], announce: Announ
 
 
 def worked(run: Run) -> list[TimeAtWork]:
-    """Return for how long each step that is being cancelled has worked: such a step has no outcome that says so."""
+    """Return how long each step that is being cancelled has worked: no outcome will record that."""
     at = now_text()
     return [
         {"address": address, "seconds": seconds, "at": at}
@@ -177,7 +177,7 @@ def _limits(budgets: Sequence[HeldBudget]) -> dict[Pace, Budget]:
 
 
 class _ActiveClock:
-    """Counts the seconds for which a step has worked."""
+    """Counts the seconds that a step has worked; its clock can be stopped."""
 
     def __init__(self, earlier: float) -> None:
         self._counted, self._since, self._standing = earlier, time.monotonic(), 0

@@ -23,7 +23,7 @@ _TOLD_APART = 6  # hexadecimal digits of a digest that a name shows
 async def call_back(callback: Callable[..., Any], argument: Any, question: Json, *, role: str = "") -> None:
     """Call a callback with one argument, as a recorded step, and ignore its result.
 
-    `question`: what the step is asked, so that a changed one calls the callback again. `role`: as in `callback_step`.
+    `question`: the question of the step; if it changes, the callback is called again. `role`: as in `callback_step`.
     """
 
     async def act() -> None:
@@ -55,7 +55,7 @@ def callback_step(
 ) -> Step[Any]:
     """Build the step that calls a callback. Without a `name` it is named `role.function`.
 
-    So the record of one function never answers for another one, nor for the same one in another role.
+    The name keeps the outcome of one function from answering for another one, or for the same one in another role.
     """
     title = _address_name(callback)
     name = name or (f"{role}.{title}" if role else title)

@@ -182,7 +182,7 @@ def test_all_mistakes_are_told_at_once_and_nothing_is_forked(memory):
         "'input': 'task:wirte' names no finished step",
         "'input': 'task:reseach' names no finished step",
         "'prompt': prompt: 'tasks.wirte.description' names no prompt; did you mean 'tasks.write.description'?",
-        "'model': the run is finished at this place, so nothing is left to do for another model",
+        "'model': the run is finished at this place, so another model would have nothing to do",
         "'object': model is 3; wanted a model",
         "'other': definition is",
         "'value': ",

@@ -282,7 +282,7 @@ def test_a_run_of_another_kind_is_not_opened(location):
     Agent(role="Clerk", goal="answer", llm="offline", checkpoint=CheckpointConfig(location=location)).kickoff(
         "Hello", run_id="bag"
     )
-    with pytest.raises(RunMismatch, match="is of agent 'Clerk', and not a state"):
+    with pytest.raises(RunMismatch, match="is of agent 'Clerk', and not a saved state"):
         RuntimeState.open("bag", location)
 
 

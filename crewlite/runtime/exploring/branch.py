@@ -1,4 +1,4 @@
-"""One branch of a study: run it to its end, have its result judged, and make its row."""
+"""One branch of a study: run it to its end, have its result judged, and make its row of the comparison."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class _End:
     error: str = ""
     result: Any = None
     asks_otherwise: bool = False
-    """Whether the branch is finished, and its variant asks something else now."""
+    """Whether the branch is finished, but its variant now asks finished steps something else."""
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The branch of a variant. `config` is where the study is stored."""
+    """A branch that belongs to a variant. `config` tells where the study is stored."""
 
     variant: Variant
     found: Located
@@ -56,7 +56,7 @@ class Branch:
     async def row(self, judge: Judge | None, *, is_new: bool = False) -> Row | None:
         """Run the branch to its end and return its row. A failure of the variant or of the judge is part of the row.
 
-        Returns None if the branch has answered something else than its variant asks now, and is not new.
+        Returns None if the branch exists already and answered other questions than its variant asks now.
         """
         end, score, error = await self._end(), None, ""
         if end.asks_otherwise and not is_new and await self._has_answered():
@@ -105,7 +105,7 @@ class Branch:
             return _End("cancelled", "a signal has ended the run")
 
     async def _has_answered(self) -> bool:
-        """Return whether the branch has done anything itself; a fork of a finished run may have nothing to do."""
+        """Return whether any step ran on this branch itself; a fork of a finished run may have nothing to run."""
         record = await self._stored(recorded)
         return any(one.seq > record.base and not one.edited for one in record.outcomes.values())
 
@@ -130,7 +130,7 @@ class Branch:
         return score, ""
 
     async def _stored(self, act: Callable[Concatenate[Store, str, str, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call `act` with the opened store and the names of run and branch, in a thread."""
+        """Open the store, call `act(store, run_id, branch, ...)` in a thread, and return what it returns."""
 
         def opened() -> T:
             store = self.found.provider.open(self.found.location)
@@ -156,7 +156,7 @@ def _text(result: Any) -> str:
 
 
 def _asked(record: Record) -> Asked:
-    """Return what the run was to do, in the words of its definition before the fork."""
+    """Return the last task of the run, as the definition before the fork describes it, and the run's inputs."""
     then = next((facts for until, facts in record.earlier_definitions if until > record.base), None)
     tasks = (then or record.run["definition"]).get("tasks") or [None]
     return Asked(tasks[-1], decode(record.run["inputs"]))

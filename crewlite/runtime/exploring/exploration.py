@@ -36,7 +36,7 @@ class Row:
     """The tokens and cost of the branch, without what was paid before the fork and without the judge."""
     judge_usage: Usage = NO_USAGE
     seconds: float = 0.0
-    """The time at work since the fork, in all kickoffs; steps that ran side by side count once."""
+    """How long the branch has worked since the fork, in all kickoffs; parallel steps count once."""
     error: str = ""
     """Why the variant has not finished, or was not judged; "" if there is no problem."""
     waiting: dict[str, str] = field(default_factory=dict)

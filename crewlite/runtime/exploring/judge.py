@@ -32,26 +32,29 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """A judge, and the text by which its recorded scores are known.
+    """A judge, and the text that identifies it in recorded scores.
 
-    None for a function, which is called each time: nothing tells whether it is still the same one, as what it returns
-    may follow from more than its code: from values around it, defaults, its object, other functions.
+    The text is None for a function, which is called each time: nothing tells whether it is still the same one, as what
+    it returns may follow from more than its code: from values around it, defaults, its object, other functions.
     """
 
     known_by: str | None
     score: Callable[[Any, str, Asked], Awaitable[RecordedScore]]
-    """Scores what a kickoff returned, given that as text too, and what was asked."""
+    """Scores (what a kickoff returned, the same as text, the task of the variant)."""
     model: BaseLLM | None = None
-    """The model that it asks."""
+    """The model that the judge asks; None for a function."""
 
     async def ready(self) -> None:
-        """Raise the error that every call of its model would have, before anything is paid."""
+        """Check the judge's model, before anything is paid: raise the error that every call of it would raise."""
         if self.model is not None:
             await resources.ready(self.model)
 
 
 def judge_of(given: Any) -> Judge | None:
-    """Return the judge that a caller gave: a function, a model or its name, or an agent. Raises ConfigError."""
+    """Return the judge that a caller gave: a function, a model or its name, or an agent; None for None.
+
+    Raises ConfigError.
+    """
     if given is None:
         return None
     if isinstance(found := as_model(given), str | BaseLLM) or (
@@ -62,7 +65,7 @@ def judge_of(given: Any) -> Judge | None:
         return Judge(codec.digest(["model", judging.facts(agent)]), _by_model(agent), model)
     if callable(given) and not isinstance(given, type | Runnable):
         if not _takes_one(given):
-            raise ConfigError(f"judge is {name_of(given)}, which does not take one result; wanted a function that does")
+            raise ConfigError(f"judge is {name_of(given)}, which does not take one argument; wanted judge(result)")
         return Judge(None, _by_function(given))
     raise ConfigError(
         f"judge is {given!r}; wanted a function that takes a result and returns a number, a model or its name, or an "

@@ -42,7 +42,7 @@ from crewlite.state.verbs.fork import changed_parts, check_fork_effects, fork, p
 def explore_here(
     definition: Runnable[Any], config: FromCheckpoint, variants: Given, judge: Any, **how: Any
 ) -> Exploration:
-    """Do the same as `explore`, and block until all variants have ended."""
+    """Run `explore` and block until all variants have ended."""
     again = "Call explore again with the same arguments: it continues, and nothing that is recorded is paid again."
     return run_sync("explore", lambda: explore(definition, config, variants, judge, **how), lambda: again)
 
@@ -59,7 +59,7 @@ async def explore(
 ) -> Exploration:
     """Explore variants of a recorded run, as Runnable.explore describes."""
     if durable.scope().loop is not None:
-        raise ConfigError("explore was called inside a run, and runs branches of its own: call it outside of the run")
+        raise ConfigError("explore was called inside a run; call it outside, because it runs branches of its own")
     if type(max_concurrency) is not int or max_concurrency < 1:
         raise ConfigError(f"max_concurrency is {max_concurrency!r}; wanted a whole number, 1 or more")
     judging = judge_of(judge)
@@ -86,7 +86,7 @@ async def explore(
 
 
 async def _first_row(branches: Sequence[Branch], judge: Judge | None) -> Row | None:
-    """Return the row of the first branch that answers what its variant asks now; None if no one does."""
+    """Return the row of the first branch that answered what its variant asks now; None if none did."""
     for branch in branches:
         if row := await branch.row(judge):
             return row
@@ -94,7 +94,7 @@ async def _first_row(branches: Sequence[Branch], judge: Judge | None) -> Row | N
 
 
 async def _row_anew(study: _Study, branch: Branch, base: ForkBase, judge: Judge | None, *, allow_effects: bool) -> Row:
-    """Fork a variant once more, whose definition has changed since, and return the row of the new branch."""
+    """Fork a variant again because its definition has changed since, and return the row of the new branch."""
     try:
         if not allow_effects:
             await background.in_thread(study.refuse_effects, [branch.variant], anew=True)
@@ -108,15 +108,15 @@ async def _row_anew(study: _Study, branch: Branch, base: ForkBase, judge: Judge 
 
 @dataclass(frozen=True, slots=True)
 class _Study:
-    """A study whose variants were looked at."""
+    """A study whose variants were checked."""
 
     name: str
     found: Located
     config: CheckpointConfig
-    """Where it is stored, and the settings of its runs."""
+    """The location of the study, and the settings of its runs."""
     variants: Sequence[Variant]
     taken: Mapping[str, BranchInfo]
-    """The branches that it has already, by their names within the study."""
+    """The existing branches of the study, by their names within it."""
     redact: frozenset[str]
 
     @property
@@ -125,7 +125,7 @@ class _Study:
         return [variant for variant in self.variants if not _same(variant, self.taken, self.name)]
 
     async def refuse_mistakes(self) -> None:
-        """Raise VariantsRefused if a variant has mistakes, or a model that cannot be called."""
+        """Raise VariantsRefused if a variant has mistakes, or uses a model that cannot be called."""
         for variant in self.new:
             await find_unready(variant)
         if mistakes := [(one.name, mistake) for one in self.variants for mistake in one.mistakes]:
@@ -145,7 +145,7 @@ class _Study:
     def fork(self) -> tuple[dict[str, list[Branch]], ForkBase]:
         """Fork the variants that have no branch yet, all at one commit.
 
-        Returns the branches with the changes of each variant, oldest first, and the base of all.
+        Returns ({name of a variant: its branches, oldest first}, the base of all branches).
         """
         base, branches = _base_of(self.taken), dict[str, list[Branch]]()
         for variant in self.variants:
@@ -158,13 +158,13 @@ class _Study:
         return branches, base or self._place()[0]
 
     def branch(self, variant: Variant, beside: Sequence[Branch] = ()) -> Branch:
-        """Return the next branch of a variant, which has a name that no other branch has, nor those `beside` it."""
+        """Return the next branch of a variant, not yet created; neither the study nor `beside` has its name."""
         known = {one.found.branch for one in beside}
         free = (self._branch(variant, name) for name in _names(variant) if name not in self.taken)
         return next(one for one in free if one.found.branch not in known)
 
     def fork_at(self, branch: Branch, base: ForkBase | None) -> None:
-        """Make the branch of a variant, at the base of the others if they have one."""
+        """Create the branch of a variant at this base, which the other branches have; None before the first of them."""
         variant = branch.variant
         fork(
             self.found,
@@ -181,19 +181,19 @@ class _Study:
         return Branch(variant, there, self.config)
 
     def _place(self) -> tuple[ForkBase, Record]:
-        """Return the base that the variants have, and the record there."""
+        """Return (the base of the study's branches, existing or to come; the record at that base)."""
         with _store_of(self.found) as store:
             return place_of(store, self.found, _base_of(self.taken))
 
     def _begun(self, branch: Branch) -> ForkBase | None:
-        """Return the base of a branch: of this fork, or of the same one by another process."""
+        """Return the base of a branch that this process or another one has just forked for this study."""
         with _store_of(self.found) as store:
             infos = readable_branches(store, self.found.run_id)
             return next((info.base for info in infos if info.branch == branch.found.branch), None)
 
 
 def _checked(definition: Runnable[Any], config: FromCheckpoint, given: Given, name: str | None) -> _Study:
-    """Find what is to be explored, and look for mistakes in the variants. Writes nothing but a copy of the run."""
+    """Resolve the place to explore, and find mistakes in the variants. Writes nothing, except for a copy of the run."""
     variants = variants_of(definition, given)
     where = config if isinstance(config, CheckpointConfig) else CheckpointConfig(restore_from=config)
     own = config_of(definition)
@@ -222,7 +222,7 @@ def _store_of(found: Located) -> contextlib.closing[Store]:
 
 
 def _usual_name(found: Located) -> str:
-    """Return the name of the study at a place: that of its checkpoint, or of its branch."""
+    """Return the default name of a study: the short id of its checkpoint, or the name of its branch."""
     if found.checkpoint:
         return short(found.checkpoint)
     name = found.branch.removeprefix(STUDIES).replace("/", "-")
@@ -234,7 +234,7 @@ def _branch(study: str, variant: str) -> str:
 
 
 def _taken(store: Store, found: Located, study: str) -> Mapping[str, BranchInfo]:
-    """Return the branches that a study has already, by their names within it, in the order of their creation."""
+    """Return the existing branches of a study, by their names within it, in the order of their creation."""
     prefix = _branch(study, "")
     return {
         info.branch.removeprefix(prefix): info
@@ -248,7 +248,10 @@ def _base_of(taken: Mapping[str, BranchInfo]) -> ForkBase | None:
 
 
 def _is_at(store: Store, base: ForkBase, found: Located) -> bool:
-    """Return whether forks with this base start at the place that was named. A head may have moved on since."""
+    """Return whether a fork with this base starts at the place `found`.
+
+    The head of a branch may have moved on since.
+    """
     if found.checkpoint:
         return base["place"] is not None and base["place"]["id"] == found.checkpoint
     if base["branch"] != found.branch or found.abandoned is not None:
@@ -263,7 +266,7 @@ def _names(variant: Variant) -> Iterator[str]:
 
 
 def _same(variant: Variant, taken: Mapping[str, BranchInfo], study: str) -> list[str]:
-    """Return the names of the branches that begin with the changes of this variant, oldest first."""
+    """Return the names of a variant's branches that were forked with exactly its changes, oldest first."""
     if variant.mistakes:
         return []
     operation = variant.changed.operation_digest(variant.operation(study))
@@ -272,21 +275,21 @@ def _same(variant: Variant, taken: Mapping[str, BranchInfo], study: str) -> list
 
 
 def _check_asked_there(definition: Runnable[Any], found: Located, record: Record) -> None:
-    """Raise ConfigError if a variant of a study is explored by a definition that asks finished steps something else."""
+    """Raise ConfigError if `definition` asks finished steps of a study's branch something else than its variant did."""
     if not found.branch.startswith(STUDIES):
         return
     root = root_of(definition)
     if drifted := root.compare(record, codec.decode(record.run["inputs"])).drifted:
         one = drifted[0]
         raise ConfigError(
-            f"{found.run_id}/{found.branch} is a variant with other texts than this {root.kind} has: {one.address} "
-            f"{one}. Explore it with the {root.kind} that ran it, the `definition` of its row: row.definition.explore("
-            f"row.ref, ...)"
+            f"{found.run_id}/{found.branch} was run by a variant with other texts than this {root.kind} has: "
+            f"{one.address} {one}. Explore it with the {root.kind} that ran it, which is the `definition` of its row: "
+            f"row.definition.explore(row.ref, ...)"
         )
 
 
 def _check(record: Record, variants: Sequence[Variant], taken: Mapping[str, BranchInfo], study: str) -> None:
-    """Find the mistakes of new variants that show only at the place that they are forked from."""
+    """Find the mistakes of new variants that show only in the record at the place they are forked from."""
     for variant in variants:
         if not _same(variant, taken, study):
             check_at(record, variant)

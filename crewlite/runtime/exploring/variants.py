@@ -33,19 +33,19 @@ class Variant:
     definition: Runnable[Any]
     changed: Changes
     keys: frozenset[str]
-    """The keys that it was given."""
+    """The keys that the caller set."""
     messages: Mapping[str, Any] | None
-    """Of an agent: the question that its kickoff asks; of a crew or flow None, as their inputs are changes."""
+    """For an agent, the question that its kickoff asks; None for a crew or a flow, whose inputs are changes."""
     known_by: str
-    """A text that follows from its changes: another one of the same name has another text."""
+    """A digest of model, prompt and messages: variants that have the same name but differ in these differ in it."""
     model: BaseLLM | None
-    """The model that it sets."""
+    """The model that the variant sets; None if it sets none."""
     mistakes: list[str]
-    """What prevents it from being run, as far as it was found out."""
+    """Messages about what prevents the variant from running, as far as known."""
 
     @property
     def asks_anew(self) -> bool:
-        """Whether finished steps that it asks something else are to run again."""
+        """Whether finished steps that the variant asks something else run again."""
         return "prompt" in self.keys
 
     @property
@@ -54,12 +54,12 @@ class Variant:
         return self.asks_anew or "definition" in self.keys
 
     def operation(self, study: str) -> str:
-        """Return the operation id of its fork, so that a repeated explore finds the branch again."""
+        """Return the operation id of the variant's fork, by which a repeated `explore` finds the branch again."""
         return f"explore {study}/{self.name}: {self.known_by}"
 
 
 def variants_of(definition: Runnable[Any], given: Given) -> list[Variant]:
-    """Read the variants, each with the mistakes in it. Raises ConfigError if `given` is no list of mappings."""
+    """Read the variants and note the mistakes of each. Raises ConfigError if `given` is not a list of mappings."""
     if isinstance(given, Mapping | str) or not isinstance(given, Sequence) or not given:
         raise ConfigError(f"variants is {given!r}; wanted a list, such as [{{'name': 'short', 'model': '...'}}]")
     if others := [one for one in given if not isinstance(one, Mapping)]:
@@ -72,7 +72,7 @@ def variants_of(definition: Runnable[Any], given: Given) -> list[Variant]:
 
 
 def check_at(record: Record, variant: Variant) -> None:
-    """Find out what prevents a variant from being forked at the place of this record, and from being run then."""
+    """Note what prevents a variant from being forked from this record, or from running after that."""
     found = variant.mistakes
     for change in _each(variant.changed):
         with _collected(found):
@@ -86,8 +86,8 @@ def check_at(record: Record, variant: Variant) -> None:
     asks = variant.changed or variant.messages or variant.asks_anew
     if record.finished and not (found or asks) and variant.keys & {"model", "definition"}:
         found.append(
-            "the run is finished at this place, so nothing is left to do for another model: name an earlier "
-            "checkpoint, or finished steps to do again: 'rerun': [...]"
+            "the run is finished at this place, so another model would have nothing to do: name an earlier checkpoint, "
+            "or finished steps to run again: 'rerun': [...]"
         )
 
 
@@ -107,14 +107,14 @@ def _each(changed: Changes) -> Iterator[Changes]:
 
 
 async def find_unready(variant: Variant) -> None:
-    """Find out whether the model of a variant cannot be called: no such provider, or no key for it."""
+    """Note if the model of a variant cannot be called: its provider does not exist, or the key is missing."""
     if variant.model is not None and not variant.mistakes:
         with _collected(variant.mistakes):
             await resources.ready(variant.model)
 
 
 def _read(definition: Runnable[Any], one: Mapping[str, Any], number: int) -> Variant:
-    """Read one variant, with the mistakes that show without the record."""
+    """Read one variant, and note the mistakes that can be found without the record."""
     name = one.get("name", f"number {number}")
     found = [f"unknown key {key!r}; {meant(str(key), KEYS) or _KNOWN}" for key in one if key not in KEYS]
     found += [] if "name" in one else ["it has no name: 'name': ..."]
@@ -139,7 +139,7 @@ def _read(definition: Runnable[Any], one: Mapping[str, Any], number: int) -> Var
 
 
 def _changed(definition: Runnable[Any], one: Mapping[str, Any], model: BaseLLM | None) -> Runnable[Any]:
-    """Return the definition that runs a variant."""
+    """Return the definition that runs a variant. Raises ConfigError for an unusable definition or prompt."""
     made = one.get("definition", definition)
     if not isinstance(made, Runnable) or made.run_kind is not definition.run_kind:
         raise ConfigError(f"definition is {made!r}; wanted a {definition.run_kind}")
@@ -153,7 +153,7 @@ def _changed(definition: Runnable[Any], one: Mapping[str, Any], model: BaseLLM |
 
 
 def _model_of(one: Mapping[str, Any]) -> BaseLLM | None:
-    """Return the model that a variant sets; None if it sets none. Raises ConfigError if it is no model."""
+    """Return the model that a variant sets; None if it sets none. Raises ConfigError if the value is not a model."""
     if (llm := one.get("model")) is None:
         return None
     model = named(llm) if isinstance(llm, str) else as_model(llm)
@@ -164,7 +164,7 @@ def _model_of(one: Mapping[str, Any]) -> BaseLLM | None:
 
 @contextlib.contextmanager
 def _collected(problems: list[str]) -> Iterator[None]:
-    """Add an error of crewlite in the block to the problems instead of raising it."""
+    """Append the message of a CrewliteError raised in the block to `problems`, and swallow the error."""
     try:
         yield
     except CrewliteError as error:

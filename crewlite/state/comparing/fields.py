@@ -17,14 +17,14 @@ Status = Literal["same", "changed", "only_a", "only_b"]
 
 @dataclass(frozen=True, slots=True)
 class FieldDiff:
-    """A field with two values, as plain JSON data; None on the side that does not have it."""
+    """A field that differs: its two values as plain JSON data, None on the side that lacks the field."""
 
     name: str
     status: Status
     a: Json
     b: Json
     version_a: int | None = None
-    """For a value of the state, the number of its changes."""
+    """The number of changes of a value of the state in the first run; None for any other field."""
     version_b: int | None = None
 
     @property

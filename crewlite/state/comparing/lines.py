@@ -51,7 +51,7 @@ def _marked(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
 
 
 def _hunks(old: Sequence[str], new: Sequence[str]) -> list[list[tuple[str, int, int, int, int]]]:
-    """Return the changes as groups of (tag, start and end in `old`, start and end in `new`) of difflib."""
+    """Return the changes in groups of difflib opcodes: (tag, start and end in `old`, start and end in `new`)."""
     head = _same(old, new)
     tail = _same(old[head:][::-1], new[head:][::-1])
     middle_a, middle_b = old[head : len(old) - tail], new[head : len(new) - tail]
@@ -68,7 +68,7 @@ def _hunks(old: Sequence[str], new: Sequence[str]) -> list[list[tuple[str, int, 
 
 
 def _grouped(codes: Sequence[tuple[str, int, int, int, int]]) -> list[list[tuple[str, int, int, int, int]]]:
-    """Divide the changes where more lines between them are equal than are shown."""
+    """Start a new group wherever more equal lines lie between two changes than are shown."""
     groups: list[list[tuple[str, int, int, int, int]]] = [[]]
     for tag, i, i_end, j, j_end in codes:
         if tag == "equal" and i_end - i > 2 * _CONTEXT:
@@ -80,7 +80,7 @@ def _grouped(codes: Sequence[tuple[str, int, int, int, int]]) -> list[list[tuple
 
 
 def _same(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return how many lines at the beginning are equal."""
+    """Return how many lines at the beginning of both are equal."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
@@ -91,7 +91,7 @@ def _span(start: int, end: int) -> str:
 
 
 def _first_difference(one: str, other: str) -> int:
-    """Return the index of the first character that differs, if the lines are too long to be shown completely."""
+    """Return the index of the first character that differs; 0 if both lines are short enough to be shown completely."""
     if max(len(one), len(other)) <= _WIDTH:
         return 0
     low, high = 0, min(len(one), len(other))
@@ -102,7 +102,7 @@ def _first_difference(one: str, other: str) -> int:
 
 
 def _cut(line: str, at: int = 0) -> str:
-    """Return a line, or of one that is too long the part around `at`, and how long it is."""
+    """Return a line; of a line that is too long, return the part around `at` and the length of the line."""
     if len(line) <= _WIDTH:
         return line
     start = max(0, min(at - _WIDTH // 4, len(line) - _WIDTH))

@@ -25,7 +25,7 @@ def for_parts() -> dict[str, Any]:
 
 
 def _first_shown() -> Callable[[object, str, FieldDiff], str | None]:
-    """Return a function that says at which step of a diff the same difference was shown before; None the first time."""
+    """Return a function of (diff, address, field): the earlier step with this same difference, None the first time."""
     seen: dict[tuple[int, tuple[str, ...]], str] = {}
 
     def find(diff: object, address: str, field: FieldDiff) -> str | None:

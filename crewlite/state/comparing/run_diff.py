@@ -37,13 +37,13 @@ class RunDiff:
     settings: tuple[FieldDiff, ...]
     """Other settings of the definitions, such as `tasks.text.description`."""
     steps: tuple[StepDiff, ...]
-    """All steps of both, each before the steps inside it."""
+    """All steps of both runs, each before the steps inside it."""
     state: tuple[FieldDiff, ...]
     """Named values of the runs, with the numbers of their changes, and collections."""
     usage: Usage
     """The usage of `b` minus that of `a`."""
     seconds: float
-    """The time at work of `b` minus that of `a`."""
+    """The time that `b` has worked minus the time that `a` has worked, in seconds."""
 
     def __bool__(self) -> bool:
         """Return whether anything but usage and time differs."""
@@ -71,7 +71,7 @@ class RunDiff:
 def compare(a: Record, b: Record, *, common: int = 0, places: tuple[str | None, str | None] = (None, None)) -> RunDiff:
     """Compare two records.
 
-    `common`: the number of the last commit that both have. `places`: what the refs to them have behind the @.
+    `common`: the number of the last commit that both share; 0 if none. `places`: the parts of the refs behind the @.
     """
     one, other = (side_of(record, at) for record, at in zip((a, b), places, strict=True))
     (models_a, settings_a), (models_b, settings_b) = _settings(a, b)
@@ -90,7 +90,7 @@ def compare(a: Record, b: Record, *, common: int = 0, places: tuple[str | None, 
 
 
 def last_common(a: Sequence[Entry], b: Sequence[Entry]) -> int:
-    """Return the number of the last entry that two journals begin with; 0 if they begin differently."""
+    """Return the number of the last entry that both journals share; 0 if they begin differently."""
     common = 0
     for one, other in zip(a, b, strict=False):
         if one.sum != other.sum:
@@ -100,7 +100,7 @@ def last_common(a: Sequence[Entry], b: Sequence[Entry]) -> int:
 
 
 def _settings(a: Record, b: Record) -> tuple[Settings, Settings]:
-    """Return the settings of both definitions; of equal definitions none, as taking large ones apart takes long."""
+    """Return the settings of both definitions; empty ones if the definitions are equal, to save the work."""
     one, other = a.run["definition"], b.run["definition"]
     return (({}, {}), ({}, {})) if dumps(one) == dumps(other) else (settings_of(one), settings_of(other))
 

@@ -8,11 +8,11 @@ from itertools import count
 from crewlite.codec import Json, JsonObject
 
 _INLINE = ("live", "models")
-"""Under these keys a definition holds further settings of itself: names of live objects, and settings of its models."""
+"""Keys whose content counts as settings of the definition itself: names of live objects, and settings of its models."""
 
 
 Settings = tuple[dict[str, Json], dict[str, Json]]
-"""The settings of models, and all others, by name."""
+"""(the settings of models, all other settings), each by name."""
 
 
 def settings_of(definition: JsonObject) -> Settings:
@@ -40,7 +40,7 @@ def _flat(value: Json, name: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...],
 
 
 def _named(item: Mapping[str, Json], number: int, taken: set[str]) -> str:
-    """Return the name of an agent or a task in a list: a second Editor is Editor#2."""
+    """Return a name for an agent or a task in a list that is not in `taken`: a second Editor is Editor#2."""
     own = str(item.get("address") or item.get("role") or number).removeprefix("task:")
     return own if own not in taken else next(name for n in count(2) if (name := f"{own}#{n}") not in taken)
 

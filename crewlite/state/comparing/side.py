@@ -1,4 +1,4 @@
-"""One of two compared runs: which it is, how far it has come, and what it has used."""
+"""One of two compared runs: its name, its status, and what it has used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Side:
     at: str | None
     """The id of the checkpoint, or `abandoned:1` for what a rewind has abandoned; None for the branch as it is."""
     seq: int
-    """The number of its last commit."""
+    """The number of the last commit of the run at that place."""
     status: RunStatus
     kind: str
     name: str
@@ -28,16 +28,16 @@ class Side:
     started_at: datetime
     usage: Usage
     seconds: float
-    """For how long it was at work, in all kickoffs; steps that ran side by side count once."""
+    """How long the run has worked, in all kickoffs; parallel steps count once."""
 
     @property
     def ref(self) -> str:
-        """The ref that names it at its location."""
+        """The ref that names this side at its location."""
         return f"{self.run_id}/{self.branch}" + (f"@{self.at}" if self.at else "")
 
 
 def side_of(record: Record, at: str | None) -> Side:
-    """Build the side of a record, which shows the place that a ref names with `at` behind its @."""
+    """Build the side of a record. `at` is the part of its ref behind the @, None if there is none."""
     run = record.run
     return Side(
         run["run_id"],

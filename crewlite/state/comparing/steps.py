@@ -1,4 +1,4 @@
-"""The steps of two runs, matched by their addresses and compared: what was asked, by which model, and what came of it.
+"""The steps of two runs, matched by their addresses and compared: question, model, outcome.
 
 A step is known by its address without the numbers of attempts, so a step that one run had to do twice is matched with
 the one that the other did once. Of several attempts the last one is matched first; the earlier ones are beside it.
@@ -21,7 +21,7 @@ from crewlite.state.reading.times import Times
 from crewlite.usage import NO_USAGE, Usage
 
 _Key = tuple[str, int]
-"""The address of a step without attempts, and how many later attempts at it there are."""
+"""(the address of a step without the numbers of attempts, how many later attempts at the step there are)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class StepSide:
     usage: Usage
     failed_attempts: int
     model: str | None
-    """The model that was asked; None for a step that asks none."""
+    """The model that was called; None for a step that calls none."""
     edited: bool
     reused_from: str | None
 
@@ -44,11 +44,11 @@ class StepDiff:
     """A step of one or both runs."""
 
     address: str
-    """Its address in the second run; for a step of the first run alone, in that one."""
+    """The address of the step in the second run; in the first run if only that one has the step."""
     kind: str
     status: Status
     shared: bool
-    """Whether both runs have it from the same commit, which a fork has not repeated."""
+    """Whether both runs inherited the step from the same commit, and the fork has not run it again."""
     changes: tuple[FieldDiff, ...]
     """What differs: `output`, `status`, `model`, and the texts that it was asked, such as `description`.
 
@@ -77,7 +77,7 @@ def step_diffs(a: Record, b: Record, common: int) -> tuple[StepDiff, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A step in one of the records, or none."""
+    """The step at an address of one record; a step that the record lacks has the address None."""
 
     record: Record
     prompts: Prompts
@@ -105,7 +105,7 @@ class _Found:
         return "failed" if self.address in self.record.attempts else "in_doubt"
 
     def output(self) -> str | None:
-        """Return its outcome as text; of a failed step its error; None if there is neither."""
+        """Return the outcome of the step as text; of a failed step, its error; None if it has neither."""
         at = self.address or ""
         if self.outcome is None:
             last = self.record.last_attempt(at)
@@ -119,7 +119,7 @@ class _Found:
         return self.outcome.question if self.outcome else {}
 
     def prompt(self) -> str | None:
-        """Return what a model call was told since the one before it, in one text; None for a step that asks none."""
+        """Return as one text what a model call was told since the call before it; None for any other step."""
         return str(self.prompts.added(self.address)) if self.address and self.model else None
 
     def side(self) -> StepSide | None:
@@ -150,7 +150,7 @@ def _compared(a: _Found, b: _Found, common: int) -> StepDiff:
 
 
 def _changes(a: _Found, b: _Found) -> Iterator[FieldDiff]:
-    """Yield what differs between two steps. Digests are compared first, as most steps are usually the same."""
+    """Yield what differs between two steps. Compares the digests first, because most steps are the same."""
     both = a.address is not None and b.address is not None
     asked_alike = bool(a.outcome and b.outcome and a.outcome.fingerprint == b.outcome.fingerprint)
     of_tasks = kinds.of(a.kind) is kinds.CREW
@@ -178,7 +178,7 @@ def _texts(a: Mapping[str, str | None], b: Mapping[str, str | None]) -> Iterator
 
 
 def _keyed(record: Record) -> dict[_Key, str]:
-    """Return the addresses of all steps by their keys, in the order of their commits."""
+    """Return {key: address} of all steps that are still in use, in the order of their commits."""
     stands = {at for at in record.outcomes if standing(record, at)}
     order = [(record.outcomes[at].seq, record.outcomes[at].order, at) for at in stands]
     order += [(tries[-1].seq, tries[-1].order, at) for at, tries in record.attempts.items() if at not in stands]
@@ -192,7 +192,7 @@ def _keyed(record: Record) -> dict[_Key, str]:
 
 
 def _merged(ours: Mapping[_Key, str], theirs: Iterable[_Key]) -> Iterator[_Key]:
-    """Yield all keys: those of the first run in their order, each of the second alone behind the one it came after."""
+    """Yield all keys: those of the first run in order, each key of the second alone behind the key that precedes it."""
     behind: dict[_Key | None, list[_Key]] = {}
     last: _Key | None = None
     for key in theirs:

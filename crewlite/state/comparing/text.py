@@ -14,7 +14,7 @@ from crewlite.state.comparing.steps import StepDiff, StepSide
 from crewlite.usage import Usage
 
 Line = tuple[str, str]
-"""A mark, and a line. The mark is that of a text diff (`-`, `+`, `@`, `\\`), `~` for a changed step, or empty."""
+"""(mark, line). The mark is that of a text diff (`-`, `+`, `@`, `\\`), `~` for a changed step, or ""."""
 
 _MARKS = {"changed": "~", "only_a": "-", "only_b": "+"}
 
@@ -22,7 +22,7 @@ _MARKS = {"changed": "~", "only_a": "-", "only_b": "+"}
 def as_lines(
     a: Side, b: Side, common: int, fields: Mapping[str, Sequence[FieldDiff]], steps: Sequence[StepDiff]
 ) -> Iterator[Line]:
-    """Yield the lines. `fields`: those that differ, by the name of their section; `state` comes after the steps."""
+    """Yield the lines. `fields`: the fields that differ, by section; the section `state` comes after the steps."""
     width = max(len(a.ref), len(b.ref))
     for name, side in (("a", a), ("b", b)):
         yield _line(f"{name}  {side.ref:<{width}}  {side.status}, {spent(side.usage)}, {seconds(side.seconds)}")
@@ -40,7 +40,7 @@ def as_lines(
 
 
 def counts(steps: Sequence[StepDiff]) -> str:
-    """Return in words how many steps are the same, changed, or of one side alone."""
+    """Return as text how many steps are the same, changed, or only in one run."""
     found = [step.status for step in steps]
     shared = sum(step.shared for step in steps)
     same = f"{found.count('same'):,} same" + (f" ({shared:,} of them shared)" if shared else "")
@@ -49,7 +49,7 @@ def counts(steps: Sequence[StepDiff]) -> str:
 
 
 def spent(usage: Usage) -> str:
-    """Return tokens and cost in words."""
+    """Return tokens and cost as text."""
     cost = "cost unknown" if usage.cost is None else f"cost {_dollars(usage.cost)}"
     return f"{_count(usage.total_tokens, 'token')}, {cost}" if usage.requests else "no model was asked"
 
@@ -92,7 +92,7 @@ def _step(step: StepDiff, seen: dict[tuple[str, ...], str]) -> Iterator[Line]:
 
 
 def _more(a: StepSide | None, b: StepSide | None) -> Iterator[str]:
-    """Yield how tokens and time of a step differ, if they do. Less than a second is left to chance."""
+    """Yield how tokens and time of a step differ, if they do. Ignores less than a second, which may be chance."""
     if a and b:
         if tokens := b.usage.total_tokens - a.usage.total_tokens:
             yield f"{tokens:+,} tokens"

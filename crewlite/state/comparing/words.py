@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from crewlite.lazy import difflib
 
 Part = tuple[bool, str]
-"""Whether it differs, and its text."""
+"""(whether the text differs, the text)"""
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 _MOST = 300  # words of a line that are compared
 _ALIKE = 0.35  # share of a line that has to be the same; below that, marks would only distract
 
 
 def marked(lines: Sequence[str]) -> Iterator[tuple[str, list[Part]]]:
-    """Yield the mark and the parts of each line of a text diff.
+    """Yield (mark, parts) for each line of a text diff.
 
     The first removed line of a group is compared with the first added one, and so on.
     """
@@ -52,7 +52,7 @@ def _text(line: str) -> str:
 
 
 def _compared(one: str, other: str) -> tuple[list[Part], list[Part]]:
-    """Return the parts of a removed and of an added line."""
+    """Return the parts of a removed line, and the parts of the added line that replaces it."""
     words = _WORD.findall(one), _WORD.findall(other)
     whole = [(False, one)], [(False, other)]
     if max(map(len, words)) > _MOST:

@@ -30,17 +30,17 @@ class BranchPart:
     """The anchor that links lead to."""
     depth: int
     status: str
-    """The status of the branch; "at work" while a live process runs it, "abandoned" for what a rewind has left."""
+    """The status of the branch; "at work" while a live process runs it, "abandoned" for what a rewind abandoned."""
     inputs: tuple[tuple[str, str], ...]
     rows: Sequence[Row]
     span: float
     """Seconds from the beginning of the branch to the end of its last own step."""
     seconds: float
-    """For how long it was at work, with the branches that it is forked from."""
+    """How long the branch has worked, including the branches it is forked from, up to the fork."""
     places: Sequence[NamedPlace[Checkpoint]]
-    """Those with checkpoints that were made on the branch itself."""
+    """The places with checkpoints that were made on the branch itself."""
     diff: RunDiff | None
-    """The differences to the branch that it is forked from; of what a branch has abandoned, to that branch as it is."""
+    """The differences to the branch it is forked from; of an abandoned end, to the branch as it is now."""
     costs: Sequence[tuple[str, Usage]]
     """The usage of each agent."""
     models: Sequence[tuple[str, int]]
@@ -88,7 +88,7 @@ def _page(branches: Sequence[RunHistory], shown: str, damage: Sequence[str]) -> 
 
 
 def _as_tree(branches: Sequence[RunHistory]) -> list[tuple[RunHistory, int]]:
-    """Return the branches with their depths, each before what it has abandoned, and the forks of it."""
+    """Return (branch, depth): each branch, then its abandoned ends, then its forks."""
     names, below = {run.branch for run in branches}, dict[str, list[RunHistory]]()
     for run in branches:
         base = run.base.branch if run.base else ""

@@ -34,31 +34,31 @@ class Row:
     state: str
     """`finished`, `edited`, `reused`, `failed`, or `in doubt`."""
     inherited: bool
-    """Whether the branch has it from the one that it is forked from."""
+    """Whether the branch inherited the step from the branch it is forked from."""
     began: float
     """Seconds since the branch began, at least 0."""
     seconds: float
     tokens: int
-    """Of the step and all steps inside it."""
+    """The tokens of the step and all steps inside it."""
     cost: float | None
     model: str
     asked: tuple[tuple[str, str], ...]
-    """The texts that it was asked, by their names."""
+    """The texts of the step's question, by their names."""
     prompt: Prompt | None
-    """Of a model call: what it was told since the one before it."""
+    """For a model call, what the model was told since the call before it; None for any other step."""
     output: str
     failures: tuple[Failure, ...]
 
 
 def rows_of(record: Record) -> list[Row]:
-    """Return the steps of a branch, each before those inside it."""
+    """Return the steps of a branch, each before the steps inside it."""
     prompts, steps = Prompts(record), {step.address: step for step in steps_of(record)}
     begun = datetime.fromisoformat(record.started_at)
     return [_row(record, prompts, steps[address], begun) for address in in_order(_by_time(steps)) if address in steps]
 
 
 def cut(text: str) -> str:
-    """Return a text, or the beginning of one that is too long for a page."""
+    """Return a text; of one that is too long for a page, its beginning and its length."""
     return text if len(text) <= _LONG else f"{text[:_LONG]}\n... ({len(text):,} characters)"
 
 

@@ -37,7 +37,7 @@ class Bag(MutableMapping[str, Any]):
     def __init__(self, journal: Journal, address: str) -> None:
         self._journal = journal
         self._address = address
-        """The step that its changes belong to; "" for the run itself."""
+        """The address of the step to which the changes belong; "" for the run itself."""
         self._late: Late | None = None
         self._paid = NO_USAGE
         """The usage added through this object."""
@@ -56,7 +56,7 @@ class Bag(MutableMapping[str, Any]):
     def setdefault(self, key: str, default: Any = None) -> Any:
         """Return the value of a name; set it to `default` first if there is none.
 
-        Concurrent additions to an empty list or mapping that was created with it are all kept.
+        What concurrent steps add to an empty list or mapping that each of them created in this way is all kept.
         """
         return self._values.setdefault(key, default)
 
@@ -74,9 +74,9 @@ class Bag(MutableMapping[str, Any]):
 
     @property
     def _values(self) -> Values:
-        """The current values: those of the running step; after its end, those of the step around it."""
+        """The current values: those of the step at its address while it runs, then those of the enclosing step."""
         states = self._journal.states
-        with states.shared.lock:  # so that threads that are first at the same time get the same view
+        with states.shared.lock:  # threads that ask for the first time at the same moment get the same view
             if self._late is None:
                 found = states.given(self._address, self)
                 if isinstance(found, View):

@@ -16,7 +16,7 @@ _FOR_OTHERS |= {"open", "aopen", "close", "aclose"}
 
 
 class StepState(MutableMapping[str, Any]):
-    """The state of the running step: its own view, whose changes become valid when the step finishes."""
+    """The state of the running step: a view of its own, whose changes count once the step has finished."""
 
     __slots__ = ("_view",)
 
@@ -35,8 +35,8 @@ class StepState(MutableMapping[str, Any]):
     def setdefault(self, key: str, default: Any = None) -> Any:
         """Return the value of a name; set it to `default` first if there is none.
 
-        Concurrent steps that create the same empty list or mapping with it, and add to that, do not conflict: all of
-        their additions are kept.
+        Concurrent steps that each create the same empty list or mapping in this way, and add to it, do not conflict:
+        all additions are kept.
         """
         return self._view.values.setdefault(key, default)
 
@@ -96,6 +96,6 @@ class StepState(MutableMapping[str, Any]):
         if name in _FOR_OTHERS and not name.startswith("_"):
             raise ConfigError(
                 f"RuntimeState.current().{name}: the state of a running step has no {name}, because the code of a step "
-                f"may run again. Use it in a handler (source, event, state), or on a state of RuntimeState.open"
+                f"may run again. Use {name} in a handler (source, event, state), or on a state of RuntimeState.open"
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

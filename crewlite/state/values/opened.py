@@ -1,4 +1,4 @@
-"""A state without a run. Its journal is that of a run of kind "state", and every snapshot is a commit of it."""
+"""A state without a run. Its journal is that of a run of kind "state"; every snapshot is a commit in it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def opened(name: str | UUID, location: str | os.PathLike[str] | None, prov
 def wait_for(verb: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run `work` on the background loop, and wait for its result. The event loop of the caller, if any, is not used.
 
-    Raises OnLoopThread if called on the background loop itself, which would wait for itself.
+    Raises OnLoopThread on the thread of the background loop, which would wait for itself.
     """
     if background.on_loop_thread():
         raise OnLoopThread(verb)
@@ -87,8 +87,8 @@ def _is_there(journal: Journal) -> bool:
         return False
     if (kind := record.run["definition"]["kind"]) != STATE:
         raise RunMismatch(
-            f"Run {journal.run_id!r} is of {kind} {record.run['definition']['name']!r}, and not a state: its own "
-            f"handlers change its values. Choose another name."
+            f"Run {journal.run_id!r} is of {kind} {record.run['definition']['name']!r}, and not a saved state: only "
+            f"its own handlers change its values. Choose another name."
         )
     return True
 
