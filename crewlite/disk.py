@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
-from crewlite.forked import in_child, lock
+from crewlite.forked import file_lock, lock
 from crewlite.ids import new_id
 from crewlite.lazy import lazy
 
@@ -29,13 +29,12 @@ try:
     import fcntl
 except ImportError:  # Windows has another lock
     fcntl = None  # type: ignore[assignment]
-    import msvcrt
 
 PATIENCE = 10.0  # seconds to wait for a database that another connection is writing to
 _making = lock()
 _MANY = 4  # from so many syncs on, threads are faster
 _SYNCERS = 8
-_LOCK_AT = 2**31 - 2  # on Windows a locked byte cannot be read, so this locks one beyond the end of any journal
+_BINARY = getattr(os, "O_BINARY", 0)  # Windows has it
 Verb = Literal["mkdir", "write", "truncate", "fsync", "rename", "fsync_dir", "unlink", "touch", "sql", "commit"]
 
 
@@ -53,8 +52,6 @@ class Operation:
 
 Watcher = Callable[[Operation], None]
 _watchers: tuple[Watcher, ...] = ()
-_locking: set[IO[bytes]] = set()
-"""Files that this process has locked or is locking."""
 
 
 @contextlib.contextmanager
@@ -123,10 +120,7 @@ def make_directory(path: Path, *, mode: int = 0o700, batch: SyncBatch | None = N
     announce("mkdir", path)
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=mode)
-    if batch:
-        batch.sync_directory(path.parent)
-    else:
-        _sync_directory(path.parent)
+    _sync_directory(path.parent, batch)
 
 
 def replace(path: Path, data: bytes, *, mode: int = 0o600, durable: bool = True) -> None:
@@ -150,22 +144,31 @@ def replace_all(files: Sequence[tuple[Path, bytes]], *, mode: int = 0o600, durab
         for temporary, path, _ in beside:  # the files are closed by now, as Windows cannot rename an open one
             announce("rename", temporary, str(path).encode())
             os.replace(temporary, path)
-    finally:
+    except BaseException:
         for temporary, _, _ in beside:
             temporary.unlink(missing_ok=True)
+        raise
     if durable:
         _sync_all({}, list(dict.fromkeys(path.parent for path, _ in files)))
 
 
-def append(
-    path: Path,
-    data: bytes,
-    *,
-    at: int,
-    torn: Callable[[bytes], bool],
-    mark: tuple[int, bytes] = (0, b""),
-    batch: SyncBatch | None = None,
-) -> None:
+def overwrite(path: Path, data: bytes) -> bool:
+    """Write `data` over the content of a file, if that is exactly as long. Returns whether it is. Not synced.
+
+    Much cheaper than `replace`, for which file systems flush the new file even if nobody syncs it. To be read with
+    `read_complete`. A power failure may leave the old bytes in some sectors of the disk.
+    """
+    try:
+        with held(path, os.O_RDWR) as file:
+            if fits := file.seek(0, os.SEEK_END) == len(data):
+                file.seek(0)
+                _write(file, path, data, 0)
+            return fits
+    except FileNotFoundError:
+        return False
+
+
+def append(path: Path, data: bytes, *, at: int, torn: Callable[[bytes], bool], batch: SyncBatch | None = None) -> None:
     """Append `data` to a file and sync it.
 
     Raises FileExistsError if the file is not as the caller knows it, OSError if it is shorter.
@@ -176,28 +179,25 @@ def append(
         at: The offset of the end of the file, as the caller knows it.
         torn: Tells whether the bytes after `at`, if `data` does not begin with them, are the remains of an unfinished
             write, which are removed. Otherwise another process wrote them, which is an error.
-        mark: An offset, and bytes that must be there.
         batch: The batch that syncs the file; None to sync it at once.
     """
-    flags = os.O_RDWR | (os.O_CREAT if at == 0 else 0) | getattr(os, "O_BINARY", 0)
     if batch is None:
         with SyncBatch() as alone:
-            append(path, data, at=at, torn=torn, mark=mark, batch=alone)
+            append(path, data, at=at, torn=torn, batch=alone)
         return
-    file = batch.hold(path, flags)
-    file.seek(mark[0])
-    if file.read(len(mark[1])) != mark[1]:
-        raise FileExistsError(f"{path} was rewritten")
-    if file.seek(0, os.SEEK_END) < at:
-        raise OSError(f"{path} is shorter than it was: it now ends at byte {file.tell()}")
-    file.seek(at)
-    beyond = file.read()
-    if not data.startswith(beyond):
-        if not torn(beyond):
-            raise FileExistsError(f"{path} goes on beyond byte {at}")
-        announce("truncate", path, offset=at)
-        file.truncate(at)
-    file.seek(at)
+    file = batch.hold(path, os.O_RDWR if at else os.O_RDWR | os.O_CREAT)
+    end = file.seek(0, os.SEEK_END)
+    if end < at:
+        raise OSError(f"{path} is shorter than it was: it now ends at byte {end}")
+    if end > at:
+        file.seek(at)
+        beyond = file.read()
+        if not data.startswith(beyond):
+            if not torn(beyond):
+                raise FileExistsError(f"{path} goes on beyond byte {at}")
+            announce("truncate", path, offset=at)
+            file.truncate(at)
+        file.seek(at)
     _write(file, path, data, at)
     batch.sync(file, path)
     if at == 0:
@@ -211,7 +211,7 @@ def held(path: Path, flags: int) -> Iterator[IO[bytes]]:
     If the file is replaced or removed while this waits for the lock, the new file at the path is opened instead.
     """
     while True:
-        with open(os.open(path, flags, 0o600), "r+b", buffering=0) as file, _locked(file):
+        with open(os.open(path, flags | _BINARY, 0o600), "r+b", buffering=0) as file, file_lock(file):
             if _is_at(file, path):
                 yield file
                 return
@@ -237,7 +237,7 @@ def locked(paths: Iterable[Path], *, shared: bool = False) -> Iterator[None]:
                     path.parent.mkdir(mode=0o700)
                 handle = os.open(path, flags, 0o600)
             file = stack.enter_context(open(handle, "rb" if shared else "r+b", buffering=0))
-            stack.enter_context(_locked(file, shared=shared))
+            stack.enter_context(file_lock(file, shared=shared))
         yield
 
 
@@ -256,15 +256,12 @@ def rename(path: Path, target: Path, *, batch: SyncBatch | None = None) -> None:
         if error.errno == errno.ENOTEMPTY:  # POSIX allows it in place of EEXIST
             raise FileExistsError(f"{target} exists") from error
         raise
-    if batch:
-        batch.sync_directory(target.parent)
-    else:
-        _sync_directory(target.parent)
+    _sync_directory(target.parent, batch)
 
 
 def read_complete(path: Path) -> bytes:
-    """Return the content of a file that others append to, without an append that is in progress."""
-    with path.open("rb") as file, _locked(file, shared=True) if fcntl else contextlib.nullcontext():
+    """Return the content of a file that others write to in place, without a write that is in progress."""
+    with path.open("rb") as file, file_lock(file, shared=True) if fcntl else contextlib.nullcontext():
         return file.read()
 
 
@@ -333,27 +330,6 @@ def _is_at(file: IO[bytes], path: Path) -> bool:
         return False
 
 
-@contextlib.contextmanager
-def _locked(file: IO[bytes], *, shared: bool = False) -> Iterator[None]:
-    """Hold the advisory lock of an open file during the block."""
-    if fcntl:
-        _locking.add(file)
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-            yield
-        finally:
-            _locking.discard(file)
-            fcntl.flock(file, fcntl.LOCK_UN)  # closing alone does not: a forked child has the file open as well
-        return
-    file.seek(_LOCK_AT)
-    msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined,unused-ignore]
-    try:
-        yield
-    finally:
-        file.seek(_LOCK_AT)
-        msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-
-
 def _write(file: IO[bytes], path: Path, data: bytes, offset: int) -> None:
     announce("write", path, data, offset)
     left = memoryview(data)
@@ -361,8 +337,11 @@ def _write(file: IO[bytes], path: Path, data: bytes, offset: int) -> None:
         left = left[file.write(left) :]
 
 
-def _sync_directory(path: Path) -> None:
-    _sync_all({}, [path])
+def _sync_directory(path: Path, batch: SyncBatch | None) -> None:
+    if batch:
+        batch.sync_directory(path)
+    else:
+        _sync_all({}, [path])
 
 
 def _sync_all(files: Mapping[Path, IO[bytes]], directories: Sequence[Path]) -> None:
@@ -390,11 +369,3 @@ def _sync(handle: int) -> None:
     os.fsync(handle)
     if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone leaves data in the drive's cache
         fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
-
-
-@in_child
-def _let_go() -> None:
-    """Close locked files in a forked child, as a lock lasts until the last process closes the file."""
-    for file in _locking:
-        file.close()
-    _locking.clear()

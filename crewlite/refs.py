@@ -15,7 +15,8 @@ from uuid import UUID
 
 from crewlite.errors import ConfigError, RefError
 
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_PART = r"(?!(?:\.|latest)(?:/|\Z))(?:(?!\.\.)[A-Za-z0-9._-]){1,100}"
+_NAME, _NAMES = re.compile(rf"(?!-){_PART}"), re.compile(rf"(?!-){_PART}(?:/{_PART})*")
 _REF = re.compile(r"(?P<path>[^@~]*)(?:@(?P<at>[^~]+))?(?:~(?P<back>\d{1,9}))?")
 
 
@@ -31,9 +32,7 @@ def check_name(kind: str, name: object, *, slashes: bool = False) -> str:
     if not isinstance(name, str):
         hint = f", such as {kind}='{name}'" if isinstance(name, int) else ""
         raise ConfigError(f"{kind} is {name!r}, which is {type(name).__name__}; wanted a text{hint}")
-    parts = name.split("/") if slashes else [name]
-    good = all(_NAME.fullmatch(part) and ".." not in part and part not in (".", "latest") for part in parts)
-    if not good or name.startswith("-"):
+    if not (_NAMES if slashes else _NAME).fullmatch(name):
         raise ConfigError(
             f"{kind} {name!r} is not a usable name. Wanted: 1 to 100 of A-Z a-z 0-9 . _ -"
             f"{' (parts joined by /)' if slashes else ''}, not starting with '-', no '..', not 'latest'."

@@ -106,6 +106,21 @@ def test_replacing_a_symbolic_link_replaces_the_link_and_not_what_it_points_to(t
     assert not (tmp_path / "link").is_symlink()
 
 
+# Writing over
+
+
+def test_a_file_of_the_same_length_is_written_over_in_place_and_no_other(tmp_path):
+    path = tmp_path / "note.json"
+    assert not disk.overwrite(path, OLD)
+    assert not path.exists()
+    path.write_bytes(OLD)
+    file = path.stat().st_ino
+    assert verbs(lambda: disk.overwrite(path, NEW)) == []
+    assert path.read_bytes() == OLD
+    assert verbs(lambda: disk.overwrite(path, OLD[::-1])) == ["write"]
+    assert (disk.read_complete(path), path.stat().st_ino) == (OLD[::-1], file)
+
+
 # Directories
 
 

@@ -155,6 +155,20 @@ def test_a_kickoff_does_not_look_at_the_files_of_other_runs(location):
     assert os.path.realpath(location) not in looked
 
 
+def test_a_commit_with_a_checkpoint_does_to_the_disk_no_more_than_it_must(store):
+    branch = Branch("run-1").add(claim=claim())
+    store.append([branch.commit()])
+    branch.checkpoint()
+    store.append([branch.commit()])
+    branch.checkpoint()
+    log = []
+    with disk.watched(log.append):
+        store.append([branch.commit()])
+    journal, head = ["write", "fsync"], ["write"]
+    assert [one.verb for one in log] == [*journal, "write", "fsync", "rename", "fsync_dir", *head]
+    assert Path(log[-1].path).parts[-3:] == ("heads", "run-1", "main.json")
+
+
 def test_an_older_copy_of_a_journal_is_not_taken_for_the_run(location):
     crew(location).kickoff(run_id="r")
     journal = Path(location, "journal", "r", "main.jsonl")

@@ -92,13 +92,13 @@ class JsonStore:
 
     def append(self, commits: Sequence[Commit]) -> None:
         """Store the commits durably, as Store.append describes."""
-        if any(commit.run and not commit.run.get("base") for commit in commits):
+        begun = [(commit.run_id, start) for commit in commits if (start := commit.run)]
+        if not all(start.get("base") for _, start in begun):
             self._make()
         elif not self.paths.journals.is_dir():
             raise self._gone(commits[0])
-        begun = dict.fromkeys(commit.run_id for commit in commits if commit.run)
-        with self._locked(*(commit.run_id for commit in commits)):
-            missing = [run_id for run_id in begun if _is_free(self.paths.run(run_id))]
+        with self._locked(*{commit.run_id for commit in commits}):
+            missing = [run_id for run_id in dict.fromkeys(run_id for run_id, _ in begun) if self._is_free(run_id)]
             new = [[commit for commit in commits if commit.run_id == run_id] for run_id in missing]
             for run in new:
                 check_bases(run)
@@ -138,14 +138,12 @@ class JsonStore:
             there, _ = self.journals.scan(run_id, branch)
             found, forks = [(entry.seq, entry.seal) for entry in there], self.branches(run_id)
             check_rewrite(self.location, run_id, branch, own, entries, found=found, forks=forks)
-            self.files.make(
-                self.files.amiss(there)
-            )  # after the compaction, the entries no longer tell which files were dropped
-            touched = self.touched(run_id, branch)
-            disk.replace(path, lines(entries))
+            self.files.make(self.files.amiss(there))  # after it, the entries do not tell which files were dropped
+            touched, data = self.touched(run_id, branch), lines(entries)
+            disk.replace(path, data)
             disk.touch(path, touched)  # a compaction is not a sign of life
             if tail := self._tails.get((run_id, branch)):
-                now = Tail.of(entries, len(lines(entries)))
+                now = Tail.of(path, entries, len(data))
                 self._tails[run_id, branch] = replace(tail, offset=now.offset, mark=now.mark)
 
     def remove(self, run_id: str, heads: Mapping[str, Head]) -> None:
@@ -202,7 +200,9 @@ class JsonStore:
         if entry is None or first is None:
             sound = newest_sound_checkpoint(self.journals.scan(info.run_id, info.branch)[0], self.ref)
             raise CheckpointMismatch(str(path), "its journal is missing, or does not name this checkpoint", sound)
-        if is_of_another(path, info) or json.loads(self.files.document(first.commit["run"], entry)) != document:
+        journal = self.paths.journal(info.run_id, info.branch)
+        made = json.loads(self.files.document(first.commit["run"], entry, journal))
+        if is_of_another(path, info) or made != document:
             problem = (
                 f"it was changed after it was written. Its journal is sound: kick off with "
                 f"run_id={info.run_id!r}, or delete this file and the next commit writes it again"
@@ -216,6 +216,13 @@ class JsonStore:
         """Lock these runs against all other writers."""
         return disk.locked(map(self.paths.lock, run_ids))
 
+    def _is_free(self, run_id: str) -> bool:
+        """Return whether a run can be created. Removes its directory if that exists and is empty."""
+        directory = self.paths.run(run_id)
+        if directory.is_dir() and not any(directory.iterdir()):
+            disk.remove_directory(directory)
+        return not directory.exists()
+
     def _begins(self, commit: Commit) -> bool:
         """Return whether a commit creates a branch that does not exist."""
         return commit.run is not None and not self.paths.journal(commit.run_id, commit.branch).exists()
@@ -228,7 +235,7 @@ class JsonStore:
             for commit in commits:  # check all of them before writing any
                 key = (commit.run_id, commit.branch)
                 if key not in tails:
-                    tails[key] = self._kept(key) or self._looked_up(commit, changes, batch)
+                    tails[key] = self._tail_of(commit, changes, batch)
                 head = heads.get(key) or (tails[key].seq, tails[key].sum)
                 rest = commit.beyond(head)
                 if rest is None:
@@ -244,24 +251,30 @@ class JsonStore:
                     raise BranchConflictError(*key, expected=commit.after, found="a later commit") from error
         self._settle([(commit, tails[commit.run_id, commit.branch]) for commit in commits], changes)
 
-    def _kept(self, key: Key) -> Tail | None:
-        """Return the known tail of a journal; None if it is unknown or the journal ends differently by now."""
-        tail = self._tails.get(key)
-        return tail if tail and self.journals.ends_at(*key, tail.offset, tail.mark) else None
+    def _tail_of(self, commit: Commit, changes: Changes, batch: disk.SyncBatch) -> Tail:
+        """Return the tail of a journal, which `batch` holds from now on.
 
-    def _looked_up(self, commit: Commit, changes: Changes, batch: disk.SyncBatch) -> Tail:
-        """Read a journal and return its tail. Adds checkpoint files that its last writer left out to `changes`."""
-        entries, offset = self.journals.scan(commit.run_id, commit.branch)
-        if not entries:
-            raise self._gone(commit)
+        If it is unknown, or the journal ends differently by now, reads the journal, and adds the checkpoint files that
+        its last writer left out to `changes`.
+        """
+        tail = self._tails.get((commit.run_id, commit.branch))
+        path = tail.path if tail else self.paths.journal(commit.run_id, commit.branch)
+        try:
+            file = batch.hold(path, os.O_RDWR)
+        except FileNotFoundError:
+            raise self._gone(commit) from None
+        if tail and tail.ends(file):
+            return tail
+        file.seek(0)
+        entries, offset = self.journals.sound(commit.run_id, commit.branch, file.read())
         left = self.files.amiss(entries)
         changes.made |= left.made
         changes.gone += left.gone
-        path = self.paths.journal(commit.run_id, commit.branch)
-        while path != self.paths.journals:  # the process that created these directories may have died before the sync
-            path = path.parent
-            batch.sync_directory(path)
-        return Tail.of(entries, offset)
+        above = path
+        while above != self.paths.journals:  # the process that created these directories may have died before the sync
+            above = above.parent
+            batch.sync_directory(above)
+        return Tail.of(path, entries, offset)
 
     def _gone(self, commit: Commit) -> OSError | BranchConflictError:
         """Build the error for a missing journal: its run was deleted, or the complete location was moved or deleted."""
@@ -273,19 +286,20 @@ class JsonStore:
 
     def _write(self, commit: Commit, tail: Tail, rest: Sequence[Entry], batch: disk.SyncBatch) -> Tail:
         """Write `rest`, the entries of a commit that a journal lacks. Returns the tail of the journal afterwards."""
-        path, data = self.paths.journal(commit.run_id, commit.branch), lines(rest)
+        path = tail.path
         if not commit.entries:
             disk.touch(path, committed_at(commit))
             return tail
-        if not data:  # an earlier attempt wrote all of it and failed, perhaps before the sync
+        if not rest:  # an earlier attempt wrote all of it and failed, perhaps before the sync
             batch.sync(batch.hold(path, os.O_RDWR), path)
             return tail
 
         def torn(beyond: bytes) -> bool:
             return is_torn(beyond, tail.offset) and not follows(beyond, tail.sum)
 
-        disk.append(path, data, at=tail.offset, torn=torn, mark=tail.mark, batch=batch)
-        return tail.after(rest)
+        data = lines(rest)
+        disk.append(path, data, at=tail.offset, torn=torn, batch=batch)
+        return tail.after(rest, len(data))
 
     def _begin(self, commit: Commit) -> None:
         """Create a branch of a run that exists. Raises BranchConflictError for a fork whose base is not stored."""
@@ -296,7 +310,7 @@ class JsonStore:
         path, data = self.paths.journal(commit.run_id, commit.branch), lines(commit.entries)
         disk.make_directory(path.parent)
         disk.replace(path, data)
-        self._settle([(commit, Tail.of(commit.entries, len(data)))], Changes())
+        self._settle([(commit, Tail.of(path, commit.entries, len(data)))], Changes())
 
     def _create(self, runs: Sequence[Sequence[Commit]]) -> None:
         """Create runs: write their journals to temporary directories, and rename each into place once complete."""
@@ -317,8 +331,8 @@ class JsonStore:
                 with contextlib.suppress(OSError):  # the doctor removes it later
                     disk.remove_directory(self.paths.journals / name)
             raise
-        made = [commit for run in runs for commit in run]
-        self._settle([(commit, Tail.of(commit.entries, len(lines(commit.entries)))) for commit in made], Changes())
+        made = [(commit, self.paths.journal(commit.run_id, commit.branch)) for run in runs for commit in run]
+        self._settle([(c, Tail.of(path, c.entries, len(lines(c.entries)))) for c, path in made], Changes())
 
     def _stage(self, name: str, run: Sequence[Commit], batch: disk.SyncBatch) -> None:
         directory = self.paths.run(run[0].run_id)
@@ -356,7 +370,7 @@ class JsonStore:
         """
         dropped = {gone for entry in commit.entries for gone, _ in entry.commit.get("drops", ())}
         named = [entry for entry in commit.entries if "place" in entry.commit]
-        changes.made |= {self.files.path(e.commit["place"]): self.files.document(tail.run, e) for e in named}
+        changes.made |= {self.files.path(e.commit["place"]): self.files.document(tail.run, e, tail.path) for e in named}
         files = known.files if known and known.begun == tail.begun else None
         if files is None and not dropped:
             return None
@@ -376,13 +390,6 @@ class JsonStore:
         for directory in (self.paths.root if ours else None, journals):
             if directory and not (directory / ".gitignore").exists():
                 disk.replace(directory / ".gitignore", b"*\n")
-
-
-def _is_free(directory: Path) -> bool:
-    """Return whether a run can be created in this directory. Removes the directory if it exists and is empty."""
-    if directory.is_dir() and not any(directory.iterdir()):
-        disk.remove_directory(directory)
-    return not directory.exists()
 
 
 def _identity(directory: Path) -> tuple[int, int] | None:

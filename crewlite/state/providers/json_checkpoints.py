@@ -59,14 +59,15 @@ class CheckpointFiles:
         A writer that was killed after it had written the journal leaves both.
         """
         dropped = {gone for entry in entries for gone, _ in entry.commit.get("drops", ())}
-        changes = Changes()
+        changes, run = Changes(), entries[0].commit["run"]
+        journal = self._paths.journal(run["run_id"], run["branch"])
         for entry in entries:
             if checkpoint := entry.commit.get("place"):
                 path = self.path(checkpoint)
                 if checkpoint["id"] in dropped:
                     changes.gone += [path] if path.exists() else []
                 elif not path.exists():
-                    changes.made[path] = self.document(entries[0].commit["run"], entry)
+                    changes.made[path] = self.document(run, entry, journal)
         return changes
 
     def make(self, changes: Changes) -> None:
@@ -134,12 +135,12 @@ class CheckpointFiles:
                 last = found[1]
                 yield last, self._root / name
 
-    def document(self, run: Mapping[str, Any], entry: Entry) -> bytes:
+    def document(self, run: Mapping[str, Any], entry: Entry, journal: Path) -> bytes:
         """Return the content of the file for the checkpoint that `entry` holds.
 
-        `run` is the `run` of the first entry of the journal.
+        `run` is the `run` of the first entry of the journal, which is the file at `journal`.
         """
-        checkpoint, journal = entry.commit["place"], self._paths.journal(run["run_id"], run["branch"])
+        checkpoint = entry.commit["place"]
         document: dict[str, Any] = {
             "schema": entry.commit["schema"],
             "id": checkpoint["id"],
@@ -160,7 +161,7 @@ class CheckpointFiles:
             },
         }
         document["check"] = _check(document)
-        lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in document.items())
+        lines = ",\n".join(f'  "{name}": {json.dumps(value)}' for name, value in document.items())
         return f"{{\n{lines}\n}}\n".encode()  # as readable as with `indent`, and ten times faster
 
 

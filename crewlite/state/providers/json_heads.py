@@ -30,7 +30,7 @@ class HeadFiles:
     def read(self, run_id: str, branch: str) -> JsonObject:
         """Return the head file of a branch; {} without a readable one. Call this before reading the journal."""
         try:
-            found: Any = json.loads(self._paths.head(run_id, branch).read_bytes())
+            found: Any = json.loads(disk.read_complete(self._paths.head(run_id, branch)))
         except (OSError, ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
@@ -41,11 +41,13 @@ class HeadFiles:
         `begun`: the checksum of the first entry, which identifies the journal. `rewinds`: all those of the branch.
         """
         path = self._paths.head(run_id, branch)
-        disk.make_directory(path.parent)
         said: JsonObject = {"begun": begun, "seq": entry.seq, "sum": entry.sum}
         said |= {"checkpoint": entry.commit["place"]["id"]} if "place" in entry.commit else {}
         said |= {"rewinds": [list(rewind) for rewind in rewinds]} if rewinds else {}
-        disk.replace(path, json.dumps(said).encode() + b"\n", durable="rewind" in entry.commit)
+        data, rewound = json.dumps(said).encode() + b"\n", "rewind" in entry.commit
+        if rewound or not disk.overwrite(path, data):  # of the same length: only its first sector differs
+            disk.make_directory(path.parent)
+            disk.replace(path, data, durable=rewound)
 
     def remove(self, run_id: str) -> None:
         """Delete the head files of a run."""

@@ -34,22 +34,8 @@ class JournalFiles:
 
         Raises JournalCorrupt.
         """
-        path = self._paths.journal(run_id, branch)
-        data = _bytes(path)
-        if data is None:
-            return [], 0
-        if not data:
-            raise JournalCorrupt(str(path), "it is empty, and a journal always has a first line", None)
-        return self.sound(run_id, branch, data)
-
-    def ends_at(self, run_id: str, branch: str, offset: int, mark: tuple[int, bytes]) -> bool:
-        """Return whether a journal is `offset` bytes long, and has the bytes `mark[1]` at the offset `mark[0]`."""
-        try:
-            with self._paths.journal(run_id, branch).open("rb") as file:
-                file.seek(mark[0])
-                return file.read(len(mark[1])) == mark[1] and file.seek(0, os.SEEK_END) == offset
-        except FileNotFoundError:
-            return False
+        data = _bytes(self._paths.journal(run_id, branch))
+        return ([], 0) if data is None else self.sound(run_id, branch, data)
 
     def sound(self, run_id: str, branch: str, data: bytes) -> tuple[list[Entry], int]:
         """Parse the content of a journal: return its entries, and the offset at which the last of them ends.
@@ -57,6 +43,8 @@ class JournalFiles:
         Leaves out an incomplete last write, with a warning. Raises JournalCorrupt for any other damage.
         """
         path = self._paths.journal(run_id, branch)
+        if not data:
+            raise JournalCorrupt(str(path), "it is empty, and a journal always has a first line", None)
         found: list[Entry] = []
         total, offset = None, 0
         while offset < len(data):

@@ -24,6 +24,7 @@ class Paths:
 
     def __init__(self, root: Path) -> None:
         self.root, self.journals = root, root / "journal"
+        self._locks = self.journals / "~locks"
 
     def run(self, run_id: str) -> Path:
         """Return the directory of the journals of a run."""
@@ -48,7 +49,7 @@ class Paths:
 
     def lock(self, run_id: str) -> Path:
         """Return the lock file of a run. All runs share at most 256 lock files, so none needs to be removed."""
-        return self.journals / "~locks" / blake2b(run_id.encode(errors="surrogatepass"), digest_size=1).hexdigest()
+        return self._locks / blake2b(run_id.encode(errors="surrogatepass"), digest_size=1).hexdigest()
 
     def run_of(self, directory: str) -> str:
         """Return the run_id that belongs to the name of a directory."""

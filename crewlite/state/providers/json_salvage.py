@@ -110,7 +110,8 @@ class JsonSalvage:
         for entry in sound:
             if (checkpoint := entry.commit.get("place")) and checkpoint["id"] in live:
                 self._unnamed.pop(checkpoint["id"], None)
-                path, document = self._files.path(checkpoint), self._files.document(sound[0].commit["run"], entry)
+                run, journal = sound[0].commit["run"], Path(raw.where)
+                path, document = self._files.path(checkpoint), self._files.document(run, entry, journal)
                 data = _bytes(path)
                 if data is None or loosely(data) != json.loads(document):
                     changes.made[path] = document

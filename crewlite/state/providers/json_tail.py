@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.rewinds import Rewound, rewinds_of
@@ -19,6 +20,8 @@ _SEALED = 40  # bytes of a line that hold its seal
 class Tail:
     """The end of a journal, and the facts that its checkpoint files repeat."""
 
+    path: Path
+    """The journal."""
     seq: int
     sum: str
     offset: int
@@ -34,24 +37,31 @@ class Tail:
     """The files of its checkpoints by id; None as long as no checkpoint was dropped."""
 
     @classmethod
-    def of(cls, entries: Sequence[Entry], offset: int) -> Tail:
-        """Build the tail of a journal with these entries and this length in bytes."""
+    def of(cls, path: Path, entries: Sequence[Entry], offset: int) -> Tail:
+        """Build the tail of the journal at `path`, with these entries and this length in bytes."""
         first, last = entries[0], entries[-1]
         told = {key: first.commit["run"][key] for key in ("run_id", "branch")}
         definition = {key: first.commit["run"]["definition"][key] for key in ("kind", "name")}
         run, rewinds = {**told, "definition": definition}, tuple(rewinds_of(entries))
-        return cls(last.seq, last.sum, offset, _mark(last, offset), run, first.sum, rewinds)
+        return cls(path, last.seq, last.sum, offset, _mark(last, offset), run, first.sum, rewinds)
 
-    def after(self, entries: Sequence[Entry]) -> Tail:
-        """Return the tail after these entries are appended."""
-        offset, last = self.offset + len(lines(entries)), entries[-1]
+    def after(self, entries: Sequence[Entry], size: int) -> Tail:
+        """Return the tail after these entries are appended, which are `size` bytes."""
+        offset, last = self.offset + size, entries[-1]
         rewinds = (*self.rewinds, *rewinds_of(entries))
         return replace(self, seq=last.seq, sum=last.sum, offset=offset, mark=_mark(last, offset), rewinds=rewinds)
+
+    def ends(self, journal: IO[bytes]) -> bool:
+        """Return whether an open journal ends like this."""
+        start, seal = self.mark
+        journal.seek(start)
+        return journal.read(len(seal)) == seal and journal.seek(0, os.SEEK_END) == self.offset
 
 
 def _mark(last: Entry, end: int) -> tuple[int, bytes]:
     """Return the offset of the last line of a journal of `end` bytes, and the first bytes of that line."""
-    return end - len(last.line) - 1, last.line[:_SEALED]
+    line = last.line
+    return end - len(line) - 1, line[:_SEALED]
 
 
 def stays_claimed(commit: Commit, claimed: bool) -> bool:
