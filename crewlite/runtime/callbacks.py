@@ -90,7 +90,7 @@ def callback_address(callback: Callable[..., Any], role: str, number: int) -> st
 
 
 def _address_name(function: object) -> str:
-    """Return the name of a function for addresses; for a lambda, one with a digest of its code."""
+    """Return the name of a function for addresses; a lambda's ends with a digest of its code."""
     name, code = name_of(function), getattr(function, "__code__", None)
     if name == "lambda" and isinstance(code, CodeType):
         return f"lambda-{codec.digest(_shape(code))[:_TOLD_APART]}"
@@ -98,7 +98,7 @@ def _address_name(function: object) -> str:
 
 
 def _shape(constant: object) -> Json:
-    """Return JSON for a constant in a function's code that is the same in every process: without files and lines."""
+    """Return JSON that identifies a constant in a function's code, the same in every process: no files, no lines."""
     match constant:
         case CodeType():
             constants = [_shape(one) for one in constant.co_consts]

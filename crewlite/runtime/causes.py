@@ -1,6 +1,6 @@
 """Describe the failure of a step: its type and traceback, and the child steps and errors that caused it.
 
-A frame is one attempt at a step; it knows which of the step's child steps have failed, and with which error.
+A frame is one attempt at a step: it knows which of the step's child steps have failed, and with which errors.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _LONGEST_TRACEBACK = 4000  # characters
 
 
 def causes_of(frame: Frame, error: BaseException) -> list[str]:
-    """Return the addresses of the child steps that failed with `error` itself, or with an error that led to it."""
+    """Return the addresses of the child steps that raised `error`, or an error that led to it."""
     return list(dict.fromkeys(child for _, children in led_to(frame, error) for child in children))
 
 
 def for_author(frame: Frame, error: BaseException) -> BaseException | None:
-    """Return the error that tells of a mistake in the program: `error`, or one that led to it; None for neither."""
+    """Return the error that is a mistake of the program's author: `error`, or one that led to it; None for neither."""
     return next((one for one, _ in led_to(frame, error) if ends_run(one)), None)
 
 

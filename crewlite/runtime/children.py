@@ -47,21 +47,24 @@ class Children:
         self.asked: dict[str, str] = {}
         """Addresses of the requested steps, in order, with the digests of their outcomes; "" without an outcome."""
         self.compensators: dict[str, Callable[[Any], Any]] = _NO_COMPENSATORS
-        """What undoes the work of requested steps, by their addresses."""
+        """By address of a requested step: the function that undoes its work."""
         self.driven: set[str] = set()
         """Addresses of the steps that were awaited or spawned after they were requested."""
         self.expected = _NONE
-        """Addresses of steps that may begin although the run stops: they were decided on before."""
+        """Addresses of steps that may begin although the run is stopping: they were decided on before it stopped."""
         self.failed: dict[str, BaseException] = {}
         """Addresses of the steps that failed, with their errors; the latest last."""
         self.suspended: Suspended | AnswerRefused | BudgetExceeded | None = None
         """The error with which a child step stops the run: it waits for a person, or a budget is used up."""
         self.blocked: Suspended | AnswerRefused | BudgetExceeded | None = None
-        """The same error, once it was raised to the parent's code. From then on no further child step is begun."""
+        """The error of `suspended`, once it was raised to the parent's code.
+
+        From then on no further child step begins.
+        """
         self.drifted: list[str] = []
-        """Addresses of child steps, and steps inside them, that answer something else than is asked now."""
+        """Addresses of child steps, and of steps inside them, that keep their answer though their question changed."""
         self.texts: dict[str, str] = {}
-        """Long texts in their outcomes, each with its address. The parent's outcome refers to them by address."""
+        """Long texts in outcomes of child steps, with the step's address, which stands for the text in the parent's."""
         self.view: View | None = None
         """The state as this attempt sees it, including the changes of the child steps."""
         self.turns: Turns | None = None
@@ -70,7 +73,10 @@ class Children:
         """The steps that were begun and not awaited at once."""
 
     def record_child(self, address: str, digest: str, data: Any, drifted: Iterable[str] = ()) -> None:
-        """Note the outcome of a child step. `drifted`: the steps in it that answer something else than is asked now."""
+        """Note the outcome of a child step.
+
+        `drifted`: the steps inside it whose question changed and answer was kept.
+        """
         self.asked[address] = digest
         self.drifted += drifted
         text = data.get("text") if isinstance(data, dict) else None
@@ -78,9 +84,9 @@ class Children:
             self.texts.setdefault(text, address)
 
     def heard_before(self, address: str) -> list[str]:
-        """Return the digests of what the model here had heard and said, up to its last reply before this child step.
+        """Return the digests of what the model here heard and said, up to its last reply before the step at `address`.
 
-        So steps that run beside that child step make no difference.
+        Steps that run in parallel with that child step therefore make no difference.
         """
         before = list(itertools.takewhile(lambda at: at != address, self.asked))
         while before and not kinds.at(before[-1]).asks_model:
@@ -88,11 +94,11 @@ class Children:
         return [digest for at in before if (digest := self.asked[at])]
 
     def unobserved(self) -> list[str]:
-        """Return the addresses of spawned steps whose failures, if any, were raised to no awaiter."""
+        """Return the addresses of spawned steps whose failures, if any, no awaiter was given."""
         return self.spawned.unobserved() if self.spawned else []
 
     def enter_turn(self, address: str, order: Order) -> Turns:
-        """Queue a recorded child step that changed the state and is about to hand over its result; return the queue."""
+        """Queue a recorded child step that changed the state and is about to return its result; return the queue."""
         if self.turns is None:
             self.turns = Turns()
         self.turns.enter(address, order)

@@ -1,4 +1,4 @@
-"""Ask the nearest failure policy about a failed attempt, and tell what it has decided."""
+"""Ask the nearest failure policy about a failed attempt, and emit events that report its decision."""
 
 from __future__ import annotations
 
@@ -47,32 +47,32 @@ from crewlite.state.format.failed import SaidRecord
 from crewlite.state.format.outcome import Attempt
 from crewlite.state.format.record import Record
 
-suspending = lazy("crewlite.runtime.suspending")  # a question is a step like any, so it stands on this module
+suspending = lazy("crewlite.runtime.suspending")  # its questions are steps, which this module helps to run
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What follows a failed attempt."""
+    """The decision about a failed attempt: its remedy, or that the step fails."""
 
     remedy: Remedy
     error: Exception
     """The error to record: a new one if the policy itself failed."""
     kind: str = ""
-    """The kind of the failure; "" if no policy was asked, here or inside."""
+    """The kind of the failure; "" if no policy was asked, neither this step's nor one inside."""
     failure: Failure | None = None
-    """The failure that the policy was asked about; None if it was not asked here."""
+    """The failure that the policy was asked about; None if no policy was asked here."""
     rises: bool = False
-    """Whether the step fails for a step around it to apply the remedy."""
+    """Whether this step fails so that an enclosing step can apply the remedy."""
     void: Sequence[tuple[str, str]] = ()
-    """The finished steps, with their kinds, that count no more."""
+    """(address, kind) of each finished step whose outcome no longer counts."""
 
     @property
     def final(self) -> bool:
-        """Whether the step fails."""
+        """Whether the step fails instead of being tried again."""
         return self.rises or isinstance(self.remedy, GIVES_UP)
 
     def raised(self, frame: Frame, error: Exception) -> Exception:
-        """Return the error to raise in place of `error` if the step fails: a policy that gives up says so."""
+        """Return the error to raise if the step fails: if its policy gave up, one that says why; otherwise `error`."""
         run, failure, remedy = frame.run, self.failure, self.remedy
         if failure is None or not isinstance(remedy, GIVES_UP) or isinstance(error, DeadlineExceeded):
             return error  # a deadline that has passed says itself how to go on
@@ -86,7 +86,7 @@ class Decided:
 async def decided(
     outer: Frame, step: Step[Any], frame: Frame, failed: FailedAttempt, past: Sequence[Remedy]
 ) -> Decided:
-    """Return what follows a failed attempt at a step: a remedy that rises from inside, or what the policy chooses."""
+    """Return what follows a failed attempt at a step: a remedy that an inner step passed up, or the policy's choice."""
     error = failed.error
     if _is_in_doubt(step, frame, error):
         return Decided(Abort(), error)  # a person decides
@@ -124,19 +124,19 @@ async def decided(
 
 
 def _is_in_doubt(step: Step[Any], frame: Frame, error: Exception) -> bool:
-    """Return whether, after this failure, it is unknown if a call with effect="once" took effect."""
+    """Return whether this failure leaves it unknown if a call with effect="once" took effect."""
     if step.effect == "once" and isinstance(error, StepTimeout) and error.what == what(step):
         return True
     return any(isinstance(one, InDoubt) for one, _ in led_to(frame, error))
 
 
 def what(step: Step[Any]) -> str:
-    """Return how errors call a step."""
+    """Return the name of a step for error messages, such as "tool search"."""
     return f"{step.kind} {step.name or ''}".strip()
 
 
 async def announce_end(outer: Frame, step: Step[Any], address: str, decision: Decided, past: Sequence[Remedy]) -> None:
-    """Tell that no remedy is left for a step. Its failure has not been recorded yet."""
+    """Announce that no remedy is left for a step. The failure of the step has not been recorded yet."""
     failure = decision.failure
     if failure is None or decision.rises or not (past or isinstance(decision.remedy, Escalate)):
         return
@@ -146,18 +146,18 @@ async def announce_end(outer: Frame, step: Step[Any], address: str, decision: De
 
 
 async def announce_success(outer: Frame, step: Step[Any], address: str, past: Sequence[Remedy]) -> None:
-    """Tell that a step has succeeded after remedies."""
+    """Announce that a step has succeeded after remedies."""
     about = _of_step(outer, step, address) | {"remedy": past[-1].name}
     await _announce(outer, step, events.RecoveryCompletedEvent, about)
 
 
 def tries(outer: Frame, address: str) -> int:
-    """Return the number of tries at a step so far, in all kickoffs of the run, with the one at work."""
+    """Return the number of attempts at a step so far, in all kickoffs of the run, including the current one."""
     return len(outer.run.record.attempts.get(address, ())) + 1
 
 
 def started(outer: Frame, step: Step[Any], address: str, decision: Decided) -> dict[str, Any]:
-    """Return the fields of the event that a remedy is applied."""
+    """Return the fields of the event which says that a remedy is applied."""
     remedy, kind = decision.remedy, decision.remedy.type
     about = {"kind": step.kind.name, "name": _name(step), "failure": decision.kind, "remedy": remedy.name}
     about |= {"failure_type": kind.value if kind else "", "hint": outer.mask(remedy.hint)}
@@ -175,7 +175,7 @@ async def _announce(outer: Frame, step: Step[Any], event: type[BaseEvent], about
 
 
 def _about(outer: Frame, step: Step[Any], address: str, failure: Failure) -> dict[str, Any]:
-    """Return the fields that events about a failure share."""
+    """Return the fields that all events about a failure have."""
     return _of_step(outer, step, address) | {
         "failure": failure.kind,
         "failure_type": failure.type.value,
@@ -185,13 +185,13 @@ def _about(outer: Frame, step: Step[Any], address: str, failure: Failure) -> dic
 
 
 def _of_step(outer: Frame, step: Step[Any], address: str) -> dict[str, Any]:
-    """Return the fields that all events about the recovery of a step share."""
+    """Return the fields that all events about the recovery of a step have."""
     about = {"kind": step.kind.name, "name": _name(step), "address": address, "source_id": address}
     return {**about, "source_name": step.title, "attempt": tries(outer, address)}
 
 
 def _name(step: Step[Any]) -> str:
-    """Return the name under which events about the recovery of a step tell of it."""
+    """Return the name that events about the recovery of a step give to the step."""
     return step.known_as() if step.known_as else step.title
 
 
@@ -212,7 +212,7 @@ async def _risen(outer: Frame, step: Step[Any], frame: Frame, risen: Attempt, er
 
 
 async def _applied(outer: Frame, step: Step[Any], frame: Frame, decision: Decided) -> Decided:
-    """Return the decision with the finished steps that its remedy takes back, which are undone if it says so."""
+    """Return the decision with the finished steps that its remedy makes void; a Compensate first undoes them."""
     record, remedy, prefix = outer.run.record, decision.remedy, frame.children.numbering.prefix
     if step.refuses and (why := step.refuses(remedy)):
         return replace(decision, remedy=Escalate(why, type=remedy.type))
@@ -228,7 +228,7 @@ async def _applied(outer: Frame, step: Step[Any], frame: Frame, decision: Decide
 
 
 def _beside(outer: Frame, step: Step[Any], frame: Frame) -> Frame:
-    """Build a frame for steps that are about a failed attempt. They have addresses inside of it."""
+    """Build a frame for steps about a failed attempt, such as questions. Their addresses are inside the failed step."""
     beside = outer.child(step, frame.address, frame.inherited.settings)
     beside.children = Children(frame.children.numbering.prefix, ())
     return beside
@@ -265,7 +265,7 @@ def _failure(
 
 
 def _first(record: Record, causes: Sequence[str]) -> str:
-    """Return the address of the step, however deep inside, that failed first; "" without one."""
+    """Return the address of the step that failed first, at any depth; "" if `causes` is empty."""
     if not causes:
         return ""
     last = record.last_attempt(causes[0])

@@ -1,4 +1,4 @@
-"""How verbs of definitions are made: callable on the class too, or with the parameters of another function."""
+"""Decorators for the verbs of definitions: callable on the class too, or with another function's parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ D = TypeVar("D")
 
 
 class on_class_too(Generic[P, R]):  # noqa: N801 - a decorator
-    """Makes a verb callable on a definition and on its class. The verb receives the one it is called on."""
+    """Makes a verb callable on a definition and on its class. The verb receives the object it is called on."""
 
     def __init__(self, verb: Callable[Concatenate[Any, P], R]) -> None:
         self._verb = verb
@@ -25,14 +25,14 @@ class on_class_too(Generic[P, R]):  # noqa: N801 - a decorator
 
 
 class made_on_class_too(on_class_too[P, Any]):  # noqa: N801 - a decorator
-    """The same for a verb that returns a definition of the class."""
+    """As `on_class_too`, for a verb that returns a definition of the class."""
 
     def __get__(self, instance: D | None, owner: type[D]) -> Callable[P, D]:
         return super().__get__(instance, owner)
 
 
 def signed(verb: Any, asked: Callable[..., Any]) -> Any:
-    """Return a copy of a verb with the parameters of `asked`, every option by name, for `help()` and editors."""
+    """Return a copy of a verb whose signature is that of `asked`, every option by name, for `help()` and editors."""
     parameters = list(inspect.signature(asked).parameters.values())
     if parameters[-1].annotation == "Unpack[KickoffOptions]":
         parameters[-1:] = [

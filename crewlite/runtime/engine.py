@@ -83,13 +83,13 @@ def preview_here(definition: Runnable[Any], request: Request) -> Preview:
 def submit(definition: Runnable[R], request: Request, verb: str = "submit") -> RunHandle[R]:
     """Begin the requested run and return its handle at once. Raises what `kickoff` raises before a run begins.
 
-    Raises ConfigError inside another run, which names the `verb`, and OnLoopThread on the background loop.
+    Raises ConfigError inside another run (the message names `verb`), OnLoopThread on the background loop.
     """
     name, kind = definition.run_name, definition.run_kind
     if durable.scope().loop is not None:
         instead = f"{name}(...), whose steps are" if kind is kinds.FLOW else f"kickoff(...) of this {kind}, which is"
         raise ConfigError(
-            f"{name}.{verb}(...) was called inside a run, and begins another: call {instead} then part of this run"
+            f"{name}.{verb}(...) was called inside a run, but begins another: call {instead} then part of this run"
         )
     if background.on_loop_thread():
         raise OnLoopThread("submit", "await akickoff()")
@@ -100,7 +100,7 @@ def submit(definition: Runnable[R], request: Request, verb: str = "submit") -> R
 async def kickoff(definition: Runnable[R], request: Request, root: Root[Any] | None = None) -> R:
     """Start a run, resume one, or return the stored result of a finished one.
 
-    `root` is that of an equal request, if there is one: what follows from the definition alone is not made again.
+    `root`: the root that an equal request made, to reuse what follows from the definition alone; None to make it.
     """
     request, progress = request.going_on_from(definition.bound_at), request.progress
     root = root.again() if root else definition.as_root(request)
@@ -118,7 +118,7 @@ async def kickoff(definition: Runnable[R], request: Request, root: Root[Any] | N
             if not isinstance(durable.scope(), StepScope):
                 if isinstance(error, Exception):
                     note_way_on(error, root.kind, request)
-                uncaught.install()  # also where Ctrl-C has cancelled the run, and ends the program next
+                uncaught.install()  # also where Ctrl-C has cancelled the run and is about to end the program
             raise
     progress.outcome = finished.value
     return definition.as_result(finished)
@@ -143,7 +143,7 @@ async def _finished(root: Root[T], request: Request) -> Finished[T]:
 
 
 async def _of_its_own(scope: StepScope, root: Root[T], request: Request, decided: Plan) -> Finished[T]:
-    """Kick off a separate run with a store, inside a run without one. Its usage counts for the outer run too."""
+    """Kick off a separate run, with a store, inside a run without one. Its usage counts for the outer run too."""
     ended, address = list[Finished[T]](), ""
     if request.auto_approve is None and scope.inherited.auto_approve:
         request = replace(request, auto_approve=True)
@@ -202,7 +202,7 @@ async def _resume_any(root: Root[Any], request: Request, config: CheckpointConfi
 
 
 class _Over(Exception):
-    """Another process has finished or deleted the run since this one found it."""
+    """The run that was found has been finished or deleted by another process since."""
 
 
 async def _take_up(

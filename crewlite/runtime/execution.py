@@ -62,11 +62,11 @@ class Execution(Generic[T]):
     address: str
     fingerprint: str
     slots: Slots
-    """Held while an attempt runs; released between two attempts."""
+    """The slots that an attempt holds while it runs; they are released between two attempts."""
     start: Start
-    """The state that the step begins with."""
+    """The state of the run with which the step begins."""
     started: str | None = None
-    """The id of the event of its start."""
+    """The id of the event that announced the start."""
     settings: tuple[Setting, ...] = field(init=False)
     budgets: tuple[HeldBudget, ...] = ()
 
@@ -96,7 +96,7 @@ class Execution(Generic[T]):
         return await self._tried()
 
     async def _tried(self) -> T:
-        """Make attempts until one succeeds or no remedy is left; return the outcome."""
+        """Make attempts until one succeeds or no remedy is left. Returns the outcome; raises the last error."""
         run, step, address = self.outer.run, self.step, self.address
         once, number, past = self._next()
         states, journal = run.journal.states, run.journal
@@ -111,7 +111,7 @@ class Execution(Generic[T]):
             frame.past = tuple(past)
             earlier = kept(step, frame)
             try:
-                value, failed = earlier.again() if earlier else await self._made(frame, number)
+                value, failed = earlier.again() if earlier else await self._run_attempt(frame, number)
                 changes, conflicts = self._changes(view) if states.shared.used and failed is None else ((), ())
                 if conflicts and journal.on_conflict == "error":
                     raise StateConflict(address, conflicts)
@@ -147,16 +147,16 @@ class Execution(Generic[T]):
             view = states.begin(address, self.start, applied(self.start.values, heard))
 
     def _next(self) -> tuple[bool, int, list[Remedy]]:
-        """Return whether the step is done once, the number of its next attempt, and the remedies charged to it."""
+        """Return (whether the step is done once, the next attempt's number, the remedies charged to its budget)."""
         run, once = self.outer.run, not self.address and not self.step.kind.begins_anew
         return once, *next_attempt(run.record.attempts.get(self.address, []), run.record.base, once=once)
 
     def _waits_for_remedy(self) -> bool:
-        """Return whether the last attempt has failed and waits for its remedy, so that nothing is repeated."""
+        """Return whether the last attempt failed and its remedy is not chosen yet, so that nothing is repeated."""
         once, number, _ = self._next()
         return kept(self.step, self._frame(number, once=once)) is not None
 
-    async def _made(self, frame: Frame, number: int) -> tuple[T, FailedAttempt | None]:
+    async def _run_attempt(self, frame: Frame, number: int) -> tuple[T, FailedAttempt | None]:
         """Make attempt `number`; return its value, and the failure that the value reports (Step.failure), if any."""
         clock = time.perf_counter()
         with hooked(partial(self._info, number)), durable.entered(frame):
@@ -167,7 +167,7 @@ class Execution(Generic[T]):
         return value, FailedAttempt(told, _ms(clock), self._said(frame), told=True, outcome=value)
 
     def _changes(self, view: View) -> tuple[Sequence[Operation], Sequence[str]]:
-        """Return an attempt's changes of the state, and the names that concurrent steps changed as well."""
+        """Return (an attempt's changes of the state, the names that concurrent steps changed as well)."""
         changes, around = view.changes(), self.outer.state
         if self.step.own_state and self.address:
             return (), ()
@@ -201,7 +201,7 @@ class Execution(Generic[T]):
         return (self._begun() + timedelta(seconds=self.step.deadline) - now()).total_seconds()
 
     def _begun(self) -> datetime:
-        """Return when the step was first begun; for the root step, when the branch was begun."""
+        """Return the time at which the step began first; for the root step, the time at which the branch began."""
         run = self.outer.run
         branch = datetime.fromisoformat(run.record.started_at)
         if not self.address:
@@ -216,7 +216,7 @@ class Execution(Generic[T]):
     async def _failed(self, frame: Frame, failed: FailedAttempt, attempt: int, past: list[Remedy]) -> Remedy:
         """Choose the remedy for a failed attempt and record both. Raises the error if there is no remedy.
 
-        Where the step has an outcome that tells of the failure, nothing is recorded or raised without a remedy.
+        If the step has an outcome that reports the failure and there is no remedy, nothing is recorded or raised.
         """
         decision = await decided(self.outer, self.step, frame, failed, past)
         remedy = decision.remedy
@@ -228,7 +228,7 @@ class Execution(Generic[T]):
         return remedy
 
     async def _begin(self) -> None:
-        """Emit the event of the start. If the event creates a checkpoint, that shows the run just before the step."""
+        """Emit the event of the start. A checkpoint that this event creates shows the run just before the step."""
         run, resumed = self.outer.run, self.address in self.outer.run.begun
         stamp = self.outer.stamp(self.address, self.step.title, self.settings, resumed=resumed)
         event: BaseEvent | None = self.step.voice.started(stamp)
@@ -335,7 +335,7 @@ class Execution(Generic[T]):
             raise thrown from (None if thrown is shown else shown)
 
     def _said(self, frame: Frame | None) -> SaidRecord | None:
-        """Return what an attempt has said about its work, as it is recorded."""
+        """Return what the attempt reported about its work, as it is recorded; None if no step listens for that."""
         return self._masked(frame.sayings.record()) if frame and frame.sayings is not None else None
 
     def _masked(self, data: M) -> M:
@@ -351,7 +351,7 @@ class Execution(Generic[T]):
         at_once = any(effect == "once" for _, effect in parts.get("intents", ()))
         if isinstance(event, BaseEvent):
             run.emit(self.step.voice.source, event, await run.save(parts, now=at_once))
-        else:  # nobody asks for the state at this commit
+        else:  # no handler gets the state at this commit
             await run.journal.save(parts, now=at_once)
 
     def _stamp(self, **more: Any) -> EventStamp:
@@ -363,7 +363,7 @@ class _Ended(NamedTuple):
     """The parts of a successful attempt that its commit needs."""
 
     changes: Sequence[Operation] = ()
-    """Its changes of the state."""
+    """The attempt's changes of the state."""
     conflicts: Sequence[str] = ()
     """The names in the state that concurrent steps changed as well."""
     frame: Frame | None = None

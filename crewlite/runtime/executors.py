@@ -79,9 +79,9 @@ class Inline:
 
 
 class Isolated:
-    """Starts a new process for each call. It gets nothing of this process but the arguments.
+    """Starts a new process for each call. The process gets nothing of this one but the arguments.
 
-    The process is killed when the call is cancelled or its time is up.
+    It is killed when the call is cancelled or its time is up.
     """
 
     def check(self, name: str, func: Callable[..., Any]) -> None:
@@ -121,7 +121,7 @@ class Isolated:
         try:
             answer = await background.blocking(_ask, child, here, there, call, over)
         finally:
-            over.set()  # what is not there yet must not begin, or be killed by who starts it
+            over.set()  # a process that has not started must not start; whoever starts one after this kills it
             if child.pid is not None and child.exitcode is None:
                 child.kill()  # cancelled, or its time is up
         if answer is None:
@@ -143,9 +143,9 @@ EXECUTORS: dict[Runtime, Executor] = {"inline": Inline(), "isolated": Isolated()
 
 
 def executor_of(name: str, runtime: Any, kind: str = "@step", takes: Collection[str] = tuple(EXECUTORS)) -> Executor:
-    """Return the executor that a `runtime` names, one of `takes`, or `runtime` itself if it is one.
+    """Return the executor that `runtime` names (one of `takes`), or `runtime` itself if it is an executor.
 
-    Raises ConfigError. `kind`: what has this `runtime`, for the message.
+    Raises ConfigError. `kind`: how the message calls the thing with this `runtime`.
     """
     if isinstance(runtime, str) and runtime in takes:
         return EXECUTORS[cast(Runtime, runtime)]

@@ -1,7 +1,7 @@
 """Choose the part of a definition that is recorded: plain fields as data, live objects (tools, models) only by name.
 
-From that, `rebuild` can rebuild the definition without the script that made it. No live object is ever written: of a
-tool, a function or a class only the name is recorded, of a model made by name its plain settings, and never a key.
+From that, `rebuild` can rebuild the definition without the script that made it. No live object is ever written: for a
+tool, a function or a class only the name is recorded, for a model made by name its plain settings, and never a key.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from crewlite.state.config import CheckpointConfig
 from crewlite.tools.base import BaseTool
 
 OF_THE_STORE = frozenset({"location", "provider", "restore_from"})
-"""Fields of a CheckpointConfig that are not recorded: a run that was found is stored where it was found."""
+"""Fields of a CheckpointConfig that are not recorded: they only tell where the run is stored."""
 
 PLAIN = "plain"
-"""Under this key stands an item that is a text, in a list with live ones."""
+"""The key of a text in a list that also holds live objects."""
 
 _NEVER = "redact"  # the one field of plain texts that must not be stored
 _LIVE = object()
 
 
 def facts_of(definition: Described, base: type[Described], apart: Collection[str] = ()) -> JsonObject:
-    """Return the plain fields that differ from their defaults, as data, and under "live" the names of the other ones.
+    """Return the plain fields that differ from their defaults, as data; under "live", the names of the live objects.
 
     Fields that a subclass of `base` adds count as live, as it is not known here whether they may be stored. Fields in
     `apart` are left out.
@@ -54,7 +54,7 @@ def facts_of(definition: Described, base: type[Described], apart: Collection[str
 
 
 def is_plain(data: object) -> bool:
-    """Return whether data has the form of a recorded plain field.
+    """Return whether data has the form in which a plain field is recorded.
 
     That is a text, number, boolean or None, a list of these, or a mapping of names to these.
     """
@@ -83,7 +83,7 @@ def _plain(value: object) -> Any:
 
 
 def _told_apart(names: list[Any]) -> list[Any]:
-    """Return the names of functions, made unique for paths: the second `check` becomes `check#2`."""
+    """Return the names of functions, made unique: the second `check` becomes `check#2`."""
     return [
         f"{name}#{n}" if (n := names[: at + 1].count(name)) > 1 and isinstance(name, str) else name
         for at, name in enumerate(names)

@@ -1,8 +1,8 @@
-"""A failed attempt, as it is recorded: with its remedy, or before, where choosing the remedy takes recorded steps.
+"""A failed attempt as it is recorded: with its remedy; or without it, if steps must run before a remedy can be chosen.
 
-Such a step is the question of a classifier to a model. The failure is recorded first then, as a step beside it, with
-all that is needed to choose: a run that is killed meanwhile goes on with that, and does not make the failed call again.
-Steps whose code does nothing between the steps inside it are left out: done again, it fails in the same way.
+Such a step is a classifier's question to a model. The failure is recorded first then, by a step inside the failed
+one, with all that the choice needs: after a kill the run goes on to choose, and does not make the failed call again.
+A step whose code only runs other steps is not recorded so: run again, it fails in the same way.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from crewlite.runtime.plain_voice import Silent
 from crewlite.state.format.failed import ErrorRecord, SaidRecord
 from crewlite.state.reading.undecided import name_of
 
-for _cls in (Failure, Evidence, RecordedStep, FailureType):  # what is kept of a failure, and in errors that give up
+for _cls in (Failure, Evidence, RecordedStep, FailureType):  # the classes of a recorded failure
     codec.register(_cls)
 
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """What is known of a failed attempt when its remedy is chosen."""
+    """The facts about a failed attempt from which its remedy is chosen."""
 
     error: Exception
     milliseconds: float
     said: SaidRecord | None = None
     told: bool = False
-    """Whether the step has an outcome, which tells of the failure."""
+    """Whether the step nevertheless has an outcome, which reports the failure."""
     outcome: Any = None
     described: ErrorRecord | None = None
     """The description of the error, if the attempt was made by an earlier kickoff."""
     failure: Failure | None = None
-    """What the policy is asked about, if an earlier kickoff was asking it."""
+    """The failure that the policy is asked about, if an earlier kickoff has described it."""
 
     def again(self) -> tuple[Any, FailedAttempt]:
-        """Return the outcome that tells of the failure, with this; raise the error if there is no outcome."""
+        """Return (the outcome that reports the failure, this object); raise the error if there is no such outcome."""
         if not self.told:
             raise self.error
         return self.outcome, self
 
 
 def described(frame: Frame, error: Exception) -> ErrorRecord:
-    """Describe the error of an attempt for the record, without what follows from it."""
+    """Describe the error of an attempt for the record; the decision about it is filled in later."""
     causes, shown = causes_of(frame, error), frame.run.presentable(error)
     description: ErrorRecord = {
         "type": type_of(shown),
@@ -71,8 +71,8 @@ async def keep(
     """Record a failed attempt before its remedy is chosen, in the scope `beside`.
 
     With `again`, the next kickoff makes the attempt again unless a person has said by then what follows this one. An
-    attempt that cannot be recorded completely is left out: after a kill it is made again.
-    """
+    With `again`, the next kickoff makes the attempt again unless a person has decided by then what follows this one. An
+    attempt that cannot be recorded completely is not recorded: after a kill it is made again.
     error = failed.error
     if step.kind.enters or failed.described or for_author(frame, error) or frame.children.unobserved():
         return
@@ -102,15 +102,15 @@ async def keep(
                 question=frame.fingerprint,
                 voice=Silent(step.voice.source),
                 address=_address(frame),
-                after=frame.run.record.seq + 1 if again else None,  # in place of a failure that nobody has decided on
+                after=frame.run.record.seq + 1 if again else None,  # replaces a kept failure that nobody has decided on
             )
         )
 
 
 def kept(step: Step[Any], frame: Frame) -> FailedAttempt | None:
-    """Return the attempt of an earlier kickoff whose remedy is still to be chosen; None if there is none.
+    """Return the attempt of an earlier kickoff whose remedy is not chosen yet; None if there is none.
 
-    The frame is then as that attempt left it.
+    Sets the frame's failed child steps and sayings to those of that attempt.
     """
     if frame.inherited.mode.diverged or frame.address in frame.run.rerun:
         return None
@@ -134,7 +134,7 @@ def kept(step: Step[Any], frame: Frame) -> FailedAttempt | None:
 
 
 def _is_answered(frame: Frame) -> bool:
-    """Return whether a person was asked what follows the attempt, and has answered."""
+    """Return whether a person was asked what follows the attempt, and has answered every such question."""
     record, decision = frame.run.record, f"{frame.children.numbering.prefix}{kinds.DECISION.name}:{_number(frame)}-"
     open_ones = (asked["address"] for asked in record.waiting)
     return any(at.startswith(decision) for at in record.asked) and not any(at.startswith(decision) for at in open_ones)
@@ -145,7 +145,7 @@ def _address(frame: Frame) -> str:
 
 
 def _name(frame: Frame) -> str:
-    """Return the name of the step that keeps a failure. Attempts that go on have the same prefix, so it is numbered."""
+    """Return the name of the step that keeps a failure: numbered, as attempts may share one prefix of addresses."""
     return name_of(_number(frame))
 
 

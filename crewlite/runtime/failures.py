@@ -1,7 +1,7 @@
 """Errors as plain data, to be raised again by a later resume or in another process.
 
-The error is raised as its own class if that is loaded here and the error's arguments could be encoded; otherwise
-`StepRaised` takes its place. Nothing is imported for it, and of the class no code but `__new__` is run.
+The error is raised as its own class if that is loaded here and the error's arguments could be encoded; otherwise as
+`StepRaised`. For this, nothing is imported, and no code of the class runs but `__new__`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Failure(Protocol):
 
     @property
     def traceback(self) -> str:
-        """The traceback as text; "" if the failed child step has it."""
+        """The traceback as text; "" if that of a failed child step tells the same."""
 
     @property
     def raised(self) -> RaisedError | None:

@@ -31,13 +31,13 @@ def forked(
     bind: Bind,
     allow_effects: bool,
 ) -> D:
-    """Create a branch and return the definition bound to it, as Runnable.fork does; for a class, rebuild it first."""
+    """Create a branch and return a definition bound to it, as Runnable.fork does; a class is first rebuilt."""
     given = config if isinstance(config, CheckpointConfig) else CheckpointConfig(restore_from=config)
     definition = None if isinstance(source, type) else source
     if definition is not None and bind:
         name = type(definition).__name__
         raise ConfigError(
-            f"bind= is for {name}.fork, called on the class: an instance has its live parts. Leave it out"
+            f"bind= is for {name}.fork, called on the class: an instance has live objects of its own. Leave bind out"
         )
     if isinstance(source, type):
         source.check_rebuilds(bind)
@@ -61,13 +61,13 @@ def forked_in_memory(
 
 
 def config_of(definition: Runnable[Any] | None) -> CheckpointConfig:
-    """Return the checkpoint settings of a definition, or the usual ones."""
+    """Return the checkpoint settings of a definition; the default settings if it has none."""
     own = definition.checkpoint if definition is not None else None
     return own if isinstance(own, CheckpointConfig) else defaults()
 
 
 def located_for(definition: Runnable[Any] | None, own: CheckpointConfig, given: CheckpointConfig) -> Located:
-    """Return what is to be forked: `given` says it, with the settings of the definition where it says nothing."""
+    """Return the place to fork: what `given` names, with the definition's settings for what `given` leaves out."""
     config = own.overridden_by(given)
     if config.restore_from is None:
         raise ConfigError("fork names no checkpoint; wanted a ref, or CheckpointConfig(restore_from=ref)")
@@ -81,7 +81,7 @@ def changes_for(
     rerun: Iterable[str],
     inputs: Mapping[str, Any] | None,
 ) -> Changes:
-    """Build the changes of a fork that this definition, or a class of them, is to run."""
+    """Build the changes of a fork, with what checks them against the definition or class that is to run it."""
     changed = replace(Changes.of(edits, rerun, inputs), check=source.check_edit)
     if isinstance(source, type) or not changed.inputs:
         return changed

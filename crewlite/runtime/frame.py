@@ -76,25 +76,25 @@ class Frame(Scope):
         prefix = f"{address}!{attempt}/" if attempt > 1 else f"{address}/" if address else ""
         self.children = Children(prefix, run.inside.get(prefix, ()))
         self.fingerprint = ""
-        """The digest of what the step is asked."""
+        """The fingerprint of the step's question."""
         self.around: Frame | None = None
-        """The frame of the step around this one."""
+        """The frame of the enclosing step; None for the outermost."""
         self.past = ()
         """The remedies for this step's failed attempts so far."""
         self.sayings: Sayings | None = None
-        """What this attempt says about its work, if a step around it, or it itself, hears that."""
+        """What the code of this attempt reports about its work; None if neither this step nor one around it listens."""
         self.before_step: Callable[[], Awaitable[None]] | None = None
-        """What has to be done before the first step inside begins."""
+        """Awaited once, before the first step inside begins."""
         self.started: str | None = None
         """The id of the event of this step's start."""
         self.task: asyncio.Task[Any] | None = None
-        """The task that runs the code of this step, if that is a coroutine."""
+        """The asyncio task that runs the code of this step, if that is a coroutine."""
         self.slots: Slots | None = None
-        """The slots that this step holds under limits; `outer` of it are those of the step around it."""
+        """The limited slots that this step holds; the `outer` of these are those of the enclosing step."""
 
     @property
     def idempotency_key(self) -> str:
-        """A key that is the same for every attempt at this step, and another for every other step."""
+        """A key that is the same for every attempt at this step, and different for every other step."""
         return self.run.idempotency_key(self.address) if self.address else ""
 
     @property
@@ -109,7 +109,7 @@ class Frame(Scope):
 
     @property
     def shared(self) -> Shared | None:
-        """What the runs of the same store share; None without a store that can share."""
+        """The data shared with the other runs of the store; None without a store that can share."""
         return self.run.shared if self.run.shared.offered else None
 
     @property
@@ -118,7 +118,7 @@ class Frame(Scope):
         return self.children.view
 
     def start_inside(self) -> Start:
-        """The state with which a step that is requested now starts."""
+        """The state with which a step starts that is requested now."""
         view = self.children.view
         return view.start_inside() if view else self.run.journal.states.beginning
 
@@ -140,7 +140,7 @@ class Frame(Scope):
         attempt: int = 1,
         budgets: tuple[HeldBudget, ...] = (),
     ) -> Self:
-        """Build the frame of an attempt at a child step. `budgets` are its own."""
+        """Build the frame of an attempt at a child step. `budgets` are those of the child step itself."""
         own = self.inherited
         mode = own.mode
         if mode.strict_replay is not step.strict_replay:
@@ -157,36 +157,40 @@ class Frame(Scope):
         return frame
 
     def basis(self, address: str) -> replay.Basis:
-        """Return what a step that is requested here rests on, beside its question."""
+        """Return what the outcome of a step requested here depends on besides its own question.
+
+        That is a digest of the questions of the enclosing steps, and of what their models heard before.
+        """
         parts, at = list[list[str]](), address
         for frame in (self, *self._around()):
-            asked = [frame.fingerprint] if frame.address else []  # what the root is asked are the inputs of the run
+            asked = [frame.fingerprint] if frame.address else []  # the root's question is the inputs of the run
             if part := asked + ([] if frame.inherited.mode.strict_replay else frame.children.heard_before(at)):
                 parts.append(part)
             at = frame.address
         return replay.Basis(codec.digest(parts) if parts else "", self.inherited.after)
 
     def _around(self) -> Iterator[Frame]:
-        """Yield the frames around this one, the nearest first."""
+        """Yield the frames of the enclosing steps, the nearest first."""
         frame = self.around
         while frame is not None:
             yield frame
             frame = frame.around
 
     def hear(self, address: str, said: SaidRecord | None) -> None:
-        """Take what a child step has said, once it has its outcome or has failed for good."""
+        """Receive what a child step reported about its work, once the step has its outcome or has failed finally."""
         if self.sayings is not None:
             self.sayings.hear(address, said)
 
     def go_on_otherwise(self) -> None:
-        """Let the code ask recorded steps something else, as it goes on after a rollback."""
+        """Allow the code to ask recorded steps something else: after a rollback it goes on differently."""
         mode = dataclasses.replace(self.inherited.mode, rolled_back=True)
         self.inherited = self.inherited._replace(mode=mode)
 
     def recovery(self, *, around: bool = False) -> RecoveryContext | None:
-        """Return what this attempt is told of the failure before it, or the crew that it is part of is told.
+        """Return what this attempt is told about the failed attempt before it.
 
-        With `around`, it is else what the attempts around it are told.
+        Without one, return what the nearest enclosing step is told. Unless `around`, the search ends at the first unit
+        of work around the step, such as a task.
         """
         record = self.run.record
         for at in dict.fromkeys((self.address, *outers(self.address), "")):
@@ -204,11 +208,11 @@ class Frame(Scope):
             await act()
 
     def cut(self) -> None:
-        """Cancel the child steps that have not ended, and all that are requested later."""
+        """Cancel the child steps that are still running, and all that are requested later."""
         self.children.siblings().cut()
 
     def in_doubt(self, address: str) -> bool:
-        """Return whether an earlier kickoff of the run may have made this call, and it is unknown how that ended."""
+        """Return whether an earlier kickoff may have made this call, and its result is unknown."""
         return address in self.run.doubts and address not in self.run.undecided
 
     def mask(self, text: str) -> str:
@@ -243,7 +247,7 @@ class Frame(Scope):
         return event.event_id
 
     def tell(self, make: Callable[[Stamp], Any]) -> bool:
-        """Emit an event that no commit holds and that creates no checkpoint, from any thread, without waiting."""
+        """Emit an event that is not recorded and creates no checkpoint. Callable from any thread; does not wait."""
         journal = self.run.journal
 
         def emit() -> None:
@@ -262,13 +266,13 @@ class Frame(Scope):
         return step.with_usage(value, self.run.record.paid.inside(address) + unrecorded)
 
     def stamp(self, address: str, name: str, settings: tuple[Setting, ...], **more: Any) -> EventStamp:
-        """Return what builds an event of a child step, or of this step, under these checkpoint settings."""
+        """Return a function that builds an event of a child step, or of this step, under these checkpoint settings."""
         return EventStamp(self.run, address, name, self.started, settings, more)
 
     def go_on(self) -> None:
-        """Raise again the error with which a child step stops the run, if the code in between has caught it.
+        """Raise the error with which a child step stops the run, again, if the code between has caught it.
 
-        Such a step waits for a person, or a budget is used up.
+        The child step waits for a person, or a budget is used up.
         """
         if self.children.suspended:
             raise self.children.suspended
@@ -289,9 +293,9 @@ class Frame(Scope):
         self.check_none_missed()
 
     def unused(self) -> list[str]:
-        """Return the steps inside this one that a fork has inherited, and that the code has not requested.
+        """Return the recorded steps inside this one that a fork has inherited and the code has not requested.
 
-        If what is asked something else runs again, they are also those of the outcome that this one replaces.
+        With on_drift="rerun", also those that belong to the outcome which this step's new outcome replaces.
         """
         found = self.run.inherited.get(self.address, frozenset()) - self.children.asked.keys()
         if self.run.on_drift == "rerun":
@@ -299,7 +303,7 @@ class Frame(Scope):
         return sorted(found)
 
     def check_none_missed(self) -> None:
-        """Raise NonDeterminism if a recorded step inside this one, which has ended, was not requested."""
+        """Raise NonDeterminism if the step has ended without requesting a recorded step inside it."""
         children, mode = self.children, self.inherited.mode
         if left := replay.missed(self.run.record, mode, children.numbering.prefix, children.unrequested):
             asked = ", ".join(list(children.asked)[-3:]) or "none"

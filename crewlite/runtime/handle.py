@@ -38,7 +38,7 @@ class RunHandle(Generic[R]):
 
     @property
     def status(self) -> Status:
-        """The status, which is "running" until the run has released its branch. "waiting": for people to answer."""
+        """The status: "running" until the run has released its branch. "waiting": for people to answer."""
         if not self._future.done():
             return "running"
         error = self._future.exception()

@@ -32,7 +32,7 @@ _lock = lock()  # never acquired by a signal handler
 
 
 def listen(listener: Listener) -> None:
-    """Let a listener receive the signals it asks for. To be called on the main thread.
+    """Let a listener receive the signals it asks for. Call it on the main thread.
 
     A signal that is ending other runs at this moment ends the listener's run too.
     """
@@ -47,7 +47,7 @@ def listen(listener: Listener) -> None:
 
 
 def leave(listener: Listener) -> bool:
-    """Stop a listener. Returns whether it was listening. Handlers are removed only if this is the main thread."""
+    """Stop a listener. Returns whether it was listening. On any other thread than the main one, handlers stay."""
     global _listeners
     with _lock:
         was = listener in _listeners
@@ -74,9 +74,9 @@ def may_handle(name: str) -> bool:
 
 
 def end_process(name: str) -> BaseException:
-    """Call the program's own handler of a signal, and return the error to raise. To be called on the main thread.
+    """Call the program's own handler of a signal, and return the error to raise. Call it on the main thread.
 
-    By then the runs are closed. The error is SystemExit with the status that shells give to the signal. For SIGINT it
+    The runs are closed by then. The error is SystemExit with the status that shells give to the signal. For SIGINT it
     is KeyboardInterrupt, and no handler is called.
     """
     if name != "SIGINT":
@@ -104,7 +104,7 @@ class Listener(Protocol):
         """Record a signal that does not end the run; then call `then` on the run's loop. Callable from any thread."""
 
     def on_main_thread(self, act: Callable[[], None]) -> None:
-        """Have the main thread call `act`. To be called on the run's loop."""
+        """Have the main thread call `act`. Call it on the run's loop."""
 
 
 class Waiting:
