@@ -70,9 +70,9 @@ async def keep(
 ) -> None:
     """Record a failed attempt before its remedy is chosen, in the scope `beside`.
 
-    With `again`, the next kickoff makes the attempt again unless a person has said by then what follows this one. An
     With `again`, the next kickoff makes the attempt again unless a person has decided by then what follows this one. An
     attempt that cannot be recorded completely is not recorded: after a kill it is made again.
+    """
     error = failed.error
     if step.kind.enters or failed.described or for_author(frame, error) or frame.children.unobserved():
         return
