@@ -82,8 +82,8 @@ class Usage(BaseModel):
 
     def to_record(self) -> UsageRecord:
         """Return the usage as it is recorded: without counts of zero and an unknown cost."""
-        counts = {name: n for name, n in self.__dict__.items() if name != "by_agent"}
-        record = cast(UsageRecord, {name: n for name, n in counts.items() if n or (name == "cost" and n is not None)})
+        known = {name: n for name, n in self.__dict__.items() if n or (name == "cost" and n is not None)}
+        record = cast(UsageRecord, known)
         if self.by_agent:
             record["by_agent"] = {role: cast(Counts, usage.to_record()) for role, usage in self.by_agent.items()}
         return record

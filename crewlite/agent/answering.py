@@ -9,7 +9,7 @@ from typing import Any
 
 from crewlite import durable, events, kinds
 from crewlite.agent.agent import Agent
-from crewlite.agent.guarding import accepted, guards
+from crewlite.agent.guarding import Guard, accepted
 from crewlite.agent.guardrail import texts_of
 from crewlite.agent.loop import Answer, Work
 from crewlite.agent.opening import opened
@@ -38,16 +38,17 @@ def answering(
     agent = persona.agent
     opening = partial(opened, persona, shape=shape, title=f"agent {persona.role}", say=wanted(shape), began=began)
     job = opening(messages)
-    chain = guards(job.title, agent.guardrails, agent.guardrail_max_retries)
+    chain = [Guard(one, agent.guardrail_max_retries, job.title) for one in agent.guardrails]
     guarded = [{"guardrails": texts_of(agent.guardrails)}] if chain else []
 
     def output(answer: Answer) -> LiteAgentOutput:
         return LiteAgentOutput(raw=answer.text, pydantic=answer.value, agent_role=persona.role, **more)
 
     async def act() -> LiteAgentOutput:
-        now, tools = job, offered(job.tools)
-        if durable.scope().recovery() is not None:
-            now = opening(told(messages, tools), tools=tools)
+        now = job
+        if recovery := durable.scope().recovery():
+            tools = offered(job.tools, recovery)
+            now = opening(told(messages, tools, recovery), tools=tools)
         talk = list(now.messages)
         await prepare(now, talk)
         return output(await accepted(now, talk, chain, output))

@@ -16,7 +16,7 @@ from crewlite import codec, durable, events, kinds, templates
 from crewlite.agent.agent import Agent
 from crewlite.agent.guardrail import Guardrail, LLMGuardrail
 from crewlite.agent.loop import Answer, Work, work
-from crewlite.agent.persona import Persona, Worker
+from crewlite.agent.persona import Persona
 from crewlite.agent.shape import PROMPTS, Misshapen, Shape, wanted
 from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError, GuardrailFailed, an
@@ -50,18 +50,13 @@ class Guard:
         return self.text or name_of(self.guardrail)
 
 
-def guards(owner: str, guardrails: Sequence[Guardrail], retries: int) -> tuple[Guard, ...]:
-    """Return the guardrails of one owner, in their order."""
-    return tuple(Guard(one, retries, owner) for one in guardrails)
-
-
 async def accepted(job: Work, talk: list[Message], chain: Sequence[Guard], output: Callable[[Answer], Any]) -> Answer:
     """Do the work until an answer passes all guardrails of `chain`, and return that answer.
 
     Adds the conversation to `talk`. `output` converts an answer to what guardrail functions get. Raises
     GuardrailFailed, ConfigError for a function that returns no verdict, and what the work and the functions raise.
     """
-    refused = dict.fromkeys((guard.owner for guard in chain), 0)
+    refused = dict[str, int]()
     while True:
         answer = await work(job, talk)
         for place, guard in enumerate(chain):
@@ -74,7 +69,7 @@ async def accepted(job: Work, talk: list[Message], chain: Sequence[Guard], outpu
                 amend(talk, value)
         else:
             return answer
-        refused[guard.owner] += 1
+        refused[guard.owner] = refused.get(guard.owner, 0) + 1
         if refused[guard.owner] > guard.retries:
             raise GuardrailFailed(job.title, guard.title, value, tries=sum(refused.values()))
         talk.append(refusal(value))
@@ -138,11 +133,11 @@ class _Check:
         """Have a model judge the answer by a rule, and return its verdict."""
         own = self.guard.guardrail.llm if isinstance(self.guard.guardrail, LLMGuardrail) else None
         shape, title = Shape(_Judgement), f"guardrail {rule!r} of {self.job.title}"
-        agent = Agent(role="Guardrail", goal=title, max_iter=_TURNS, verbose=self.job.source.verbose)
+        agent = Agent(role="Guardrail", goal=title, max_iter=_TURNS, verbose=self.job.persona.agent.verbose)
         llm = resolve_llm([own, self.job.persona.llm], agent=agent.role)
         answer = templates.marked("answer", self.answer.text)
         prompt = templates.render(PROMPTS, "judge.j2", answer=answer, rule=rule, shape=wanted(shape))
-        persona = Persona(Worker(agent, llm), agent.role, agent.goal, agent.backstory)
+        persona = Persona(agent, llm, agent.role, agent.goal, agent.backstory)
         said = (await work(Work(persona, ({"role": "user", "content": prompt},), shape=shape, title=title))).value
         assert isinstance(said, _Judgement)
         return [True, None] if said.valid else [False, said.feedback.strip() or f"It does not meet the rule: {rule}"]
@@ -197,12 +192,12 @@ class _Voice:
 
     @property
     def source(self) -> Agent:
-        return self.check.job.source
+        return self.check.job.persona.agent
 
     @property
     def _about(self) -> dict[str, Any]:
         check = self.check
-        return {"guardrail": check.guard.title, "agent_role": check.job.role, "retry_count": check.retry_count}
+        return {"guardrail": check.guard.title, "agent_role": check.job.persona.role, "retry_count": check.retry_count}
 
     def started(self, stamp: Stamp) -> events.LLMGuardrailStartedEvent:
         return stamp(events.LLMGuardrailStartedEvent, **self._about)

@@ -80,9 +80,11 @@ def digests(files: Sequence[InputFile]) -> dict[str, str | None]:
 
 def shown(files: Sequence[InputFile]) -> str:
     """Return the text about the files in a prompt; "" without files."""
+    if not files:
+        return ""
     texts = [templates.marked("file", file.text, name=file.name) for file in files if file.text is not None]
     pictures = [file.name for file in files if file.picture]
-    return templates.render(PROMPTS, "files.j2", texts=texts, pictures=pictures) if files else ""
+    return templates.render(PROMPTS, "files.j2", texts=texts, pictures=pictures)
 
 
 def pictures(files: Sequence[InputFile]) -> list[Part]:

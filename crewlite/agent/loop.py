@@ -51,16 +51,6 @@ class Work:
     max_iter: int | None = None
     """The greatest number of replies of the model; None for that of the agent."""
 
-    @property
-    def role(self) -> str:
-        """The role of the agent, with its placeholders filled in."""
-        return self.persona.role
-
-    @property
-    def source(self) -> Agent:
-        """The agent."""
-        return self.persona.agent
-
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -76,16 +66,18 @@ async def work(job: Work, talk: list[Message] | None = None) -> Answer:
     When all replies are used up, the model is asked for a last one without tools. `talk`: the conversation to continue,
     to which new messages are added; None begins one.
     """
-    tools, misfits = Toolbox(job.tools, job.source.allowed_tools), 0
+    agent, misfits = job.persona.agent, 0
+    tools = Toolbox(job.tools, agent.allowed_tools)
     messages = list(job.messages) if talk is None else talk
-    await _log_start(job)
-    limit = job.max_iter or job.source.max_iter
+    if agent.verbose:
+        await _log_start(job)
+    limit = job.max_iter or agent.max_iter
     for _ in range(limit):
         reply, calls = await _turn(job, messages, tools)
         messages.append(reply.as_message())
-        results = await make(calls, job.role) if calls else []
+        results = await make(calls, job.persona.role) if calls else []
         messages += [
-            told(call.id, call.name, result.told, call.address, job.source.max_tool_output)
+            told(call.id, call.name, result.told, call.address, agent.max_tool_output)
             for call, result in zip(calls, results, strict=True)
         ]
         messages += [
@@ -108,7 +100,7 @@ async def work(job: Work, talk: list[Message] | None = None) -> Answer:
             messages.append(mending(problem, job.shape))
     reply = await _ask(job, [*messages, last_call(job.shape)])
     if reply.tool_calls:
-        raise MaxIterations(job.role, limit)
+        raise MaxIterations(job.persona.role, limit)
     messages.append(reply.as_message())
     try:
         return await _accept(job, reply.text, reply)
@@ -125,7 +117,7 @@ async def _accept(job: Work, text: str, reply: LLMReply) -> Answer:
 
 async def _tell(job: Work, step: AgentAction | AgentFinish) -> None:
     """Call the step_callback, if the agent has one."""
-    if callback := job.persona.worker.step_callback:
+    if callback := job.persona.step_callback:
         await call_back(callback, step, [codec.digest(dataclasses.asdict(step))], role="step_callback")
 
 
@@ -167,11 +159,11 @@ async def _turn(job: Work, messages: list[Message], tools: Toolbox) -> tuple[LLM
     planned: list[PlannedCall] = []
 
     def intends(reply: LLMReply) -> list[Intent]:
-        planned[:] = plan_calls(scope, reply.tool_calls, tools, job)
+        planned[:] = plan_calls(scope, reply.tool_calls, tools, job.persona)
         return [call.intent for call in planned if call.intent]
 
     reply = await _ask(job, messages, tools.tools, intends)
-    if not planned:  # the reply came from the record
+    if reply.tool_calls and not planned:  # the reply came from the record
         intends(reply)
     return reply, planned
 
@@ -183,25 +175,26 @@ async def _ask(
     intends: Callable[[LLMReply], Sequence[Intent]] | None = None,
 ) -> LLMReply:
     """Get one reply to the conversation. If that does not fit the model any more, replace it by a summary first."""
+    persona, agent = job.persona, job.persona.agent
     while True:
         call = call_step(
-            job.persona.llm,
+            persona.llm,
             messages,
             tools=[tool.schema_for_model for tool in tools],
-            agent=job.role,
+            agent=persona.role,
             response_schema=job.shape.schema if job.shape else None,
-            template=_version(job.source),
-            may_overflow=job.source.respect_context_window,
+            template=_version(agent),
+            may_overflow=agent.respect_context_window,
             intends=intends,
-            source=job.source,
+            source=agent,
             task=job.task,
         )
         reply = await durable.scope().step(call)
         if reply.finish_reason != OVERFLOW:
             break
-        messages[:] = await summarised(job.persona, messages, len(job.messages), reply.text)
-    if job.source.verbose:
-        await _log(job, reply)
+        messages[:] = await summarised(persona, messages, len(job.messages), reply.text)
+    if agent.verbose:
+        await _log(persona, reply)
     return reply
 
 
@@ -213,11 +206,8 @@ def _version(agent: Agent) -> str:
 
 
 async def _log_start(job: Work) -> None:
-    if job.source.verbose:
-        await durable.scope().announce(
-            job.source,
-            lambda stamp: stamp(events.AgentLogsStartedEvent, agent_role=job.role, task_description=job.title),
-        )
+    about = {"agent_role": job.persona.role, "task_description": job.title}
+    await durable.scope().announce(job.persona.agent, lambda stamp: stamp(events.AgentLogsStartedEvent, **about))
 
 
 def _shown(reply: LLMReply) -> str:
@@ -225,8 +215,6 @@ def _shown(reply: LLMReply) -> str:
     return reply.text or ", ".join(f"{call.name}({call.arguments})" for call in reply.tool_calls)
 
 
-async def _log(job: Work, reply: LLMReply) -> None:
-    said = _shown(reply)
-    await durable.scope().announce(
-        job.source, lambda stamp: stamp(events.AgentLogsExecutionEvent, agent_role=job.role, formatted_answer=said)
-    )
+async def _log(persona: Persona, reply: LLMReply) -> None:
+    about = {"agent_role": persona.role, "formatted_answer": _shown(reply)}
+    await durable.scope().announce(persona.agent, lambda stamp: stamp(events.AgentLogsExecutionEvent, **about))

@@ -25,18 +25,23 @@ def opened(
     shape: Shape | None = None,
     say: str = "",
     began: datetime | None = None,
+    task: object | None = None,
 ) -> Work:
     """Build the work of answering messages: they follow a text about the agent's role, to which `say` is added.
 
     `tools`: None takes the agent's own. `began`: the time at which the run began; None takes that of the running step.
     Raises ConfigError for a template that cannot be rendered.
     """
-    has = persona.agent.may_use(persona.agent.tools) if tools is None else tools
+    agent, asked = persona.agent, list(messages)
+    has = agent.may_use(agent.tools) if tools is None else tools
     told = "\n\n".join(filter(None, (_who(persona, has, began), say)))
-    asked = [_in_template(persona, message) for message in messages]
-    if asked and (start := _response_start(persona)):
+    if agent.prompt_template:
+        asked = [_in_template(persona, message) for message in asked]
+    if asked and agent.response_template:
+        start = _response_start(persona)
         asked[-1] = _changed(asked[-1], lambda text: f"{text}{start}")
-    return Work(persona, (*_with_system(persona, told, asked),), has, shape, title)
+    opening = [{"role": "system", "content": told}, *asked] if agent.use_system_prompt else _before(asked, told)
+    return Work(persona, tuple(opening), has, shape, title, task)
 
 
 def _who(persona: Persona, tools: Sequence[BaseTool], began: datetime | None) -> str:
@@ -53,21 +58,19 @@ def _system_prompt(role: str, goal: str, backstory: str, tools: bool, today: str
 
 
 def _in_template(persona: Persona, message: Message) -> Message:
-    if not persona.agent.prompt_template or message.get("role") != "user":
+    if message.get("role") != "user":
         return message
     return _changed(message, lambda text: _rendered(persona, "prompt_template", Prompt=text))
 
 
 def _response_start(persona: Persona) -> str:
-    """Return the text that response_template puts before the model's answer; "" without a template."""
+    """Return the text that response_template puts before the model's answer."""
     mark = "\0"
-    template = persona.agent.response_template
-    return _rendered(persona, "response_template", Response=mark).partition(mark)[0] if template else ""
+    return _rendered(persona, "response_template", Response=mark).partition(mark)[0]
 
 
-def _with_system(persona: Persona, told: str, messages: list[Message]) -> list[Message]:
-    if persona.agent.use_system_prompt:
-        return [{"role": "system", "content": told}, *messages]
+def _before(messages: list[Message], told: str) -> list[Message]:
+    """Return the messages with a text at their beginning, in the first of them if that is the user's."""
     if messages and messages[0].get("role") == "user":
         first = _changed(messages[0], lambda text: f"{told}\n\n{text}")
         if first != messages[0]:

@@ -24,27 +24,20 @@ class Worker:
         """Fill in the texts of the agent. `fill` gets a text and the name of its field, and returns the filled text."""
         agent, where = self.agent, f"Agent {self.agent.role!r}"
         backstory = _taught(fill(agent.backstory, where), self.suggestions)
-        return Persona(self, fill(agent.role, where), fill(agent.goal, where), backstory)
+        role, goal = fill(agent.role, where), fill(agent.goal, where)
+        return Persona(agent, self.llm, role, goal, backstory, self.step_callback)
 
 
 @dataclass(frozen=True, slots=True)
 class Persona:
-    """A worker with its texts filled in."""
+    """An agent at work: its model, and its texts filled in."""
 
-    worker: Worker
+    agent: Agent
+    llm: BaseLLM
     role: str
     goal: str
     backstory: str
-
-    @property
-    def agent(self) -> Agent:
-        """The definition of the agent."""
-        return self.worker.agent
-
-    @property
-    def llm(self) -> BaseLLM:
-        """The model that the agent uses."""
-        return self.worker.llm
+    step_callback: Callable[[Any], Any] | None = None
 
 
 def _taught(backstory: str, suggestions: Sequence[str]) -> str:

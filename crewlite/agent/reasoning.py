@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from crewlite import codec, durable, events, kinds, templates
 from crewlite.agent.agent import Agent
 from crewlite.agent.loop import Work, work
-from crewlite.agent.persona import Persona, Worker
+from crewlite.agent.persona import Persona
 from crewlite.agent.planning import PlanningConfig
 from crewlite.agent.shape import PROMPTS, Shape, wanted
 from crewlite.durable import Stamp, Step
@@ -50,7 +50,7 @@ class Observation(BaseModel):
 
 async def prepare(job: Work, talk: list[Message]) -> None:
     """Plan the work and carry out the plan, as the agent's settings say. New messages are added to `talk`."""
-    agent = job.source
+    agent = job.persona.agent
     if agent.planner:
         await _carry_out(_Planning(job, talk, agent.planner.max_attempts or 1, agent.planner.max_steps), agent.planner)
     elif agent.reasoning:
@@ -121,8 +121,9 @@ class _Planning:
         job, shape = self.job, Shape(model)
         title = f"plan of {job.title}"
         asked = templates.render(PROMPTS, prompt, shape=wanted(shape), **values)
-        agent = Agent(role=job.role, goal=title, max_iter=_REPLIES, verbose=job.source.verbose)
-        persona = Persona(Worker(agent, job.persona.llm), agent.role, agent.goal, agent.backstory)
+        persona = job.persona
+        agent = Agent(role=persona.role, goal=title, max_iter=_REPLIES, verbose=persona.agent.verbose)
+        persona = Persona(agent, persona.llm, agent.role, agent.goal, agent.backstory)
         messages = (*self.talk, {"role": "user", "content": asked, "name": REMINDER})
         return (await work(Work(persona, messages, shape=shape, title=title))).value
 
@@ -150,7 +151,7 @@ class _Look:
 
     async def _seen(self) -> Observation:
         seen: Observation = await self.planning.ask("observe.j2", Observation, step=self.step_text, left=self.left)
-        about = {"agent_role": self.planning.job.role, "step_number": self.number}
+        about = {"agent_role": self.planning.job.persona.role, "step_number": self.number}
         make: Callable[[Stamp], Any] | None = None
         if seen.goal_already_achieved:
             left = len(self.left)
@@ -167,7 +168,7 @@ class _Look:
                 events.PlanRefinementEvent, **about, refinements=tuple(seen.refined_steps)
             )
         if make:
-            await durable.scope().announce(self.planning.job.source, make)
+            await durable.scope().announce(self.planning.job.persona.agent, make)
         return seen
 
 
@@ -192,11 +193,11 @@ class _PlanVoice:
 
     @property
     def source(self) -> object:
-        return self.job.source
+        return self.job.persona.agent
 
     @property
     def _about(self) -> dict[str, Any]:
-        return {"agent_role": self.job.role, "attempt": self.attempt}
+        return {"agent_role": self.job.persona.role, "attempt": self.attempt}
 
     def started(self, stamp: Stamp) -> events.AgentReasoningStartedEvent:
         return stamp(events.AgentReasoningStartedEvent, **self._about)
@@ -215,12 +216,16 @@ class _LookVoice:
 
     @property
     def source(self) -> object:
-        return self.look.planning.job.source
+        return self.look.planning.job.persona.agent
 
     @property
     def _about(self) -> dict[str, Any]:
         look = self.look
-        return {"agent_role": look.planning.job.role, "step_number": look.number, "step_description": look.step_text}
+        return {
+            "agent_role": look.planning.job.persona.role,
+            "step_number": look.number,
+            "step_description": look.step_text,
+        }
 
     def started(self, stamp: Stamp) -> events.StepObservationStartedEvent:
         return stamp(events.StepObservationStartedEvent, **self._about)

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crewlite import durable, templates
+from crewlite import templates
 from crewlite.agent.shape import PROMPTS
 from crewlite.llm import parts
 from crewlite.llm.base import Message
 from crewlite.recovery import FailureType, Remedy
+from crewlite.recovery.context import RecoveryContext
 from crewlite.tools.base import BaseTool
 from crewlite.tools.toolbox import permitted
 
 
-def told(messages: Sequence[Message], tools: Sequence[BaseTool]) -> list[Message]:
+def told(messages: list[Message], tools: Sequence[BaseTool], recovery: RecoveryContext | None) -> list[Message]:
     """Return the messages, with what is told of the failure before this attempt at the running step, if there was one.
 
-    `tools`: those that the agent is offered in this attempt.
+    `tools`: those that the agent is offered in this attempt. `recovery`: that of the running step.
     """
-    recovery = durable.scope().recovery()
     if recovery is None:
-        return list(messages)
+        return messages
     lists_tools = recovery.tools is not None or recovery.failure_type is FailureType.WRONG_TOOL_CALLED
     names = [tool.name for tool in tools] if lists_tools else []
     text = templates.render(PROMPTS, "recovery.j2", recovery=recovery, tools=names)
@@ -31,9 +31,8 @@ def told(messages: Sequence[Message], tools: Sequence[BaseTool]) -> list[Message
     return [*messages, {"role": "user", "content": text}]
 
 
-def offered(tools: Sequence[BaseTool]) -> tuple[BaseTool, ...]:
-    """Return the tools that this attempt at the running step may call."""
-    recovery = durable.scope().recovery()
+def offered(tools: tuple[BaseTool, ...], recovery: RecoveryContext | None) -> tuple[BaseTool, ...]:
+    """Return the tools that this attempt at the running step may call. `recovery`: that of the step."""
     return permitted(tools, recovery.tools if recovery else None)
 
 

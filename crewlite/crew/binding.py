@@ -110,7 +110,7 @@ def _drifted(record: Record, tasks: Sequence[FilledTask], addresses: Mapping[Tas
         if found := drifted_task(record, address, filled, sources) if address else None:
             yield found
         text = record.value(address)["raw"] if address in record.outcomes and address else ""
-        done.append(ContextItem(address, filled.task.title, text))
+        done.append(ContextItem(address, filled.title, text))
 
 
 def _recorded_texts(record: Record, address: str) -> dict[str, str]:

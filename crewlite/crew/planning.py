@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, Field
 
-from crewlite import codec, kinds, templates
+from crewlite import codec, durable, kinds, templates
 from crewlite.agent.agent import Agent
 from crewlite.agent.loop import Work, work
-from crewlite.agent.persona import Persona, Worker
+from crewlite.agent.persona import Persona
 from crewlite.agent.recovering import told
 from crewlite.agent.shape import Shape, wanted
 from crewlite.crew.crew import Crew
@@ -77,10 +77,11 @@ class Planner:
         shown = templates.render(_PROMPTS, "planner.j2"), wanted(shape)
         asked = templates.render(_PROMPTS, "plan.j2", tasks=tasks)
         user: Message = {"role": "user", "content": asked}
-        opening = ({"role": "system", "content": "\n\n".join(shown)}, *told([user], ()))
+        messages = told([user], (), durable.scope().recovery())
+        opening = ({"role": "system", "content": "\n\n".join(shown)}, *messages)
         title = f"plan of crew {self.crew.name!r}"
         agent = Agent(role="Crew Planner", goal=title, max_iter=_TURNS, verbose=self.crew.verbose)
-        persona = Persona(Worker(agent, self.llm), agent.role, agent.goal, agent.backstory)
+        persona = Persona(agent, self.llm, agent.role, agent.goal, agent.backstory)
         return Work(persona, opening, shape=shape, title=title)
 
 

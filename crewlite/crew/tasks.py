@@ -84,7 +84,7 @@ class TasksAtWork:
 
     def _item(self, number: int) -> ContextItem:
         output = self.outputs[number]
-        return ContextItem(self.addresses[number], self.filled[number].task.title, output.raw, output.skipped)
+        return ContextItem(self.addresses[number], self.filled[number].title, output.raw, output.skipped)
 
 
 def answered(output: TaskOutput, drifted: Drifted | None) -> TaskOutput:

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from crewlite import codec, durable, events, kinds, resources, templates
 from crewlite.agent.agent import Agent
 from crewlite.agent.loop import Work, work
-from crewlite.agent.persona import Persona, Worker
+from crewlite.agent.persona import Persona
 from crewlite.agent.shape import Shape, wanted
 from crewlite.crew.crew import Crew
 from crewlite.crew.output import CrewOutput
@@ -144,7 +144,7 @@ class Judge(Generic[B]):
         )
         title = f"{self.role} of crew {self.crew.name!r}"
         agent = Agent(role=self.role, goal=title, max_iter=_TURNS, verbose=self.crew.verbose)
-        persona = Persona(Worker(agent, self.llm), agent.role, agent.goal, agent.backstory)
+        persona = Persona(agent, self.llm, agent.role, agent.goal, agent.backstory)
         return Work(persona, opening, shape=shape, title=title)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -303,12 +303,12 @@ def whole_reply(reply: object, model: str) -> LLMReply:
     return reply
 
 
-def with_fallbacks(llm: BaseLLM) -> Iterator[BaseLLM]:
-    """Yield the model and all its fallbacks, including theirs, in the order in which they are asked; each once."""
-    seen, left = set[int](), [llm]
+def with_fallbacks(llm: BaseLLM) -> tuple[BaseLLM, ...]:
+    """Return the model and all its fallbacks, including theirs, in the order in which they are asked; each once."""
+    found, left = dict[int, BaseLLM](), [llm]
     while left:
         model = left.pop()
-        if id(model) not in seen:
-            seen.add(id(model))
-            yield model
+        if id(model) not in found:
+            found[id(model)] = model
             left.extend(reversed(model.fallbacks))
+    return tuple(found.values())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crewlite import codec, durable, events, kinds, resources
-from crewlite.durable import Stamp, Step
+from crewlite.durable import Scope, Stamp, Step
 from crewlite.errors import ContextOverflow, LLMError
 from crewlite.lazy import asyncio, lazy
 from crewlite.llm.base import OVERFLOW, BaseLLM, LLMReply, Message, ToolCall, context_for, whole_reply, with_fallbacks
@@ -92,7 +92,7 @@ def call_step(
     """
     voice = _Voice(llm, tuple(messages), tuple(tool["function"]["name"] for tool in tools), agent, llm)
     context = {"agent": agent, "from_agent": source, "from_task": task, "response_schema": response_schema}
-    call = _Call(voice, tuple(with_fallbacks(llm)), tools, context, may_overflow, check)
+    call = _Call(voice, with_fallbacks(llm), tools, context, may_overflow, check)
     return Step(
         kind=kinds.LLM,
         name=None,
@@ -137,10 +137,13 @@ class _Call:
         return reply if asked is voice.source else reply.model_copy(update={"model": asked.model})
 
     async def _reply_of(self, asked: BaseLLM) -> LLMReply:
-        scope, chunks = durable.scope(), _Chunks(asked, self.voice.agent)
-        call = GuardedCall("model", asked.model, address=scope.address, shared=scope.shared)
+        scope = durable.scope()
+        chunks = _Chunks(asked, self.voice.agent, scope)
         try:
-            async with guarding(scope.guards, call):
+            async with guarding(
+                scope.guards,
+                lambda: GuardedCall("model", asked.model, address=scope.address, shared=scope.shared),
+            ):
                 reply = await ask_once(asked, self.voice.messages, self.tools, {**self.context, "on_chunk": chunks})
                 if self.check:
                     self.check(reply)
@@ -172,8 +175,8 @@ async def ask_once(
 class _Chunks:
     """Emits the pieces of one reply as events, on the loop of the run, until the call is over."""
 
-    def __init__(self, llm: BaseLLM, agent: str) -> None:
-        self._llm, self._agent, self._scope, self.over = llm, agent, durable.scope(), False
+    def __init__(self, llm: BaseLLM, agent: str, scope: Scope) -> None:
+        self._llm, self._agent, self._scope, self.over = llm, agent, scope, False
         self._home = asyncio.get_running_loop()
 
     async def __call__(self, text: str, thinking: bool = False) -> None:

@@ -47,12 +47,13 @@ def changed(content: Any, change: Callable[[str], str]) -> Any:
 
 def check_sees(llm: BaseLLM, messages: Iterable[Message]) -> None:
     """Raise ConfigError if messages hold pictures and the model takes none."""
-    contents = (message.get("content") for message in messages)
-    parts = (part for content in contents if isinstance(content, list) for part in content)
-    if (
-        any(part.get("type") == "image_url" for part in parts if isinstance(part, dict))
-        and not llm.supports_multimodal()
-    ):
+    pictured = any(
+        isinstance(part, dict) and part.get("type") == "image_url"
+        for message in messages
+        if isinstance(content := message.get("content"), list)
+        for part in content
+    )
+    if pictured and not llm.supports_multimodal():
         raise ConfigError(
             f"{llm.model} is given a picture, and takes texts alone. Choose a model that takes pictures, or give the "
             f"agent a tool that looks at them; a BaseLLM of your own says that it does by supports_multimodal()"

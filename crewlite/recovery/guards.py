@@ -159,9 +159,12 @@ def guards_of(policy: object) -> tuple[Guard, ...]:
     return getattr(policy, "guards", ())
 
 
-def guarding(guards: Sequence[Guard], call: GuardedCall) -> AbstractAsyncContextManager[None]:
-    """Let the guards refuse the call that the block makes, and tell those that let it through how it ended."""
-    return _guarding(guards, call) if guards else _UNGUARDED
+def guarding(guards: Sequence[Guard], seen: Callable[[], GuardedCall]) -> AbstractAsyncContextManager[None]:
+    """Let the guards refuse the call that the block makes, and tell those that let it through how it ended.
+
+    `seen` returns the call as guards see it.
+    """
+    return _guarding(guards, seen()) if guards else _UNGUARDED
 
 
 _UNGUARDED = nullcontext()

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from crewlite import codec, templates
-from crewlite.agent.agent import Agent
 from crewlite.agent.coworkers import problems_of
 from crewlite.agent.delegation import delegation_tools
-from crewlite.agent.guarding import Guard, guards
+from crewlite.agent.guarding import Guard
 from crewlite.agent.guardrail import models_of, texts_of
 from crewlite.agent.input_files import FILES, InputFile, as_files, digests, read
 from crewlite.agent.loop import Answer
@@ -54,10 +53,8 @@ class Assignment:
     def models(self) -> list[BaseLLM]:
         """The models that doing the task may call."""
         workers = (self.worker, *self.coworkers)
-        judging = [
-            models_of(guardrails) for guardrails in (self.task.chain, *(one.agent.guardrails for one in workers))
-        ]
-        judges = [resolve_llm([llm], agent="Guardrail") for models in judging for llm in models]
+        of_agents = (one for worker in workers for one in worker.agent.guardrails)
+        judges = (resolve_llm([llm], agent="Guardrail") for llm in models_of((*self.task.chain, *of_agents)))
         return [*(worker.llm for worker in workers), *judges]
 
     def filled(self, inputs: Mapping[str, Any]) -> FilledTask:
@@ -70,7 +67,8 @@ class Assignment:
         return self._with(lambda text, where: text, as_files(inputs.get(FILES)))
 
     def _with(self, fill: Callable[[str, str], str], files: Mapping[str, str] | None = None) -> FilledTask:
-        task, where = self.task, f"Task {self.task.title!r}"
+        task, title = self.task, self.task.title
+        where = f"Task {title!r}"
         output_file = fill(task.output_file, where) if task.output_file else None
         if output_file is not None:
             check_text(output_file, where, anywhere=task.output_file_anywhere)
@@ -79,6 +77,8 @@ class Assignment:
             raise ConfigError(problem)
         return FilledTask(
             self,
+            task,
+            title,
             fill(task.description, where),
             fill(task.expected_output, where),
             output_file,
@@ -93,6 +93,9 @@ class FilledTask:
     """An assignment with its placeholders filled in."""
 
     assignment: Assignment
+    task: Task
+    title: str
+    """The title of the task, for messages."""
     description: str
     expected_output: str
     output_file: str | None
@@ -102,54 +105,40 @@ class FilledTask:
     """Its own and those of the kickoff, of which its own come first where names are the same."""
 
     @property
-    def task(self) -> Task:
-        """The task."""
-        return self.assignment.task
-
-    @property
-    def agent(self) -> Agent:
-        """The agent that does the task."""
-        return self.persona.agent
-
-    @property
-    def role(self) -> str:
-        """The role of that agent, with its placeholders filled in."""
-        return self.persona.role
-
-    @property
     def tools(self) -> tuple[BaseTool, ...]:
         """The tools that the agent may use for the task."""
-        return (*self.agent.may_use((*self.agent.tools, *self.task.tools)), *delegation_tools(self.coworkers))
+        agent = self.persona.agent
+        return (*agent.may_use((*agent.tools, *self.task.tools)), *delegation_tools(self.coworkers))
 
     def place(self) -> Path:
         """Return the absolute path of the output_file. Raises ConfigError if no file can be written there."""
         task, text = self.task, self.output_file or ""
         settings = {"anywhere": task.output_file_anywhere, "create_directory": task.create_directory}
-        return check_place(text, f"Task {task.title!r}", **settings)
+        return check_place(text, f"Task {self.title!r}", **settings)
 
     def check_links(self) -> None:
         """Raise ConfigError if links lead its output_file out of the working directory."""
         if self.output_file:
-            check_links(self.output_file, f"Task {self.task.title!r}", anywhere=self.task.output_file_anywhere)
+            check_links(self.output_file, f"Task {self.title!r}", anywhere=self.task.output_file_anywhere)
 
     @property
     def guards(self) -> tuple[Guard, ...]:
         """The guardrails that the answer has to pass: that of the agent, then those of the task."""
-        agent, task = self.agent, self.task
-        own = guards(f"task {task.title!r}", task.chain, task.retries)
-        return (*guards(f"agent {self.role!r}", agent.guardrails, agent.guardrail_max_retries), *own)
+        task, agent, role = self.task, self.persona.agent, self.persona.role
+        of_agent = [Guard(one, agent.guardrail_max_retries, f"agent {role!r}") for one in agent.guardrails]
+        return (*of_agent, *(Guard(one, task.retries, f"task {self.title!r}") for one in task.chain))
 
     def asked(self, files: Sequence[InputFile] | None = None) -> list[Any]:
         """Return what the task asks, as plain JSON: its texts, its agent, its output schema and its condition.
 
         `files`: the input files as they were read; None reads them.
         """
-        shape = self.task.shape
-        who = [self.role, self.persona.goal, self.persona.backstory]
-        condition = ["conditional"] if isinstance(self.task, ConditionalTask) else []
-        guardrails = texts_of((*self.agent.guardrails, *self.task.chain))
+        task, persona, shape = self.task, self.persona, self.task.shape
+        who = [persona.role, persona.goal, persona.backstory]
+        condition = ["conditional"] if isinstance(task, ConditionalTask) else []
+        guardrails = texts_of((*persona.agent.guardrails, *task.chain))
         more: dict[str, Any] = {"guardrails": guardrails} if guardrails else {}
-        more |= {"markdown": True} if self.task.markdown else {}
+        more |= {"markdown": True} if task.markdown else {}
         if self.input_files:
             more["files"] = digests(read(self.input_files) if files is None else files)
         shown = [self.description, self.expected_output, shape.schema if shape else None, who, *condition]
@@ -162,7 +151,7 @@ class FilledTask:
     def texts(self, files: Sequence[InputFile] = ()) -> dict[str, str]:
         """Return the texts that the task asks, to be recorded with its answer, and digests of its input files."""
         texts = {"description": self.description, "expected_output": self.expected_output}
-        texts |= {"role": self.role, "goal": self.persona.goal, "backstory": self.persona.backstory}
+        texts |= {"role": self.persona.role, "goal": self.persona.goal, "backstory": self.persona.backstory}
         return texts | {f"{FILE}{file.name!r}": file.digest or "" for file in files}
 
     def output(self, answer: Answer) -> TaskOutput:
@@ -175,7 +164,7 @@ class FilledTask:
             raw=answer.text,
             pydantic=None if self.task.output_json else value,
             json_dict=value.model_dump(mode="json") if value and self.task.output_json else None,
-            agent=self.role,
+            agent=self.persona.role,
             token_usage=NO_USAGE,
         )
 
@@ -192,6 +181,4 @@ class FilledTask:
         if data.get("skipped"):
             return self.skipped()
         shape = self.task.shape
-        return self.output(
-            Answer(data["raw"], shape.recorded(data["raw"], f"task {self.task.title!r}") if shape else None)
-        )
+        return self.output(Answer(data["raw"], shape.recorded(data["raw"], f"task {self.title!r}") if shape else None))

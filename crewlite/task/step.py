@@ -46,13 +46,14 @@ class Given:
 
 def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: Drift) -> Step[TaskOutput]:
     """Build the step of a task. What the step is asked is FilledTask.question."""
-    task, context = filled.task, [item for item in given.context if not item.skipped]
+    task, agent = filled.task, filled.persona.agent
+    context = [item for item in given.context if not item.skipped]
     files = input_files.read(filled.input_files)
 
     async def act() -> TaskOutput:
         if isinstance(task, ConditionalTask) and not await _holds(task.condition, given.previous):
             return filled.skipped()
-        input_files.check(files, f"Task {task.title!r}")
+        input_files.check(files, f"Task {filled.title!r}")
         if filled.output_file:  # before the model is paid
             await background.in_thread(filled.place)
         output = filled.output(await _agent(filled, context, given.plan, files))
@@ -77,13 +78,13 @@ def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: D
         with_usage=_with_usage,
         placeholder=lambda: filled.output(Answer("")),
         address=address,
-        budgets=(task.budget, filled.agent.budget),
-        failure_policy=filled.agent.retries,
+        budgets=(task.budget, agent.budget),
+        failure_policy=agent.retries,
         inherits=True,
-        child_policy=task.failure_policy or filled.agent.failure_policy,
+        child_policy=task.failure_policy or agent.failure_policy,
         refuses=lambda remedy: refused(filled.tools, remedy),
         drift=drift,
-        checkpoint_settings=(task.checkpoint, filled.agent.checkpoint),
+        checkpoint_settings=(task.checkpoint, agent.checkpoint),
     )
 
 
@@ -114,8 +115,9 @@ async def _holds(condition: Callable[[TaskOutput], Any], previous: TaskOutput | 
 
 async def _agent(filled: FilledTask, context: Sequence[ContextItem], plan: str, files: Sequence[InputFile]) -> Answer:
     """Have the agent answer, between the events of its start and its end."""
-    task, agent, scope = filled.task, filled.agent, durable.scope()
-    tools = offered(filled.tools)
+    task, persona, scope = filled.task, filled.persona, durable.scope()
+    recovery, shape, title = scope.recovery(), task.shape, f"task {filled.title!r}"
+    tools = offered(filled.tools, recovery)
     prompt = templates.render(
         PROMPTS,
         "task.j2",
@@ -125,24 +127,21 @@ async def _agent(filled: FilledTask, context: Sequence[ContextItem], plan: str, 
         plan=plan,
         markdown=task.markdown,
         files=input_files.shown(files),
-        shape=wanted(task.shape),
+        shape=wanted(shape),
     )
-    title = f"task {task.title!r}"
     asked: list[Message] = [{"role": "user", "content": with_pictures(prompt, input_files.pictures(files))}]
-    asked = told(asked, tools)
-    job = opened(filled.persona, asked, title=title, tools=tools, shape=task.shape)
-    job = dataclasses.replace(job, task=task)
+    job = opened(persona, told(asked, tools, recovery), title=title, tools=tools, shape=shape, task=task)
     talk, names = list(job.messages), tuple(tool.name for tool in tools)
-    said = {"agent_role": filled.role}
+    agent, said, chain = persona.agent, {"agent_role": persona.role}, filled.guards
     started = await scope.announce(
         agent, lambda stamp: stamp(events.AgentExecutionStartedEvent, **said, tools=names, task_prompt=prompt)
     )
     try:
         await prepare(job, talk)
-        answer = await accepted(job, talk, filled.guards, filled.output)
-        while task.human_input and (wish := await feedback(answer.text, f"{filled.role} ({title})")):
+        answer = await accepted(job, talk, chain, filled.output)
+        while task.human_input and (wish := await feedback(answer.text, f"{persona.role} ({title})")):
             talk.append({"role": "user", "content": wish})
-            answer = await accepted(job, talk, filled.guards, filled.output)
+            answer = await accepted(job, talk, chain, filled.output)
     except (Suspended, AnswerRefused):
         raise
     except Exception as error:
@@ -178,20 +177,22 @@ class _TaskVoice:
         return stamp(
             events.TaskStartedEvent,
             task_name=self.source.name,
-            agent_role=self.filled.role,
+            agent_role=self.filled.persona.role,
             description=self.filled.description,
             expected_output=self.filled.expected_output,
             context=self.context,
         )
 
     def completed(self, stamp: Stamp, value: TaskOutput) -> events.TaskCompletedEvent:
-        return stamp(events.TaskCompletedEvent, task_name=self.source.name, agent_role=self.filled.role, output=value)
+        return stamp(
+            events.TaskCompletedEvent, task_name=self.source.name, agent_role=self.filled.persona.role, output=value
+        )
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> events.TaskFailedEvent:
         return stamp(
             events.TaskFailedEvent,
             task_name=self.source.name,
-            agent_role=self.filled.role,
+            agent_role=self.filled.persona.role,
             error=error,
             error_type=error_type,
         )

@@ -59,7 +59,7 @@ class RecordedLLM(BaseLLM):
         self._source = source
         self._tape = _Tape(Path(path))
         self.failure_policy = source.failure_policy if source else None
-        self.fallbacks = tuple(self._beside(spare) for spare in list(with_fallbacks(source))[1:]) if source else ()
+        self.fallbacks = tuple(self._beside(spare) for spare in with_fallbacks(source)[1:]) if source else ()
 
     def _beside(self, fallback: BaseLLM) -> RecordedLLM:
         """Return a RecordedLLM with the same file for a fallback, without that model's own fallbacks."""

@@ -36,7 +36,7 @@ class Named(Protocol):
     """Who calls."""
 
     @property
-    def source(self) -> object:
+    def agent(self) -> object:
         """The live agent."""
 
     @property
@@ -44,24 +44,24 @@ class Named(Protocol):
         """What it is called."""
 
 
-def plan_calls(scope: Scope, calls: Sequence[ToolCall], tools: Toolbox, agent: Named) -> list[PlannedCall]:
+def plan_calls(scope: Scope, calls: Sequence[ToolCall], tools: Toolbox, caller: Named) -> list[PlannedCall]:
     """Take the addresses of a reply's calls, and decide on each."""
-    plan = _Plan(scope, tools, agent)
+    plan = _Plan(scope, tools, caller)
     return [plan.decide(call, number) for number, call in enumerate(calls, 1)]
 
 
 class _Plan:
     """The calls of one reply, as far as they are decided."""
 
-    def __init__(self, scope: Scope, tools: Toolbox, agent: Named) -> None:
-        self._scope, self._tools, self._agent = scope, tools, agent
+    def __init__(self, scope: Scope, tools: Toolbox, caller: Named) -> None:
+        self._scope, self._tools, self._caller = scope, tools, caller
         self._granted: defaultdict[str, set[str]] = defaultdict(set)
         """Addresses of calls of this reply that are to be made, by tool: no record has them yet."""
 
     def decide(self, call: ToolCall, number: int) -> PlannedCall:
         address = self._scope.reserve_address("tool", address_name(call.name))
         tool, label = self._tools.find(call.name), call.id or f"call_{number}"
-        about = {"tool_name": call.name, "tool_args": call.arguments, "agent_role": self._agent.role}
+        about = {"tool_name": call.name, "tool_args": call.arguments, "agent_role": self._caller.role}
         if tool is None:
             return self._refused(call, label, address, None, self._tools.missing(call.name), about)
         about["tool_name"] = tool.name
@@ -139,7 +139,7 @@ class _Plan:
     ) -> PlannedCall:
         event = event or events.ToolSelectionErrorEvent
         result = ToolResult(problem, event.__name__.removesuffix("Event"))
-        voice = Refused(self._agent.source, about, event)
+        voice = Refused(self._caller.agent, about, event)
         step = call_step(call, address, tool, _giving(result), voice, instead=instead)
         return PlannedCall(label, call.name, tool, step, None, call.arguments)
 

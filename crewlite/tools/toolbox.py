@@ -43,7 +43,9 @@ def as_names(value: object) -> object:
 
 def permitted(tools: Iterable[BaseTool], names: Sequence[str] | None) -> tuple[BaseTool, ...]:
     """The tools of these names, be it their own or the ones they are offered under; all for None."""
-    return tuple(tool for tool in tools if names is None or not {tool.name, tool.safe_name}.isdisjoint(names))
+    if names is None:
+        return tuple(tools)
+    return tuple(tool for tool in tools if not {tool.name, tool.safe_name}.isdisjoint(names))
 
 
 class Toolbox:
@@ -52,11 +54,10 @@ class Toolbox:
     def __init__(self, tools: Iterable[BaseTool], allowed: Sequence[str] | None = None) -> None:
         self._allowed = allowed
         self.tools = tuple({tool.safe_name: tool for tool in tools}.values())
-        self._named = {tool.name: tool for tool in self.tools} | {tool.safe_name: tool for tool in self.tools}
 
     def find(self, name: str) -> BaseTool | None:
         """The tool of this name, be it its own or the one it is offered under."""
-        return self._named.get(name)
+        return next((tool for tool in self.tools if name in (tool.safe_name, tool.name)), None)
 
     def missing(self, name: str) -> str:
         """What a model is told that calls a tool which is not here."""

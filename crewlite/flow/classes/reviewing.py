@@ -17,7 +17,7 @@ from pydantic import create_model
 from crewlite import codec, durable, kinds, templates
 from crewlite.agent.agent import Agent
 from crewlite.agent.loop import Work, work
-from crewlite.agent.persona import Persona, Worker
+from crewlite.agent.persona import Persona
 from crewlite.agent.shape import Shape, wanted
 from crewlite.durable import Step
 from crewlite.errors import ConfigError
@@ -106,7 +106,7 @@ async def _sorted(flow: Flow[Any], feedback: Feedback, name: str, said: str) -> 
     shape = Shape(create_model("Outcome", outcome=(cast(Any, Literal[feedback.emit]), ...)))
     title = f"the outcome of the feedback on {name!r}"
     agent = Agent(role="Feedback", goal=title, max_iter=_TURNS, verbose=flow.verbose)
-    persona = Persona(Worker(agent, resolve_llm([feedback.llm], agent=agent.role)), agent.role, agent.goal, "")
+    persona = Persona(agent, resolve_llm([feedback.llm], agent=agent.role), agent.role, agent.goal, "")
     prompt = templates.render(
         "crewlite.flow",
         "outcome.j2",
