@@ -5,6 +5,7 @@ The conversation is never stored: a resume rebuilds it from the definition and t
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 from collections.abc import Callable, Sequence
@@ -75,19 +76,7 @@ async def work(job: Work, talk: list[Message] | None = None) -> Answer:
     for _ in range(limit):
         reply, calls = await _turn(job, messages, tools)
         messages.append(reply.as_message())
-        results = await make(calls, job.persona.role) if calls else []
-        messages += [
-            told(call.id, call.name, result.told, call.address, agent.max_tool_output)
-            for call, result in zip(calls, results, strict=True)
-        ]
-        messages += [
-            picture_message(call.arguments)
-            for call, result in zip(calls, results, strict=True)
-            if isinstance(call.tool, AddImage) and not result.error
-        ]
-        for call, result in zip(calls, results, strict=True):
-            await _tell(job, _action(reply, call, result))
-        answer = _answer(reply, calls, results)
+        answer = await _make_calls(job, messages, reply, calls) if calls else reply.text
         if answer is None:
             continue
         try:
@@ -108,6 +97,22 @@ async def work(job: Work, talk: list[Message] | None = None) -> Answer:
         raise OutputInvalid(job.title, str(problem), tries=misfits + 1) from None
 
 
+async def _make_calls(job: Work, messages: list[Message], reply: LLMReply, calls: Sequence[PlannedCall]) -> str | None:
+    """Make the calls of a reply, and add their results to the messages.
+
+    Return the first result of a tool that answers by itself; None if there is none.
+    """
+    made = list(zip(calls, await make(calls, job.persona.role), strict=True))
+    limit = job.persona.agent.max_tool_output
+    messages += [told(call.id, call.name, result.told, call.address, limit) for call, result in made]
+    messages += [
+        picture_message(call.arguments) for call, result in made if isinstance(call.tool, AddImage) and not result.error
+    ]
+    for call, result in made:
+        await _tell(job, _action(reply, call, result))
+    return next((result.text for call, result in made if call.answers(result)), None)
+
+
 async def _accept(job: Work, text: str, reply: LLMReply) -> Answer:
     """Return a text as the answer, and call the step_callback. Raises Misshapen if the text does not fit the schema."""
     value = job.shape.read(text) if job.shape else None
@@ -124,16 +129,6 @@ async def _tell(job: Work, step: AgentAction | AgentFinish) -> None:
 def _action(reply: LLMReply, call: PlannedCall, result: ToolResult) -> AgentAction:
     asked = json.dumps(call.arguments, ensure_ascii=False, default=str)
     return AgentAction(reply.text, call.name, asked, _shown(reply), result.text)
-
-
-def _answer(reply: LLMReply, calls: Sequence[PlannedCall], results: Sequence[ToolResult]) -> str | None:
-    """Return the answer of this turn: a reply without calls, or the first result of a tool that answers by itself.
-
-    Returns None if there is neither.
-    """
-    if not calls:
-        return reply.text
-    return next((result.text for call, result in zip(calls, results, strict=True) if call.answers(result)), None)
 
 
 def told(identifier: str, name: str, text: str, address: str, limit: int | None) -> Message:
@@ -176,13 +171,14 @@ async def _ask(
 ) -> LLMReply:
     """Get one reply to the conversation. If that does not fit the model any more, replace it by a summary first."""
     persona, agent = job.persona, job.persona.agent
+    schema = copy.deepcopy(job.shape.schema) if job.shape else None  # a model may change what it is given
     while True:
         call = call_step(
             persona.llm,
             messages,
             tools=[tool.schema_for_model for tool in tools],
             agent=persona.role,
-            response_schema=job.shape.schema if job.shape else None,
+            response_schema=schema,
             template=_version(agent),
             may_overflow=agent.respect_context_window,
             intends=intends,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -20,13 +21,13 @@ class Misshapen(ValueError):
     """A model's text does not hold data that fits the schema. The model is told so, and can answer again."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Shape:
     """A pydantic class that answers must fit."""
 
     model: type[BaseModel]
 
-    @property
+    @cached_property
     def schema(self) -> dict[str, Any]:
         """The JSON schema of the class."""
         return self.model.model_json_schema()

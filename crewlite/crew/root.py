@@ -12,6 +12,7 @@ from crewlite.codec import JsonObject
 from crewlite.crew import callbacks
 from crewlite.crew.binding import compare, described, rebound, shares
 from crewlite.crew.crew import Crew
+from crewlite.crew.order import needs_of
 from crewlite.crew.output import CrewOutput
 from crewlite.crew.planning import Planner
 from crewlite.crew.staff import assignments, planning_model
@@ -39,7 +40,7 @@ class CrewRoot(Root[CrewOutput]):
 
     def __init__(self, crew: Crew) -> None:
         super().__init__(crew)
-        self._crew, self._assignments = crew, assignments(crew)
+        self._crew, self._assignments, self._needs = crew, assignments(crew), needs_of(crew.tasks)
         self._filled: tuple[Mapping[str, Any], list[FilledTask]] | None = None
         self._facts: list[JsonObject] = []
         """Its facts once they were needed; roots of further kickoffs share them."""
@@ -91,7 +92,7 @@ class CrewRoot(Root[CrewOutput]):
 
     def step(self, inputs: dict[str, Any], run: Run | None) -> Step[CrewOutput]:
         """Build the root step, which works through the tasks."""
-        kickoff = Kickoff(self._crew, self._assignments, self._with, inputs, self._planner, run)
+        kickoff = Kickoff(self._crew, self._assignments, self._with, inputs, self._needs, self._planner, run)
         return kickoff.step(self.question(inputs))
 
     def compare(self, record: Record, inputs: Mapping[str, Any]) -> Comparison:

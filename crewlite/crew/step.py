@@ -10,7 +10,7 @@ from crewlite import background, codec, durable, events, kinds, resources
 from crewlite.crew import callbacks
 from crewlite.crew.binding import compare, match
 from crewlite.crew.crew import Crew
-from crewlite.crew.order import needs_of
+from crewlite.crew.order import Needs
 from crewlite.crew.output import CrewOutput
 from crewlite.crew.planning import NAME as PLAN, Planner
 from crewlite.crew.tasks import TasksAtWork, answered, drift_of, unlike
@@ -36,6 +36,8 @@ class Kickoff:
     """The tasks with inputs filled in. Raises MissingInput."""
     inputs: dict[str, Any]
     """The inputs of the kickoff, before callbacks change them."""
+    needs: Sequence[Needs]
+    """What each task needs of the others."""
     planner: Planner | None
     run: Run | None
     """None if the crew is a step of another definition's run."""
@@ -69,10 +71,9 @@ class Kickoff:
         if not scope.dry and any(one.output_file for one in filled):
             await background.in_thread(self._check_links, filled, addresses)
         addresses = addresses or [scope.reserve_address("task", one.task.address_name) for one in filled]
-        needs = needs_of(self.crew.tasks)
         changed, inner = self._changed(filled, addresses), self.run is None
         plan = await self._plan(filled, changed) if self.planner else []
-        tasks = TasksAtWork(filled, addresses, needs, self.crew.max_concurrency, changed, inner, plan)
+        tasks = TasksAtWork(filled, addresses, self.needs, self.crew.max_concurrency, changed, inner, plan)
         outputs = await tasks.work()
         drifted = scope.children.drifted if isinstance(scope, StepScope) else ()
         own = [address for address in addresses if address in drifted]
@@ -124,9 +125,10 @@ class Kickoff:
         """Check that every model that is still to be called can be called, before the first call is paid."""
         done = self.run.record.outcomes if self.run else {}
         left = [one for n, one in enumerate(self.assignments) if not addresses or addresses[n] not in done]
-        models = [llm for one in left for llm in one.models]
-        models += [self.planner.llm] if self.planner and PLAN not in done else []
-        for model in {id(model): model for llm in models for model in with_fallbacks(llm)}.values():
+        models = {id(model): model for one in left for model in one.models}
+        if self.planner and PLAN not in done:
+            models |= {id(model): model for model in with_fallbacks(self.planner.llm)}
+        for model in models.values():
             await resources.ready(model)
 
     def _check_links(self, filled: Sequence[FilledTask], addresses: Sequence[str]) -> None:

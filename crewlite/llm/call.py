@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from crewlite import codec, durable, events, kinds, resources
@@ -16,7 +16,7 @@ from crewlite.recovery import DEFAULT, Fallback, GuardedCall
 from crewlite.recovery.guards import guarding
 from crewlite.recovery.remedy import Policy, check_policy
 from crewlite.step_parts import Intent
-from crewlite.usage import NO_USAGE, Usage
+from crewlite.usage import UsageRecord
 
 if TYPE_CHECKING:
     from crewlite.llm import protocol
@@ -32,7 +32,7 @@ class _Voice:
     agent: str
     asked: BaseLLM
     """The model of the current attempt: the source itself, or a fallback."""
-    used: Usage = NO_USAGE
+    used: UsageRecord = field(default_factory=UsageRecord)
     """The usage of the reply. It is stored separately: a reply that is read from the record does not hold it."""
 
     def started(self, stamp: Stamp) -> events.LLMCallStartedEvent:
@@ -52,7 +52,7 @@ class _Voice:
             response=value.text,
             tool_calls=tuple({"name": call.name, "arguments": call.arguments} for call in value.tool_calls),
             call_type="tool_call" if value.tool_calls else "llm_call",
-            usage=self.used.to_record(),
+            usage=self.used,
             finish_reason=value.finish_reason,
             response_id=value.response_id,
         )
@@ -102,7 +102,7 @@ def call_step(
         voice=voice,
         encode=recorded,
         decode=read_back,
-        usage=lambda reply: _usage(reply, agent),
+        usage=lambda reply: _usage(voice),
         provenance={"model": llm.model, "template": template},
         inherits=True,
         child_policy=policy or check_policy(llm.failure_policy, f"model {llm.model!r}"),
@@ -133,7 +133,7 @@ class _Call:
             await resources.ready(model)
         check_sees(asked, voice.messages)
         reply = await self._reply_of(asked)
-        voice.used = reply.usage
+        voice.used = reply.usage.to_record()
         return reply if asked is voice.source else reply.model_copy(update={"model": asked.model})
 
     async def _reply_of(self, asked: BaseLLM) -> LLMReply:
@@ -226,7 +226,6 @@ def read_back(data: Any) -> LLMReply:
     )
 
 
-def _usage(reply: LLMReply, agent: str) -> Any:
-    counted = reply.usage.to_record()
-    by = {"agent": durable.scope().mask(agent)} if agent else {}
-    return {**counted, "requests": counted.get("requests", 1), **by}
+def _usage(voice: _Voice) -> Any:
+    by = {"agent": durable.scope().mask(voice.agent)} if voice.agent else {}
+    return {**voice.used, "requests": voice.used.get("requests", 1), **by}

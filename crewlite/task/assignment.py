@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from crewlite.agent.guardrail import models_of, texts_of
 from crewlite.agent.input_files import FILES, InputFile, as_files, digests, read
 from crewlite.agent.loop import Answer
 from crewlite.agent.persona import Persona, Worker
+from crewlite.agent.shape import Shape
+from crewlite.budget import Budget
 from crewlite.errors import ConfigError
-from crewlite.llm.base import BaseLLM
+from crewlite.llm.base import BaseLLM, with_fallbacks
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.questions import FILE
 from crewlite.task.conditional import ConditionalTask
@@ -38,9 +41,12 @@ class ContextItem:
     """It has no text, and nobody is told of it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Assignment:
-    """A task with the agent that does it, the coworkers that may help, and the callbacks for its output."""
+    """A task with the agent that does it, the coworkers that may help, and the callbacks for its output.
+
+    All kickoffs side by side share it, so what does not depend on their inputs is computed once, here.
+    """
 
     task: Task
     worker: Worker
@@ -49,13 +55,23 @@ class Assignment:
     task_callback: Callable[[TaskOutput], Any] | None = None
     """Told of the output, after the task's own callback."""
 
-    @property
-    def models(self) -> list[BaseLLM]:
-        """The models that doing the task may call."""
+    @cached_property
+    def models(self) -> tuple[BaseLLM, ...]:
+        """The models that doing the task may call, fallbacks included."""
         workers = (self.worker, *self.coworkers)
         of_agents = (one for worker in workers for one in worker.agent.guardrails)
         judges = (resolve_llm([llm], agent="Guardrail") for llm in models_of((*self.task.chain, *of_agents)))
-        return [*(worker.llm for worker in workers), *judges]
+        return tuple(model for llm in (*(worker.llm for worker in workers), *judges) for model in with_fallbacks(llm))
+
+    @cached_property
+    def budgets(self) -> tuple[Budget, Budget]:
+        """The limits of the task, and those of its agent."""
+        return self.task.budget, self.worker.agent.budget
+
+    @cached_property
+    def shape(self) -> Shape | None:
+        """The output schema; None if any text will do."""
+        return self.task.shape
 
     def filled(self, inputs: Mapping[str, Any]) -> FilledTask:
         """Fill in the placeholders. Raises MissingInput, and ConfigError if two agents then have the same role."""
@@ -133,7 +149,7 @@ class FilledTask:
 
         `files`: the input files as they were read; None reads them.
         """
-        task, persona, shape = self.task, self.persona, self.task.shape
+        task, persona, shape = self.task, self.persona, self.assignment.shape
         who = [persona.role, persona.goal, persona.backstory]
         condition = ["conditional"] if isinstance(task, ConditionalTask) else []
         guardrails = texts_of((*persona.agent.guardrails, *task.chain))
@@ -170,7 +186,8 @@ class FilledTask:
 
     def file_text(self, output: TaskOutput) -> str:
         """Return the content of the output_file: of a structured answer only the JSON, not the text around it."""
-        return self.task.shape.json_in(output.raw) if self.task.shape else output.raw
+        shape = self.assignment.shape
+        return shape.json_in(output.raw) if shape else output.raw
 
     def skipped(self) -> TaskOutput:
         """Return the output of the task if its condition says that it is not done."""
@@ -180,5 +197,5 @@ class FilledTask:
         """Decode a recorded output; a structured answer becomes an object of the class that the task has now."""
         if data.get("skipped"):
             return self.skipped()
-        shape = self.task.shape
+        shape = self.assignment.shape
         return self.output(Answer(data["raw"], shape.recorded(data["raw"], f"task {self.title!r}") if shape else None))

@@ -78,7 +78,7 @@ def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: D
         with_usage=_with_usage,
         placeholder=lambda: filled.output(Answer("")),
         address=address,
-        budgets=(task.budget, agent.budget),
+        budgets=filled.assignment.budgets,
         failure_policy=agent.retries,
         inherits=True,
         child_policy=task.failure_policy or agent.failure_policy,
@@ -116,7 +116,7 @@ async def _holds(condition: Callable[[TaskOutput], Any], previous: TaskOutput | 
 async def _agent(filled: FilledTask, context: Sequence[ContextItem], plan: str, files: Sequence[InputFile]) -> Answer:
     """Have the agent answer, between the events of its start and its end."""
     task, persona, scope = filled.task, filled.persona, durable.scope()
-    recovery, shape, title = scope.recovery(), task.shape, f"task {filled.title!r}"
+    recovery, shape, title = scope.recovery(), filled.assignment.shape, f"task {filled.title!r}"
     tools = offered(filled.tools, recovery)
     prompt = templates.render(
         PROMPTS,
