@@ -207,12 +207,12 @@ _waiting: contextvars.ContextVar[Waiting | None] = contextvars.ContextVar("crewl
 
 
 def waiting() -> Waiting | None:
-    """Return the `Waiting` of the blocking call that has started the current code; None without one."""
+    """Return the `Waiting` of the blocking call inside which this code runs; None outside of such a call."""
     return _waiting.get()
 
 
 def _caught(number: int, frame: FrameType | None) -> None:
-    """Handle a signal: the one handler for all of them. It runs on the main thread, between any two instructions."""
+    """Handle any signal that crewlite handles. It runs on the main thread, between any two instructions of it."""
     name = signal.Signals(number).name
     hearing = [one for one in _alive() if name in one.asked]
     if not hearing:
@@ -261,7 +261,7 @@ def _before_standing_still(hearing: list[Listener]) -> None:
 
 
 def _stand_still() -> None:
-    """Stop the process, as SIGTSTP would have done without crewlite. To be called on the main thread."""
+    """Stop the process, as SIGTSTP would have done without crewlite. Call it on the main thread."""
     global _standing
     if not _standing:
         return
@@ -291,7 +291,7 @@ def _exit(name: str) -> BaseException:
 def _install() -> None:
     """Install handlers for the signals that listeners ask for, and restore the program's own for all others.
 
-    To be called on the main thread.
+    Call it on the main thread.
     """
     global _ending
     asked = {name for listener in _listeners for name in listener.asked}
@@ -308,7 +308,7 @@ def _install() -> None:
 
 @in_child
 def _forget() -> None:
-    """Remove the parent's handlers in a forked child, where no run is at work, so that signals can end the child."""
+    """In a forked child, where no run is running, remove the parent's handlers, so that signals can end the child."""
     global _listeners, _ending, _standing
     _listeners, _ending, _standing = (), "", False
     _doors.clear()

@@ -1,7 +1,7 @@
 """Ask people questions from inside a run. An answer is recorded as a step's outcome, so no resume asks again.
 
 At a terminal the question is asked at once. Elsewhere the run suspends: the question is recorded, the process may end,
-and the run can be resumed, anywhere and at any time, once somebody has answered.
+and the run can be resumed, anywhere and at any time, once a person has answered.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def ask(question: str, schema: Any = None, *, name: str | None = None, timeout: 
 
 
 def asked_here(asked: Question, name: str | None) -> Any:
-    """Ask a person this question, as `ask` does: in a coroutine, return an awaitable; else wait for the answer."""
+    """Ask a person this question, as `ask` does: on the run's loop return an awaitable, elsewhere wait and return."""
     if name is not None and not can_be_name(name):
         raise ConfigError(
             f"ask(name={name!r}): wanted a name without / # and !, which separate the parts of a step's address; "
@@ -82,7 +82,7 @@ def put(asked: Question, name: str, leads_to: str) -> Awaitable[Any]:
     """Ask a person this question, inside a run or outside of one, and return an awaitable of the answer.
 
     The step is requested now; the person is asked when the result is awaited. `leads_to`: the address of the step that
-    follows from the answer. An edited answer is checked until that step has its outcome.
+    follows from the answer. Until that step has an outcome, an edited answer is checked again.
     """
     scope = durable.scope()
     if not isinstance(scope, StepScope):
@@ -123,18 +123,18 @@ class Question:
     schema: Any = None
     timeout: float | None = None
     wider: tuple[Any, Callable[[Any], Any]] | None = None
-    """Further answers than those of `schema` that fit: their JSON schema, and a function that reads an answer or raises
-    ValueError. They do not make the question another one."""
+    """(JSON schema, function that reads an answer or raises ValueError): accepts more answers than `schema`, which
+    alone is part of the question."""
     check: Callable[[Any], object] | None = None
-    """Raises ValueError for an answer that fits and cannot be used. Of recorded answers, only edits are checked."""
+    """Raises ValueError for an answer that fits and cannot be used. Recorded answers are checked only if edited."""
     is_approval: bool = False
-    """Whether `auto_approve` answers it with yes."""
+    """Whether `auto_approve` answers the question with yes."""
     told: QuestionEvents | None = None
-    """Builds its events; None for the plain ones."""
+    """Builds the events of the question; None for the usual events."""
     adapter: TypeAdapter[Any] = field(init=False, repr=False)
     """Validates the answer."""
     asked_as: Any = field(init=False, repr=False)
-    """The JSON schema of `schema` alone, which is part of what the step is asked; None for any text."""
+    """The JSON schema of `schema` alone, which is part of the step's question; None for any text."""
 
     def __post_init__(self) -> None:
         seconds = self.timeout
@@ -161,7 +161,7 @@ class Question:
 
     @property
     def digest(self) -> str:
-        """The digest of the text and the schema. It tells this question from another one at the same address."""
+        """The digest of text and schema, by which questions at the same address differ."""
         return codec.digest([self.text, self.asked_as])
 
     def read(self, answer: Any, address: str, *, recorded: bool = False) -> Any:
@@ -184,7 +184,7 @@ class Question:
         return answer
 
     def can_be_read(self) -> bool:
-        """Return whether somebody, or something, can answer on stdin now."""
+        """Return whether an answer can be read from stdin now: from a person at a terminal, or from a pipe."""
         return terminal() or (piped() and not self.is_approval)
 
     def at_terminal(self, over: threading.Event | None = None) -> Any:
@@ -224,7 +224,7 @@ def _adapter(schema: Any) -> TypeAdapter[Any]:
 
 
 def _choices(schema: Any) -> str:
-    """Return the possible answers as a hint to show, such as "[y/n] "; "" if the schema does not list any."""
+    """Return the possible answers as a hint, such as "[y/n] "; "" if the schema lists none."""
     if schema is None:
         return ""
     if {"type": "boolean"} in schema.get("anyOf", ()) and "description" in schema:
@@ -236,7 +236,7 @@ def _choices(schema: Any) -> str:
 
 
 def question_step(asked: Question, name: str | None) -> Step[Any]:
-    """Build the step of a question. Its value goes through `Question.in_time`."""
+    """Build the step of a question. Pass the value of the step to `Question.in_time`."""
     voice = _Voice(durable.scope().mask(asked.text), asked.told or _USUAL)
 
     async def work() -> Any:
@@ -271,7 +271,7 @@ def _answered(frame: StepScope, asked: Question) -> bool:
 
 
 def _basis(frame: StepScope) -> Basis:
-    """Return what the question of this frame rests on."""
+    """Return the basis of the question that this frame asks."""
     return frame.around.basis(frame.address) if frame.around else Basis()
 
 
@@ -282,13 +282,13 @@ async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | No
     """
     run, address = frame.run, frame.address
     recorded = recorded_question(run.record, address, asked.digest, _basis(frame))
-    if recorded is None:  # the recorded question at this address is another
+    if recorded is None:  # nothing is recorded at this address, or another question
         recorded = await _put(frame, asked, schema, name)
     if told := run.record.answer_to(recorded):
         try:
             given = decode_answer(told, schema)
             value = asked.read(given, address)
-            check(recorded, given)  # a schema of Python converts more: 1 and "off" are no answers to yes or no
+            check(recorded, given)  # Python's types accept more than the schema: 1 or "off" for yes or no
         except AnswerRefused as problem:
             await run.journal.save({"answers": [refusal(address, frame.mask(problem.problem))]}, now=True)
             raise
@@ -314,10 +314,10 @@ async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | No
 
 
 async def _put(frame: StepScope, asked: Question, schema: Any, name: str | None) -> AskedQuestion:
-    """Record the question, and return it as recorded. Emit its event once it is durable, unless it was answered ahead.
+    """Record a question and emit its event, unless the answer was given ahead. Returns the question as it is recorded.
 
     The question, its event and the checkpoint that the event creates are one commit. A run killed before that commit
-    asks again; one killed after it never does.
+    asks again; one killed after it does not.
     """
     at, ahead = now(), frame.run.record.answers.get(frame.address)
     recorded: AskedQuestion = {"address": frame.address, "question": frame.mask(asked.text), "at": at.isoformat()}
@@ -374,7 +374,7 @@ class _Voice:
     question: str
     told: QuestionEvents
     automatic: bool = False
-    """Whether `auto_approve` has answered."""
+    """Whether `auto_approve` has answered the question."""
 
     @property
     def source(self) -> object:
@@ -396,4 +396,4 @@ _USUAL = QuestionEvents(
     lambda stamp, **more: stamp(events.HumanFeedbackRequestedEvent, **more),
     lambda stamp, **more: stamp(events.HumanFeedbackReceivedEvent, **more),
 )
-"""The events of a question that says nothing else."""
+"""Builds the events of a question that brings no events of its own."""

@@ -16,14 +16,14 @@ class Inherited(NamedTuple):
 
     mode: Mode
     settings: tuple[Setting, ...] = ()
-    """Checkpoint settings of this step and the steps around it, innermost first."""
+    """Checkpoint settings of this step and the enclosing steps, innermost first."""
     limits: tuple[Limit, ...] = ()
-    """Limits on how many steps run at once, which hold for every step inside."""
+    """Limits on how many steps run at once, which apply to every step inside."""
     policy: Policy | None = None
     """The failure policy of steps inside that inherit one."""
     budgets: tuple[HeldBudget, ...] = ()
-    """What this step and those around it may use, outermost first."""
+    """The budgets of this step and the enclosing steps, outermost first."""
     auto_approve: bool = False
     """Whether calls of tools that require approval are approved."""
     after: int = 0
-    """The number of the latest commit to which a step around it is a reaction; 0 for none."""
+    """The number of the latest commit that an enclosing step reacts to; 0 for none."""

@@ -1,7 +1,7 @@
-"""Join a run that is at work, here or in another process: wait until it ends, then return what it came to.
+"""Join a run that is running, here or in another process: wait until it ends, then return its result.
 
 The wait looks at the store: at the time of the last commit twice a second, at the commits themselves only once the run
-pauses. If the process of the run dies, the kickoff goes on with the run; of several that wait, the one whose claim is
+pauses. If the process of the run dies, a waiting kickoff resumes the run; if several wait, the one whose claim is
 stored first.
 """
 
@@ -37,9 +37,9 @@ _SETTLED = 2.0  # seconds after which times of commits differ on every file syst
 async def when_free(
     begin: Callable[[], Awaitable[T]], check: Callable[[Located, Record], None], root: Root[Any], progress: Progress
 ) -> T:
-    """Begin a kickoff as `begin` does. As long as a live process runs its branch, wait and try again.
+    """Begin a kickoff with `begin()`. While a live process runs the branch, wait and try again.
 
-    `check` gets the record of the run at work, and raises if this kickoff can never have its result.
+    `check(branch, record)` raises if this kickoff can never have the result of that run.
 
     A cancelled caller stops waiting, and the run goes on, unless `RunHandle.cancel` has asked to cancel the run itself.
     """
@@ -59,7 +59,7 @@ async def when_free(
 
 
 def check_joined(root: Root[Any], journal: Journal) -> None:
-    """Raise RunCancelled, or the failure of the run, if it ended like this while this kickoff waited for it."""
+    """Raise RunCancelled, or the failure of the run, if this kickoff waited for the run and it ended so."""
     record = journal.record
     if root.address or record.finished:
         return
@@ -75,7 +75,7 @@ def check_joined(root: Root[Any], journal: Journal) -> None:
 
 
 async def _until_free(target: Located, progress: Progress) -> None:
-    """Wait until no live process runs a branch, as far as this one can tell."""
+    """Wait until no live process runs a branch, as far as this process can tell."""
     writer = await background.acquire(lambda: open_writer(target.provider, target.location), Writer.release)
     try:
         watch, pause = _Watch(writer.store, target.run_id, target.branch), _SOONEST
@@ -94,7 +94,7 @@ async def _until_free(target: Located, progress: Progress) -> None:
 
 @dataclass(slots=True)
 class _Watch:
-    """What is known of the process that runs a branch. Not to be called from several threads at once."""
+    """Watches for the process that runs a branch. Not to be used by several threads at once."""
 
     store: Store
     run_id: str
@@ -102,9 +102,9 @@ class _Watch:
     _record: Record | None = None
     _touched: float = 0.0
     _changed: float = field(default_factory=time.monotonic)
-    """When `_touched` was last seen to change."""
+    """The time at which `_touched` changed last."""
     _settled: bool = False
-    """Whether nothing can have been committed since the record was read."""
+    """Whether no commit can have been stored since the record was read."""
 
     def holder(self) -> str | None:
         """Return the live process that runs the branch; None if there is none."""
@@ -114,7 +114,7 @@ class _Watch:
         return held_by(self._claim(touched), touched)
 
     def _claim(self, touched: float) -> Claim | None:
-        """Return the claim of the branch. Reads the branch only if the run has paused after a commit."""
+        """Return the claim on the branch. Reads the branch only if the run has paused after a commit."""
         now, record = time.monotonic(), self._record
         if touched != self._touched:
             self._touched, self._changed, self._settled = touched, now, False

@@ -1,4 +1,4 @@
-"""Steps that are requested side by side, with readable addresses: `crew:writers#[2]` where the author gives a key."""
+"""Steps that are requested in parallel, under readable addresses: `crew:writers#[2]` where the author gives a key."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _held: ContextVar[_Held | None] = ContextVar("crewlite_key", default=None)
 class keyed:  # noqa: N801 - a context manager
     """Name the steps, crews, agents and flows that the block requests by a key: `step:fetch#[alpha]`.
 
-    For coroutines and threads of your own that run side by side. Without it, the addresses of their steps hold a
-    digest: `step:fetch#3f9a1c07d2be`. With it, the steps are known by the key and by their order in the block. So the
-    key must be the same in every kickoff, and each is used once in a flow, method or step. Tasks that begin inside the
-    block are outside of it. Outside a run it does nothing.
+    For coroutines and threads of your own that run in parallel. Without a key, the addresses of their steps hold a
+    digest: `step:fetch#3f9a1c07d2be`. With a key, an address holds the key and the order of the request in the block.
+    So the key must be the same in every kickoff, and be used once in a flow, method or step. Tasks that begin inside
+    the block are outside of it. Outside a run it does nothing.
 
     ```python
     from crewlite.flow import keyed

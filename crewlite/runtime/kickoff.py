@@ -107,7 +107,7 @@ async def _announce_budget(root: Root[Any], run: Run, setting: Setting, error: B
 
 
 async def _while_ours(journal: Journal, work: Awaitable[T]) -> T:
-    """Await the work of a run. If another process acquires the branch or cancels the run, cancel the work and raise."""
+    """Await the work of a run. If another process claims the branch or cancels the run, cancel the work and raise."""
     doing, ended = asyncio.ensure_future(work), journal.loop.create_future()
 
     def wake(done: asyncio.Future[Any]) -> None:
@@ -133,7 +133,7 @@ async def _while_ours(journal: Journal, work: Awaitable[T]) -> T:
 
 
 def _going_on(root: Root[Any], run: Run) -> Run:
-    """Build the run again, as another kickoff would, after people have answered what it suspended for."""
+    """Build the run anew, as another kickoff would, once people have answered the questions it stopped for."""
     record = run.record
     return Run(
         run.journal,
@@ -147,7 +147,7 @@ def _going_on(root: Root[Any], run: Run) -> Run:
 
 
 async def _paused(root: Root[Any], run: Run, setting: Setting) -> Suspended:
-    """Emit the event that the run waits for people, and return the error to raise, with all their open questions."""
+    """Emit the event that the run waits for people. Returns the error to raise, which lists the open questions."""
     frame = StepScope(run, "", root.name, settings=(setting,))
     waiting = {asked["address"]: asked["question"] for asked in run.record.waiting}
     if event := root.paused(waiting):

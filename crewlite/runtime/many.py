@@ -1,4 +1,4 @@
-"""Kick off one definition for many inputs, side by side."""
+"""Kick off one definition for many inputs, in parallel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHOWN = 200  # characters of the inputs that a note shows
 
 
 def kickoff_for_each(definition: Runnable[R], inputs: Sequence[Mapping[str, Any]], **how: Any) -> list[R | Exception]:
-    """Do the same as `akickoff_for_each`, and block until all runs have ended."""
+    """Run `akickoff_for_each` and block until all runs have ended."""
     work = partial(akickoff_for_each, definition, inputs, **how)
     return run_sync("kickoff_for_each", work, lambda: "Call kickoff_for_each again with the same run_id.")
 
@@ -40,8 +40,8 @@ async def akickoff_for_each(
 ) -> list[R | Exception]:
     """Kick off the definition once for each of `inputs`, at most `max_concurrency` at once; return results in order.
 
-    When all have ended, raises the first failure in this order, with a note that names its inputs, unless failures are
-    to be returned in the places of their results.
+    When all have ended, raises the first failure in this order, with a note that names its inputs. With
+    `return_exceptions`, returns the failures in the places of their results instead.
     """
     _check(definition, inputs, max_concurrency)
     name, all_inputs = None if run_id is None else as_run_id(run_id), list(inputs)
@@ -78,7 +78,7 @@ async def akickoff_for_each(
 
 
 def _check(definition: Runnable[Any], inputs: object, max_concurrency: object) -> None:
-    """Raise ConfigError for a definition, inputs or a limit that cannot be kicked off for each."""
+    """Raise ConfigError for a definition, inputs or a limit that kickoff_for_each cannot use."""
     if definition.bound_at is not None:
         kind = definition.run_kind
         raise ConfigError(
@@ -93,9 +93,9 @@ def _check(definition: Runnable[Any], inputs: object, max_concurrency: object) -
 
 
 async def side_by_side(works: Iterable[Coroutine[Any, Any, None]], width: int) -> None:
-    """Run all, at most `width` at once. When all have ended, raise the first failure.
+    """Run all coroutines, at most `width` at once. When all have ended, raise the first failure.
 
-    A work is made when it begins, so that those which wait take no memory.
+    The iterable makes a coroutine when it begins, so that those which wait take no memory.
     """
     free, running, failures = asyncio.Semaphore(width), set[asyncio.Task[None]](), list[BaseException]()
 

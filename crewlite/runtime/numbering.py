@@ -1,8 +1,8 @@
 """Give addresses to the steps inside one attempt of a step.
 
 Steps that the attempt's own code requests are numbered in the order of the calls. Coroutines and threads beside that
-code request steps in any order: the address of such a step is made from what the step is asked, and from the function
-call, with its arguments, that requests it.
+code request steps in any order: the address of such a step contains a digest of its question and of the function call,
+with its arguments, that requests it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from crewlite.codec import Json
 
 _TOLD_APART = 12  # hexadecimal digits of a digest that an address shows
 _asker: ContextVar[tuple[weakref.ref[asyncio.Task[Any]] | None, str]] = ContextVar("crewlite_asker", default=(None, ""))
-"""The task that last requested a step in this context, and the digest that identifies the requesting code."""
+"""The asyncio task that last requested a step in this context, and the digest that identifies the requesting code."""
 
 
 class Numbering:
@@ -32,17 +32,17 @@ class Numbering:
         self._keys: dict[str, object] = {}
 
     def next(self, kind: str, name: str | None) -> str:
-        """Return the next address for this kind and name, in the order of the calls."""
+        """Return the next address for this kind and name, numbered in the order of the calls."""
         stem = _stem(kind, name)
         count = self._count(stem)
         return f"{self.prefix}{stem}" if name and count == 1 else f"{self.prefix}{stem}#{count}"
 
     def beside(self, kind: str, name: str | None, fingerprint: str) -> str:
-        """Return the address of a step that is requested beside the attempt's own code, where the order is chance."""
+        """Return the address of a step requested in parallel with the attempt's own code, where the order is chance."""
         return self._at(f"{_stem(kind, name)}#{codec.digest([fingerprint, _who_asks()])[:_TOLD_APART]}")
 
     def keyed(self, kind: str, name: str, key: str) -> str:
-        """Return the address of a step that is requested under a key of the author's."""
+        """Return the address of a step requested under a key that the author gave (see `keyed`)."""
         return self._at(f"{_stem(kind, name)}#[{key}]")
 
     def takes_key(self, key: str) -> bool:
@@ -60,7 +60,7 @@ class Numbering:
 
 
 def is_counted(address: str) -> bool:
-    """Return whether an address follows from the order of the calls."""
+    """Return whether an address is numbered in the order of the calls, so that it holds no digest and no key."""
     kind_and_name, _, mark = address.rpartition("/")[2].partition("#")
     if ":" in kind_and_name and kinds.at(address).asks_person:
         return False

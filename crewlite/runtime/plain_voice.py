@@ -12,7 +12,7 @@ from crewlite.kinds import Kind
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """Emits no events: those of the steps inside, or of the step around, suffice."""
+    """Emits no events, because those of the steps inside it, or of the enclosing step, suffice."""
 
     source: object
 

@@ -40,7 +40,7 @@ class Plan:
     config: CheckpointConfig | None
     """The run's one store; None keeps the record in memory."""
     own: CheckpointConfig | None
-    """The configuration that the definitions give, without the overrides of the kickoff."""
+    """The configuration in the definitions, without the overrides of the kickoff; None if they have none."""
     setting: Setting
     """The checkpoint setting of the root."""
 
@@ -89,7 +89,7 @@ def plan(root: Root[Any], request: Request) -> Plan:
 
 
 async def continued(root: Root[Any], request: Request) -> Request:
-    """Return the request with the run that its inputs name, where a definition finds runs by its inputs."""
+    """Return the request with the run that its inputs name, if the definition finds runs by their inputs."""
     find = root.continuing(request)
     if find is None or (config := plan(root, request).config) is None:
         return request
@@ -97,7 +97,7 @@ async def continued(root: Root[Any], request: Request) -> Request:
 
 
 def check_one_store(settings: Iterable[Setting], config: CheckpointConfig | None) -> None:
-    """Raise ConfigError if a setting of an inner definition contradicts `config`, with which the run is stored."""
+    """Raise ConfigError if a setting of an inner definition contradicts `config`, which stores the run."""
     if config is None:
         return
     for setting in settings:

@@ -60,9 +60,9 @@ class PreviewStep:
     address: str
     kind: str
     verdict: Verdict
-    """reused: the step answers from the record. runs: the step runs. may run: what the step is asked contains the
-    outcome of a step that runs, so it answers from the record only if that outcome stays the same. dropped: the step
-    is recorded, but is not requested any more."""
+    """reused: the step answers from the record. runs: the step runs. may run: its question contains the outcome of a
+    step that runs, so it answers from the record only if that outcome stays the same. dropped: the step is recorded,
+    but is not requested any more."""
     why: str
 
 
@@ -132,7 +132,7 @@ async def preview(root: Root[Any], request: Request) -> Preview:
 
 
 def _read(found: Located) -> tuple[Located, list[Entry], list[MadeCall]]:
-    """Return the branch, its entries, and the calls with effect="once" that its base has made since the fork."""
+    """Return (the branch, its entries, the calls with effect="once" that its base branch made after the fork)."""
     store = found.provider.open(found.location)
     try:
         journals = journals_of_branch(store, found.run_id, found.branch)
@@ -145,7 +145,7 @@ def _read(found: Located) -> tuple[Located, list[Entry], list[MadeCall]]:
 
 
 async def _driven(root: Root[Any], inputs: dict[str, Any], run: Drive) -> str:
-    """Drive the definition. Returns why the drive ended too early, or ""."""
+    """Drive the definition. Returns a sentence about why the drive ended before the run would; "" if it did not."""
     step = dataclasses.replace(root.step(inputs, run), address="")
     try:
         await DryScope(run, "", root.name).enter(step)
@@ -171,11 +171,11 @@ class Drive(Run):
     """Addresses of steps that would run and never had an outcome."""
     traces: Traces = field(default_factory=Traces)
     anew: set[str] = field(default_factory=set)
-    """Addresses of steps that would run: they would be recorded behind everything that is."""
+    """Addresses of steps that would run: their new outcomes would come after everything recorded."""
 
     @cached_property
     def changed_inside(self) -> set[str]:
-        """Addresses of steps that contain an edited step or one that is to run again."""
+        """Addresses of steps that contain an edited step or a step that is to run again."""
         return around(self.record.edited)
 
     def note(self, address: str, kind: str, verdict: Verdict, why: str) -> None:
@@ -197,7 +197,7 @@ class DryScope(StepScope):
         """Whether the requests made here depend on an outcome that is not known."""
 
     def recorded(self, address: str) -> Recorded | None:
-        """Return where the outcome of a step is recorded, or would be; None if it has never had one."""
+        """Return where the outcome of a step is, or would be, recorded; None if it never had one."""
         if address in self.run.anew:
             behind = self.run.record.seq + 1
             return Recorded(behind, (behind,))
@@ -241,7 +241,7 @@ class DryScope(StepScope):
         return recorded_answer(self.run.record, address, codec.digest(step.question), self.basis(address))
 
     async def enter(self, step: Step[T], address: str = "", fingerprint: str = "") -> T:
-        """Drive the code inside a step. Raises _Unknown if the step's outcome depends on one that is not known."""
+        """Drive the code inside a step. Raises _Unknown if the step's outcome depends on an unknown one."""
         tries, once = self.run.record.attempts.get(address, []), not address and not step.kind.begins_anew
         number, _ = next_attempt(tries, self.run.record.base, once=once)
         settings = (*step.checkpoint_settings, *self.inherited.settings)
@@ -350,7 +350,7 @@ class _Unknown(BaseException):
 
 
 def _inside(outcomes: dict[str, Outcome], prefix: str) -> list[str]:
-    """Return the recorded steps directly inside a step, in the order of their commits."""
+    """Return the addresses of the recorded steps directly below `prefix`, in the order of their commits."""
     return sorted((at for at in outcomes if is_right_below(at, prefix)), key=lambda at: (outcomes[at].seq, at))
 
 

@@ -26,7 +26,7 @@ _lock = lock()
 
 
 def named(root: Root[Any], request: Request) -> Request:
-    """Return the request with the run_id that it has in this program.
+    """Return the request with a run_id made for this program.
 
     The request is returned unchanged if the environment names no program, if the request names a run itself, or if the
     definition has checkpoint=False. Raises ConfigError if the name in the environment cannot be used in a run_id.

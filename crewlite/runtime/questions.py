@@ -1,6 +1,6 @@
-"""Compare what a definition asks its steps with what they were asked in its run, and decide what a kickoff then does.
+"""Compare the questions that a definition asks its steps now with the recorded ones, and decide what a kickoff does.
 
-What a step is asked is its question: the task's texts, the agent, the outputs it builds on. A step whose question has
+A step's question is what it is asked: the task's texts, the agent, the outputs it builds on. A step whose question has
 changed since it finished has drifted. Questions to people are in human.py.
 
 Pure functions over data: nothing here reads a store, waits or writes.
@@ -24,13 +24,13 @@ _SHOWN = 80  # characters of a text that a message shows
 
 @dataclass(frozen=True, slots=True)
 class Drifted:
-    """A finished step that is asked something else now than when it finished."""
+    """A finished step whose question has changed since it finished."""
 
     address: str
     answered: Mapping[str, str]
-    """The texts that the step was asked when it finished, by field; empty if the record does not hold them."""
+    """The texts of its question when it finished, by field; empty if the record does not hold them."""
     asked: Mapping[str, str]
-    """The texts that the step is asked now, by field."""
+    """The texts of its question now, by field."""
 
     def __str__(self) -> str:
         differing = [name for name, text in self.asked.items() if self.answered.get(name, text) != text]
@@ -54,13 +54,13 @@ class Drifted:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The result of comparing what a definition asks its steps with what they were asked in its run."""
+    """The result of comparing a definition's questions with the recorded ones."""
 
     drifted: tuple[Drifted, ...] = ()
     same_steps: bool = True
     """Whether the definition has the recorded steps in the recorded order."""
     compared: frozenset[str] = frozenset()
-    """The steps that were compared. Those of them that are not in `drifted` answer what they are asked now."""
+    """The steps that were compared. Those among them that are not in `drifted` still answer their question."""
 
 
 def drifted(
@@ -70,12 +70,12 @@ def drifted(
     texts: Mapping[str, str],
     recorded_texts: Callable[[], Mapping[str, str]],
 ) -> Drifted | None:
-    """Compare what a finished step is asked now with what it was asked; return None if both are the same.
+    """Compare the question of a finished step with its recorded one; return None if both are the same.
 
     Returns None also for a step that was edited, or has not finished.
 
-    `fingerprint`: the digest of what the step is asked now; `texts`: the texts in it. `recorded_texts` is called for
-    the texts that the step was asked, if they were not recorded with its outcome.
+    `fingerprint`: the digest of the question now; `texts`: the texts in it. `recorded_texts` is called for the texts of
+    the recorded question if they were not recorded with the outcome.
     """
     outcome = record.outcomes.get(address)
     if outcome is None or outcome.edited or outcome.fingerprint == fingerprint:
@@ -86,10 +86,10 @@ def drifted(
 def decide_result(
     record: Record, now: Comparison, fingerprint: str, on_drift: OnDrift | None
 ) -> tuple[Verdict, tuple[Drifted, ...]]:
-    """Decide what a kickoff does with the recorded result, and return the drifted steps that are the reason.
+    """Return (what a kickoff does with the recorded result, the drifted steps that are the reason).
 
-    `fingerprint`: the digest of what the root step is asked now. With the verdict "stored", the drifted steps are
-    those whose answers the result keeps, including any it kept when it was recorded.
+    `fingerprint`: the digest of the root step's question now. With the verdict "stored", the drifted steps are those
+    whose answers the result keeps, including any it kept when it was recorded.
     """
     outcome = record.outcomes.get("")
     if outcome is None:
@@ -128,7 +128,7 @@ def is_another(recorded: tuple[str, str], now: tuple[str, str], default_name: st
 
 
 def have_in_common(recorded: Sequence[Sequence[str | None]], now: Sequence[Sequence[str | None]]) -> bool:
-    """Return whether two lists of tasks share a name or a text. Each task is given as its names and texts."""
+    """Return whether two lists of tasks, each task given as its names and texts, share a name or a text."""
     known = {key for keys in recorded for key in keys if key}
     return any(key in known for keys in now for key in keys if key)
 

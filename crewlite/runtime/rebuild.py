@@ -60,7 +60,7 @@ class Found:
     """The run and its location, for error messages."""
     definition: JsonObject
     config: CheckpointConfig
-    """Resumes exactly this run, branch and checkpoint, even if another one becomes the newest."""
+    """A configuration that resumes exactly this run, branch and checkpoint, even if another run becomes the newest."""
 
     def damaged(self, problem: str) -> JournalCorrupt:
         """Build the error for a recorded definition that no release of crewlite can have written."""
@@ -99,7 +99,7 @@ def find(source: FromCheckpoint, kind: str) -> Found:
 
 
 def definition_of(located: Located, kind: str) -> JsonObject:
-    """Read the definition that a run has recorded. Raises RunMismatch if it is not of this kind, JournalCorrupt."""
+    """Return the definition that a run recorded. Raises RunMismatch if it is not of this kind, JournalCorrupt."""
     try:
         definition = _read(located).run["definition"]
         recorded, name = definition["kind"], definition["name"]
@@ -130,14 +130,14 @@ def _read(located: Located) -> Record:
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """One part of a definition: recorded as data, or live and passed by the caller."""
+    """One field of a definition, or one item in it: recorded as data, or live and passed by the caller."""
 
     path: tuple[str, ...]
     value: Any = _UNSET
     wanted: str = ""
-    """Describes the object to pass for a live part; "" for recorded data."""
+    """Describes the object that the caller has to pass; "" for recorded data."""
     key: str | None = None
-    """The key of `bind` that filled it."""
+    """The key of `bind` whose value was put here; None if there was none."""
 
     @property
     def name(self) -> str:
@@ -153,7 +153,7 @@ class Rebuild:
         self._parts: list[Part] = []
 
     def live(self, path: tuple[str, ...], called: object, field: str = "") -> Part:
-        """Add a part that only the caller can pass. `called` is its recorded name."""
+        """Add a part that only the caller can pass. `called`: its name in the record."""
         wanted = _WANTED.get(field or path[-1], "a {}").format(called)
         return self._add(Part(path, wanted=wanted))
 
@@ -193,13 +193,13 @@ class Rebuild:
         return self._add(Part(path, value))
 
     def _item(self, item: object, name: str, path: tuple[str, ...]) -> Part:
-        """Return an item of a list as a part: a text at its number, or a live object at its recorded name."""
+        """Return the part for an item of a list: a text under its number, or a live object under its recorded name."""
         if isinstance(item, dict):
             return self._recorded(item.get(PLAIN), path)
         return self.live((*path[:-1], str(item)), item, name)
 
     def _model(self, part: Part, models: object) -> Part:
-        """Return a live part. A model is filled in if its settings are recorded and its key is in the environment."""
+        """Return a live part. A model fills it if the record has its settings and the environment has its key."""
         settings = models.get(part.path[-1]) if isinstance(models, dict) else None
         if isinstance(settings, dict) and MASK not in str(settings):
             model = of_settings(settings)
@@ -305,7 +305,7 @@ Field = Part | list[Part] | Draft[Any]
 
 
 def _is_of_the_caller(cls: type[Described]) -> bool:
-    """Return whether a class is one that the caller derived, not one of crewlite's."""
+    """Return whether a class was derived by the caller, rather than by crewlite."""
     return not {Described, Definition}.intersection(cls.__bases__)
 
 
@@ -318,7 +318,7 @@ def _filled(field: Field) -> Any:
 
 
 def _check_tool_names(parts: list[Part], tools: tuple[object, ...]) -> None:
-    """Raise ConfigError for a tool with another name than was recorded: the model and the record know tools by name."""
+    """Raise ConfigError for a tool whose name is not the recorded one, by which the model and the record know it."""
     for part, item in zip(parts, tools, strict=True):
         if isinstance(item, BaseTool) and item.name != part.path[-1] and MASK not in part.name:
             raise ConfigError(

@@ -1,8 +1,8 @@
 """Interpret remedies: which step applies one, and what follows from it for the next attempt.
 
-A remedy for work, such as Replan, applies to a unit of work: a step in which an agent or code works. Chosen at the
-failure of a model or a tool, it ends that step and rises to the nearest unit around it, which applies it without asking
-a policy. All of this follows from the record, so a resume does the same.
+A remedy for work, such as Replan, applies to a unit of work: a step in which an agent or code works. If it was chosen
+for the failure of a model call or a tool call, that call fails, and the remedy rises: the nearest enclosing unit
+applies it without asking a policy. All of this follows from the record, so a resume does the same.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ def is_for_work(remedy: Remedy | None) -> bool:
 
 
 def is_unit(record: Record, address: str) -> bool:
-    """Return whether the step at this address is a unit of work."""
+    """Return whether the step at this address is a unit of work: an agent or code works in it."""
     return bool(_kind(record, address).worker)
 
 
 def _unit_around(record: Record, address: str) -> str | None:
-    """Return the address of the nearest unit of work around a step; None if there is none."""
+    """Return the address of the nearest unit of work that encloses a step; None if there is none."""
     around = (*outers(address), *([""] if address else []))
     return next((at for at in around if is_unit(record, at)), None)
 
 
 def _holder(record: Record, prefix: str, place: str) -> str | None:
-    """Return the prefix of the attempt that holds the finished step `place`: `prefix`, or the nearest around it.
+    """Return the prefix of the attempt in which the step `place` has finished: `prefix`, or the nearest enclosing one.
 
-    Returns None if there is none. A conversation cannot go back in its middle, so the work of an agent is passed over.
+    Returns None if there is none. Passes over the work of an agent: a conversation cannot go back to its middle.
     """
     while True:
         if _kind(record, outer(prefix)).worker != "model" and f"{prefix}{place}" in record.outcomes:
@@ -53,8 +53,8 @@ def _holder(record: Record, prefix: str, place: str) -> str | None:
 def applier(record: Record, remedy: Remedy, prefix: str, address: str) -> str | None:
     """Return the address of the step that applies a remedy for work; None if no step can.
 
-    It was chosen at the failure of the step at `address`; `prefix` is that of the steps inside, where a named place of
-    a rollback is looked for first.
+    The remedy was chosen for the failure of the step at `address`. `prefix` begins the addresses of the steps inside
+    that step: the named place of a rollback is looked for there first.
     """
     if isinstance(remedy, Rollback) and remedy.to:
         found = _holder(record, prefix, remedy.to)
@@ -66,7 +66,7 @@ def applier(record: Record, remedy: Remedy, prefix: str, address: str) -> str | 
 
 
 def rising(record: Record, causes: Iterable[str]) -> Attempt | None:
-    """Return the failed attempt whose remedy rises from one of the child steps that made a step fail."""
+    """Return the failed attempt whose remedy rises from one of the child steps that made a step fail; None if none."""
     for at in causes:
         last = record.last_attempt(at)
         if last is not None and last.final and is_for_work(last.remedy):
@@ -79,7 +79,7 @@ def rising(record: Record, causes: Iterable[str]) -> Attempt | None:
 def unapplied(record: Record, address: str) -> Attempt | None:
     """Return the last attempt at a step if its remedy was to rise, and the run was killed before a unit applied it.
 
-    The step has to fail in the same way again, instead of being done again.
+    Returns None otherwise. Such a step has to fail in the same way again, instead of running again.
     """
     last = record.last_attempt(address)
     if last is None or not last.final or not is_for_work(last.remedy):
@@ -108,19 +108,19 @@ def counted(record: Record, address: str, past: Sequence[Remedy]) -> list[Remedy
 
 
 def place(attempts: Sequence[Attempt], number: int, *, once: bool) -> int:
-    """Return the number in the addresses of the steps inside an attempt.
+    """Return the number that the addresses of the steps inside an attempt have.
 
-    It is that of the attempt, except for a root whose finished steps answer in every attempt (`once`): only Replan
-    makes it begin anew.
+    That is the number of the attempt. In a root whose finished steps answer in every attempt (`once`), it grows only
+    with a Replan, which makes the root begin anew.
     """
     return 1 + sum(isinstance(attempt.remedy, Replan) for attempt in attempts) if once else number
 
 
 def _opening(attempts: Sequence[Attempt]) -> Attempt | None:
-    """Return the failed attempt whose remedy opened the attempt at work; None for a first one.
+    """Return the failed attempt whose remedy led to the current attempt; None if the current one is a first attempt.
 
-    A kickoff after a final failure goes on with the attempt that failed, unless it began anew. A root whose finished
-    steps answer in every attempt never does, so its steps are asked what they were asked then.
+    A kickoff after a final failure continues with the attempt that failed, unless it begins anew. A root whose finished
+    steps answer in every attempt never does, so that its steps are asked the same as then.
     """
     for attempt in reversed(attempts):
         if not attempt.final:
@@ -132,7 +132,7 @@ def _opening(attempts: Sequence[Attempt]) -> Attempt | None:
 
 
 def context_of(attempts: Sequence[Attempt]) -> RecoveryContext | None:
-    """Return what the attempt at work is told of the failure before it; None if nothing was to be told."""
+    """Return what the current attempt is told about the failed attempt before it; None if it is told nothing."""
     opened = _opening(attempts)
     remedy = opened.remedy if opened else None
     if opened is None or remedy is None or not is_for_work(remedy):
@@ -150,9 +150,9 @@ def context_of(attempts: Sequence[Attempt]) -> RecoveryContext | None:
 
 
 def is_behind(record: Record, attempts: Sequence[Attempt], address: str) -> bool:
-    """Return whether a step is in a task that comes after the one for whose failure its crew has gone back.
+    """Return whether a step is in a task after the one for whose failure its crew has gone back.
 
-    Nothing in it has failed or is done again for that, so it is told nothing of it.
+    Nothing in such a task has failed or runs again because of that failure, so the task is told nothing about it.
     """
     opened = _opening(attempts)
     if opened is None or not isinstance(opened.remedy, Rollback) or not opened.cause:
@@ -166,13 +166,13 @@ def is_behind(record: Record, attempts: Sequence[Attempt], address: str) -> bool
 
 
 def goes_on(attempts: Sequence[Attempt]) -> bool:
-    """Return whether the attempt at work goes on after a rollback: what it asks otherwise, it asks anew."""
+    """Return whether the current attempt continues after a rollback, so that its steps may be asked something else."""
     opened = _opening(attempts)
     return opened is not None and goes_back(opened)
 
 
 def void_by(record: Record, remedy: Remedy, prefix: str) -> Iterator[tuple[str, str]]:
-    """Yield the finished steps, with their kinds, that a rollback to a named place below `prefix` does again."""
+    """Yield (address, kind) of the finished steps that a rollback to a named place below `prefix` runs again."""
     if not isinstance(remedy, Rollback) or not remedy.to:
         return
     order = record.outcomes[f"{prefix}{remedy.to}"].order
@@ -181,9 +181,9 @@ def void_by(record: Record, remedy: Remedy, prefix: str) -> Iterator[tuple[str, 
 
 
 def void(record: Record, prefix: str, kept: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield the finished steps, with their kinds, that count no more once a step after a rollback is asked otherwise.
+    """Yield (address, kind) of the finished steps that are void once a step after a rollback is asked something else.
 
-    That is all below `prefix`, except the steps `kept` with what is inside them, and calls with effect="once".
+    Those are all below `prefix`, except the steps `kept` with what is inside them, and calls with effect="once".
     """
     known = set(kept)
     for at, outcome in record.outcomes.items():

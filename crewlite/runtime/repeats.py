@@ -1,4 +1,4 @@
-"""The calls with effect="once" that a kickoff would make again, told from what a preview says about each step."""
+"""The calls with effect="once" that a kickoff would repeat, derived from what a preview says about each step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from crewlite.state.verbs.effects import asked_before, is_inside, repeated_calls
 
 
 def made_beside(journals: Journals, branch: str) -> list[MadeCall]:
-    """Return the calls with effect="once" that the branch which a fork comes from has made since; [] for no fork.
+    """Return the calls with effect="once" that a fork's base branch has made since the fork; [] if `branch` is no fork.
 
     `journals`: those of the branch and of the branches that it is forked from.
     """
@@ -29,15 +29,15 @@ def made_beside(journals: Journals, branch: str) -> list[MadeCall]:
 def repeated(
     entries: Sequence[Entry], beside: Sequence[MadeCall], record: Record, before: Record, running: Collection[str]
 ) -> tuple[RepeatedCall, ...]:
-    """Return the calls that are made again by the steps that would run, or may.
+    """Return the calls that the steps which would run, or may run, would make again.
 
     Calls in doubt are left out: the kickoff asks about them.
 
     Args:
-        entries: Those of the branch.
-        beside: The calls that the branch which it is forked from has made since.
+        entries: The entries of the branch.
+        beside: The calls that the base branch has made since the fork.
         record: The record of the branch.
-        before: The record at the commit that it is forked from.
+        before: The record at the commit that the branch is forked from.
         running: The addresses of the steps that would run.
     """
     own = [one for one in once_calls(entries) if one["finished"] and _is_repeated(one, record, before, running)]
@@ -46,7 +46,7 @@ def repeated(
 
 
 def _is_repeated(call: MadeCall, record: Record, before: Record, running: Collection[str]) -> bool:
-    """Return whether a finished call of the branch is made again. A step that was cut goes on behind such a call."""
+    """Return whether a finished call of the branch is made again. An interrupted step continues after such a call."""
     address = call["address"]
     around = next((at for at in (address, *outers(address)) if at in running), None)
     if around is None:

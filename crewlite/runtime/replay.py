@@ -1,9 +1,9 @@
 """Decide what happens to a step that code requests: answer it from the record, run it, or refuse it.
 
-A step is known by its address and by what it is asked (its question), whose digest is recorded with its outcome. The
-decision is made from data alone, for a run and for a preview of it. Under strict replay the steps inside a step follow
-from what that step is asked, so its code must request the recorded steps again. Two exceptions: steps that came after
-a failure which is now retried, and forks with edits or other inputs.
+A step is known by its address and by its question, whose digest is recorded with its outcome. The decision is made from
+data alone, for a run and for a preview of it. Under strict replay the steps inside a step follow from its question, so
+its code must request the recorded steps again. Two exceptions: steps that came after a failure which is now retried,
+and forks with edits or other inputs.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from crewlite.state.format.record import Record
 
 
 class Basis(NamedTuple):
-    """What a step rests on beside its question: what the steps around it are asked, and a model there has heard."""
+    """What an outcome depends on beside its step's question: enclosing questions, and what models there heard."""
 
     digest: str = ""
-    """"" where only the root step is around it."""
+    """A digest of that; "" where only the root step encloses the step."""
     after: int = 0
-    """The number of the commit to which a step around it is a reaction."""
+    """The number of the commit that an enclosing step reacts to: earlier outcomes are outdated."""
 
     def holds(self, seq: int, recorded: str | None) -> bool:
-        """Return whether what was recorded in this commit, on the basis with this digest, rests on the same."""
+        """Return whether what commit `seq` recorded, with the basis digest `recorded`, holds on this basis as well."""
         return seq >= self.after and (recorded is None or recorded == self.digest)
 
 
@@ -40,7 +40,7 @@ RESTS_ON = "rests_on"
 
 
 class Question(NamedTuple):
-    """A step that code requests: its address, and what it is asked."""
+    """A request for a step: the step's address, and what it is asked."""
 
     address: str
     kind: str
@@ -48,14 +48,14 @@ class Question(NamedTuple):
     digest: str
     drift: Drift = "diverge"
     once: bool = False
-    """A repeated call would do harm."""
+    """Whether a repeated call would do harm."""
     comes_late: bool = False
     """The earlier run may have requested this step without starting it (it had to wait, for example for a slot), so
     the step may be new although later steps are recorded."""
     after: int | None = None
-    """The number of the commit to which the step is a reaction: an earlier outcome of it is outdated."""
+    """The number of the commit that the step reacts to: an earlier outcome of the step is outdated."""
     basis: Basis = Basis()
-    """What the step rests on beside its question. An outcome that this fork has edited holds on any."""
+    """What the outcome depends on beside this. An outcome that the fork itself has edited holds on any basis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +64,13 @@ class Mode:
 
     on_drift: Literal["keep", "rerun", "error"] = "keep"
     strict_replay: bool = False
-    """The code must request the recorded steps; any other request is an error."""
+    """Whether the code must request the recorded steps, so that any other request is an error."""
     diverged: bool = False
-    """An earlier step differs from the record, so no later recorded outcome applies."""
+    """Whether an earlier step differs from the record, so that no later recorded outcome applies."""
     rolled_back: bool = False
-    """The code goes on after a rollback, told of what went wrong, so it may ask recorded steps something else."""
+    """Whether the code continues after a rollback, told what went wrong: it may ask recorded steps something else."""
     superseded: bool = False
-    """The recorded result of the run answers something else than this kickoff asks."""
+    """Whether the recorded result of the run answers another question than this kickoff asks."""
     rerun: frozenset[str] = frozenset()
     """Addresses of failed steps to retry, and of calls in doubt to make again."""
     begun: frozenset[str] = frozenset()
@@ -78,7 +78,7 @@ class Mode:
 
     @property
     def reruns(self) -> bool:
-        """Whether a step that is asked something else runs again."""
+        """Whether a step whose question has changed runs again."""
         return self.rolled_back or self.on_drift == "rerun"
 
 
@@ -88,7 +88,7 @@ class Reuse:
 
     outcome: Outcome
     drifted: tuple[str, ...] = ()
-    """Addresses of steps whose recorded answers are kept although they are asked something else now."""
+    """Addresses of steps whose recorded answers are kept although their questions have changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Run:
     """Run the step."""
 
     diverges: bool = False
-    """No recorded outcome applies after this step."""
+    """Whether no recorded outcome applies after this step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +111,10 @@ class Refuse:
     """Raise an error instead of running the step: the request contradicts the record."""
 
     why: Literal["drifted", "other question", "passed over"]
-    """drifted: the step is asked something else than is recorded, with on_drift="error". other question: the same under
+    """drifted: the question of the step has changed, with on_drift="error". other question: the same under
     strict replay. passed over: recorded steps should have been requested before this new step."""
     addresses: tuple[str, ...]
-    """The steps concerned. For "other question", the recorded steps that were asked what this step is asked."""
+    """The steps concerned. For "other question", the recorded steps that answered this step's question."""
 
 
 Decision = Reuse | Reraise | Run | Refuse
@@ -127,8 +127,8 @@ def decide(
 ) -> Decision:
     """Decide whether the requested step returns its recorded outcome, raises its recorded failure, runs or is refused.
 
-    `siblings`: addresses of all recorded steps beside it, among which a refusal looks for the step that code may have
-    meant. `unrequested`: those of them that code has not requested yet.
+    `siblings`: addresses of all recorded steps with the same parent, among which a refusal looks for the step that code
+    may have meant. `unrequested`: those of them that code has not requested yet.
     """
     recorded = record.outcomes.get(question.address)
     if recorded is not None and question.after is not None and recorded.seq < question.after:
@@ -160,7 +160,7 @@ def recorded_question(record: Record, address: str, digest: str, basis: Basis) -
 
 
 def recorded_answer(record: Record, address: str, digest: str, basis: Basis) -> GivenAnswer | None:
-    """Return the answer of a person to this question, given ahead or to the question as it was asked."""
+    """Return a person's answer to this question, given ahead or after it was asked on the same basis; None if none."""
     told = record.answers.get(address)
     if told and told.get("ahead"):
         return told
@@ -191,7 +191,7 @@ def _answered(
 def _answered_strictly(
     record: Record, recorded: Outcome, question: Question, mode: Mode, siblings: Collection[str]
 ) -> Reuse | Run | Refuse:
-    """Decide about a recorded outcome of a step that is asked something else, which strict replay does not allow."""
+    """Decide about a recorded outcome whose step's question has changed, which strict replay does not allow."""
     if any(codec.digest([question.kind, other]) == recorded.fingerprint for other in codec.renamed(question.asked)):
         return Reuse(recorded, recorded.drifted)
     address = recorded.address
@@ -215,7 +215,7 @@ def _passed_over(record: Record, question: Question, mode: Mode, unrequested: Co
 
 
 def missed(record: Record, mode: Mode, prefix: str, unrequested: Collection[str]) -> list[str]:
-    """Return those steps of `unrequested` that the code had to request, as nothing that they depend on has changed."""
+    """Return the steps of `unrequested` that the code should have requested: nothing they depend on has changed."""
     if not unrequested or not mode.strict_replay or mode.diverged or mode.reruns or record.edited:
         return []
     needed = (at for at in unrequested if not kinds.at(at).is_about_failure)
@@ -225,7 +225,7 @@ def missed(record: Record, mode: Mode, prefix: str, unrequested: Collection[str]
 
 
 def _tried_again(record: Record, prefix: str) -> int:
-    """Return the seq of the first final failure below `prefix` that is now retried, else 0.
+    """Return the seq of the first final failure below `prefix` that is now retried; 0 if there is none.
 
     Steps committed after that failure need not be requested again.
     """

@@ -1,4 +1,4 @@
-"""What is told when the record answers for a step: an event, and a warning if the answer may not be expected."""
+"""Announce that the record answers for a step: an event, and a warning if the caller may not expect that answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from crewlite.state.format.outcome import Attempt, Outcome
 
 
 async def announce_failed(frame: Frame, step: Step[Any], failure: Attempt) -> None:
-    """Tell that a failure which the code has handled before is raised again."""
+    """Announce that a failure, which the code has handled before, is raised again."""
     frame.run.journal.warn(
         f"{failure.address} failed before and the code handled that, so it is not tried again "
         f"(rerun={[failure.address]!r} tries it): {failure.error_type}: {failure.message}"
@@ -22,7 +22,7 @@ async def announce_failed(frame: Frame, step: Step[Any], failure: Attempt) -> No
 
 
 async def announce_reused(frame: Frame, step: Step[Any], decision: Reuse, fingerprint: str) -> None:
-    """Tell that a recorded outcome is returned, and what has changed since it was recorded."""
+    """Announce that a recorded outcome is returned, and what has changed since it was recorded."""
     recorded, before = decision.outcome, decision.outcome.provenance
     changed = [key for key, now in step.provenance.items() if before.get(key, now) != now]
     if recorded.fingerprint != fingerprint and not frame.inherited.mode.strict_replay and recorded.address:
@@ -40,7 +40,7 @@ async def announce_reused(frame: Frame, step: Step[Any], decision: Reuse, finger
 
 
 def how_drifted(frame: Frame, step: Step[Any], recorded: Outcome) -> str:
-    """Return in words how what the step is asked now differs from what it was asked when it was recorded."""
+    """Return as text how the step's question differs from the recorded one."""
     asked = {name: frame.mask(text) for name, text in step.texts.items()}
     return str(Drifted(recorded.address, recorded.question, asked))
 

@@ -1,4 +1,4 @@
-"""Tell whoever watches a run how far its code has come. Nothing of it is recorded, as the code may run again."""
+"""Report to watchers of a run how far its code has come. Reports are not recorded, as the code may run again."""
 
 from __future__ import annotations
 

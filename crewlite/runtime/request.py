@@ -53,16 +53,16 @@ _INSTEAD = {
     "input_files": "files belong to tasks, Task(input_files=...), and to kickoffs of crews and agents",
     "restore_from_state_id": "to begin with the state of a run, fork it: flow.fork(run_id).kickoff()",
 }
-"""What to write instead of options of CrewAI's."""
+"""For each option that CrewAI has and crewlite lacks: what to write instead."""
 
 
 def known_options(of: str, options: KickoffOptions) -> KickoffOptions:
-    """Return the options of a kickoff unchanged. Raises TypeError for an unknown one, in the words that Python uses."""
+    """Return the options of a kickoff unchanged. Raises TypeError for an unknown one, with Python's usual wording."""
     return checked_options("kickoff", of, options, KickoffOptions.__annotations__)
 
 
 def checked_options(verb: str, of: str, options: T, known: Iterable[str]) -> T:
-    """Return the options of a verb unchanged. Raises TypeError for an unknown one, in the words that Python uses."""
+    """Return the options of a verb unchanged. Raises TypeError for an unknown one, with Python's usual wording."""
     names = tuple(known)
     for name in options:  # type: ignore[attr-defined]
         if name not in names:
@@ -73,7 +73,7 @@ def checked_options(verb: str, of: str, options: T, known: Iterable[str]) -> T:
 
 @dataclass
 class Progress:
-    """The progress of a run, for its caller: also for one that was interrupted."""
+    """The progress of a run, kept for the caller, who needs it also when the kickoff was interrupted."""
 
     run_id: str | None = None
     location: str | None = None
@@ -81,9 +81,9 @@ class Progress:
     address: str = ""
     """The address of this kickoff if it is a step of another run; "" for a run of its own."""
     how_to_go_on: Callable[[], str] | None = None
-    """Returns the advice for people who did not kick off from Python."""
+    """Returns advice on how to resume, for callers that did not kick off from Python; None for the usual advice."""
     known: threading.Event | None = None
-    """Set once the run has begun or was resumed, if somebody waits for that."""
+    """Set once the run has begun or was resumed; None if nobody waits for that."""
     journal: Journal | None = None
     """The run's journal, from the beginning of the kickoff until the run releases its branch."""
     paid: Usage = NO_USAGE
@@ -91,15 +91,15 @@ class Progress:
     durability: Durability = "off"
     """How reliably the result was saved."""
     outcome: Any = None
-    """The outcome of the root step, once the run has finished; if it has not, what `Root.left` says then."""
+    """The outcome of the root step once the run has finished; before, what `Root.left` returns."""
     answered: tuple[str, ...] = ()
     """If the run has failed: the last steps that answered from the record of an earlier kickoff."""
     cancelled: bool = False
     """Whether the caller has asked to cancel the run."""
     target: Located | None = None
-    """The branch of this kickoff in its store, once it was looked up."""
+    """The branch of this kickoff in its store, once it is known."""
     joined: str = ""
-    """The live process that is working on the run, while this kickoff waits for it; "" if it waits for none."""
+    """The live process that runs the run while this kickoff waits for it; "" if this kickoff does not wait."""
     waited: bool = False
     """Whether this kickoff has waited for another process."""
     finished_steps: int | None = None
@@ -153,7 +153,7 @@ class Request:
     verbose: bool = field(default=False, kw_only=True)
     """Show the progress of the run, even if the definition is not verbose."""
     of_study: bool = field(default=False, kw_only=True)
-    """Whether a study runs one of its variants."""
+    """Whether a study makes this request, to run one of its variants."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.rerun, Iterable):
@@ -176,8 +176,8 @@ class Request:
             )
         if self.resume and self.wait:
             raise ConfigError(
-                "resume=True leaves runs alone that are at work, and wait=True waits for one: pass resume=True without "
-                "wait, or name the run to wait for, with run_id="
+                "resume=True leaves a run alone that a process is running, but wait=True waits for one: pass "
+                "resume=True without wait, or name the run to wait for, with run_id="
             )
         if self.resume and (self.run_id is not None or self.from_checkpoint is not None):
             raise ConfigError(
@@ -192,7 +192,7 @@ class Request:
         return dataclasses.replace(self, from_checkpoint=bound)
 
     def how_to_go_on(self, kind: str) -> str:
-        """Return a sentence that tells the user how to resume the interrupted run of a definition of this `kind`."""
+        """Return advice for the user: how to resume the interrupted run. `kind`: the kind of its definition."""
         if holder := self.progress.joined:
             return f"Only the waiting has ended: run {self.progress.run_id!r} goes on in {holder}."
         if self.progress.how_to_go_on:
@@ -211,13 +211,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Finished(Generic[T]):
-    """How a kickoff ended. The definition builds its return value from this."""
+    """The end of a kickoff. The definition builds its return value from this."""
 
     value: T
     """The outcome of the root step."""
     usage: Usage = NO_USAGE
     """The usage of the complete run."""
     durability: Durability = "off"
-    """How reliably it was saved."""
+    """How reliably the run was saved."""
     run_id: str | None = None
-    """None if the kickoff was part of another run."""
+    """The id of the run; None if the kickoff was part of another run."""

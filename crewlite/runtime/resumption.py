@@ -36,7 +36,7 @@ from crewlite.state.verbs.answer import given
 from crewlite.state.verbs.fork import asked_for, check_taken
 
 STUDIES = "explore/"
-"""How the names of the branches begin that hold the variants of studies."""
+"""The prefix of the names of branches that hold the variants of studies."""
 
 
 def branch_for(root: Root[Any], request: Request, config: CheckpointConfig) -> Located:
@@ -80,7 +80,7 @@ def masked(journal: Journal, inputs: Mapping[str, Any]) -> tuple[dict[str, Any],
 
 
 def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict[str, Any], CommitParts]:
-    """Return the inputs of a resume, and the commit part that records them if a fork was given new ones.
+    """Return (inputs, commit parts) for a resume. The parts record the inputs if a fork was given new ones.
 
     The first kickoff of a fork may change its inputs. Raises RunMismatch if the record belongs to another definition,
     InputsChanged if the inputs differ from recorded ones that cannot change any more, and what `root.check` raises.
@@ -123,16 +123,16 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
 
 
 def check_of_run_at_work(root: Root[Any], request: Request, secrets: Secrets, found: Located, record: Record) -> None:
-    """Raise what `inputs_of` will raise when a run that is at work has ended: mostly InputsChanged.
+    """Raise the error that `inputs_of` would raise once a running run has ended: mostly InputsChanged.
 
-    A conversation takes other messages once it has answered the ones at work.
+    Does nothing for a conversation: it takes other messages once it has answered those it is answering now.
     """
     if record.seq and request.inputs is not None and not kinds.of(root.kind).takes_messages:
         inputs_of(root, request, Journal(found.run_id, found.branch, record, secrets))
 
 
 def _told(inputs: Mapping[str, Any], name: str) -> str | None:
-    """Return a digest of an input, which tells 1 from 1.0; None if it is not given."""
+    """Return a digest of an input, which differs for 1 and 1.0; None if the input is not given."""
     return digest(encode(inputs[name])) if name in inputs else None
 
 
@@ -141,7 +141,7 @@ def kept_result(
 ) -> tuple[Drifted, ...] | None:
     """Return the drifted steps whose answers the stored result keeps (mostly none), if that result is to be returned.
 
-    Returns None if the run has no result yet, or resumes to run the steps that are asked something else now. Raises
+    Returns None if the run has no result yet, or is to run the steps whose questions have changed. Raises
     QuestionsChanged, TaskDrifted.
     """
     record, mask = journal.record, journal.secrets.mask
@@ -163,7 +163,7 @@ def kept_result(
 def _kept_answer(
     root: Root[Any], journal: Journal, inputs: dict[str, Any], config: CheckpointConfig
 ) -> tuple[Drifted, ...]:
-    """Return the steps that an earlier answer of the run keeps though they are asked something else now.
+    """Return the steps in an earlier answer of the run that keep their answers though their questions have changed.
 
     Raises QuestionsChanged if they must not be kept.
     """
@@ -194,11 +194,11 @@ def warn_stored(root: Root[Any], record: Record, located: Located, journal: Jour
 
 
 def check_newest(root: Root[Any], record: Record, located: Located) -> None:
-    """Raise CheckpointIsBehind if there are newer checkpoints than the named one, RefError if that is abandoned."""
+    """Raise CheckpointIsBehind if a checkpoint is newer than the named one, RefError if a rewind abandoned that one."""
     newest = record.newest_checkpoint
     if _is_abandoned(record, located):
         name = f"{located.run_id}/{located.branch}"
-        problem = f"is abandoned, as {name} has gone back to before it: fork it, rewind {name} to it, or resume {name}"
+        problem = f"was abandoned when {name} was rewound: fork it, rewind {name} to it, or resume {name}"
         raise RefError(short(located.checkpoint or ""), problem)
     if newest and (after := _after(record, located)):
         where = {"run_id": located.run_id, "branch": located.branch, "head": short(newest["id"])}
@@ -219,9 +219,9 @@ def _after(record: Record, located: Located) -> list[str]:
 
 
 def check_variant(root: Root[Any], request: Request, journal: Journal) -> None:
-    """Raise ConfigError for a kickoff that would change what a variant of a study comes to.
+    """Raise ConfigError for a kickoff that would change the result of a variant of a study.
 
-    That is one that goes on in a finished variant, or in an unfinished one with another definition than it began with.
+    That is one that continues a finished variant, or an unfinished one with another definition than it began with.
     """
     if request.of_study or not journal.branch.startswith(STUDIES):
         return
@@ -230,13 +230,13 @@ def check_variant(root: Root[Any], request: Request, journal: Journal) -> None:
     if journal.record.finished:
         raise ConfigError(
             f"{ref} is a finished variant of a study, which returns its result when it is explored again; this "
-            f"kickoff would change that. To go on from it, {fork}"
+            f"kickoff would change that result. To continue from it, {fork}"
         )
     if definition_now(root, journal):
         raise ConfigError(
             f"{ref} is a variant of a study, and began with another {root.kind} than this one. To finish it, call "
             "explore again with the same arguments, or kick off the variant's own: study[NAME].definition. "
-            f"To go on from it otherwise, {fork}"
+            f"To continue from it with this one, {fork}"
         )
 
 
@@ -248,10 +248,10 @@ def definition_now(root: Root[Any], journal: Journal) -> CommitParts:
 
 
 def in_doubt(record: Record, settled: Iterable[str]) -> frozenset[str]:
-    """Return the addresses of the calls in doubt: nobody knows whether they took effect before the run was interrupted.
+    """Return the addresses of the calls in doubt: they began, and the run ended before their outcome was recorded.
 
-    `settled`: addresses that the kickoff has answers or reruns for. Raises RefError for one that is no call in doubt,
-    no failed or finished step and no question to a person.
+    `settled`: addresses that the kickoff has answers or reruns for. Raises RefError for one that is neither a call in
+    doubt nor a failed or finished step nor a question to a person.
     """
     doubts = frozenset(address for address in record.intents if address not in record.outcomes)
     for address in settled:
@@ -288,7 +288,7 @@ def approvals_given(journal: Journal, request: Request) -> CommitParts:
 
 
 def lived(root: Root[Any], record: Record, on_drift: OnDrift | None) -> dict[str, Any]:
-    """Return those fields of `Run` that follow from earlier kickoffs of the run, or from the changes of a fork."""
+    """Return fields of `Run`, by name, that follow from earlier kickoffs of the run or from the changes of a fork."""
     started = {event.address for event in record.events if event.type.endswith("_started")}
     begun = frozenset({"", *started, *(one["address"] for one in record.checkpoints.values())})
     heard = "" in started and bool(record.kept.own)
@@ -311,7 +311,7 @@ def _grouped(addresses: Iterable[str], key: Callable[[str], str]) -> dict[str, f
 
 
 def _changed(record: Record) -> set[str]:
-    """Return the addresses of changed steps that this fork has not used yet: edited or invalidated ones.
+    """Return the addresses of the steps that this fork edited or invalidated and has not used yet.
 
     Steps inside another step that has finished are left out, as that step answers without requesting them.
     """

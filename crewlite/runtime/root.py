@@ -30,11 +30,11 @@ class Definition(Protocol):
 
     @property
     def run_name(self) -> str:
-        """The name that its runs are recorded under."""
+        """The name under which runs of the definition are recorded."""
 
     @property
     def checkpoint(self) -> Setting:
-        """Where and when its runs are saved."""
+        """Where and when runs of the definition are saved."""
 
     def identity(self) -> str:
         """Return a digest that is the same for every run of this definition."""
@@ -43,7 +43,7 @@ class Definition(Protocol):
         """Return the live objects whose fields are searched for secrets, the definition itself first."""
 
     def inner_settings(self) -> tuple[Setting, ...]:
-        """Return the checkpoint settings of the definitions inside it."""
+        """Return the checkpoint settings of the definitions inside this one."""
 
 
 class Root(ABC, Generic[T]):
@@ -59,18 +59,18 @@ class Root(ABC, Generic[T]):
     default_name: ClassVar[str] = ""
     """The name of a definition whose author gave it none."""
     exact: ClassVar[bool] = False
-    """Whether its steps follow from its inputs alone."""
+    """Whether the steps follow from the inputs alone."""
 
     address: str = ""
-    """The step whose outcome a kickoff returns: the root step, or an earlier answer of the run."""
+    """The address of the step whose outcome the kickoff returns: "" for the root step, or that of an earlier answer."""
     asks_people: bool = False
-    """Whether it is known before the run that people will be asked."""
+    """Whether it is certain before the run that people will be asked."""
     asks_approval: bool = False
-    """Whether it has tools whose calls people have to approve."""
+    """Whether the definition has tools whose calls people have to approve."""
     verbose: bool = False
-    """Whether any definition in it wants its progress shown."""
+    """Whether any definition in the run wants its progress shown."""
     log_file: str | None = None
-    """The file that its progress is written to."""
+    """The file to which progress is written; None for none."""
 
     def __init__(self, definition: Definition) -> None:
         self.source: object = definition
@@ -79,13 +79,13 @@ class Root(ABC, Generic[T]):
         self.secret_sources = definition.secret_sources()
 
     def again(self) -> Self:
-        """Return this root for another kickoff, with what follows from the definition alone, and its secrets."""
+        """Return a root for another kickoff, with what follows from the definition alone, and the same secrets."""
         made = object.__new__(type(self))
         vars(made).update(vars(self), secrets=self.secrets)
         return made
 
     def reset(self, before: Self) -> None:
-        """Make this root equal to one that `again` returned before a kickoff that did not begin."""
+        """Make this root equal to `before`, a copy that `again` made before a kickoff that could not begin."""
         vars(self).update(vars(before))
 
     @cached_property
@@ -95,36 +95,36 @@ class Root(ABC, Generic[T]):
 
     @property
     def redact(self) -> frozenset[str]:
-        """The texts that any of its settings forbids to store or show."""
+        """The texts that any checkpoint setting in the run forbids to store or show."""
         settings = (setting for setting in (self.setting, *self.inner) if isinstance(setting, CheckpointConfig))
         return frozenset(text for setting in settings for text in setting.redact or ())
 
     @abstractmethod
     def facts(self) -> JsonObject:
-        """Return plain data that identifies it in the record: kind, name, tasks. Never a live object or a secret."""
+        """Return plain data that identifies the definition in the record, such as kind, name, tasks; never a secret."""
 
     @abstractmethod
     def check(self, inputs: Mapping[str, Any]) -> None:
-        """Raise an error if it cannot run with these inputs. Called before anything is recorded or paid."""
+        """Raise an error if the definition cannot run with these inputs. Called before anything is recorded or paid."""
 
     def continuing(self, request: Request) -> Callable[[CheckpointConfig], Request] | None:
-        """Return a function that reads the store and adds the run that the request's inputs name; None if none do."""
+        """Return a function that reads the store and returns the request with the run that its inputs name; or None."""
         return None
 
     @abstractmethod
     def question(self, inputs: Mapping[str, Any]) -> Any:
-        """Return what the root step is asked with these inputs, as plain JSON: `Step.question`."""
+        """Return the question of the root step with these inputs, as plain JSON: `Step.question`."""
 
     @abstractmethod
     def step(self, inputs: dict[str, Any], run: Run | None) -> Step[T]:
-        """Build its root step. `run` is None if the step is to be part of another definition's run."""
+        """Build the root step. `run` is None if the step is to be part of another definition's run."""
 
     def compare(self, record: Record, inputs: Mapping[str, Any]) -> Comparison:
-        """Compare what its steps are asked now with what they were asked in the finished run."""
+        """Compare the questions of the steps now with those recorded in the finished run."""
         return Comparison()
 
     def shares(self, record: Record, inputs: Mapping[str, Any], mask: Callable[[str], str]) -> bool:
-        """Return whether any of its steps has a name or a text in common with the record; if not, the run is another's.
+        """Return whether any step has a name or a text in common with the record; if not, the run is not of this crew.
 
         `mask` masks texts as the record does.
         """
@@ -148,7 +148,7 @@ class Root(ABC, Generic[T]):
         return definition
 
     def left(self) -> T | None:
-        """Return what a kickoff has come to that has not finished, for its caller to see; None if nothing is shown."""
+        """Return what an unfinished kickoff has to show to its caller; None for nothing."""
         return None
 
     def paused(self, waiting: dict[str, str]) -> Callable[[Stamp], BaseEvent] | None:

@@ -32,9 +32,9 @@ E = TypeVar("E")
 
 
 class BegunCalls:
-    """The addresses of all steps that were begun, by kind and name; updated as the record grows.
+    """The addresses of all steps that have begun, by kind and name; updated as the record grows.
 
-    Events survive a prune, so a begun step is known here even if nothing else of it is recorded any more.
+    A prune keeps events, so a step that began is known here even if nothing else of it is recorded any more.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class BegunCalls:
         self._events = self._intents = 0
 
     def of(self, record: Record, kind: str, names: Collection[str]) -> list[str]:
-        """Return the addresses of the begun steps of this kind and of any of these names."""
+        """Return the addresses of the steps of this kind, with any of these names, that have begun."""
         for event in islice(record.events, self._events, None):
             if event.type.endswith("_started"):
                 self._note(event.address)
@@ -94,33 +94,33 @@ class Run:
     subscriber: CheckpointSubscriber
     on_drift: Literal["keep", "rerun", "error"] = "keep"
     superseded: bool = False
-    """The recorded result answers something else than this kickoff asks, so the root step runs again."""
+    """Whether the recorded result answers another question than this kickoff asks, so that the root step runs again."""
     drifted: tuple[str, ...] = ()
-    """Addresses of steps in the recorded result that answer something else than is asked now."""
+    """Addresses of steps in the recorded result whose answers were kept though their questions changed."""
     answers: Mapping[str, Any] = field(default_factory=dict)
     rerun: frozenset[str] = frozenset()
     doubts: frozenset[str] = frozenset()
     """Addresses of calls that an earlier kickoff was about to make, and that have no recorded outcome."""
     undecided: frozenset[str] = frozenset()
-    """Addresses of steps whose last attempt has failed, in an earlier kickoff, and waits for its remedy."""
+    """Addresses of steps whose last attempt failed in an earlier kickoff, and whose remedy is not chosen yet."""
     begun: frozenset[str] = frozenset()
     """Addresses of steps that an earlier kickoff started."""
     heard_start: bool = False
-    """Whether handlers of the start of the run have changed its state before, which is recorded."""
+    """Whether handlers of the run's start changed the state in an earlier kickoff, which is recorded."""
     begun_calls: BegunCalls = field(default_factory=BegunCalls)
     inside: dict[str, frozenset[str]] = field(default_factory=dict)
     """Addresses of the steps that earlier kickoffs finished, by their prefix up to the last slash."""
     inherited: dict[str, frozenset[str]] = field(default_factory=dict)
-    """Addresses of the steps that this fork has from its base, by the address of the step around them."""
+    """Addresses of the steps that this fork inherited from its base, by the address of the enclosing step."""
     unused: set[str] = field(default_factory=set)
     """Addresses of this fork's edits and reruns that have not been requested yet."""
     pools: Pools = field(default_factory=Pools)
     enclosing: tuple[Any, ...] = ()
-    """The budgets of another run, inside which this one was kicked off."""
+    """The budgets of the run inside which this one was kicked off; () for none."""
     separate: dict[str, Callable[[], Usage]] = field(default_factory=dict)
-    """The usage of the separate runs that were kicked off inside this one, by the address of the step that did it."""
+    """Functions that return the usage of separate runs kicked off inside this one, by the address of the step."""
     worked: dict[str, float] = field(default_factory=dict)
-    """For how many seconds failed and cancelled steps with a time limit had worked, by address."""
+    """How many seconds failed and cancelled steps with a time limit had worked, by address."""
     config: CheckpointConfig | None = None
     """The store configuration that the definitions give, without the overrides of the kickoff."""
 
@@ -142,7 +142,7 @@ class Run:
 
     @cached_property
     def shared(self) -> SharedData:
-        """What the runs of the same store share."""
+        """The data that the runs of the same store share."""
         return SharedData(self.journal)
 
     @property
@@ -162,7 +162,7 @@ class Run:
 
     @property
     def recorded(self) -> bool:
-        """Whether it has a store."""
+        """Whether the run has a store."""
         return self.journal.queue is not None
 
     @property
@@ -179,7 +179,7 @@ class Run:
         return self.subscriber.checkpoint_parts(event, setting, self.record, seq, self.journal.bases)
 
     def used(self, address: str) -> Usage:
-        """Return what a step and all steps inside it have used so far, including separate runs that they have begun."""
+        """Return the usage of a step and all steps inside it so far, including separate runs kicked off there."""
         used = self.record.paid.inside(address)
         for at, usage in self.separate.items():
             if at not in self.record.outcomes and (not address or address in outers(at)):
@@ -200,7 +200,7 @@ class Run:
     def emit(self, source: object, event: BaseEvent, moment: CommitView | None = None, *, again: bool = False) -> None:
         """Emit an event on the bus. Handlers get the run's state at `moment`, or without it the current state.
 
-        `again`: what handlers change is dropped, as they were called for it before and their changes are recorded.
+        `again`: handlers were called for this event before and their changes are recorded, so new changes are dropped.
         """
         if isinstance(event, BaseEvent) and event_bus.hears(type(event)):  # not an UnheardEvent
             state = RuntimeState(self.journal, event.type, event.address or "", moment)
@@ -209,10 +209,10 @@ class Run:
                 self.journal.states.settle()  # while somebody holds the state
 
     async def save(self, parts: CommitParts, *, now: bool = False) -> CommitView:
-        """Commit as `Journal.save` does. Returns the state of the run right after this commit."""
+        """Commit as `Journal.save` does. Returns the view of the run right after this commit."""
         sealed = list[CommitView]()
         await self.journal.save(parts, now=now, sealed=lambda: sealed.append(CommitView.of(self.record)))
-        return sealed[0] if sealed else CommitView.of(self.record)  # one that could not be recorded is announced
+        return sealed[0] if sealed else CommitView.of(self.record)  # a commit that failed was announced
 
     def idempotency_key(self, address: str) -> str:
         """Return a key that is the same for every attempt at a step, and differs between steps, runs and branches.

@@ -40,7 +40,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Asked(Protocol[P, R_co]):
-    """The parameters and the result of a definition's kickoff. The verbs take their types from these two methods."""
+    """The parameters and the result of a definition's kickoff: the verbs take their types from these methods."""
 
     def as_request(self, *args: P.args, **kwargs: P.kwargs) -> Request:
         """Build the request of a kickoff with these arguments."""
@@ -63,18 +63,18 @@ class Runnable(ABC, Generic[R]):
     """A definition that can be kicked off."""
 
     run_kind: ClassVar[Kind]
-    """The kind that its runs are recorded as."""
+    """The kind under which runs of the definition are recorded."""
 
     if TYPE_CHECKING:  # pydantic would take it for the first field of every definition
         checkpoint: CheckpointConfig | bool | None
-        """Where and when its runs are saved."""
+        """Where and when runs of the definition are saved."""
 
     _bound: FromCheckpoint
 
     @property
     @abstractmethod
     def run_name(self) -> str:
-        """The name that its runs are recorded under."""
+        """The name under which runs of the definition are recorded."""
 
     @abstractmethod
     def as_request(self, *args: Any, **kwargs: Any) -> Request:
@@ -89,14 +89,14 @@ class Runnable(ABC, Generic[R]):
         """Build the value that a kickoff returns from the outcome of its run."""
 
     def _note_kickoff(self, progress: Progress) -> None:
-        """Keep the progress of a kickoff, which has its outcome once it has ended, for those who ask the definition.
+        """Keep the progress of a kickoff, so that the definition can tell its outcome once the kickoff has ended.
 
         Called in the caller's context before each kickoff.
         """
 
     @classmethod
     def check_rebuilds(cls, bind: Bind) -> None:
-        """Raise ConfigError if this class can rebuild no run, or none with this `bind`."""
+        """Raise ConfigError if this class cannot rebuild a run at all, or not with this `bind`."""
 
     @classmethod
     @abstractmethod
@@ -105,13 +105,13 @@ class Runnable(ABC, Generic[R]):
 
     @abstractmethod
     def as_inputs(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return inputs as its runs record them. Raises ConfigError for inputs that it does not take."""
+        """Return inputs as runs record them. Raises ConfigError for inputs that a kickoff does not take."""
 
     @abstractmethod
     def input_names(self) -> Iterable[str]:
         """Return the names of the inputs that a kickoff may take.
 
-        Of a crew these are the placeholders in its texts, of a flow its parameters, of an agent `messages`.
+        For a crew these are the placeholders in its texts, for a flow its parameters, for an agent `messages`.
         """
 
     @abstractmethod
@@ -119,15 +119,15 @@ class Runnable(ABC, Generic[R]):
         """Return the live objects whose fields are searched for secrets, the definition itself first."""
 
     def required_inputs(self) -> Iterable[str]:
-        """Return the inputs without which no run can begin, as far as they are known before one begins."""
+        """Return the names of inputs without which no run can begin, as far as they are known before."""
         return ()
 
     def input_types(self) -> Mapping[str, Any]:
-        """Return the types of the inputs that declare one."""
+        """Return the types of the inputs that declare a type, by name."""
         return {}
 
     def inner_settings(self) -> tuple[CheckpointConfig | bool | None, ...]:
-        """Return the checkpoint settings of the definitions that this one contains: of a crew, its tasks and agents."""
+        """Return the checkpoint settings of the definitions inside this one, such as a crew's tasks and agents."""
         return ()
 
     def kickoff(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> R_co:  # noqa: D417
@@ -168,7 +168,7 @@ class Runnable(ABC, Generic[R]):
         return result
 
     async def akickoff(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Do the same as `kickoff`, for code on an event loop: await it there."""
+        """Run `kickoff` from code on an event loop: await it there."""
         with shortened():
             result: R_co = await engine.kickoff(self, _begun(self, *args, **kwargs))
         return result
@@ -210,7 +210,7 @@ class Runnable(ABC, Generic[R]):
         return foreseen
 
     async def apreview(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> Preview:
-        """Do the same as `preview`, for code on an event loop: await it there."""
+        """Run `preview` from code on an event loop: await it there."""
         with shortened():
             foreseen: Preview = await engine.preview(self, self.as_request(*args, **kwargs))
         return foreseen
@@ -301,7 +301,7 @@ class Runnable(ABC, Generic[R]):
         return explored
 
     async def aexplore(self: Explored[P], *args: P.args, **kwargs: P.kwargs) -> Exploration:
-        """Do the same as `explore`, for code on an event loop: await it there."""
+        """Run `explore` from code on an event loop: await it there."""
         with shortened():
             explored: Exploration = await studies.explore(self, *args, **kwargs)
         return explored
@@ -332,7 +332,7 @@ class Runnable(ABC, Generic[R]):
 
     @classmethod
     def check_edit(cls, address: str, value: Any) -> None:
-        """Raise ConfigError for an edited outcome with which the definition could not go on."""
+        """Raise ConfigError for an edited outcome that the definition cannot use."""
 
     def bound_to(self, config: FromCheckpoint) -> Self:
         """Return a copy whose kickoff resumes from `config`, such as a ref. With None the copy is bound to no run.
@@ -362,11 +362,11 @@ class Runnable(ABC, Generic[R]):
 
     @property
     def bound_at(self) -> FromCheckpoint:
-        """The ref or configuration from which its kickoff resumes unless the caller names another; None for none."""
+        """The ref or configuration from which a kickoff resumes unless the caller names another; None for none."""
         return self._bound
 
     def identity(self) -> str:
-        """Return a digest of its kind, its name and `known_by`: the same for every run of this definition."""
+        """Return a digest of kind, name and `known_by`: the same for every run of this definition."""
         return digest([self.run_kind.name, self.run_name, *self.known_by()])
 
     def known_by(self) -> Iterable[str]:
@@ -383,7 +383,7 @@ class Runnable(ABC, Generic[R]):
 
 
 def _begun(definition: Asked[P, Any], *args: P.args, **kwargs: P.kwargs) -> Request:
-    """Return the request of a kickoff, whose progress the definition keeps for its caller."""
+    """Build the request of a kickoff, and let the definition keep its progress for the caller."""
     request = definition.as_request(*args, **kwargs)
     definition._note_kickoff(request.progress)
     return request

@@ -1,4 +1,4 @@
-"""What the code of an attempt, and of the steps in it, says of its work with `record_step` and `update_state`."""
+"""What the code of an attempt, and of the steps in it, reports about its work with `record_step` and `update_state`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from crewlite.state.format.failed import SaidRecord
 
 
 class Sayings:
-    """What one attempt says: its own words, and those of the steps inside it, in the order of their requests.
+    """The reports of one attempt, and those of the steps inside it, in the order in which the steps were requested.
 
-    What a step says is recorded with its outcome or failure, and heard again when that answers from the record. So an
-    attempt says the same in every process. Of a step that is tried again, only the last attempt is heard.
+    A step's reports are recorded with its outcome or failure, and received again when the record answers for the step.
+    So an attempt has the same reports in every process. Of a step that is tried again, only the last attempt counts.
     """
 
     __slots__ = ("_inside", "_parts")
@@ -22,22 +22,22 @@ class Sayings:
         self._inside: dict[str, SaidRecord] = {}
 
     def say(self, part: SaidRecord) -> None:
-        """Add the attempt's own words."""
+        """Add a report of the attempt's own code."""
         self._parts.append(part)
 
     def expect(self, address: str) -> None:
-        """Keep the place of a step that is requested now."""
+        """Keep a place in the order for the reports of a step that is requested now."""
         if address not in self._inside:
             self._inside[address] = {}
             self._parts.append(address)
 
     def hear(self, address: str, said: SaidRecord | None) -> None:
-        """Take what a step inside has said, once it has its outcome or has failed for good."""
+        """Receive the reports of a step inside, once the step has its outcome or has failed finally."""
         if said:
             self._inside[address] = said
 
     def record(self) -> SaidRecord | None:
-        """Return all of it; None if nothing was said."""
+        """Return all reports, merged in order; None if there are none."""
         steps, state = list[Any](), dict[str, Any]()
         for part in self._parts:
             said: SaidRecord = self._inside.get(part, {}) if isinstance(part, str) else part
@@ -52,4 +52,4 @@ class Sayings:
 
 
 around: ContextVar[Sayings | None] = ContextVar("crewlite_sayings_around", default=None)
-"""What hears a separate run that is kicked off inside a step of another one."""
+"""The reports of the step inside which a separate run is kicked off: that run's reports are added to them."""

@@ -1,4 +1,4 @@
-"""Steps that run side by side inside one step. That step ends only when they have ended."""
+"""Steps that run in parallel inside one step, which ends only when all of them have ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-_TURNS = 8  # of the loop, in which code passes an error on from a task through `gather` and `wait_for` to its end
+_TURNS = 8  # of the loop: enough for an error to pass from a task through `gather` and `wait_for` to the code's end
 
 
 class Siblings:
@@ -20,14 +20,14 @@ class Siblings:
         self._cut: list[str] = []
         self._over = False
         self._left = False
-        """Whether the code has failed, and receives nothing any more."""
+        """Whether the code has failed, so that it receives no more results."""
         self._has_failed = False
         """Whether a step has failed."""
 
     def begin(self, step: Awaitable[T], address: str = "") -> asyncio.Task[T]:
         """Begin a step as a task, and return the task. Once `cut` was called, a new task is cancelled at once."""
         task: asyncio.Task[T] = asyncio.ensure_future(step)
-        task.set_name(address)  # by which it is known what its step has changed
+        task.set_name(address)  # `StepScope.hand_over` finds the step's changes by it
         self._running[task] = address
         task.add_done_callback(self._ended)
         if self._over:  # a thread or a task that outlived its step still requests more steps
@@ -37,16 +37,16 @@ class Siblings:
     def mark_awaited(self, task: asyncio.Task[Any]) -> None:
         """Mark a task as awaited: its failure reaches the awaiter, so `end` does not raise it.
 
-        Once the code has failed, a failure reaches nobody there: `asyncio.gather` drops all failures but the first.
+        Once the code has failed, no failure reaches it: `asyncio.gather` drops all failures but the first.
         """
         if not self._left:
             self._failed.pop(task, None)
 
     async def take_turn(self) -> None:
-        """Let the code end because of a failure before this one, ahead of passing this one on to it.
+        """Wait a few turns of the loop, so that an earlier failure can end the code before this failure reaches it.
 
         Of failures at the same moment, `asyncio.gather` raises the first and drops the others. An `asyncio.TaskGroup`
-        cancels what is left and gathers all failures: a step that has failed is not cancelled any more.
+        cancels what is left and collects all failures; a step that has failed cannot be cancelled any more.
         """
         if self._has_failed:
             with contextlib.suppress(asyncio.CancelledError):
@@ -55,9 +55,9 @@ class Siblings:
         self._has_failed = True
 
     def unobserved(self) -> list[str]:
-        """Return the addresses of the steps whose failures were raised to no awaiter, and of those that were cut.
+        """Return the addresses of the steps whose failures were raised to no awaiter, and of cancelled steps.
 
-        One that was cut may have failed: its failure was being recorded at that moment.
+        A cancelled step may have failed: its failure was being recorded at that moment.
         """
         return [*self._failed.values(), *self._cut]
 

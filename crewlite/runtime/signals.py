@@ -28,7 +28,7 @@ log = logging.getLogger("crewlite.run")
 
 _TO_STOP = 1.0  # seconds of the grace period for cancelled steps
 PATIENCE = 30.0  # seconds that async event handlers have to finish when the run has ended
-_TO_HEAR = 0.5  # the same, if a signal has ended it
+_TO_HEAR = 0.5  # the same, if a signal has ended the run
 _MEANING = {
     "SIGTERM": "asked to end",
     "SIGINT": "interrupted",
@@ -128,14 +128,14 @@ class Listener:
         self.loop.call_soon_threadsafe(begin, context=self._context)
 
     def on_main_thread(self, act: Callable[[], None]) -> None:
-        """Have the main thread call `act`. To be called on the run's loop."""
+        """Have the main thread call `act`. Call it on the run's loop."""
         if self.waiting:
             self.waiting.ask(act)
         else:
             act()
 
     async def _listens(self) -> bool:
-        """Start to listen. Returns whether any signal can be received; logs a warning for each that cannot."""
+        """Start to listen. Returns whether any signal can be received; logs a warning about those that cannot."""
         here = handlers.waiting()
         if missing := [name for name in self.asked if not hasattr(signal, name)]:
             self._unheard(missing, "this platform does not have it")
@@ -150,7 +150,7 @@ class Listener:
 
     def _join(self) -> None:
         if ignored := [name for name in self.asked if not handlers.may_handle(name)]:
-            self._unheard(ignored, "this process ignores it, or other code than Python handles it")
+            self._unheard(ignored, "this process ignores it, or code other than Python's handles it")
         if self.asked and not self.over.done():
             handlers.listen(self)
 

@@ -22,7 +22,7 @@ class Pool:
 
 
 class Pools:
-    """All slots of one run, and the steps that wait for a slot while they, or the steps around them, hold one."""
+    """All slots of one run, and the steps that wait for a slot while they, or enclosing steps, hold one."""
 
     def __init__(self) -> None:
         self._pools: dict[str, Pool] = {}
@@ -35,9 +35,9 @@ class Pools:
         return self._pools[limit.key]
 
     def stuck(self) -> dict[Slots, Pool]:
-        """Return the waiting steps that can never proceed, each with the slots it waits for.
+        """Return the waiting steps that can never proceed, each with the pool of slots it waits for.
 
-        Every slot that one of them waits for is held by another of them, or by a step around another of them.
+        Every slot that one of them waits for is held by another of them, or by a step that encloses another of them.
         """
         stuck = dict(self.waiting)
         while stuck:
@@ -60,7 +60,7 @@ class Slots:
         self._limits = [limit for limit in limits if limit.key not in around]
 
     async def take(self) -> None:
-        """Wait for a slot under each limit. Raises StepDeadlock if there can never be one."""
+        """Wait for a slot under each limit. Raises StepDeadlock if none can ever become free."""
         for limit in self._limits:
             pool = self._pools.pool(limit)
             if pool.free.locked() and any(one.held for one in _outwards(self)):
@@ -89,7 +89,7 @@ class Slots:
 
 
 def _kept(pool: Pool, inside: set[Slots]) -> bool:
-    """Return whether only steps among `inside` hold the slots of a pool, and all of its slots are taken."""
+    """Return whether all slots of a pool are taken, and only steps in `inside` hold them."""
     return len(pool.holders) == pool.limit.width and pool.holders <= inside
 
 

@@ -40,15 +40,15 @@ T = TypeVar("T")
 
 
 class Asked(NamedTuple):
-    """A request for a step: its address, what it is asked, and the state and the error of the run at that moment."""
+    """A request for a step: its address, its question, and the run's state and error at that moment."""
 
     address: str
     fingerprint: str
-    """The digest of what the step is asked."""
+    """The digest of the step's question."""
     start: Start
-    """The state that the step begins with."""
+    """The state of the run with which the step begins."""
     behind: Exception | None
-    """The error with which the run stops, after which no new step may be begun; else None."""
+    """The error with which the run is stopping, so that no new step may begin; None if it is not."""
 
 
 _SHOWN = 200  # characters of plain JSON that an error shows
@@ -64,7 +64,7 @@ class StepScope(Frame):
         return self.children.numbering.next(kind, name)
 
     def expect(self, address: str) -> None:
-        """Give the step of a reserved address its place in the order of requests, before the step itself is requested.
+        """Reserve a step's place in the order of requests for an address, before the step itself is requested.
 
         The step may begin even if an error stops the run in between.
         """
@@ -74,7 +74,7 @@ class StepScope(Frame):
             children.expected |= {address}
 
     def _asked(self, step: Step[Any], address: str | None = None) -> Asked:
-        """Note the request for a step, and return it with the step's address."""
+        """Note the request for a step. Returns the request, with the step's address."""
         fingerprint, children = self._question(step), self.children
         address = step.address if address is None else address
         if address is None and step.name and step.kind.takes_key and (key := key_here(self)):
@@ -97,7 +97,7 @@ class StepScope(Frame):
         return Asked(address, fingerprint, start, behind)
 
     def _in_order(self, step: Step[Any]) -> bool:
-        """Return whether this step's own coroutine requests the step. Tasks beside it do so in any order."""
+        """Return whether the running step's own coroutine makes this request; tasks beside it do so in any order."""
         if not self.inherited.mode.strict_replay or step.chained or (step.kind.asks_person and step.name):
             return True
         return own_threads.bound_scope() is not self and (self.task is None or self.task is asyncio.current_task())
@@ -107,9 +107,9 @@ class StepScope(Frame):
         return dataclasses.replace(step, address=self._asked(step).address)
 
     def step(self, step: Step[T], address: str | None = None) -> Awaitable[T]:
-        """Request a step. It gets its address now; its work begins when the result is awaited.
+        """Request a step. The step gets its address now; its work begins when the result is awaited.
 
-        `address` is the one that it gets, whatever the step says.
+        `address` overrides the address that the step brings.
         """
         return self._drive(step, self._asked(step, address))
 
@@ -129,12 +129,12 @@ class StepScope(Frame):
         return self.children.siblings().begin(work, asked.address)
 
     def hand_over(self, task: asyncio.Task[Any]) -> None:
-        """Let the code, which now receives the result of a spawned step, see that step's changes of the state."""
+        """Show a spawned step's changes of the state to the code, which now receives the step's result."""
         if task.done():
             self._deliver(task.get_name())
 
     def _deliver(self, address: str) -> None:
-        """Apply a step's changes of the state, as the code now receives its result."""
+        """Apply a step's changes of the state, because the code receives the step's result now."""
         view = self.children.view
         if view and not self.run.journal.states.shared.used:
             view.handed.add(address)
@@ -158,7 +158,7 @@ class StepScope(Frame):
         return found + [Call(at) for at in begun if at not in record.outcomes]
 
     def recorded(self, address: str) -> Recorded | None:
-        """Return where the outcome of a step is recorded; None if it is not."""
+        """Return where the outcome of a step is recorded; None if no outcome is recorded."""
         outcome = self.run.record.outcomes.get(address)
         if outcome is None or self.inherited.mode.diverged:
             return None
@@ -190,7 +190,7 @@ class StepScope(Frame):
         self._check_may_begin(step, asked)
         if address in self.run.record.outcomes:
             self.run.journal.invalidate(address, step.kind.name)
-        else:  # earlier tries may have been heard of
+        else:  # handlers may have changed the state after earlier attempts
             self._commit_late(address)
         await self.prepare()
         slots = Slots(self.run.pools, address, (*self.inherited.limits, *step.limits), self.slots)
@@ -206,13 +206,13 @@ class StepScope(Frame):
                 self._deliver(address)
 
     def on_its_basis(self, step: Step[T], address: str) -> Step[T]:
-        """Return the step with what it rests on, which is recorded with its outcome; most rest on their question."""
+        """Return the step with the digest of its basis, which is recorded with its outcome; most steps have none."""
         if not step.rests_on_more or not (digest := self.basis(address).digest):
             return step
         return dataclasses.replace(step, provenance={**step.provenance, replay.RESTS_ON: digest})
 
     def _check_may_begin(self, step: Step[Any], asked: Asked) -> None:
-        """Raise the error that stops the run, or the failure whose remedy a step around this one has yet to apply."""
+        """Raise the error that is stopping the run, or the failure whose remedy an enclosing step has yet to apply."""
         if asked.behind:
             raise asked.behind
         if failure := unapplied(self.run.record, asked.address):
@@ -232,7 +232,7 @@ class StepScope(Frame):
             await self.children.siblings().take_turn()
 
     async def _beside(self, step: Step[T], asked: Asked) -> T:
-        """Run a step that another task than this step's own awaits. This step ends only when that step has ended."""
+        """Run a step that another task than this step's own awaits. This step ends only after that step."""
         self._enter_turn(asked.address)
         part = self.children.siblings().begin(self._drive(step, asked, own_task=True), asked.address)
         try:
@@ -246,7 +246,7 @@ class StepScope(Frame):
             self.mark_awaited(part)
 
     async def _replayed(self, step: Step[T], decision: Reuse, fingerprint: str, *, own_task: bool) -> T:
-        """Return a step's recorded outcome, and let the code see the step's changes of the state."""
+        """Return a step's recorded outcome, and show the step's changes of the state to the code."""
         address, value = decision.outcome.address, self._reused(step, decision)
         if own_task:  # the awaiter of the task receives the result
             await replayed.announce_reused(self, step, decision, fingerprint)
@@ -261,7 +261,7 @@ class StepScope(Frame):
         return value
 
     def _commit_late(self, address: str) -> None:
-        """Note the recorded changes of the state that handlers made after the end of a step."""
+        """Note the recorded changes of the state that handlers made after a step had ended."""
         if (view := self.children.view) and (late := self.run.record.late.get(address)):
             view.commit(address, late, late=True)
 
@@ -303,7 +303,7 @@ class StepScope(Frame):
         return decision
 
     def _refusal(self, step: Step[Any], question: Question, refused: Refuse) -> Exception:
-        """Build the error for a step that must not be begun."""
+        """Build the error for a step that must not begin."""
         record, run_id = self.run.record, self.run.run_id
         match refused.why:
             case "drifted":
@@ -325,7 +325,7 @@ class StepScope(Frame):
         return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
     def _reused(self, step: Step[T], decision: Reuse) -> T:
-        """Return the recorded outcome of a step, decoded and with usage, and note it."""
+        """Return the recorded outcome of a step, decoded and with its usage, and note the outcome."""
         outcome = decision.outcome
         value = self.run.record.value(outcome.address)
         if (view := self.children.view) and outcome.changes:
@@ -357,7 +357,7 @@ class StepScope(Frame):
             raise JournalCorrupt(f"run {self.run.run_id}, branch {self.run.branch}", problem, None) from error
 
     def _question(self, step: Step[Any]) -> str:
-        """Return the digest of what a step is asked: for a chained step, with all outcomes that its parent has."""
+        """Return the digest of a step's question; for a chained step, with all outcomes that its parent has so far."""
         if not step.chained:
             return codec.digest([step.kind.name, step.question])
         return codec.digest(

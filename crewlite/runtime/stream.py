@@ -95,7 +95,7 @@ class RunStream(Generic[R]):
         """Cancel the run if it has not ended, and wait until it has released its branch."""
         if self.handle.status == "running":
             self.cancel()
-            with contextlib.suppress(Exception):  # whatever it came to, it was left
+            with contextlib.suppress(Exception):  # the block has ended: nobody wants the result
                 self.handle.result()
 
     async def __aenter__(self) -> Self:
@@ -118,12 +118,12 @@ class RunStream(Generic[R]):
 
 
 def _is_aside(address: str | None) -> bool:
-    """Whether a call of a model is inside a step that judges, plans or summarises the work."""
+    """Return whether a call of a model is inside a step that judges, plans or summarises the work."""
     return any(kinds.at(around).is_aside for around in outers(address or ""))
 
 
 def _hear(progress: Progress, left: _Left, source: object, event: BaseEvent) -> None:
-    """Store an event if it is of this run. Other runs may emit events in the same process at the same time."""
+    """Store an event if it belongs to this run: other runs in the process emit events at the same time."""
     if event.run_id is not None and (event.run_id, event.branch) == (progress.run_id, progress.branch):
         left.put(event)
 
@@ -158,7 +158,7 @@ class _Left:
             more.wait()
 
     async def atake(self) -> BaseEvent | None:
-        """Do the same as `take`, for a coroutine."""
+        """Run `take` as a coroutine."""
         while True:
             more = asyncio.Event()
             found, over = self._next(partial(_call_soon, asyncio.get_running_loop(), more.set))
@@ -167,9 +167,9 @@ class _Left:
             await more.wait()
 
     def _next(self, wake: Callable[[], object]) -> tuple[BaseEvent | None, bool]:
-        """Return the next event, if there is one, and whether the queue has ended.
+        """Return (the next event or None, whether the queue has ended).
 
-        If neither is so, `wake` is called at the next change.
+        If there is no event and the queue has not ended, `wake` is called at the next change.
         """
         with self._lock:
             if self._events:

@@ -1,6 +1,7 @@
 """Have a person choose the remedy for a failure. The run waits for the answer, which is recorded like any.
 
-The failure is recorded beside the question. A run that is resumed with the answer applies it to that failure. One that
+The question is recorded with the failure. A run that is resumed with the answer applies it to that failure. A run that
+is resumed without an answer tries the failed step again, which may work by now; another failure is another question.
 is resumed without tries again what has failed, which may work by now; another failure is another question.
 """
 

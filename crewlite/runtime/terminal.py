@@ -1,4 +1,4 @@
-"""The standard input, on which a person answers: a terminal, or what the program is fed through a pipe."""
+"""The standard input, on which a person answers: a terminal, or a pipe or file that feeds the program."""
 
 from __future__ import annotations
 

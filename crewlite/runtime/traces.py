@@ -1,4 +1,4 @@
-"""For a preview: find the steps that are asked something which contains the outcome of a step that will run."""
+"""For a preview: find the steps whose question contains the outcome of a step that will run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TELLING = 3  # characters; shorter texts are not searched for inside other text
 
 
 class Traces:
-    """The outcomes of steps that will run, and a search for these and their parts in what other steps are asked."""
+    """The outcomes of steps that will run, and a search for these outcomes, or parts of them, in questions."""
 
     def __init__(self) -> None:
         self._digests: dict[str, str] = {}
@@ -35,7 +35,7 @@ class Traces:
                         self._texts.setdefault(part, address)
 
     def source(self, question: Json) -> str | None:
-        """Return the address of a step whose outcome is part of `question`, what a step is asked; None if none is."""
+        """Return the address of a step whose outcome is part of this question; None if no outcome is."""
         if not self._digests:
             return None
         for part in _parts(question):

@@ -1,4 +1,4 @@
-"""The work of a unit up to a failure, as plain data for classifiers: from the record, and from what code has said."""
+"""The work of a unit up to a failure, as plain data for classifiers: recorded steps, and what the code reported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST = 2_000  # characters of a text
 
 
 def trajectory(record: Record, prefix: str, said: SaidRecord | None = None) -> tuple[RecordedStep, ...]:
-    """Return the finished steps right below `prefix`, oldest first, and then what code has `said` about its work."""
+    """Return the finished steps directly below `prefix`, oldest first, then what the code has reported (`said`)."""
     asked: dict[str, list[Any]] = {}
     steps = [step for one in _finished(record, prefix) for step in _steps(record, one, asked)]
     steps += [RecordedStep(**codec.decode(step)) for step in (said or {}).get("steps", ())]
@@ -25,7 +25,7 @@ def trajectory(record: Record, prefix: str, said: SaidRecord | None = None) -> t
 
 
 def last_good(record: Record, prefix: str) -> str | None:
-    """Return the address of the step that finished last right below `prefix`, or else nearest around it."""
+    """Return the address of the last finished step directly below `prefix`, or else below the nearest enclosing one."""
     while not (done := _finished(record, prefix)):
         if not prefix:
             return None
@@ -43,7 +43,7 @@ def _finished(record: Record, prefix: str) -> list[Outcome]:
 
 
 def _steps(record: Record, outcome: Outcome, asked: dict[str, list[Any]]) -> Iterator[RecordedStep]:
-    """Yield a finished step. `asked`: the arguments of the calls that models have requested, by tool, in order."""
+    """Yield a finished step as plain data. `asked`: arguments of the calls that models requested, by tool."""
     at, kind = outcome.address, kinds.of(outcome.kind)
     value = record.value(at)
     shown = value if isinstance(value, dict) else {}

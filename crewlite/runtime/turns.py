@@ -29,14 +29,14 @@ class Turns:
         return address in self._entered
 
     async def come(self, address: str) -> None:
-        """Wait until every result that was requested in this turn of the loop is queued, and this one is the first."""
+        """Wait until all results requested in this turn of the loop are queued, and this one is the first."""
         await asyncio.sleep(0)
         while self._queue[0][1] != address:
             self._waiting[address] = asyncio.get_running_loop().create_future()
             await self._waiting[address]
 
     def leave(self, address: str) -> None:
-        """Remove a result that was handed over or does not count. Does nothing if it is not in the queue."""
+        """Remove a result that was handed over or is not needed. Does nothing if it is not in the queue."""
         self._entered.discard(address)
         while self._queue and self._queue[0][1] not in self._entered:
             heapq.heappop(self._queue)

@@ -1,7 +1,7 @@
-"""Undo what finished steps of a flow have done: their compensators are called, newest first, each as a recorded step.
+"""Undo what finished steps of a flow have done: call their compensators, newest first, each as a recorded step.
 
 The failure that leads to it is recorded before, or happens again in the same way. So a run that is killed in between
-goes on behind the last compensator that was recorded, and calls none twice.
+continues after the last compensator that was recorded, and calls none twice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from crewlite.state.format.outcome import Outcome
 
 
 class Undone(NamedTuple):
-    """What follows once steps are undone."""
+    """The result of undoing steps: the remedy to apply next, and the steps that were undone."""
 
     remedy: Remedy
     steps: list[str]
@@ -29,7 +29,7 @@ class Undone(NamedTuple):
 
 
 async def undone(frame: Frame, compensate: Compensate) -> Undone:
-    """Call the compensators of the finished steps that the code of `frame` has called, in the scope of the caller."""
+    """Call the compensators of the finished steps that the code of `frame` requested, in the scope of the caller."""
     outcomes, done = frame.run.record.outcomes, list[str]()
     finished = [outcomes[at] for at in frame.children.compensators if at in outcomes]
     for outcome in sorted(finished, key=lambda one: one.order, reverse=True):
@@ -39,7 +39,7 @@ async def undone(frame: Frame, compensate: Compensate) -> Undone:
             raise
         except Exception as error:  # noqa: BLE001 - the border: a compensator is code of the user
             problem = f"{type(error).__qualname__}: {frame.mask(text_of(error))}"
-            said = f"The compensator of {outcome.address} failed ({problem}), so it stays done, and what came before"
+            said = f"The compensator of {outcome.address} failed ({problem}), so that step and those before stay done"
             return Undone(Escalate(said, type=compensate.type), done)
         done.append(outcome.address)
     return Undone(compensate.then, done)
