@@ -1,4 +1,4 @@
-"""Stopping a run from any process: a commit at the head of its branch, so that the store refuses its own commits."""
+"""Cancel a run from any process: a commit at the head of its branch makes the store refuse the run's own commits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from crewlite.state.journal.lineage import recorded
 from crewlite.state.providers import Store
 from crewlite.state.providers.base import Commit, Head
 
-_PATIENCE = 10.0  # seconds to try to commit between two commits of a busy run
+_PATIENCE = 10.0  # seconds to try to find a gap between two commits of a run that commits all the time
 
 
 def cancel(store: Store, run_id: str, branch: str) -> None:
@@ -33,7 +33,7 @@ def cancel(store: Store, run_id: str, branch: str) -> None:
 
 
 def why_refused(store: Store, run_id: str, branch: str, after: int, error: BaseException) -> BaseException:
-    """Return the reason why a commit after number `after` was refused: RunCancelled if so, else the error itself."""
+    """Return RunCancelled if a commit after number `after` cancelled the branch, otherwise `error` itself."""
     if isinstance(error, BranchConflictError) and any(
         entry.seq > after and "cancelled" in entry.commit for entry in store.read(run_id, branch)
     ):

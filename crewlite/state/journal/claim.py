@@ -39,7 +39,7 @@ def release(claim: Claim) -> None:
 def holds(claim: Claim, touched: float) -> bool:
     """Return whether the holder of a claim is alive, as far as this process can tell.
 
-    `touched` is the time of its last sign of life, in seconds since the epoch.
+    `touched` is the time of the holder's last sign of life, in seconds since the epoch.
     """
     heard = time.time() - touched < SILENCE
     if claim["boot"] == _boot() and (_boot() or claim["host"] == socket.gethostname()) and os.name == "posix":
@@ -74,7 +74,7 @@ def _runs(pid: int, started: int | None, *, heard: bool) -> bool:
 
 @cache
 def _own_start(pid: int) -> int | None:
-    """Return `_start(pid)` for this process. It is cached by `pid`, so that a forked child gets a value of its own."""
+    """Return `_start(pid)` of this process. The cache is keyed by `pid`, so that a forked child computes its own."""
     return _start(pid)
 
 
@@ -90,13 +90,13 @@ def _boot() -> str:
 
 @cache
 def _booted() -> float:
-    """Return when this machine was started, in seconds since the epoch; 0 if that is not known."""
+    """Return the time at which this machine was started, in seconds since the epoch; 0 if unknown."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)  # the only clock that continues while the machine sleeps
     return time.time() - time.clock_gettime(clock) if clock is not None else 0.0
 
 
 def _start(pid: int) -> int | None:
-    """Return when a process was started, in ticks since the boot; None if that is not known, -1 if it is dead."""
+    """Return the time at which a process was started, in ticks since the boot; None if unknown, -1 if it is dead."""
     try:
         state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     except OSError:

@@ -19,8 +19,8 @@ def bases(branches: Iterable[BranchInfo], branch: str) -> frozenset[str]:
 def compact_branch(store: Store, run_id: str, branch: str, pinned: Iterable[int] = ()) -> int:
     """Compact a branch in its store, and return the number of bytes freed. `pinned` are numbers of commits to keep.
 
-    Raises BranchConflictError if another process writes to the branch meanwhile, OSError if storage fails; then nothing
-    has changed.
+    Raises BranchConflictError if another process writes to the branch meanwhile, OSError if storage fails; nothing has
+    changed then.
     """
     journals = journals_of_branch(store, run_id, branch)
     if not journals:
@@ -42,8 +42,8 @@ def compacted_entries(
 ) -> list[Entry]:
     """Return the entries of a branch, compacted.
 
-    `before` are the entries that it is forked from, `branches` all branches of the run, `pinned` numbers of commits to
-    keep.
+    `before` are the inherited entries, `own` those of the branch itself, `branches` all branches of the run, `pinned`
+    numbers of commits to keep.
     """
     stands = set(pinned)
     for fork in (info.base for info in branches if info.base):

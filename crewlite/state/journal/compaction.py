@@ -34,15 +34,15 @@ from crewlite.state.format.references import resolved
 
 
 def compact_entries(before: Sequence[Entry], own: Sequence[Entry], stands: Iterable[int]) -> list[Entry]:
-    """Return the entries of a branch without details that neither its checkpoints, nor its head, nor `stands` need.
+    """Return a branch's own entries without details that its checkpoints, its head and `stands` do not need.
 
     The first entry stays too, as it tells when the branch was created. Raises JournalCorrupt if an entry is missing
     between two others.
 
     Args:
-        before: The entries that the branch is forked from; [] for none.
+        before: The entries that the branch inherits from its base; [] for none.
         own: The entries of the branch itself.
-        stands: The numbers of entries that must remain entries of their own.
+        stands: The numbers of entries that must not be merged with later ones.
     """
     _check_contiguous([*before, *own])
     record, live, compacted = Record.of([*before, *own]), Record.of(before), list[Entry]()
@@ -71,13 +71,13 @@ def compact_entries(before: Sequence[Entry], own: Sequence[Entry], stands: Itera
 
 
 def _made(part: Sequence[Entry], commit: Commit, once: Sequence[MadeCall]) -> list[MadeCall]:
-    """Return the calls with effect="once" that were intended in these entries, and whose intents are not kept."""
+    """Return the calls with effect="once" whose intents were recorded in these entries and are not kept."""
     kept = {address for address, _ in commit.get("intents", ())}
     return [one for one in once if part[0].first <= one["seq"] <= part[-1].seq and one["address"] not in kept]
 
 
 def _check_contiguous(entries: Sequence[Entry]) -> None:
-    """Raise JournalCorrupt if an entry is missing, as a compaction would hide the gap."""
+    """Raise JournalCorrupt if an entry is missing: a compaction would hide the gap."""
     seq = 0
     for entry in entries:
         if entry.first != seq + 1:
@@ -86,7 +86,7 @@ def _check_contiguous(entries: Sequence[Entry]) -> None:
 
 
 def _parts(entries: Sequence[Entry], ends: set[int]) -> Iterator[list[Entry]]:
-    """Yield the entries in parts, each ending with an entry whose number is in `ends`."""
+    """Yield groups of consecutive entries, each ending with an entry whose number is in `ends`."""
     part: list[Entry] = []
     for entry in entries:
         part.append(entry)
@@ -96,16 +96,16 @@ def _parts(entries: Sequence[Entry], ends: set[int]) -> Iterator[list[Entry]]:
 
 
 def _held(part: Sequence[Entry], live: Record) -> dict[str, Outcome]:
-    """Return the outcomes, before these entries, of the steps that they are about and of the enclosing steps."""
+    """Return the outcomes, as they were before `part`, of the steps in `part` and of the steps that enclose them."""
     about = {step["address"] for entry in part for step in entry.commit.get("steps", ())}
     about |= {address for entry in part for address, _ in entry.commit.get("intents", ())}
     return {at: live.outcomes[at] for at in about | around(about) if at in live.outcomes}
 
 
 def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, record: Record) -> Commit:
-    """Build one commit from these entries, without the steps inside steps that are finished at their end.
+    """Build one commit from the entries `part`, without the steps inside steps that have finished at the end of `part`.
 
-    `live` is the record at their end, `held` the outcomes before them, `record` the record of the complete branch.
+    `live` is the record at that end, `held` the outcomes before `part`, `record` the record of the complete branch.
     """
     last, paid = part[-1], Paid()
     begins, ends = CommitParts(), CommitParts()
@@ -146,7 +146,7 @@ def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, recor
 
 
 def _tombstones(held: dict[str, Outcome], live: Record) -> list[StepRecord]:
-    """Build tombstones for steps that ran again in these entries and are left out, so that old outcomes are void."""
+    """Build tombstones for steps that ran again in `part` and are left out, so that their old outcomes are void."""
     return [
         invalidated(address, outcome.kind)
         for address, outcome in held.items()
@@ -155,7 +155,7 @@ def _tombstones(held: dict[str, Outcome], live: Record) -> list[StepRecord]:
 
 
 def _kept(part: Sequence[Entry], steps: list[StepRecord], live: Record) -> CommitParts:
-    """Return the commit parts to keep from these entries, and `steps` as their steps."""
+    """Return what a merged commit keeps of the entries `part`, as commit parts, with `steps` as its steps."""
     commits = [entry.commit for entry in part]
     answered = dict.fromkeys(answer["address"] for commit in commits for answer in commit.get("answers", ()))
     lists: CommitParts = {
@@ -163,7 +163,7 @@ def _kept(part: Sequence[Entry], steps: list[StepRecord], live: Record) -> Commi
         # the intent of a finished call would invalidate its outcome again
         "intents": [call for commit in commits for call in commit.get("intents", ()) if not live.settled(call[0])],
         "asked": [item for commit in commits for item in commit.get("asked", ()) if not live.settled(item["address"])],
-        # in the form in which a question in these entries has bound them
+        # in the form in which a question in these entries has accepted them
         "answers": [live.answers[at] for at in answered if at in live.answers and not live.settled(at)],
         "events": [event for commit in commits for event in commit.get("events", ())],
         "drops": [drop for commit in commits for drop in commit.get("drops", ())],
@@ -179,7 +179,7 @@ def _kept(part: Sequence[Entry], steps: list[StepRecord], live: Record) -> Commi
 
 
 def _dated(entry: Entry, last: Entry) -> list[StepRecord]:
-    """Return the steps of an entry, each with its time `at` unless that is the time of the merged commit."""
+    """Return the steps of an entry with what merging would lose: the order, and the time unless it stays the same."""
     steps = entry.commit.get("steps", [])
     if entry is not last:
         steps = [{"order": [entry.seq, n], **step} if _is_ordered(step) else step for n, step in enumerate(steps)]
@@ -193,7 +193,7 @@ def _is_ordered(step: StepRecord) -> bool:
 
 
 def _late(entry: Entry, live: Record) -> list[LateChanges]:
-    """Return the late changes of handlers for steps whose outcomes are still valid, with their positions."""
+    """Return the late changes of handlers to steps whose outcomes are still valid, with their order."""
     return [
         {"order": [entry.seq], **late}
         for late in entry.commit.get("late", ())
@@ -205,7 +205,7 @@ def _late(entry: Entry, live: Record) -> list[LateChanges]:
 def _values(commit: Commit, before: Kept, restored: str | None, live: Record) -> ValueChanges:
     """Build the value changes of the one commit that replaces several.
 
-    `before` and `restored` are the values and `Record.restored` before these commits, `live` is the record after them.
+    `before` and `restored`: the values, and `Record.restored`, before these commits; `live`: the record after them.
     """
     changed: ValueChanges = {}
     commit["values"] = changed  # set for the computation below, which applies the commit

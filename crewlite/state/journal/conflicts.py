@@ -1,4 +1,4 @@
-"""Conflicts: changes of concurrent steps to the same place of the state, where one did not see the other's change."""
+"""Conflicts: changes of concurrent steps to the same part of the state, where one did not see the other's change."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ class Start(NamedTuple):
 
     values: Mapping[str, Json]
     delivered: int = 0
-    """The number of sibling steps whose changes were handed over before and are in these values."""
+    """The number of sibling steps whose changes were handed over before this start, and are in these values."""
     known: frozenset[str] = frozenset()
-    """The sibling steps whose changes are in these values although they were not handed over yet."""
+    """The sibling steps whose changes are in these values although they had not been handed over."""
 
 
 @dataclass(slots=True)
 class _Mark:
     delivered: list[tuple[int, str]] = field(default_factory=list)
-    """The steps that have changed this place and whose changes were handed over, each with its number."""
+    """(number of the handover, address) of the steps that changed this path and whose changes were handed over."""
     waiting: set[str] = field(default_factory=set)
-    """The steps that have changed this place and whose changes were not handed over yet."""
+    """The steps that changed this path and whose changes have not been handed over."""
 
     def is_unseen(self, start: Start) -> bool:
-        """Return whether a step that began with `start` could not see some change of this place."""
+        """Return whether a step that began with `start` could not see some of the changes to this path."""
         later = takewhile(lambda step: step[0] > start.delivered, reversed(self.delivered))
         return not start.known.issuperset(address for _, address in later) or bool(self.waiting - start.known)
 
 
 class Touched:
-    """The places that the steps inside one step have changed."""
+    """The paths in the state that the steps inside one step have changed."""
 
     def __init__(self) -> None:
         self._marks: dict[tuple[str, Path], _Mark] = {}
@@ -53,13 +53,13 @@ class Touched:
                     self._of.setdefault(address, []).append(mark)
 
     def deliver(self, address: str, number: int) -> None:
-        """Record that the changes of a step were handed over, as the ones with this number."""
+        """Record that the changes of a step were handed over, under this number."""
         for mark in self._of.pop(address, ()):
             mark.waiting.discard(address)
             mark.delivered.append((number, address))
 
     def conflicts(self, operations: Iterable[Operation], start: Start) -> list[str]:
-        """Return the names in which a step that began with `start` changes a place that another has changed unseen.
+        """Return the names in which a step that began with `start` changes a path that another step has changed unseen.
 
         Two steps that append to the same list, or set different keys of a mapping, do not conflict.
         """
@@ -73,7 +73,7 @@ class Touched:
 
 
 def _meeting(verb: str, place: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the changes by another step that conflict with an operation."""
+    """Yield (kind of change, path) for each change by another step that would conflict with an operation."""
     yield "write", place
     yield "inside", place
     yield from (("write", at) for at in beginnings(place))

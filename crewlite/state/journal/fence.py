@@ -1,4 +1,4 @@
-"""A fence: another process has taken a branch, or cancelled its run, and the loop of the run learns of it."""
+"""A fence: tells the loop of a run that another process has acquired its branch, or cancelled the run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 def from_any_thread(
     loop: asyncio.AbstractEventLoop, fenced: asyncio.Future[BaseException]
 ) -> Callable[[BaseException], None]:
-    """Return a function that sets the future of this loop, once, and may be called in any thread."""
+    """Return a function that sets `fenced`, a future of this loop, once. The function may be called in any thread."""
 
     def fence(error: BaseException) -> None:
         if not fenced.done():

@@ -21,5 +21,5 @@ def holder(store: Store, run_id: str, branch: str, claim: Claim | None) -> str |
 
 
 def holder_at(location: str, run_id: str, branch: str, claim: Claim | None, touched: float) -> str | None:
-    """Do the same as `holder` without a store. `touched`: the last sign of life, in seconds since the epoch."""
+    """Return what `holder` returns, without a store. `touched`: the last sign of life, in seconds since the epoch."""
     return "this process" if at_work(location, run_id, branch) else held_by(claim, touched)

@@ -54,14 +54,14 @@ class Journal:
     degraded: bool = False
     """Whether something could not be saved."""
     broken: BaseException | None = None
-    """The error of a save in the background, if it must stop the run. The next save raises it."""
+    """The error of a save in the background that must stop the run, if any; the next save raises it."""
     claim: Claim | None = None
     """The claim under which this process writes the branch."""
     closed: bool = False
     entries: list[Entry] = field(default_factory=list)
-    """All entries as long as there is no store, not sealed, to save time and memory."""
+    """All entries, if there is no store. They are not sealed, to save time and memory."""
     sums: Mapping[int, str] = field(default_factory=dict)
-    """The checksums of the entries that were made before there was a store, by the numbers of their commits."""
+    """By number of the commit: the checksums of the entries that were made before the run had a store."""
     on_conflict: str = "last"
     """"error": if two concurrent steps change the same place of the state, the later one fails."""
     states: States = field(init=False)
@@ -69,14 +69,14 @@ class Journal:
     _buffered_events: list[Event] = field(default_factory=list)
     _tombstones: list[StepRecord] = field(default_factory=list)
     unsettled: int = 0
-    """The number of commits whose end no caller awaited, because of a cancellation, a failure or a manual commit."""
+    """The number of commits that nobody awaits to the end, because of a cancellation, a failure or a manual commit."""
     _behind: int = 0
     """The number of commits that are being written while the run continues."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     """The event loop of the run."""
     mailbox: Mailbox = field(init=False)
     fenced: asyncio.Future[BaseException] = field(init=False)
-    """Done once another process has taken the branch or cancelled the run, with the error to raise."""
+    """Done once another process has acquired the branch or cancelled the run; its result is the error to raise."""
 
     def __post_init__(self) -> None:
         self.mailbox, self.fenced = Mailbox(self.loop), self.loop.create_future()
@@ -90,7 +90,7 @@ class Journal:
 
     @property
     def bases(self) -> frozenset[str]:
-        """The ids of the checkpoints of this branch that forks start from, as far as they are known."""
+        """The ids of the checkpoints of this branch that forks start from, as far as known."""
         return self.queue.bases if self.queue else frozenset()
 
     @property
@@ -100,7 +100,7 @@ class Journal:
 
     @property
     def next_order(self) -> Order:
-        """The position of the next outcome's changes in the order of all changes: the commit, and the index in it."""
+        """The position of the next outcome's changes in the order of all: (number of the commit, index in it)."""
         return self.next_seq, len(self._tombstones)
 
     def buffer_event(self, event: BaseEvent | UnheardEvent) -> None:
@@ -110,7 +110,7 @@ class Journal:
             self._buffered_events.append((event.type, event.event_id, when, event.address or ""))
 
     def invalidate(self, address: str, kind: str) -> None:
-        """Queue a tombstone for a finished step. The next outcome writes it; until then the old result is valid."""
+        """Queue a tombstone for a finished step. The next outcome writes it; until then the old one is valid."""
         self._tombstones.append(invalidated(address, kind))
 
     def commit(
@@ -122,9 +122,10 @@ class Journal:
     ) -> bool:
         """Seal a commit, apply it to the record, and queue it for the store. Returns whether there is a store.
 
-        `sealed` is called before it is queued, while the record is as this commit leaves it. `done` is called once it
-        is stored or has failed, see WriteQueue.put; never without a store. Events are emitted last, because a handler
-        may commit, and the numbers in `parts` belong to this commit. Raises StoreError if the journal is closed.
+        `sealed` is called before the commit is queued, while the record is as the commit leaves it. `done` is called
+        once the commit is stored or has failed, see WriteQueue.put; never without a store. Events are emitted last,
+        because a handler may commit, and the numbers in `parts` belong to this commit. Raises StoreError if the journal
+        is closed.
         """
         if self.closed:
             raise self.ended()
@@ -176,8 +177,8 @@ class Journal:
     async def save(self, parts: CommitParts, *, now: bool = False, sealed: Callable[[], None] | None = None) -> None:
         """Commit. Waits until the commit is durable, unless durability is "async" and `now` is False.
 
-        Emits the events of a checkpoint and of a failure. There may be later commits when this returns; for `sealed`
-        see `commit`. Raises StoreError if the journal is closed, or a failed save must stop the run.
+        Emits the events of a checkpoint and of a failure. When this returns, there may be later commits already.
+        `sealed`: see `commit`. Raises StoreError if the journal is closed, or a failed save must stop the run.
         """
         if self.closed:  # a save by abandoned work is not a failed save of the run
             raise self.ended()
@@ -200,14 +201,14 @@ class Journal:
         return self.claim
 
     def give_up_claim(self) -> None:
-        """Drop a claim that could not be stored, and the entries in the queue: the run has not started."""
+        """Drop a claim that could not be stored, and the entries that wait in the queue: the run has not started."""
         self._drop_claim()
         self.claim = None
         if self.queue:
             self.queue.backlog = ()
 
     async def flush(self) -> None:
-        """Wait until all commits are durable. Raises or announces a failure, as `on_save_error` says."""
+        """Wait until all commits are durable. A failure is raised or announced, as `on_save_error` says."""
         unsettled = self._behind or self.unsettled or (self.queue and self.queue.backlog)
         if self.queue and unsettled and (problem := await self._settle(self.queue)):
             self._not_saved(problem)
@@ -215,11 +216,11 @@ class Journal:
             raise self.broken
 
     async def assured(self) -> None:
-        """Make sure that all commits are durable before a call with effect="once". Raises StoreError otherwise."""
+        """Wait until all commits are durable, before a call with effect="once". Raises StoreError if they are not."""
         if self.queue and self.queue.backlog:
             await self.flush()
             if self.queue.backlog:
-                problem = 'a call with effect="once" is not made while nothing can be saved: make it writable first'
+                problem = 'a call with effect="once" is not made while nothing can be saved: make the store writable'
                 raise StoreError(self.location or "", problem)
 
     async def _save_behind(self, parts: CommitParts, started: float, sealed: Callable[[], None] | None) -> None:
@@ -269,7 +270,7 @@ class Journal:
         self.emit(events.CheckpointFailedEvent, error=message, error_type=type(error).__name__)
 
     def learn(self, *objects: object, extra: Iterable[str] = ()) -> None:
-        """Know the secrets in the fields of these objects, and the `extra` ones, from now on."""
+        """Mask the secrets in the fields of these objects, and the texts in `extra`, from now on."""
         self.secrets = self.states.shared.secrets = self.secrets.knowing(*objects, extra=extra)
 
     def ended(self) -> StoreError:
@@ -282,7 +283,7 @@ class Journal:
         return self.location or self.run_id, f"nothing more of {self.run_id!r} can be recorded: {why}"
 
     def completed(self, parts: CommitParts, started: float, queue: WriteQueue) -> str:
-        """Emit the events of a durable checkpoint, and return its ref. `started` is when it was requested."""
+        """Emit the events of a durable checkpoint, and return its ref. `started`: when it was requested."""
         ref = queue.store.ref(parts["place"])
         elapsed = (time.perf_counter() - started) * 1000
         self.emit(events.CheckpointCompletedEvent, **naming(parts["place"]), ref=ref, duration_ms=elapsed)
@@ -318,7 +319,7 @@ class Journal:
             await asyncio.wrap_future(ended)
 
     def leave(self, queue: WriteQueue) -> Future[None] | None:
-        """Release the branch and the store. Returns a future of the store's closing; None if others still use it."""
+        """Release the branch and the store. Returns a future of the store's closing; None if others use it."""
         self._drop_claim()
         return queue.leave()
 
@@ -336,7 +337,7 @@ class Journal:
             self.failed(error)
 
     def _give_back(self, queue: WriteQueue, why: CommitParts) -> None:
-        """Commit the release of the branch, for a run that has not ended in a process that lives on."""
+        """Commit the release of the branch: the run has not ended, but this process lives on and stops running it."""
         entry = next_entry({"released": True, **why}, after=self.record.head)
         self.record.apply(entry)
         self.unsettled += 1
@@ -373,20 +374,20 @@ _journals: WeakValueDictionary[str, Journal] = WeakValueDictionary()
 
 
 def at_work_on(claim: Claim | None, location: str) -> Journal | None:
-    """Return the journal with which this process writes the branch under this claim; None if there is none."""
+    """Return the journal with which this process writes the branch under this claim; None if it does not write it."""
     journal = _journals.get(claim["id"]) if claim else None  # compare locations too, as a copy has the same claim
     there = journal is not None and os.path.realpath(str(journal.location)) == os.path.realpath(location)
     return journal if there else None
 
 
 def _is_news(parts: CommitParts) -> bool:
-    """Return whether a commit holds an outcome, a claim or intents, rather than only failures or a checkpoint."""
+    """Return whether a commit holds an outcome, a claim or intents, and not only failures or a checkpoint."""
     outcomes = any("error" not in step for step in parts.get("steps", ()))
     return outcomes or not parts.keys().isdisjoint(("claim", "intents"))
 
 
 def naming(checkpoint: CheckpointRecord) -> dict[str, Any]:
-    """Return the fields of events about a checkpoint."""
+    """Return the fields with which events name a checkpoint."""
     return {"checkpoint_id": checkpoint["id"], "trigger": checkpoint["trigger"], "parent_id": checkpoint["parent"]}
 
 

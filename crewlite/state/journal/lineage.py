@@ -1,4 +1,4 @@
-"""Reading a branch together with the branches that it is forked from, and a run with all its branches.
+"""Read a branch together with the branches that it is forked from, or a run with all its branches.
 
 A fork copies nothing: its first entry is chained to an entry of another branch, its base. Each branch is read once,
 forks before their bases: a base may grow meanwhile, but is never removed while a fork needs it. So the entries read
@@ -15,7 +15,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.providers import BranchInfo, Commit, Store
 
 Journals = dict[str, list[Entry]]
-"""The entries of each branch itself, by branch; the bases of forks come before the forks."""
+"""The entries of each branch itself, by branch; a base comes before its forks."""
 
 
 def recorded(store: Store, run_id: str, branch: str) -> Record:
@@ -36,7 +36,7 @@ def gone(store: Store, name: str, kind: str) -> RefError:
 
 
 def find_lineage(store: Store, run_id: str, branch: str) -> list[Entry]:
-    """Read the entries of a branch from the start of the run, with those it is forked from; [] if there is no branch.
+    """Read the entries of a branch from the start of the run, inherited ones included; [] if there is no such branch.
 
     Raises JournalCorrupt if a branch is damaged, or the base of a fork is missing.
     """
@@ -44,10 +44,10 @@ def find_lineage(store: Store, run_id: str, branch: str) -> list[Entry]:
 
 
 def trace(store: Store, run_id: str, branch: str) -> tuple[list[Entry], dict[str, str | None]]:
-    """Read the entries as `find_lineage` does, and return them with the dropped checkpoints and their parents.
+    """Return (the entries that `find_lineage` returns, {id of a dropped checkpoint: id of its parent}).
 
-    These are checkpoints that the branches it is forked from dropped after the fork, except those that a fork starts
-    from, as the fork has a copy.
+    The latter are checkpoints that the base branches dropped after the fork, except those that a fork starts from, as
+    the fork has a copy.
     """
     entries, lost, stood = list[Entry](), dict[str, str | None](), set[str]()
     for own in journals_of_branch(store, run_id, branch).values():
@@ -60,7 +60,7 @@ def trace(store: Store, run_id: str, branch: str) -> tuple[list[Entry], dict[str
 
 
 def journals_of_branch(store: Store, run_id: str, branch: str) -> Journals:
-    """Read a branch and the branches that it is forked from; {} if it does not exist. Raises JournalCorrupt."""
+    """Read a branch and the branches that it is forked from; {} if the branch does not exist. Raises JournalCorrupt."""
     before: Mapping[str, str] = {}
     while (found := dict(_downward(store, run_id, branch))) and (adrift := _adrift(found)):
         before = _unless_damaged(store, run_id, found, before, adrift)
@@ -79,11 +79,11 @@ def journals_of_run(store: Store, run_id: str) -> Journals:
 
 
 UNREADABLE = JournalCorrupt, SchemaTooNew
-"""The errors of a branch that cannot be read: it is damaged, or of a newer crewlite."""
+"""The errors for a branch that cannot be read: it is damaged, or a newer crewlite wrote it."""
 
 
 def readable_branches(store: Store, run_id: str) -> list[BranchInfo]:
-    """Return the branches of a run that can be read. Damaged ones, and those of a newer crewlite, are left out."""
+    """Return the branches of a run that can be read: neither damaged nor written by a newer crewlite."""
     try:
         return store.branches(run_id)
     except UNREADABLE:
@@ -91,7 +91,7 @@ def readable_branches(store: Store, run_id: str) -> list[BranchInfo]:
 
 
 def standing_on(journals: Mapping[str, Sequence[Entry]], branch: str) -> list[Entry]:
-    """Return the entries that a branch is forked from, from the start of the run; [] if it is not a fork."""
+    """Return the entries that a branch inherits from its base, from the start of the run; [] if it is not a fork."""
     base = journals[branch][0].commit["run"].get("base")
     if not base:
         return []
@@ -100,7 +100,7 @@ def standing_on(journals: Mapping[str, Sequence[Entry]], branch: str) -> list[En
 
 
 def stored_already(own: Sequence[Entry]) -> Commit:
-    """Build a commit of the last of a branch's own entries.
+    """Build a commit of the last of a branch's own entries, which is stored already.
 
     Appending it changes nothing in the journal, but makes the store complete the files that an interrupted call has
     left out.
@@ -118,7 +118,7 @@ def _begins(info: BranchInfo) -> tuple[int, str]:
 
 
 def _downward(store: Store, run_id: str, branch: str) -> Iterator[tuple[str, list[Entry]]]:
-    """Read a branch, then the branches that it is forked from, one after the other."""
+    """Yield (name, own entries) of a branch, then of its base branch, and so on."""
     seen, own = {branch}, store.read(run_id, branch)
     while own:
         yield branch, own
@@ -131,7 +131,7 @@ def _downward(store: Store, run_id: str, branch: str) -> Iterator[tuple[str, lis
 
 
 def _adrift(journals: Mapping[str, Sequence[Entry]]) -> str | None:
-    """Return a branch that has no entries, or whose base entry is missing; None if there is none."""
+    """Return the name of a branch that has no entries, or whose base entry is missing; None if all are complete."""
     for branch, own in journals.items():
         base = own[0].commit["run"].get("base") if own else None
         there = journals.get(base["branch"], ()) if base else ()
@@ -143,10 +143,10 @@ def _adrift(journals: Mapping[str, Sequence[Entry]]) -> str | None:
 def _unless_damaged(
     store: Store, run_id: str, found: Journals, before: Mapping[str, str], adrift: str
 ) -> Mapping[str, str]:
-    """Decide whether to read a run again, of which the branch `adrift` was found without its base.
+    """Decide whether to read a run again because the branch `adrift` was found without its base.
 
-    Returns the first seal of each branch, for the next call. Raises JournalCorrupt if they equal those `before`: then
-    the run was not deleted and started again while it was read, so it is damaged.
+    Returns the first seal of each branch, for the next call. Raises JournalCorrupt if these equal those in `before`:
+    the run was then not deleted and started again while it was read, so it is damaged.
     """
     beginnings = {branch: own[0].seal if own else "" for branch, own in found.items()}
     if beginnings != before:

@@ -1,4 +1,4 @@
-"""Calls from other threads to a run: they execute on the run's thread, and once it has ended also on the caller's.
+"""Calls from other threads to a run: they execute on the run's thread; after its end, also on the caller's thread.
 
 So after the end of a run no caller waits for an event loop that has stopped.
 """
@@ -39,7 +39,7 @@ class Mailbox:
             self._serve()
 
     def close(self) -> None:
-        """Execute the queued calls. From now on, `do` executes calls on the caller's thread too."""
+        """Execute the queued calls. From now on, `do` executes calls on the caller's thread as well."""
         self._closed = True
         self._serve()
 

@@ -1,4 +1,4 @@
-"""Requests of user code to a journal, from any thread: create a checkpoint, commit a change, flush."""
+"""Requests of the user's code to a journal, from any thread: create a checkpoint, commit a change, flush."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def opened_at(location: str, provider: BaseProvider | None) -> Writer:
 
 
 def name_checkpoint(journal: Journal, make: Callable[[], CommitParts], at: Writer | None) -> Future[DurableCheckpoint]:
-    """Commit a checkpoint with the parts that `make` returns. The future has it once it is durable, or an error.
+    """Commit a checkpoint with the parts that `make` returns. The future gets it once it is durable, or an error.
 
     With `at`, a run without a store is stored there from now on. This function releases `at` in any case.
     """
@@ -70,7 +70,7 @@ def name_checkpoint(journal: Journal, make: Callable[[], CommitParts], at: Write
 def change(
     journal: Journal, make: Callable[[], CommitParts], seen: Callable[[CommitParts], T], what: str = "the values were"
 ) -> Future[T]:
-    """Commit the parts that `make` returns, in memory if the run has no store. The future has the result of `seen`.
+    """Commit the parts that `make` returns, in memory if the run has no store. The future gets what `seen` returns.
 
     Args:
         journal: The journal to commit to.
@@ -108,7 +108,7 @@ def change(
 
 
 def flush(journal: Journal) -> Future[int]:
-    """Return a future that has the number of the last commit once all commits are durable, or a StoreError."""
+    """Return a future that gets the number of the last commit once all commits are durable, or a StoreError."""
     flushed: Future[int] = Future()
     flushed.set_running_or_notify_cancel()  # so that the caller cannot cancel it, and the writer can always set it
     queue = journal.queue
@@ -132,7 +132,7 @@ def flush(journal: Journal) -> Future[int]:
 
 
 def _on_its_thread(journal: Journal, act: Callable[[Future[T]], None]) -> Future[T]:
-    """Call `act` with a new future, on the thread of the run, and return the future. It gets the error of `act`."""
+    """Call `act` with a new future, on the thread of the run, and return the future. An error of `act` is set on it."""
     done: Future[T] = Future()
     done.set_running_or_notify_cancel()
 
@@ -152,7 +152,7 @@ def _on_its_thread(journal: Journal, act: Callable[[Future[T]], None]) -> Future
 
 
 def _attach(journal: Journal, at: Writer) -> None:
-    """Store a run through `at` from now on. The entries so far are written before any later one."""
+    """Store a run through `at` from now on. The entries made so far are written before any later one."""
     if journal.queue is None:
         entries = _sealed(journal.entries)
         journal.queue = at.use().enter(journal.run_id, journal.branch)

@@ -30,13 +30,13 @@ from crewlite.usage import NO_USAGE, Usage
 
 @dataclass(eq=False)
 class Late:
-    """The state as seen from outside the running steps: by a handler, or by a program that has opened a state."""
+    """A view of the state from outside the running steps: for a handler, or a program that has opened a state."""
 
     address: str
-    """The step that its changes belong to; "" for the run itself."""
+    """The address of the step to which changes belong; "" for the run itself."""
     values: Values
     base: Mapping[str, Json]
-    """The values as last settled, without later changes made here."""
+    """The values when they were last settled, without changes made through this view since."""
     moment: int
     """`Shared.moment` at the last update."""
 
@@ -48,29 +48,29 @@ class States:
         self._record = record
         self.shared = Shared(secrets, used=bool(record.kept.versions))
         self.paid = NO_USAGE
-        """Usage added by the program that no commit has recorded yet."""
+        """Usage that the program has added and no commit has recorded yet."""
         self._running: dict[str, View] = {}
         """The views of the running steps, by address."""
         self._late: list[tuple[weakref.ref[object], Late]] = []
-        """The views from outside with their holders, which may change values inside as long as they exist."""
+        """The views from outside, by weak references to their holders: a living holder may change values inside."""
         self._own: list[Operation] = []
-        """Changes of the values of the run itself, for the next commit."""
+        """Changes of the values of the run itself, to be recorded by the next commit."""
         self._ended: list[LateChanges] = []
-        """Changes to the state of steps that have ended, for the next commit."""
+        """Changes to the state of steps that have ended, to be recorded by the next commit."""
         self._missing = set[str]()
-        """Recorded steps with changes that the code of the run, since it was resumed, has not requested yet."""
+        """Recorded steps with changes that the code of the run has not requested since the run was resumed."""
         self._unsure = False
-        """Whether any of the recorded values may differ from those that the code of the run sees."""
+        """Whether any recorded value may differ from the one that the code of the run sees."""
         self._final: Mapping[str, Json] | None = None
-        """The last values that the code of the run saw, between its end and the next commit."""
+        """The last values that the code of the run saw, from its end until the next commit."""
         self._told = set[str]()
-        """The messages of errors that were announced."""
+        """The messages of errors that were announced already."""
         self._numbers: dict[str, Iterator[int]] = {}
-        """Numbers for the ids of items added from outside the steps, by the step that they belong to."""
+        """Counters for the ids of items added from outside the steps, by the address to which the items belong."""
         self._drops = False
-        """Whether changes of the run itself are dropped."""
+        """Whether changes to the state of the run itself are dropped at the moment."""
         self._of_run = False
-        """Whether the code of a run has begun, so that the state was not opened without one."""
+        """Whether the code of a run has begun; False in a state that was opened without a run."""
 
     @property
     def beginning(self) -> Start:
@@ -112,7 +112,7 @@ class States:
 
     @contextmanager
     def dropping(self) -> Iterator[None]:
-        """Drop what handlers change of the run itself in this block, as an earlier call of them has changed it."""
+        """Drop what handlers change of the run itself in this block: an earlier call of them made the same changes."""
         self.settle()
         self._drops = True
         try:
@@ -148,7 +148,7 @@ class States:
             late.base = late.values.settle(self.shared.refused)
 
     def settle(self) -> None:
-        """Collect the changes made through views from outside, for the next commit or the running step around them."""
+        """Collect the changes made through views from outside, for the next commit or the enclosing running step."""
         if not self._late:
             return
         with self.shared.lock:
@@ -159,7 +159,7 @@ class States:
             self._late = [(holder, late) for holder, late in self._late if holder() is not None]
 
     def shown(self, values: Values) -> ValueChanges:
-        """Return the part of a commit that makes the recorded values equal to these. Raises NotCodable."""
+        """Return the part of a commit that makes the recorded values equal to `values`. Raises NotCodable."""
         with self.shared.lock:
             values.settle()
             self.settle()
@@ -170,7 +170,7 @@ class States:
     def add_to(self, commit: Commit, *, strict: bool) -> list[NotCodable]:
         """Add all changes and usage to a commit.
 
-        Returns the errors of values that could not be recorded and were not returned before. With `strict`, raises the
+        Returns the errors of values that could not be recorded, except those returned before. With `strict`, raises the
         first error instead.
         """
         with self.shared.lock:
@@ -196,7 +196,7 @@ class States:
             return list(fresh.values())
 
     def _seen(self, commit: Commit) -> list[Operation]:
-        """Return the operations that turn the values which this commit would record into those that the code sees."""
+        """Return the operations that turn the values this commit would record into the values that the code sees."""
         view, final = self._running.get(""), self._final
         self._final = None
         if final is not None:
@@ -216,16 +216,16 @@ class States:
         return self._record.kept.after(rest).values
 
     def _is_caught_up(self, view: View) -> bool:
-        """Return whether the run's code has requested all steps with changes that were recorded before a resume."""
+        """Return whether the run's code has requested all steps with changes that were recorded before the resume."""
         if self._missing:
             self._missing -= view.handed
             self._missing -= view.pending.keys()
         return not self._missing
 
     def _next_id(self, address: str) -> str:
-        """Return an id for an item that a handler adds, the same whenever a resume has happened.
+        """Return an id for an item that a handler adds. It is the same in every process, whenever the run was resumed.
 
-        In a state without a run, it is unique as no commit number is used twice, whatever is restored.
+        In a state without a run it is unique, because no commit number is used twice, whatever is restored.
         """
         whose = address or ("run" if self._of_run else str(self._record.seq + 1))
         prefix = f"{whose}+"
@@ -253,7 +253,7 @@ class States:
             around.commit(address, [change], late=True)
 
     def _running_around(self, address: str) -> tuple[str, View | None]:
-        """Return the nearest running step that encloses this step, with the address of its child around this step."""
+        """Return (address of its child around this step, its view) of the nearest running step around this one."""
         while True:
             around = outer(address)
             if view := self._running.get(around):
@@ -263,7 +263,7 @@ class States:
             address = around
 
     def _outlook(self, address: str) -> Mapping[str, Json]:
-        """Return the values around a step that has ended, with its own changes."""
+        """Return the values as they are around a step that has ended, with its own changes."""
         view = self._running_around(address)[1] if address else self._running.get("")
         return view.outlook() if view else self._recorded()
 

@@ -42,9 +42,9 @@ class Values(MutableMapping[str, Any]):
         self._exact = exact
         """Whether a different order of keys in a value counts as a change."""
         self._coded = dict(coded)
-        """All values, in their order, as they were last settled; ABSENT for a new one that was not settled yet."""
+        """All values, in order, as they were when last settled; ABSENT for a new one that has not been settled."""
         self._handed_out = False
-        """Whether a caller of `settle` has `_coded`, so that it must be copied before it changes."""
+        """Whether a caller of `settle` holds `_coded`, so that it must be copied before it changes."""
         self._lent: dict[str, Any] = {}
         """The values that were set or accessed, decoded."""
         self._read: dict[str, tuple[Json, Json]] = {}
@@ -53,11 +53,11 @@ class Values(MutableMapping[str, Any]):
         self._fixed: dict[str, object] = {}
         """Settled values of immutable types."""
         self._added_to: dict[str, dict[str, Json]] = {}
-        """Collections that no caller has, so that they can be changed in place."""
+        """Copies of collections that no caller of `settle` holds, so that they can be changed in place."""
         self._begun: dict[str, Json] = {}
         """The empty lists and mappings that `setdefault` created, by name."""
         self._written = set[str]()
-        """The names that the program has changed since `take_written`."""
+        """The names that the program has changed since the last `take_written`."""
         self._lock = rlock()
 
     def __getitem__(self, key: str) -> Any:
@@ -88,8 +88,8 @@ class Values(MutableMapping[str, Any]):
     def setdefault(self, key: str, default: Any = None) -> Any:
         """Return the value of a name; set it to `default` first if there is none.
 
-        If `default` is an empty list or mapping, additions to it are recorded as such, so that concurrent steps can add
-        to the same one.
+        If `default` is an empty list or mapping, what is added to it is recorded as an addition, so that concurrent
+        steps can add to the same one.
         """
         with self._lock:
             if key in self:
@@ -130,15 +130,15 @@ class Values(MutableMapping[str, Any]):
             del self._items(collection)[identifier]
 
     def items_of(self, collection: str) -> Mapping[str, Json]:
-        """Return the items of a collection by their ids, encoded."""
+        """Return the items of a collection by their ids, in encoded form."""
         found: Mapping[str, Json] = self._coded.get(ITEMS + collection, {})
         return found
 
     def settle(self, refused: list[NotCodable] | None = None) -> Mapping[str, Json]:
         """Return all current values encoded, with secrets masked.
 
-        Raises NotCodable for a value that cannot be recorded. With a list `refused`, adds the error to that and returns
-        the earlier value instead.
+        Raises NotCodable for a value that cannot be recorded. With a list `refused`, adds the error to that list and
+        uses the earlier value instead.
         """
         with self._lock:
             for key, value in self._lent.items():
@@ -182,7 +182,7 @@ class Values(MutableMapping[str, Any]):
             return {key: lent.get(key, coded) for key, coded in self._coded.items()}
 
     def put_back(self, coded: Mapping[str, Json]) -> None:
-        """Replace all values by these encoded ones. Objects that were accessed before no longer belong to them."""
+        """Replace all values by these encoded ones. Objects that the program got before no longer belong to them."""
         with self._lock:
             before, self._coded, self._handed_out = self._coded, {}, False
             self._written |= before.keys() | coded.keys()
@@ -196,9 +196,9 @@ class Values(MutableMapping[str, Any]):
                     self._lend(key, value)
 
     def place(self, key: str, behind: Callable[[str], bool]) -> None:
-        """Insert a name before the unbroken row of names at the end for which `behind` returns True.
+        """Insert a name before all the last names in a row for which `behind` returns True.
 
-        It has no value yet: call `replace` to set that. Does nothing if the name exists.
+        The name has no value yet: call `replace` to set one. Does nothing if the name exists.
         """
         with self._lock:
             if key not in self._coded:
@@ -214,7 +214,7 @@ class Values(MutableMapping[str, Any]):
         return self._coded.keys()
 
     def take_written(self) -> set[str]:
-        """Return the names that the program has changed since the last call. Changes inside count once settled."""
+        """Return the names that the program changed since the last call. Changes inside values count once settled."""
         with self._lock:
             found, self._written = self._written, set()
             return found
@@ -222,7 +222,7 @@ class Values(MutableMapping[str, Any]):
     def replace(self, key: str, coded: Json, *, begun: bool = False) -> None:
         """Set a value from outside the program, such as from a step inside; ABSENT removes it.
 
-        `begun`: whether it was created empty, as by `setdefault`.
+        `begun`: whether the value was created empty, as by `setdefault`.
         """
         with self._lock:
             for known in (self._lent, self._read, self._fixed, self._added_to):
@@ -258,7 +258,7 @@ class Values(MutableMapping[str, Any]):
     def _plain(self, key: str, value: Any) -> Json:
         """Encode a value. A value that is unchanged since it was read keeps its recorded form.
 
-        This program may encode it differently, for example because it does not know its class.
+        This program may encode it differently, for example because it does not know the value's class.
         """
         coded = _encoded(key, value)
         if key not in self._read:
@@ -275,7 +275,7 @@ class Values(MutableMapping[str, Any]):
         return coded
 
     def _looked_at(self, key: str, value: Any, before: Json) -> Json:
-        """Return the encoded and masked value to record; the object `before` itself if it is unchanged."""
+        """Return the encoded and masked value to record; the object `before` itself if nothing has changed."""
         secrets = self._secrets()
         if secrets.mask(key) != key:
             raise NotCodable(_path(MASK), key, "a name that holds a configured secret")
@@ -294,7 +294,7 @@ class Values(MutableMapping[str, Any]):
 
 
 def _encoded(key: str, value: Any) -> Json:
-    """Encode a value. Raises NotCodable, also if another thread keeps changing it meanwhile."""
+    """Encode a value. Raises NotCodable, also if another thread keeps changing the value meanwhile."""
     for _ in range(_TRIES):
         with contextlib.suppress(RuntimeError):  # "dictionary changed size during iteration"
             return encode(value, _path(key))

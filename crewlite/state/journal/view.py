@@ -32,13 +32,13 @@ class Shared:
     secrets: Secrets
     """The secrets that the run knows by now, which are masked in what it records."""
     closed: tuple[str, str] | None = None
-    """The arguments of the StoreError for a change that comes after the journal was closed; None before."""
+    """The arguments of the StoreError for a change after the journal was closed; None while it is open."""
     used: bool = False
-    """Whether the run has ever used the state, before a resume too. If not, no changes are looked for."""
+    """Whether the run has ever used the state, in any kickoff. If not, nobody looks for changes."""
     moment: int = 0
-    """A count of changes to the state, so that a view that is up to date need not be updated."""
+    """A counter of changes to the state: a view that has seen the current number need not be updated."""
     refused: list[NotCodable] = field(default_factory=list)
-    """The errors of values that could not be recorded, until they are announced."""
+    """The errors of values that could not be recorded and were not announced yet."""
     lock: RLock = field(default_factory=rlock)
 
     def known_secrets(self) -> Secrets:
@@ -52,7 +52,7 @@ class Shared:
 
 
 class Mirror(Protocol):
-    """An object of the program that shows the values of a view, such as a pydantic state, and can be changed."""
+    """An object of the program that shows the values of a view and can be changed, such as a pydantic state."""
 
     def write(self, values: Values) -> None:
         """Write the changes of this object to the values."""
@@ -78,18 +78,18 @@ class View:
     def __init__(self, shared: Shared, address: str, start: Start, opening: Mapping[str, Json] | None = None) -> None:
         self._shared, self.address, self.start = shared, address, start
         self._opening = start.values if opening is None else opening
-        """The values at its start, with the changes of handlers of its start event."""
+        """The values when the attempt began, with the changes of handlers of the event that announced the start."""
         self._values: Values | None = None
         self._added = 0
-        """The number of items that the code of the step has added."""
+        """The number of collection items that the code of the step has added."""
         self._inside: _Inside | None = None
         self.handed = set[str]()
-        """The steps inside whose results were handed to the code."""
+        """The addresses of steps inside whose results were handed to the code."""
         self.unshown = set[str]()
-        """The names that the code of the step has changed since they were last committed."""
+        """The names that the code of the step has changed since a commit last recorded them."""
         self.ended = False
         self.mirror: Mirror | None = None
-        """An object that shows these values, and is written back to them before their changes are collected."""
+        """An object that shows these values; its changes are written to them before they are collected."""
 
     @property
     def values(self) -> Values:
@@ -104,7 +104,7 @@ class View:
 
     @property
     def pending(self) -> Mapping[str, list[Change]]:
-        """The changes of steps inside whose results were not handed to the code yet, by address."""
+        """By address: the changes of steps inside whose results have not been handed to the code."""
         return self._inside.pending if self._inside else {}
 
     def now(self) -> Mapping[str, Json]:
@@ -130,18 +130,18 @@ class View:
             return Start(self.now(), self._inside.delivered if self._inside else 0)
 
     def note_request(self, address: str, start: Start) -> None:
-        """Note that a step inside is requested, which starts with the changes that are in `start`.
+        """Note that a step inside is requested, which begins with the state `start`.
 
-        Its own changes are applied after these, whichever were committed first: steps may have been run again.
+        Its own changes are applied after those in `start`, whichever were committed first: steps may have run again.
         """
         with self._shared.lock:
             if self._inside:
                 self._inside.seen[address] = start.delivered
 
     def newest_inside(self, recorded: Mapping[str, Sequence[Change]] = _NONE) -> Start:
-        """Return the state with the changes of steps inside whose results were not handed over yet.
+        """Return the state including the changes of steps inside whose results have not been handed over.
 
-        `recorded`: the changes of recorded steps inside, which the code may not have requested yet since a resume.
+        `recorded`: the changes of recorded steps inside, which the code may not have requested since a resume.
         """
         with self._shared.lock:
             delivered = self._inside.delivered if self._inside else 0
@@ -173,7 +173,7 @@ class View:
                 self._inside.touched.note(address, operations)
 
     def deliver(self, address: str) -> None:
-        """Apply the changes of a step inside, as its result is handed to the code."""
+        """Apply the changes of a step inside, because its result is handed to the code now."""
         with self._shared.lock:
             self.handed.add(address)
             if self._inside is None or not (changes := self._inside.pending.pop(address, None)):
@@ -184,13 +184,13 @@ class View:
             self._apply(self._inside, changes, after=self._inside.seen.pop(address, 0))
 
     def deliver_rest(self) -> None:
-        """Apply the changes of all steps inside whose results the code has not awaited, as this step ends."""
+        """Apply the changes of all steps inside whose results the code has not awaited, because this step ends now."""
         with self._shared.lock:
             for address in sorted(self.pending, key=lambda at: self.pending[at][0][0]):
                 self.deliver(address)
 
     def take(self, change: Change) -> None:
-        """Apply a change that no step inside has made, such as one of a handler, at once."""
+        """Apply at once a change that no step inside has made, such as one of a handler."""
         with self._shared.lock:
             self._shared.moment += 1
             if self._inside is None:
@@ -253,18 +253,18 @@ class _Inside:
         self.pending: dict[str, list[Change]] = {}
         self.delivered = 0
         self.seen: dict[str, int] = {}
-        """How many changes had been handed over when a step was requested, by its address."""
+        """By address of a requested step: how many changes had been handed over at the request."""
         self.trails: dict[str, _Trail] = {}
         self.placed: dict[str, Order] = {}
-        """New names of these changes, with the positions by which they are ordered."""
+        """New names in these changes, with the positions by which the names are ordered."""
         self.behind: dict[str, None] = {}
-        """The names whose values were not computed yet."""
+        """The names whose values have to be computed anew."""
         self.touched = Touched()
 
     def add(self, values: Values, name: str, before: Json, change: Change, after: int) -> None:
-        """Add a change of one name. `before` is its value before all such changes.
+        """Add a change of one name. `before` is the value of the name before all such changes.
 
-        `after`: the number of the last handed-over change that the step which made it has seen.
+        `after`: the number of the last change that had been handed over when the changing step was requested.
         """
         trail = self.trails.get(name)
         if trail is None:
@@ -280,7 +280,7 @@ class _Inside:
                 self.placed[name] = order
 
     def catch_up(self, values: Values) -> None:
-        """Compute the values that were not computed yet."""
+        """Compute the values that have to be computed anew."""
         behind, self.behind = self.behind, {}
         for name in behind:
             trail = self.trails[name]
@@ -290,7 +290,7 @@ class _Inside:
 class _Trail:
     """The changes of one name since the code of the step last wrote it.
 
-    They are in the order of their commits, but a change always stands after those that its step has seen.
+    They are in the order of their commits, except that a change always comes after those that its step has seen.
     """
 
     __slots__ = ("_base", "_changes", "_done", "_numbers", "_value", "is_begun")
@@ -299,11 +299,11 @@ class _Trail:
         self._base = self._value = base
         self._changes: list[Change] = []
         self._numbers: list[int] = []
-        """The numbers with which the changes were handed over."""
+        """For each change, the number of changes that had been handed over when it was."""
         self._done = 0
         """The number of changes that `_value` includes."""
         self.is_begun = base is ABSENT
-        """Whether the value was created empty and only added to, never set."""
+        """Whether the value was created empty and has only been added to, never set."""
 
     def add(self, change: Change, number: int, after: int) -> None:
         if self.is_begun:

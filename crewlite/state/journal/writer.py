@@ -51,19 +51,19 @@ class WriteQueue:
     backlog: tuple[Entry, ...] = ()
     """Entries that could not be stored yet, in order."""
     bases: frozenset[str] = frozenset()
-    """The ids of the checkpoints that forks start from."""
+    """The ids of the checkpoints of this branch that forks start from."""
     drops: bool = False
     """Whether checkpoints were dropped since the forks were last listed."""
     pinned: set[int] = field(default_factory=set)
-    """The numbers of commits that get a manual checkpoint just now, so that compaction must keep them."""
+    """The numbers of commits that are getting a manual checkpoint now, so that compaction must keep them."""
     compacted: int = 0
-    """The last commit of the branch at its last compaction."""
+    """The number of the branch's last commit at its last compaction."""
     held: bool = False
-    """Whether this process has written to the branch. One that was only read may belong to another process by now."""
+    """Whether this process has written to the branch. If it only read it, another process may own the branch by now."""
     moved: bool = False
     """Whether this process has written to the branch since the last check."""
     touched: float = 0.0
-    """The time of the last sign of life according to the store, after this process gave it."""
+    """The time of the last sign of life according to the store, read after this process had given it."""
     fenced: bool = False
     """Whether the store refuses further entries, because another process has written to the branch."""
     on_fenced: Callable[[BaseException], None] | None = None
@@ -71,20 +71,20 @@ class WriteQueue:
 
     @property
     def store(self) -> Store:
-        """The store it writes to."""
+        """The store to which the queue is written."""
         return self.writer.store
 
     def put(self, entries: tuple[Entry, ...], done: Done, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        """Queue entries to be written. Then `done` is called with None, or with the error if they were not written.
+        """Queue entries to be written. Then call `done` with None, or with the error if they were not written.
 
         Entries that were not written stay queued, and the next `put` of this branch tries them again first. `done` is
-        called on `loop`, or on the writer's thread if that is None. With no entries, it is called when the earlier
-        ones are written or have failed. If the store is closed first, it gets a StoreError.
+        called on `loop`, or on the writer's thread if that is None. Without entries, it is called once the earlier ones
+        are written or have failed. If the store is closed first, it is called with a StoreError.
         """
         self.writer.put(_Job(self, entries, done, loop))
 
     def ask(self, act: Callable[[Store], T]) -> Future[T]:
-        """Call `act` with the store, on the writer's thread, after earlier requests. Returns a future of its result."""
+        """Call `act(store)` on the writer's thread, after earlier requests. Returns a future of its result."""
         done: Future[T] = Future()
         done.set_running_or_notify_cancel()  # so that the caller cannot cancel it, and the thread can always set it
         self.writer.put(_Errand(act, done))
@@ -110,7 +110,7 @@ class _Errand:
     done: Future[Any]
 
     def run(self, store: Store) -> None:
-        """Call `act`, on the writer's thread, and set the future."""
+        """Call `act(store)` and set the future to its result or error. Runs on the writer's thread."""
         try:
             self.done.set_result(self.act(store))
         except Exception as error:  # noqa: BLE001 - whatever storage raises is raised where the future is awaited
@@ -156,7 +156,7 @@ class Writer:
             self.queues.pop((queue.run_id, queue.branch), None)
 
     def use(self) -> Writer:
-        """Add a user, and return the writer. Only a user may call this, as the thread ends when there are none."""
+        """Add a user, and return the writer. Only a user of the writer may call this: without users the thread ends."""
         with _lock:
             self.users += 1
         return self
@@ -203,7 +203,7 @@ class Writer:
         self._ended.set_result(None)
 
     def _refuse(self) -> None:
-        """Fail the jobs that came after the thread ended. Several threads may call this at once."""
+        """Fail the jobs that came after the thread had ended. Several threads may call this at once."""
         error = StoreError(self.store.location, "nothing more can be recorded: the run has ended, and closed the store")
         while True:
             try:
@@ -225,7 +225,7 @@ class Writer:
                 return self._jobs.get(timeout=left)
 
     def _look(self) -> None:
-        """Give signs of life for all branches, and detect commits of other processes to an idle one.
+        """Give signs of life for all branches, and detect commits of other processes to branches that are idle here.
 
         An error is logged, and the next check tries again.
         """
@@ -249,7 +249,7 @@ class Writer:
                     log.warning("%s/%s gave no sign of life: %s", queue.run_id, queue.branch, why)
 
     def _fence(self, queue: WriteQueue, error: BaseException) -> BaseException:
-        """Return the reason of a failed write. If another process has written to the branch, fence its queue."""
+        """Return the reason why a write failed. If another process has written to the branch, fence its queue."""
         if not isinstance(error, BranchConflictError):
             return error
         with contextlib.suppress(Exception):  # if the reason cannot be read, the conflict itself is reported
