@@ -43,7 +43,7 @@ def on_loop_thread() -> bool:
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the event loop that runs on this thread, which blocking calls here would stop; None if there is none."""
+    """Return the event loop that runs on this thread, which a blocking call here would stop; None if none runs."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -74,9 +74,9 @@ async def within(work: Awaitable[T], limit: float | None, what: str | Exception)
 
 
 async def while_left(work: Awaitable[T], left: Callable[[], float], late: Callable[[], Exception]) -> T:
-    """Await `work` as `within` does, as long as `left` returns more than 0 seconds; then raise what `late` returns.
+    """Await `work` as `within` does, as long as `left()` returns more than 0 seconds; then raise what `late()` returns.
 
-    `left` is asked again when the seconds that it returned have passed.
+    `left` is called again when the seconds that it returned have passed.
     """
     task = asyncio.ensure_future(guarded(work))
     task.add_done_callback(lambda done: done.cancelled() or done.exception())  # mark errors of abandoned work as seen
@@ -95,7 +95,7 @@ async def while_left(work: Awaitable[T], left: Callable[[], float], late: Callab
 
 
 def _close_unbegun(work: Awaitable[Any]) -> None:
-    """Close a coroutine whose task was cancelled before it began, which Python would warn of."""
+    """Close a coroutine whose task was cancelled before it began: Python would warn about it."""
     if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
         work.close()
 

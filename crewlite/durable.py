@@ -28,9 +28,9 @@ T = TypeVar("T")
 Json = Any
 
 Drift = Literal["diverge", "keep", "rerun", "configured"]
-"""The reaction if a recorded step was asked something else than it is asked now. diverge: from here on, no step is
-answered from the record. keep: use the outcome. rerun: execute this step again, while its child steps may be answered
-from the record. configured: as CheckpointConfig.on_drift says."""
+"""What happens to a recorded step whose question has changed. diverge: from here on, no step is answered from the
+record. keep: use the outcome. rerun: execute this step again, while its child steps may be answered from the record.
+configured: as CheckpointConfig.on_drift says."""
 
 Durability = Literal["sync", "async", "degraded", "off"]
 """How a run was saved. sync: every outcome was stored before the run continued. async: everything is stored now.
@@ -41,7 +41,7 @@ class Stamp(Protocol):
     """Builds an event of a step, with the fields that all events of that step have: run_id, branch, address, ..."""
 
     def __call__(self, event: type[T], **about: Any) -> T:
-        """Build an event of this class. One that nobody would receive is not built: see UnheardEvent."""
+        """Build an event of this class; an UnheardEvent in its place if nobody would receive it."""
 
 
 class StepEvents(Protocol):
@@ -68,7 +68,7 @@ def same(value: Any) -> Any:
 
 @dataclass(slots=True, eq=False)
 class Step(Generic[T]):
-    """One recorded piece of work: the code that does it, what it is asked, and how its outcome is encoded as JSON.
+    """One recorded piece of work: the code that does it, its question, and how its outcome is encoded as JSON.
 
     Treat it as immutable; it is not frozen because creating a frozen dataclass for each step is slow.
     """
@@ -77,7 +77,7 @@ class Step(Generic[T]):
     name: str | None
     work: Callable[[], Awaitable[T]]
     question: Json
-    """What the step is asked, as plain JSON: its recorded outcome is reused only while this is the same. It must not
+    """What the step is asked, as plain JSON: the recorded outcome is reused only while this is the same. It must not
     depend on who answers, on the time, or on randomness."""
     voice: StepEvents
     encode: Callable[[T], Json] = same
@@ -86,20 +86,20 @@ class Step(Generic[T]):
     usage: Callable[[T], Json] | None = None
     """Returns the tokens and cost of the outcome, as recorded."""
     with_usage: Callable[[T, Usage], T] | None = None
-    """Adds the usage of the step and all steps inside it to an outcome. That sum is not recorded, as the calls are."""
+    """Adds the usage of the step and all steps inside it to an outcome. Only the usage of calls is recorded."""
     address: str | None = None
     """The address that `Scope.reserve_address` returned; None to take the next one when the step is requested."""
     provenance: dict[str, str] = field(default_factory=dict)
     """What answers (model, prompt template). Recorded so that a change can be reported; a change causes no rerun."""
     chained: bool = False
-    """Whether all earlier outcomes that its parent has received are part of what it is asked (a model call)."""
+    """Whether all earlier outcomes that the parent has received are part of the question, as in a model call."""
     effect: Effect = "none"
     timeout: float | None = None
     """The limit in seconds of one attempt."""
     deadline: float | None = None
     """The limit in seconds of all attempts together, from the first start of the step, across resumes."""
     failure_policy: Policy | None = None
-    """Decides on every failure of this step, also one that came out of a step inside it."""
+    """Decides on every failure of this step, also on one that a step inside it caused."""
     inherits: bool = False
     """Whether, without a `failure_policy`, the nearest enclosing `child_policy` decides.
 
@@ -110,13 +110,13 @@ class Step(Generic[T]):
     default_policy: Policy | None = None
     """The policy of a step that inherits, if none is set on it or around it."""
     refuses: Callable[[Remedy], str] | None = None
-    """Returns why a remedy cannot be applied to this work; "" if it can."""
+    """Returns why a remedy cannot be applied to this step; "" if it can."""
     hears: bool = False
-    """Whether its code, and that of all steps inside it, may say something about its work, for its next attempt."""
+    """Whether the code of the step, and of all steps inside it, may report about its work for the next attempt."""
     compensate: Callable[[T], Any] | None = None
     """Undoes what the step has done, given its outcome."""
     failure: Callable[[T], Exception | None] | None = None
-    """Returns the failure that an outcome reports, or None. A policy may have it retried like one that is raised."""
+    """Returns the failure that an outcome reports, or None. A policy may retry it as it would an exception."""
     fallbacks: int = 0
     """The number of fallbacks. The work uses as many of them as there are `Fallback` remedies in `Scope.past`."""
     cache: Cached | None = None
@@ -124,9 +124,9 @@ class Step(Generic[T]):
     answer: Callable[[Any], T] | None = None
     """Returns the outcome for the answer that a person gave in place of a call in doubt."""
     intends: Callable[[T], Sequence[Intent]] | None = None
-    """Returns the calls that this outcome leads to at once. They are committed with it."""
+    """Returns the calls that this outcome leads to at once. Their intents are committed with the outcome."""
     placeholder: Callable[[], T] | None = None
-    """Returns a stand-in for an outcome that is not known, for a preview."""
+    """Returns a stand-in for an unknown outcome, for a preview."""
     texts: dict[str, str] = field(default_factory=dict)
     """The texts in `question`, such as a task's description; recorded to show later what the outcome answered."""
     drift: Drift = "diverge"
@@ -139,23 +139,23 @@ class Step(Generic[T]):
     limits: tuple[Limit, ...] = ()
     """The limits on concurrent steps that this step counts towards."""
     inherited_limits: tuple[Limit, ...] = ()
-    """The limits that all steps inside it count towards."""
+    """The limits that all steps inside this one count towards."""
     budgets: tuple[Budget, ...] = ()
-    """The limits on what this step and everything inside it may use."""
+    """The limits on the usage of this step and everything inside it."""
     auto_approve: bool | None = None
-    """Whether calls of tools inside it that require approval are approved; None inherits."""
+    """Whether calls of tools inside this step that require approval are approved; None inherits."""
     checkpoint_settings: tuple[Any, ...] = ()
     """The checkpoint settings for this step's events, innermost first; those of enclosing steps come after them."""
     own_state: bool = False
-    """Whether the state inside it begins empty, and is no part of the state around it."""
+    """Whether the state inside the step begins empty, and is no part of the enclosing state."""
     after: int | None = None
-    """The number of the commit to which it is a reaction: an outcome that was recorded earlier does not count."""
+    """The number of the commit that the step reacts to: an outcome that was recorded earlier is outdated."""
     rests_on_more: bool = False
-    """Whether it rests on more than its question says, such as a question to a person: its recorded outcome counts only
-    while the steps around it are asked what they were asked, and the model around it has heard the same."""
+    """Whether the outcome depends on more than the question, as with a question to a person: a recorded outcome then
+    counts only while the questions of the enclosing steps, and what the model there has heard, are the same."""
 
     known_as: Callable[[], str] | None = None
-    """Returns what messages about an attempt call it, if that differs from try to try, such as the model asked."""
+    """Returns the name of an attempt for messages, if it differs between attempts, such as the model that is called."""
 
     @property
     def title(self) -> str:
@@ -164,7 +164,7 @@ class Step(Generic[T]):
 
 
 class Scope(Protocol):
-    """The step, or the absence of a run, that encloses the running code."""
+    """The scope of the running code: the step that it belongs to, or that there is no run."""
 
     __slots__ = ()
 
@@ -193,14 +193,14 @@ class Scope(Protocol):
         """The remedies for this step's failed attempts so far."""
 
     def recovery(self, *, around: bool = False) -> RecoveryContext | None:
-        """Return what this attempt is told of the failure before it; None if there was none.
+        """Return what this attempt is told about the failed attempt before it; None if it is told nothing.
 
-        `around`: if nothing, what the attempts around this one are told.
+        `around`: if there was none, what the enclosing attempts are told.
         """
 
     @property
     def sayings(self) -> Any:
-        """What this attempt says about its work; None unless it is inside of a step that hears it."""
+        """What the code of this attempt reports about its work; None if no enclosing step listens."""
 
     @property
     def guards(self) -> Sequence[Guard]:
@@ -208,7 +208,7 @@ class Scope(Protocol):
 
     @property
     def shared(self) -> Shared | None:
-        """What the runs of the same store share; None outside a run, and without a store that can share."""
+        """The data that the runs of the same store share; None outside a run, and without a store that can share."""
 
     @property
     def state(self) -> Any:
@@ -235,7 +235,7 @@ class Scope(Protocol):
         """
 
     def step(self, step: Step[T]) -> Awaitable[T]:
-        """Request a step. It takes its address now, and executes when awaited."""
+        """Request a step. The step gets its address now, and executes when the result is awaited."""
 
     def spawn(self, step: Step[T], start: Any = None) -> asyncio.Task[T]:
         """Request a step and start it. The running step ends only after the spawned one. Call it on the run's loop.
@@ -244,13 +244,13 @@ class Scope(Protocol):
         """
 
     def hand_over(self, task: asyncio.Task[Any]) -> None:
-        """Hand the result of a spawned step to the code, which from now on sees that step's changes of the state."""
+        """Hand the result of a spawned step to the code, which from now on sees the step's changes of the state."""
 
     def mark_awaited(self, task: asyncio.Task[Any]) -> None:
         """Mark a spawned step as awaited: its exception reaches the awaiter, so the parent need not raise it again."""
 
     def in_doubt(self, address: str) -> bool:
-        """Return whether the run may have made this call before it was resumed, and it is unknown how that ended."""
+        """Return whether an earlier kickoff of the run may have made this call, and its result is unknown."""
 
     def calls(self, kind: str, names: Collection[str]) -> Sequence[Call]:
         """Return the steps of this kind and one of these names that have begun, anywhere in the run.
@@ -259,7 +259,7 @@ class Scope(Protocol):
         """
 
     def recorded(self, address: str) -> Recorded | None:
-        """Return where the outcome of a step is recorded; None if it is not."""
+        """Return where the outcome of a step is recorded; None if no outcome is recorded."""
 
     def mask(self, text: str) -> str:
         """Return `text` with every secret that the run knows replaced by a mask."""
@@ -273,7 +273,7 @@ class Scope(Protocol):
         """Emit an event that is not the outcome of a step. Returns the id of the event."""
 
     def tell(self, make: Callable[[Stamp], Any]) -> bool:
-        """Emit an event that no commit holds and that creates no checkpoint, from any thread, without waiting.
+        """Emit an event that is not recorded and creates no checkpoint. Callable from any thread; does not wait.
 
         Returns False outside a run, where nothing is emitted.
         """
@@ -381,7 +381,7 @@ class entered:  # noqa: N801 - a context manager
 
 
 async def together(work: Sequence[Awaitable[T]]) -> list[T]:
-    """Await all, and return their results. If one fails, the others finish first; then the first failure is raised."""
+    """Await all, and return their results. If one fails, the others finish first; then raises the first failure."""
     if len(work) == 1:
         return [await work[0]]
     results = await asyncio.gather(*work, return_exceptions=True)

@@ -27,19 +27,19 @@ class Kind:
     given: Callable[[Json], Json] = _whole
     """Returns the part of a recorded outcome that is passed to other steps."""
     holds_value: bool = False
-    """Whether the recorded outcome is the encoded value that code of the user returned."""
+    """Whether the recorded outcome is the encoded value that the user's code returned."""
     asks_person: bool = False
-    """Whether a person answers it, perhaps only after a resume, and perhaps before it is asked."""
+    """Whether a person answers the step, perhaps only after a resume, and perhaps before the question is asked."""
     waits: bool = False
-    """Whether its outcome may be recorded long after those of steps that were requested later."""
+    """Whether the outcome may be recorded long after those of steps that were requested later."""
     needs_no_work: bool = False
-    """Whether its outcome is known without executing it."""
+    """Whether the outcome is known without executing the step."""
     is_task: bool = False
-    """Whether it is a task. A run counts finished tasks."""
+    """Whether the step is a task. A run counts finished tasks."""
     asks_model: bool = False
-    """Whether it is one call of a model, to which budgets apply."""
+    """Whether the step is one call of a model, to which budgets apply."""
     is_call: bool = False
-    """Whether it is a call of a tool, which may kick off a crew of its own."""
+    """Whether the step is a call of a tool, which may kick off a crew of its own."""
     enters: bool = False
     """Whether its own code, between the steps inside it, has no side effects, so that a preview may execute it."""
     begins_anew: bool = False
@@ -47,20 +47,20 @@ class Kind:
     rebuilt: bool = False
     """Whether a definition of this kind can be rebuilt from the record of its run."""
     heard: bool = True
-    """Whether later model calls of the same parent are asked with its outcome."""
+    """Whether the outcome is part of what later model calls of the same parent are asked."""
     is_ordered: bool = False
-    """Whether what follows from its outcome depends on the order in which such steps were committed."""
+    """Whether later behaviour depends on the order in which steps of this kind were committed."""
     is_aside: bool = False
-    """Whether the models that it asks speak about the work: what they say is no part of the answer that is read."""
+    """Whether the models that the step asks talk about the work, so that their replies are no part of the answer."""
     is_about_failure: bool = False
-    """Whether it is asked about a failed attempt, so that code which does not fail again does not request it."""
+    """Whether the step is about a failed attempt. If the attempt does not fail again, the code does not request it."""
     takes_key: bool = False
-    """Whether code of the user requests it, which may name it by a key."""
+    """Whether the user's code requests such steps, and may give them a key."""
     takes_messages: bool = False
     """Whether a definition of this kind takes messages instead of named inputs."""
     worker: Literal["", "model", "code"] = ""
-    """Who leads the work in it: an agent with its model, or code. Steps with a worker are the units of work, which
-    remedies such as Replan have done again."""
+    """Who works in the step: an agent with its model, or code. Steps with a worker are the units of work, which
+    remedies such as Replan run again."""
 
     def __str__(self) -> str:
         return self.name

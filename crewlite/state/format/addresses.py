@@ -19,7 +19,7 @@ def outer(address: str) -> str:
 
 
 def without_tries(address: str) -> str:
-    """Return an address without the numbers of attempts; those of the run itself are a part of their own."""
+    """Return an address without the numbers of attempts, including those of attempts at the run itself."""
     return _TRIES.sub("", address)
 
 
@@ -35,7 +35,7 @@ def around(addresses: Iterable[str]) -> set[str]:
 
 
 def in_order(addresses: Collection[str]) -> Iterator[str]:
-    """Yield addresses as a tree: each step before the steps inside it, those beside each other in the given order.
+    """Yield addresses as a tree: each step before the steps inside it, siblings in the given order.
 
     Also yields the enclosing steps that are not among the addresses.
     """
@@ -54,18 +54,18 @@ def in_order(addresses: Collection[str]) -> Iterator[str]:
 
 
 def subject(question: str) -> str:
-    """Return what a question is about, by its address: a failed attempt, if it asks what follows that; else itself."""
+    """Return the address of what a question asks about: of the failed attempt it decides on, or else its own."""
     decision = outer(question)
     return decision.rpartition("-")[0] if decision and kinds.at(decision) is kinds.DECISION else question
 
 
 def last_about_each(questions: Iterable[str]) -> Collection[str]:
-    """Return the last question about each subject, of questions in the order in which they were asked."""
+    """Return the last question about each subject. `questions` are in the order in which they were asked."""
     return {subject(at): at for at in questions}.values()
 
 
 def try_of(address: str) -> int:
-    """Return the number of the attempt at the enclosing step in which this step runs."""
+    """Return the number of the attempt, at the enclosing step, in which this step runs."""
     found = _TRY.search(address.rpartition("/")[0])
     return int(found[1]) if found else 1
 
@@ -86,12 +86,12 @@ def can_be_name(text: str) -> bool:
 
 
 def prefix_beside(address: str) -> str:
-    """Return the prefix of a step and those beside it: that of the attempt which they are in."""
+    """Return the prefix of the attempt that a step is in: that of its address and those of its siblings."""
     return address[: address.rfind("/") + 1]
 
 
 def prefix_around(prefix: str) -> str:
-    """Return the prefix of the attempt around the one that `prefix` names; "" for that of the run itself."""
+    """Return the prefix of the attempt that encloses the one named by `prefix`; "" for that of the run itself."""
     return prefix[: prefix.rfind("/", 0, -1) + 1]
 
 

@@ -12,7 +12,7 @@ SNAPSHOT = "snapshot"
 
 
 def recorded_in(entry: Entry) -> Iterator[CheckpointRecord]:
-    """Yield the checkpoints that an entry records: one that it creates, and the one that its fork starts from."""
+    """Yield the checkpoints that an entry records: the one that it creates, and the one that its fork starts from."""
     if place := entry.commit.get("place"):
         yield place
     if (base := entry.commit.get("run", {}).get("base")) and base["place"]:
@@ -20,12 +20,12 @@ def recorded_in(entry: Entry) -> Iterator[CheckpointRecord]:
 
 
 def along(checkpoint: CheckpointRecord) -> tuple[int, str]:
-    """Return the position of a checkpoint among those of its branch."""
+    """Return a sort key: the order of the checkpoints of a branch."""
     return checkpoint["seq"], checkpoint["id"]
 
 
 def parent_of(checkpoint: CheckpointRecord, kept: Collection[str], dropped: Mapping[str, str | None]) -> str | None:
-    """Return the id of the nearest ancestor that is `kept`. `dropped`: the removed ones with their parents."""
+    """Return the id of the nearest ancestor in `kept`, or None. `dropped`: removed checkpoints with their parents."""
     parent = checkpoint["parent"]
     for _ in range(len(dropped) + 1):
         if parent is None or parent in kept:
@@ -37,16 +37,17 @@ def parent_of(checkpoint: CheckpointRecord, kept: Collection[str], dropped: Mapp
 def droppable(
     checkpoints: Iterable[CheckpointRecord], counts: Callable[[int], bool], kept: Collection[str]
 ) -> list[CheckpointRecord]:
-    """Return the checkpoints that may be dropped, those to drop first first: abandoned ones, then the oldest.
+    """Return the checkpoints that may be dropped, in the order in which to drop them: abandoned ones, then the oldest.
 
-    Leaves out those with a label, and those whose ids are in `kept`. `counts` says which commits count.
+    Leaves out those with a label, and those whose ids are in `kept`. `counts(seq)`: whether no rewind abandoned a
+    commit.
     """
     free = [one for one in checkpoints if not one.get("label") and one["id"] not in kept]
     return sorted(free, key=lambda one: counts(one["seq"]))
 
 
 def at_no_commit(checkpoints: Iterable[CheckpointRecord], sums: Mapping[int, str]) -> CheckpointRecord | None:
-    """Return the first checkpoint whose commit is missing or has changed. `sums` are those of all entries, by seq."""
+    """Return the first checkpoint whose commit is missing or has changed. `sums`: those of all entries, by seq."""
     for one in checkpoints:
         found = sums.get(one["seq"])
         if found is None or one.get("sum", found) != found:

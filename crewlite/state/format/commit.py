@@ -48,7 +48,7 @@ STRICT = ConfigDict(strict=True, extra="allow", hide_input_in_errors=True)
 
 
 def read_commit(data: JsonObject) -> Commit:
-    """Check that `data` is a commit, and return it. Raises ValueError with the first problem if it is none."""
+    """Check that `data` is a commit, and return it. Raises ValueError with the first problem if it is not."""
     try:
         _reader().validate_python(data)
     except ValidationError as error:
@@ -57,7 +57,7 @@ def read_commit(data: JsonObject) -> Commit:
 
 
 def invalidated(address: str, kind: str) -> StepRecord:
-    """Build the tombstone of a finished step: from its commit on, the outcome is invalid, and the step runs again."""
+    """Build the tombstone of a finished step: from this commit on, its outcome is void, and the step runs again."""
     return {"address": address, "kind": kind, "again": True, "ms": 0.0}
 
 
@@ -81,15 +81,15 @@ class CommitParts(TypedDict, total=False):
     run: CheckedRunStart
     """The start of the branch, in its first entry."""
     rewind: Rewind
-    """Rewinds to an earlier entry of the branch. The entries between stay readable, and are no longer valid."""
+    """A rewind to an earlier entry of the branch. The entries between can be read, and are no longer valid."""
     claim: Claim
     """The process that writes the branch from here on."""
     released: bool
     """Ends the claim: no process writes the branch any more."""
     cancelled: bool
-    """Marks the run as stopped on purpose, until the next claim."""
+    """Marks the run as stopped by a user, until the next claim."""
     stopped: Text
-    """Says which budget has stopped the run, until the next claim."""
+    """Names the budget that has stopped the run, until the next claim."""
     definition: CheckedDefinition
     """The definition from here on, if it has changed."""
     inputs: Inputs
@@ -99,17 +99,17 @@ class CommitParts(TypedDict, total=False):
     steps: list[CheckedStep]
     """Outcomes, failed attempts, and tombstones of finished steps."""
     intents: list[Intent]
-    """Calls that are about to be made: address and effect."""
+    """Calls that are about to be made: (address, effect)."""
     made: list[MadeCall]
     """The calls with effect="once" whose intents a compaction has left out."""
     asked: list[AskedQuestion]
     answers: list[GivenAnswer]
     events: list[Event]
-    """Emitted events: type, id, time and address."""
+    """Emitted events: (type, id, time, address)."""
     place: CheckpointRecord
     """A checkpoint that this commit creates."""
     drops: list[Drop]
-    """Checkpoints that this commit removes: id and parent."""
+    """Checkpoints that this commit removes: (id, id of the parent)."""
     keep: Number
     """The setting `max_checkpoints` that led to the drops."""
     folded: Compacted
@@ -117,7 +117,7 @@ class CommitParts(TypedDict, total=False):
     usage: UsageRecord
     """Usage that belongs to no step in this commit."""
     usage_inside: dict[Text, UsageRecord]
-    """The part of `usage` that counts for steps, by address."""
+    """The part of `usage` that was used inside steps, by address."""
     worked: list[TimeAtWork]
     values: ValueChanges
     late: list[LateChanges]
@@ -173,7 +173,7 @@ class ForkBase(TypedDict):
 
 
 class Rewind(TypedDict):
-    """The run continues from the state after this earlier entry. The seal is chained to the entry before, as always."""
+    """A rewind: the run continues from the state after this earlier entry. Its seal follows the entry before."""
 
     seq: Number
     sum: Hex
@@ -191,7 +191,7 @@ class Claim(TypedDict):
 
 
 class StepRecord(TypedDict):
-    """The outcome of a step; with `error`, a failed attempt; with `again`, a tombstone: its outcome is void.
+    """The outcome of a step; with `error`, a failed attempt; with `again`, a tombstone, by which its outcome is void.
 
     `at` is its time, if that differs from the time of the commit, as it may after a compaction.
     """
@@ -215,11 +215,11 @@ class StepRecord(TypedDict):
     drifted: NotRequired[list[Text]]
     said: NotRequired[SaidRecord]
     unused: NotRequired[list[Text]]
-    """Steps inside it that a fork has inherited, and that its code has not requested."""
+    """Steps inside this one that a fork has inherited, and that its code has not requested."""
     state: NotRequired[Operations]
-    """The changes that it made to the state of the enclosing step."""
+    """The changes that the step made to the state of the enclosing step."""
     order: NotRequired[list[int]]
-    """The position of its changes among those of other steps, if that is not this commit and its index in it."""
+    """The position of the changes among those of other steps, if that is not (this commit, the index in it)."""
 
 
 class LateChanges(TypedDict):
@@ -231,7 +231,7 @@ class LateChanges(TypedDict):
 
 
 class TimeAtWork(TypedDict):
-    """For how long a step had worked, in all kickoffs, when a budget stopped the run."""
+    """How long a step had worked, in all kickoffs, when a budget stopped the run."""
 
     address: Text
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -239,7 +239,7 @@ class TimeAtWork(TypedDict):
 
 
 class MadeCall(TypedDict):
-    """A call with effect="once" that was made, by the number of the commit that intended it."""
+    """A call with effect="once" that was made; `seq` is the number of the commit that holds its intent."""
 
     address: Text
     seq: Number
@@ -249,7 +249,7 @@ class MadeCall(TypedDict):
 
 
 class AskedQuestion(TypedDict):
-    """A question that was asked of a person."""
+    """A question that the run asked a person."""
 
     address: Text
     question: Text
@@ -259,7 +259,7 @@ class AskedQuestion(TypedDict):
     until: NotRequired[Time | None]
     digest: NotRequired[Text]
     rests_on: NotRequired[Text]
-    """The digest of what it rests on beside its text: what the steps around it were asked."""
+    """The digest of what the question depends on beside its text: the questions of the enclosing steps."""
 
 
 class GivenAnswer(TypedDict):
@@ -299,9 +299,9 @@ class ValueChanges(TypedDict, total=False):
     ops: Operations
     """Changes of the values that no step has changed."""
     seen: Operations
-    """Other changes that the code of the run sees, to be applied before the changes of the steps in this commit."""
+    """Other changes that the run's code sees, to be applied before the changes of the steps in this commit."""
     seen_after: Operations
-    """The same, to be applied after the changes of the steps, in a commit that replaces several."""
+    """Like `seen`, to be applied after the changes of the steps, in a commit that replaces several."""
     set: dict[Text, Any]
     """New values, encoded. With `gone`, the form in which earlier releases recorded `ops`."""
     gone: list[Text]

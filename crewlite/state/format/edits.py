@@ -1,4 +1,4 @@
-"""Edits of recorded steps: what of a record they make invalid."""
+"""What edits of recorded steps make void in a record."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ ByAddress = dict[str, Any]
 def take_back(
     edited: Set[str], *, outcomes: ByAddress, intents: ByAddress, late: ByAddress, others: Iterable[ByAddress]
 ) -> None:
-    """Forget what is known, by address, of the edited steps and the steps inside them.
+    """Remove what is known, by address, of the edited steps and the steps inside them.
 
-    The outcomes and intents of the enclosing steps are forgotten too. The outcomes and late changes of the edited steps
+    The outcomes and intents of the enclosing steps are removed too. The outcomes and late changes of the edited steps
     themselves stay, as their new outcomes replace them.
     """
     for known in (outcomes, intents, late, *others):

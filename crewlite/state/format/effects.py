@@ -1,7 +1,7 @@
-"""The calls declared `effect="once"` that a branch has made: what a fork or a rewind would make happen again.
+"""The calls declared `effect="once"` that a branch has made, and that a fork or a rewind may repeat.
 
 They are read from the intents, which are recorded before the calls. A compaction leaves out the intents of finished
-calls, and keeps these notes of them instead.
+calls, and keeps the list `made` instead.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Requested:
         self._counts: dict[str, Counter[str]] = {}
 
     def add(self, step: StepRecord) -> None:
-        """Take the calls that a recorded reply requests."""
+        """Add the calls that a recorded reply of a model requests."""
         value, prefix = step.get("value"), prefix_beside(step["address"])
         if not (kinds.of(step["kind"]).asks_model and isinstance(value, dict)):
             return
@@ -69,7 +69,7 @@ class _Requested:
             self._arguments[at] = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
     def call(self, address: str, commit: Commit) -> MadeCall:
-        """Build the note of a call."""
+        """Build the record of a call that `commit` intends."""
         arguments = self._arguments.get(address, "")
         return {
             "address": address,

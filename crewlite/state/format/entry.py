@@ -29,7 +29,7 @@ _START = re.compile(
     rb'{"kind":"#","name":"#"[,}]'.replace(b"#", rb'([^"\\]*)')
     % SCHEMA
 )
-"""How the first entry of a run begins, if its names need no escapes: what a listing wants, before all long values."""
+"""The beginning of a run's first entry, if its names need no escapes: all that a listing needs, before long values."""
 _DEEPEST = 350  # levels of JSON: the codec writes at most 300, and recursive functions must stay within Python's stack
 
 
@@ -44,14 +44,14 @@ class Entry:
 
     @property
     def facts(self) -> Commit:
-        """The old name of `commit`, deprecated."""
+        """A deprecated name of `commit`."""
         return self.commit
 
     @property
     def sum(self) -> str:
         """The checksum that the next entry is chained to: the seal.
 
-        For a commit that replaces several in a compaction, it is the checksum of the last of them.
+        For a commit that replaces several in a compaction, it is the checksum of the last of those.
         """
         compacted = self.commit.get("folded")
         return compacted["sum"] if compacted else self.seal
@@ -73,7 +73,7 @@ class InvalidEntry(Exception):
 
 
 def next_entry(parts: CommitParts, *, after: tuple[int, str], at: str | None = None) -> Entry:
-    """Seal an entry with these parts. `after`: seq and checksum of the entry before. `at`: the time, by default now.
+    """Seal an entry with these parts. `after`: seq and checksum of the entry before. `at`: its time, by default now.
 
     Raises InvalidEntry for a checkpoint of another commit without that commit's checksum, as `read_commit` would.
     """
@@ -93,14 +93,14 @@ def seal(commit: Commit, *, after: str) -> Entry:
 
 
 def unsealed(commit: Commit) -> Entry:
-    """Return the entry of a run without a store: if the run gets one, that seals it."""
+    """Return the entry of a run without a store. If the run gets a store later, its entries are sealed then."""
     return Entry(commit["seq"], "", b"", commit)
 
 
 def unseal(body: bytes, total: str, *, after: str | None, where: str) -> Entry:
     """Read an entry with the seal `total` that follows the entry with the checksum `after`.
 
-    For the first entry of a branch pass `after=None`: its data say which base it is chained to. Raises InvalidEntry if
+    For the first entry of a branch pass `after=None`: its data tell which base it is chained to. Raises InvalidEntry if
     the entry is not what was sealed, SchemaTooNew, naming `where`, if a later crewlite wrote it.
     """
     if not isinstance(body, bytes) or not isinstance(total, str):
@@ -123,10 +123,10 @@ def unseal(body: bytes, total: str, *, after: str | None, where: str) -> Entry:
 
 
 def start_of(body: object, total: object) -> tuple[str, ...] | None:
-    """Return what a listing wants of the first entry of a run, verified, without parsing the definition and inputs.
+    """Read the facts for a listing from the first entry of a run, verified, without parsing the definition and inputs.
 
-    That is: time, run_id, branch, uid, identity, kind, name. Returns None for a fork, and for bytes that are not as
-    usual: `unseal` tells what those are.
+    Returns (time, run_id, branch, uid, identity, kind, name); None for a fork, and for an entry of unusual form, which
+    `unseal` can read.
     """
     found = _START.match(body) if isinstance(body, bytes) and isinstance(total, str) else None
     if not found or b'"base":' in found.string or b'"folded":' in found.string or _sum("", found.string) != total:
@@ -140,7 +140,8 @@ def start_of(body: object, total: object) -> tuple[str, ...] | None:
 def without_checkpoint(body: object, total: object, *, after: str | None) -> Entry | None:
     """Repair an entry that is invalid only because of the checkpoint that it holds: drop that checkpoint.
 
-    Returns None for any other entry. The repaired entry has the checksum of the original, to which the next is chained.
+    Returns None for any other entry. The repaired entry keeps the checksum of the original, to which the next is
+    chained.
     """
     if not isinstance(body, bytes) or not isinstance(total, str):
         return None
@@ -164,14 +165,14 @@ def unseal_line(line: bytes, *, after: str | None, where: str) -> Entry:
 
 
 def parts_of_line(line: bytes) -> tuple[bytes, str]:
-    """Return what `parts` does. Raises InvalidEntry if it is not a line of a journal."""
+    """Return (body, seal) of a line, as `parts` does. Raises InvalidEntry if it is not a line of a journal."""
     if not line.startswith(_HEAD) or len(line) < _BODY + 2 or line[_BODY - 2 : _BODY] != b'",':
         raise InvalidEntry("this is not a line of a journal")
     return parts(line)
 
 
 def parts(line: bytes) -> tuple[bytes, str]:
-    """Return the body and the seal in a line of a journal, unchecked."""
+    """Return (body, seal) of a line of a journal, unchecked."""
     return b"{" + line[_BODY:], line[len(_HEAD) : len(_HEAD) + 32].decode("ascii", "replace")
 
 
@@ -199,7 +200,7 @@ def chained(data: JsonObject, total: str) -> str:
 
 
 def _base(data: JsonObject) -> str:
-    """Return the checksum of the base of a fork, from its first entry; "" if that has no base, or a malformed one."""
+    """Return the checksum of a fork's base, from the fork's first entry; "" if there is none, or it is malformed."""
     run = data.get("run")
     base = run.get("base") if isinstance(run, dict) else None
     found = base.get("sum") if isinstance(base, dict) else None

@@ -1,4 +1,4 @@
-"""What is recorded of a failed attempt: its error, what its code has said, and the remedy that followed."""
+"""The record of a failed attempt: its error, what its code has reported, and the remedy that followed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ErrorRecord(TypedDict):
 
 
 class SaidRecord(TypedDict, total=False):
-    """What code has recorded about the work of an attempt, for the next one at a step around it."""
+    """What code has reported about the work of an attempt, for the next attempt at an enclosing step."""
 
     steps: list[Any]
     state: Any

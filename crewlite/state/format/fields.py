@@ -43,14 +43,14 @@ def _name(kind: str, text: str, *, slashes: bool = False) -> str:
 
 
 def _coded(data: dict[str, Any]) -> dict[str, Any]:
-    """Check a encoded dict, which the codec writes as a dict, or as a list of pairs if it has unusual keys."""
+    """Check an encoded dict: the codec writes it as a dict, or as a list of pairs if it has unusual keys."""
     if "$" in data and not (data["$"] == "dict" and _are_pairs(data.get("v"))):
         raise ValueError("wanted names and values")
     return data
 
 
 def _text_keyed(data: dict[str, Any]) -> dict[str, Any]:
-    """Check a encoded dict whose keys must be texts."""
+    """Check an encoded dict whose keys must be texts."""
     pairs = _coded(data)["v"] if "$" in data else []
     if not all(isinstance(key, str) or (isinstance(key, dict) and key.get("$") == "str") for key, _ in pairs):
         raise ValueError("wanted names and values")

@@ -14,7 +14,7 @@ from crewlite.state.format.commit import CommitParts, StepRecord
 from crewlite.state.format.operations import Operation, applied
 
 Order = tuple[int, ...]
-"""The position of changes among those of other steps: the number of their commit, and their index in it."""
+"""(number of the commit, index in it): the position of changes among those of other steps."""
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class Kept:
     versions: Mapping[str, int] = field(default_factory=dict)
     """The number of changes to each value, deleted ones included."""
     steps: frozenset[str] = frozenset()
-    """The steps whose changes are in `values`. If one runs again, the code of the run reports what it sees then."""
+    """The steps whose changes are in `values`. If one runs again, a later commit records what the code sees then."""
 
     def after(self, commit: CommitParts) -> Kept:
         """Return the values after a commit."""
@@ -62,7 +62,7 @@ class Kept:
 
 
 def is_outermost(address: str) -> bool:
-    """Return whether a step is inside no other step."""
+    """Return whether a step is at the top level: inside no other step."""
     return bool(address) and "/" not in address
 
 

@@ -17,7 +17,7 @@ Operation = list[Any]
 """`["set", path, value]`, `["remove", path]` or `["append", path, items]`. A path is a name, then keys in its value."""
 Path = tuple[str, ...]
 ABSENT: Any = object()
-"""Stands for no value at all."""
+"""Stands for a missing value."""
 ITEMS = "$items:"
 """The prefix of names whose values are the items of a collection, by id. An item is never changed."""
 _LENGTHS = {"set": 3, "append": 3, "remove": 2}
@@ -114,7 +114,7 @@ def _items_changed(before: Mapping[str, Json], after: Mapping[str, Json], name: 
 
 
 def items_moved(operations: Iterable[Operation], origin: str, address: str) -> list[Operation]:
-    """Return the operations of the step `origin` as those of the step `address`: items that it added get new ids."""
+    """Return operations of the step `origin` as operations of the step `address`: items that it added get new ids."""
     own = re.compile(re.escape(origin) + r"(?=[/!]|\.\d+$)")
     return [
         [verb, [path[0], own.sub(lambda _: address, path[1], count=1) if own.match(path[1]) else path[1]], *rest]
@@ -135,7 +135,7 @@ def items_in(values: Mapping[str, Json]) -> dict[str, Mapping[str, Json]]:
 
 
 def _kept(before: Mapping[str, Json], after: Mapping[str, Json]) -> set[str]:
-    """Return the keys that need not move: removing all others, then setting those of `after`, gives its order."""
+    """Return the keys that can stay: removing all others, then setting those of `after`, gives the order of `after`."""
     kept, order = set[str](), iter(before)
     for key in after:
         if key not in before or not any(other == key for other in order):
@@ -145,7 +145,7 @@ def _kept(before: Mapping[str, Json], after: Mapping[str, Json]) -> set[str]:
 
 
 def is_plain(value: Json) -> bool:
-    """Return whether this is a encoded mapping, rather than the encoded form of another type."""
+    """Return whether this is an encoded mapping, rather than the encoded form of another type."""
     return isinstance(value, dict) and "$" not in value
 
 

@@ -31,28 +31,28 @@ class Outcome(NamedTuple):
     milliseconds: float
     seq: int
     at: str
-    """The time at which it was recorded."""
+    """The time at which the outcome was recorded."""
     label: str | None = None
     reused: str | None = None
-    """The step that it was copied from, as `run/branch@address`; None if this run produced it."""
+    """The step from which the outcome was copied, as `run/branch@address`; None if this run produced it."""
     edited: bool = False
     question: Mapping[str, str] = MappingProxyType({})
-    """The texts that the step was asked, such as the description of a task; empty in records of early releases."""
+    """The texts of the step's question, such as the description of a task; empty in records of early releases."""
     drifted: tuple[str, ...] = ()
-    """The addresses of steps inside it whose outcomes were kept although the steps were asked something else."""
+    """The addresses of steps inside this one whose outcomes were kept although their questions had changed."""
     changes: Sequence[Operation] = ()
-    """The changes that it made to the state of the enclosing step."""
+    """The changes that the step made to the state of the enclosing step."""
     order: Order = ()
-    """The position of its changes among those of other steps."""
+    """The position of these changes among those of other steps."""
     said: SaidRecord | None = None
-    """What the code in it has said about its work, with `record_step` and `update_state`."""
+    """What the code of the step has reported about its work, with `record_step` and `update_state`."""
     unused: tuple[str, ...] = ()
-    """The addresses of steps inside it that a fork has inherited, and that it was done without."""
+    """The addresses of steps inside this one that a fork has inherited, and that were not requested when it ran."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A failed attempt. `cause` is the address of the child step whose failure it is; `final`: there was no retry."""
+    """A failed attempt. `cause` is the address of the child step that made it fail; `final`: there was no retry."""
 
     address: str
     kind: str
@@ -68,30 +68,30 @@ class Attempt:
     seq: int
     started_at: datetime
     ended_at: datetime
-    """The time at which it was recorded, in UTC."""
+    """The time at which the attempt was recorded, in UTC."""
     fingerprint: str | None = None
-    """The digest of what the step was asked; recorded for a final attempt only."""
+    """The digest of the step's question; recorded for a final attempt only."""
     raised: RaisedError | None = None
     """The data from which its error is rebuilt to be raised again."""
     for_author: bool = False
-    """Whether the author of the program has to fix the cause. A resume then continues this attempt under its number."""
+    """Whether the program's author has to fix the cause. A resume then continues this attempt under its number."""
     remedy: Remedy | None = None
     """The remedy that followed; None for a step without a policy, and in records of early releases."""
     said: SaidRecord | None = None
-    """What the code of the step has recorded about its work, with `record_step` and `update_state`."""
+    """What the code of the step has reported about its work, with `record_step` and `update_state`."""
     usage: Usage = NO_USAGE
     """In History: the usage of the steps that finished inside the attempt."""
     order: Order = ()
-    """Its position among all steps that the record holds."""
+    """The position of the attempt among all steps that the record holds."""
 
     @property
     def undecided(self) -> bool:
-        """Whether its remedy is still to be chosen, by a person or a model that is asked."""
+        """Whether the remedy is not chosen yet: a person or a model is being asked."""
         return not (self.final or self.failure)
 
 
 class RecordedEvent(NamedTuple):
-    """The same as a LightEvent. A record has thousands, and a tuple is built in a quarter of the time."""
+    """The fields of a LightEvent as a tuple: a record has thousands, and a tuple is built in a quarter of the time."""
 
     type: str
     event_id: str
@@ -102,7 +102,7 @@ class RecordedEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LightEvent:
-    """An event as the record has it, without its details."""
+    """An event as it is recorded, without its details."""
 
     type: str
     event_id: str
@@ -112,7 +112,7 @@ class LightEvent:
 
 
 def attempt_of(step: StepRecord, seq: int, at: str, place: int = 0) -> Attempt:
-    """Build a failed attempt from its record in an entry with this number and time. `place`: its index in there."""
+    """Build a failed attempt from its record in an entry with this number and time. `place`: its index there."""
     error, ended = step["error"], datetime.fromisoformat(at)
     return Attempt(
         step["address"],

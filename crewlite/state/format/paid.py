@@ -27,11 +27,11 @@ class Paid:
 
     @property
     def own(self) -> Usage:
-        """The usage of this branch alone, without what the branch that it is forked from had paid."""
+        """The usage of this branch since it was forked; the same as `total` if it is not a fork."""
         return self._own.usage
 
     def so_far(self) -> UsageSum:
-        """Return the usage of the run at this moment, which need not become a `Usage`."""
+        """Return a copy of the run's usage at this moment, which need not become a `Usage`."""
         return self._total.copy()
 
     def inside(self, address: str) -> Usage:
@@ -40,7 +40,7 @@ class Paid:
         return found.usage if found else NO_USAGE
 
     def fork(self) -> None:
-        """Note that a fork begins here: the usage so far is inherited from the branch it is forked from."""
+        """Note that a fork begins here: the usage so far was inherited from its base."""
         self._own = UsageSum()
 
     def take(self, commit: CommitParts) -> None:

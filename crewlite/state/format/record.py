@@ -1,4 +1,4 @@
-"""The record of a branch: the state that follows from its entries, indexed by the address of each step.
+"""The record of a branch: what its entries add up to, indexed by the address of each step.
 
 A record changes only when an entry is applied to it. So a record that was read from a store equals the record of the
 process that wrote the entries.
@@ -52,12 +52,12 @@ class Record:
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     attempts: dict[str, list[Attempt]] = field(default_factory=dict)
     failures: dict[str, Attempt] = field(default_factory=dict)
-    """The final failures of steps that did not fail the enclosing step. Such a step raises the failure again."""
+    """The final failures that the code of the enclosing step handled. Such a step raises the failure again."""
     intents: dict[str, str] = field(default_factory=dict)
     asked: dict[str, AskedQuestion] = field(default_factory=dict)
     """The questions to people, by address."""
     asked_in: dict[str, int] = field(default_factory=dict)
-    """The numbers of the commits in which they were asked, by address."""
+    """The numbers of the commits in which the questions were asked, by address."""
     answers: dict[str, GivenAnswer] = field(default_factory=dict)
     """The answers recorded from outside the run, by the address of the question."""
     checkpoints: dict[str, CheckpointRecord] = field(default_factory=dict)
@@ -68,29 +68,29 @@ class Record:
     kept: Kept = field(default_factory=Kept)
     """The named values of the run."""
     late: dict[str, list[tuple[Order, Sequence[Operation]]]] = field(default_factory=dict)
-    """The changes that handlers made to the state of a step after its end, by its address."""
+    """The changes that handlers made to the state of steps after their end, by address."""
     restored: str | None = None
     """The id of the checkpoint whose values were restored, until the next snapshot."""
     events: list[RecordedEvent] = field(default_factory=list)
     paid: Paid = field(default_factory=Paid)
     worked: dict[str, TimeAtWork] = field(default_factory=dict)
-    """How long steps had been at work when a budget last stopped the run, by address."""
+    """How long steps had worked when a budget last stopped the run, by address."""
     claim: Claim | None = None
     """The process that writes the branch; None if the run has ended or the branch was released."""
     cancelled: bool = False
     """Whether the run was cancelled, and not resumed since."""
     stopped: str | None = None
-    """What is said of the budget that has stopped the run, if it was not resumed since."""
+    """A sentence about the budget that stopped the run; None if none did, or the run was resumed since."""
     failed: bool = False
     """Whether the run has failed, and was not resumed since."""
     auto_approve: bool = False
     """Whether calls of tools that require approval are approved."""
     edited: frozenset[str] = frozenset()
-    """The addresses of steps that this fork, or one it is forked from, has edited or set to run again."""
+    """The addresses of steps that this fork, or a base of it, has edited or set to run again."""
     inherited: frozenset[str] = frozenset()
     """The ids of checkpoints of the branches that this one is forked from."""
     fresh: bool = False
-    """Whether this is a fork that was not kicked off yet. Answers may have been recorded on it."""
+    """Whether this is a fork that has not been kicked off. Answers may have been recorded on it."""
     earlier_definitions: tuple[tuple[int, JsonObject], ...] = ()
     """Earlier definitions, each with the number of the commit that replaced it."""
     earlier_inputs: tuple[tuple[int, Json], ...] = ()
@@ -98,7 +98,7 @@ class Record:
     dropped: dict[str, str | None] = field(default_factory=dict)
     """The ids of removed checkpoints, each with the id of its parent."""
     left: Ranges = ()
-    """The ranges of commits that rewinds have abandoned."""
+    """The ranges of commits that rewinds have abandoned: see `rewinds.Ranges`."""
     epoch: int = 0
     """The number of rewinds so far."""
     tasks: dict[str, None] = field(default_factory=dict)
@@ -135,12 +135,12 @@ class Record:
 
     @property
     def waiting(self) -> list[AskedQuestion]:
-        """The questions to people that have no answer yet. Of those about one failed attempt, only the last."""
+        """The questions to people that have no answer yet. About one failed attempt, only the last is listed."""
         return [asked for asked in self.current if not self.answer_to(asked)]
 
     @property
     def current(self) -> list[AskedQuestion]:
-        """The questions to people that the run has not gone on from, answered or not."""
+        """The questions to people, answered or not, whose answers are not recorded as outcomes yet."""
         last = last_about_each(sorted(self.asked, key=self.asked_in.__getitem__))
         return [self.asked[at] for at in last if not self.settled(at)]
 
@@ -174,13 +174,13 @@ class Record:
         return self.finished or self.failed
 
     def counts(self, seq: int) -> bool:
-        """Return whether a commit still counts: no later commit has gone back to one before it."""
+        """Return whether a commit is valid: no later commit has gone back to before it."""
         return not is_abandoned(seq, self.left)
 
     def before(self, entry: Entry, read: Sequence[Entry]) -> Record:
         """Return the record to apply the next entry to: this one, or for an entry that rewinds, one at its target.
 
-        `read`: the entries so far. The record at the target keeps the usage, the checkpoints and the claim of this
+        `read`: the entries so far. The record at the target takes over the usage, the checkpoints and the claim of this
         one, which must not be used any more. Raises JournalCorrupt if the target is missing.
         """
         if (back := entry.commit.get("rewind")) is None:
@@ -226,7 +226,7 @@ class Record:
             self.claim = None
 
     def forget(self, dropped: Mapping[str, str | None]) -> None:
-        """Remove checkpoints, given by id with the ids of their parents."""
+        """Remove checkpoints. `dropped` maps their ids to the ids of their parents."""
         for gone, parent in dropped.items():
             self.checkpoints.pop(gone, None)
             self.dropped[gone] = parent
@@ -234,7 +234,7 @@ class Record:
             self.newest_checkpoint = self._newest()
 
     def check_checkpoints(self, sums: Mapping[int, str]) -> None:
-        """Raise JournalCorrupt if a checkpoint is at a missing commit. `sums` are those of all entries, by seq."""
+        """Raise JournalCorrupt if a checkpoint is at a missing commit. `sums`: the checksums of all entries, by seq."""
         if lost := at_no_commit(self.checkpoints.values(), sums):
             raise self._damaged(f"checkpoint {lost['id']} is at commit {lost['seq']}, which is missing or has changed")
 
@@ -381,7 +381,7 @@ class Record:
             self.answers[address] = bound
 
     def _replace(self, address: str) -> None:
-        """Remove the outcome of a step that runs again, and the outcomes of enclosing steps that depend on it."""
+        """Remove the outcome of a step that runs again, and the outcomes of the enclosing steps, which depend on it."""
         while self.outcomes.pop(address, None):
             address = outer(address)
 

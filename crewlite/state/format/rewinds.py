@@ -1,7 +1,7 @@
-"""Rewinds of a branch: which commits count after it has gone back, and which are abandoned.
+"""Rewinds of a branch: which commits are valid after a rewind, and which it abandoned.
 
-A rewind erases nothing. Its commit says from which earlier one the run continues; the commits between the two stay
-readable, and count again if a later rewind goes back to one of them.
+A rewind erases nothing. Its commit names the earlier one from which the run continues; the commits between the two
+stay readable, and are valid again if a later rewind goes back to one of them.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from crewlite.state.format.entry import Entry
 
 Rewound = tuple[int, int]
-"""A rewind: the number of its commit, and of the commit that it goes back to."""
+"""(number of the commit that rewinds, number of the commit that it goes back to)"""
 Ranges = tuple[tuple[int, int], ...]
-"""Ranges of abandoned commits, each as the valid commit before it and the valid one after it."""
+"""Ranges of abandoned commits, each as (the valid commit before it, the valid commit after it)."""
 
 
 def rewinds_of(entries: Iterable[Entry]) -> list[Rewound]:
@@ -31,17 +31,17 @@ def abandoned(rewinds: Iterable[Rewound]) -> Ranges:
 
 
 def ends_of_tails(entries: Sequence[Entry]) -> list[int]:
-    """Return the number of the last commit before each rewind of a branch, without those that it is forked from."""
+    """Return the number of the last commit before each rewind of a branch, without the rewinds of its bases."""
     begins = max((at for at, entry in enumerate(entries) if "run" in entry.commit), default=0)
     return [entry.first - 1 for entry in entries[begins:] if "rewind" in entry.commit]
 
 
 def counting_at(entries: Sequence[Entry], seq: int) -> tuple[list[Entry], Ranges]:
-    """Return the entries that counted when commit `seq` was the last one, and the ranges that were abandoned then."""
+    """Return (the entries that were valid when commit `seq` was the last one, the ranges that were abandoned then)."""
     ranges = abandoned(each for each in rewinds_of(entries) if each[0] <= seq)
     return [entry for entry in entries if entry.seq <= seq and not is_abandoned(entry.seq, ranges)], ranges
 
 
 def is_abandoned(seq: int, ranges: Ranges) -> bool:
-    """Return whether a commit is in one of these ranges."""
+    """Return whether a commit lies in one of these ranges."""
     return any(before < seq < after for before, after in ranges)

@@ -317,7 +317,7 @@ def _call_all(dones: list[Done], error: BaseException | None) -> None:
 
 _open: dict[tuple[str, str], Writer] = {}
 _opening: WeakValueDictionary[tuple[str, str], threading.Lock] = WeakValueDictionary()
-"""Held while a location is being opened, so that runs that want it meanwhile share the writer."""
+"""Held while a location is being opened, so that runs which want it at that moment share the writer."""
 _lock = lock()  # never held during a call of a store
 
 

@@ -43,7 +43,7 @@ __all__ = [
 
 
 def provider_for(location: str, provider: BaseProvider | None = None) -> BaseProvider:
-    """Return `provider` if it is given, otherwise SQLite for a database file or a file name of one, otherwise JSON."""
+    """Return `provider` if given; else a SqliteProvider if the location names a database file; else a JsonProvider."""
     if provider is not None:
         return provider
     return SqliteProvider() if is_database(location) else JsonProvider()

@@ -56,7 +56,7 @@ class Commit:
         """Return the entries of this commit that a branch lacks, given its head (None if the branch does not exist).
 
         Returns all entries if the branch is where the commit expects it, and the rest if the branch has the first of
-        them already, as after a write that was stored and yet reported as failed. Returns None for any other head.
+        them already, as after a write that was stored but reported as failed. Returns None for any other head.
         """
         if head == (None if self.run else (self.after, self.after_sum)):
             return self.entries
@@ -71,7 +71,7 @@ class BranchInfo:
     run_id: str
     branch: str
     uid: str
-    """The id of the run's start, ordered by time: a run that started later has a greater one."""
+    """The id of the run's start. Ids are ordered by time: a run that started later has a greater one."""
     identity: str
     """Digest of the definition's kind, name and task keys."""
     kind: str
@@ -99,11 +99,11 @@ class CheckpointInfo:
     label: str | None
     created_at: str
     abandoned: bool = False
-    """Whether its branch has gone back to before it, with a commit that holds `rewind`."""
+    """Whether the branch was rewound to before this checkpoint."""
 
 
 PlaceInfo = CheckpointInfo
-"""The old name, deprecated."""
+"""A deprecated name of `CheckpointInfo`."""
 
 
 class Store(Protocol):
@@ -124,8 +124,8 @@ class Store(Protocol):
         with more entries added at the end.
 
         Raises:
-            BranchConflictError: a branch is not where its commit expects it, or the base of a fork is not stored, or
-                the commit of the checkpoint there is not.
+            BranchConflictError: a branch is not where its commit expects it; or the base of a fork is not stored, or
+                the commit of the checkpoint at that base.
             OSError: storage fails; some of the entries may be stored then.
         """
 
@@ -209,16 +209,16 @@ class ResultCache(Protocol):
 class Exchange(Protocol):
     """A ResultCache in which several processes can change the same data, one after the other.
 
-    A store may lack it. Then a circuit breaker goes by what its own process knows.
+    A store may lack it. Then a circuit breaker uses only what its own process knows.
     """
 
     def recall(self, key: str) -> bytes | None:
         """Return the bytes last stored under `key`; None if there are none."""
 
     def exchange(self, key: str, old: bytes | None, new: bytes) -> bool:
-        """Store `new` under `key` if `old` is stored there (None: nothing), and return whether it was, all in one.
+        """Store `new` under `key` if `old` is stored there (None: nothing), atomically. Returns whether it did.
 
-        `forget` deletes it like a result. Raises OSError if storage fails.
+        `forget` deletes the data like a result. Raises OSError if storage fails.
         """
 
 
@@ -265,6 +265,6 @@ def exchange_of(store: Store) -> Exchange | None:
 
 
 def exists(location: str, provider: BaseProvider) -> bool:
-    """Return whether there is a store at a location. True for a provider that has no `exists` to tell."""
+    """Return whether there is a store at a location; True if the provider has no `exists`."""
     look: Callable[[str], bool] | None = getattr(provider, "exists", None)
     return look is None or look(location)

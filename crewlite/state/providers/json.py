@@ -47,10 +47,10 @@ from crewlite.state.providers.reading import (
 from crewlite.state.providers.salvage import Salvage
 from crewlite.state.providers.sqlite import is_database
 
-json_salvage = lazy("crewlite.state.providers.json_salvage")  # only the doctor wants it
+json_salvage = lazy("crewlite.state.providers.json_salvage")  # only the doctor needs it
 
 Key = tuple[str, str]
-"""A run and a branch of it."""
+"""(run_id, branch)"""
 
 
 class JsonProvider:
@@ -88,7 +88,7 @@ class JsonStore:
         self._tails: dict[Key, Tail] = {}
         """The end of each journal whose branch was claimed through this store, until the claim ends."""
         self._claimed_in: tuple[int, int] | None = None
-        """The device and inode of `journals` when the first of them was claimed, to notice that it was replaced."""
+        """(device, inode) of the directory `journals` at the first of these claims, to notice that it was replaced."""
 
     def append(self, commits: Sequence[Commit]) -> None:
         """Store the commits durably, as Store.append describes."""
@@ -252,10 +252,10 @@ class JsonStore:
         self._settle([(commit, tails[commit.run_id, commit.branch]) for commit in commits], changes)
 
     def _tail_of(self, commit: Commit, changes: Changes, batch: disk.SyncBatch) -> Tail:
-        """Return the tail of a journal, which `batch` holds from now on.
+        """Return the tail of a journal, which `batch` keeps open from now on.
 
-        If it is unknown, or the journal ends differently by now, reads the journal, and adds the checkpoint files that
-        its last writer left out to `changes`.
+        If the tail is unknown, or the journal ends differently by now, reads the journal, and adds the checkpoint files
+        that its last writer left out to `changes`.
         """
         tail = self._tails.get((commit.run_id, commit.branch))
         path = tail.path if tail else self.paths.journal(commit.run_id, commit.branch)
@@ -277,7 +277,7 @@ class JsonStore:
         return Tail.of(path, entries, offset)
 
     def _gone(self, commit: Commit) -> OSError | BranchConflictError:
-        """Build the error for a missing journal: its run was deleted, or the complete location was moved or deleted."""
+        """Build the error for a missing journal: its run was deleted, or the location was moved or deleted."""
         key = (commit.run_id, commit.branch)
         if key in self._tails and _identity(self.paths.journals) != self._claimed_in:
             where = self.paths.journal(*key)
@@ -285,12 +285,12 @@ class JsonStore:
         return no_branch(*key, commit.after)
 
     def _write(self, commit: Commit, tail: Tail, rest: Sequence[Entry], batch: disk.SyncBatch) -> Tail:
-        """Write `rest`, the entries of a commit that a journal lacks. Returns the tail of the journal afterwards."""
+        """Write `rest`, the entries of a commit that a journal lacks. Returns the new tail of the journal."""
         path = tail.path
         if not commit.entries:
             disk.touch(path, committed_at(commit))
             return tail
-        if not rest:  # an earlier attempt wrote all of it and failed, perhaps before the sync
+        if not rest:  # an earlier attempt wrote all entries and failed, perhaps before the sync
             batch.sync(batch.hold(path, os.O_RDWR), path)
             return tail
 
@@ -364,7 +364,7 @@ class JsonStore:
         self._tails = tails
 
     def _follow(self, commit: Commit, tail: Tail, known: Tail | None, changes: Changes) -> Mapping[str, Path] | None:
-        """Add the checkpoints that a commit creates and drops to `changes`.
+        """Add the checkpoint files that a commit creates and drops to `changes`.
 
         Returns the checkpoint files of the branch by id; None if they are not known and no checkpoint is dropped.
         """

@@ -31,7 +31,7 @@ _NO_DIGITS_OR_LETTERS = re.compile(r"\W+")
 
 @dataclass(slots=True)
 class Changes:
-    """Checkpoint files to write, and ones to remove."""
+    """Checkpoint files to write (`made`: their content by path) and to remove (`gone`)."""
 
     made: dict[Path, bytes] = field(default_factory=dict)
     gone: list[Path] = field(default_factory=list)
@@ -56,7 +56,7 @@ class CheckpointFiles:
     def amiss(self, entries: Sequence[Entry]) -> Changes:
         """Return the checkpoint files of a branch that are missing, and those of dropped checkpoints that still exist.
 
-        A writer that was killed after it had written the journal leaves both.
+        A writer that was killed after it had written the journal can leave both.
         """
         dropped = {gone for entry in entries for gone, _ in entry.commit.get("drops", ())}
         changes, run = Changes(), entries[0].commit["run"]
@@ -110,7 +110,7 @@ class CheckpointFiles:
         return dict(self._newest_first())
 
     def _newest_first(self, part: str = "", before: str | None = None) -> Iterator[tuple[str, Path]]:
-        """Yield the id and the path of each checkpoint file whose id contains `part` and is older than `before`.
+        """Yield (id, path) of each checkpoint file whose id contains `part` and is older than `before`, newest first.
 
         A page needs few of them, so a name is examined, and made a path, only when its turn comes.
         """
@@ -136,7 +136,7 @@ class CheckpointFiles:
                 yield last, self._root / name
 
     def document(self, run: Mapping[str, Any], entry: Entry, journal: Path) -> bytes:
-        """Return the content of the file for the checkpoint that `entry` holds.
+        """Return the content of the checkpoint file for the checkpoint that `entry` holds.
 
         `run` is the `run` of the first entry of the journal, which is the file at `journal`.
         """
@@ -166,15 +166,15 @@ class CheckpointFiles:
 
 
 def is_of_another(path: Path, checkpoint: CheckpointInfo) -> bool:
-    """Return whether the name of a file is that of a different checkpoint than the one it holds."""
+    """Return whether a file is named after another checkpoint than the one it holds."""
     name = _NAME.fullmatch(path.name)
     return name is not None and name[1] != checkpoint.id
 
 
 def load(path: Path) -> tuple[CheckpointInfo, dict[str, Any]]:
-    """Read a checkpoint file: return its listing line, and the complete document.
+    """Read a checkpoint file. Returns (its item for a listing, the complete document).
 
-    Raises RefError if it does not exist, CheckpointMismatch if it is no checkpoint file, SchemaTooNew.
+    Raises RefError if it does not exist, CheckpointMismatch if it is not a checkpoint file, SchemaTooNew.
     """
     try:
         document = parse(path.read_bytes())

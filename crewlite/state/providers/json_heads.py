@@ -28,7 +28,7 @@ class HeadFiles:
         self._paths = paths
 
     def read(self, run_id: str, branch: str) -> JsonObject:
-        """Return the head file of a branch; {} without a readable one. Call this before reading the journal."""
+        """Return the head file of a branch; {} if none can be read. Call this before reading the journal."""
         try:
             found: Any = json.loads(disk.read_complete(self._paths.head(run_id, branch)))
         except (OSError, ValueError, RecursionError):
@@ -36,9 +36,9 @@ class HeadFiles:
         return found if isinstance(found, dict) else {}
 
     def write(self, run_id: str, branch: str, begun: str, entry: Entry, rewinds: Sequence[Rewound]) -> None:
-        """Write the head file, with the place of `entry`, which holds the newest checkpoint, or a rewind.
+        """Write the head file for `entry`, which holds the newest checkpoint or a rewind.
 
-        `begun`: the checksum of the first entry, which identifies the journal. `rewinds`: all those of the branch.
+        `begun`: the checksum of the first entry, which identifies the journal. `rewinds`: all rewinds of the branch.
         """
         path = self._paths.head(run_id, branch)
         said: JsonObject = {"begun": begun, "seq": entry.seq, "sum": entry.sum}
@@ -55,7 +55,7 @@ class HeadFiles:
 
 
 def lacking(head: JsonObject, entries: Sequence[Entry]) -> str | None:
-    """Return a sentence about the commits that a journal lacks according to its head file; None if it has them all."""
+    """Return a sentence about commits that a journal lacks according to its head file; None if it lacks none."""
     seq, begun = head.get("seq"), head.get("begun")
     if not entries or begun != entries[0].sum or type(seq) is not int or seq <= entries[-1].seq:
         return None  # also if the head file is of an earlier branch with the same name
@@ -64,7 +64,7 @@ def lacking(head: JsonObject, entries: Sequence[Entry]) -> str | None:
 
 
 def rewinds_in(head: JsonObject) -> list[Rewound]:
-    """Return the rewinds that a head file repeats; [] for a damaged file."""
+    """Return the rewinds that are listed in a head file; [] if it is damaged."""
     found: Any = head.get("rewinds", [])
     try:
         return [(int(number), int(back)) for number, back in found]
@@ -73,5 +73,5 @@ def rewinds_in(head: JsonObject) -> list[Rewound]:
 
 
 def holds_head(entry: Entry) -> bool:
-    """Return whether the head file is written with this entry."""
+    """Return whether the head file is written after this entry."""
     return "place" in entry.commit or "rewind" in entry.commit

@@ -30,7 +30,7 @@ class JournalFiles:
         self._ref = ref
 
     def scan(self, run_id: str, branch: str) -> tuple[list[Entry], int]:
-        """Return the entries of a journal, and the offset in bytes at which the last ends; [] and 0 without a journal.
+        """Return (the entries of a journal, the offset in bytes at which the last one ends); ([], 0) without a journal.
 
         Raises JournalCorrupt.
         """
@@ -38,7 +38,7 @@ class JournalFiles:
         return ([], 0) if data is None else self.sound(run_id, branch, data)
 
     def sound(self, run_id: str, branch: str, data: bytes) -> tuple[list[Entry], int]:
-        """Parse the content of a journal: return its entries, and the offset at which the last of them ends.
+        """Parse the content of a journal. Returns (its entries, the offset at which the last of them ends).
 
         Leaves out an incomplete last write, with a warning. Raises JournalCorrupt for any other damage.
         """
@@ -85,7 +85,7 @@ class JournalFiles:
             return 0.0
 
     def naming_entry(self, info: CheckpointInfo) -> tuple[Entry | None, Entry | None]:
-        """Return the entry that holds a checkpoint, and the first entry of its journal; None for a missing one.
+        """Return (the entry that holds a checkpoint, the first entry of its journal); None in place of a missing one.
 
         Verifies no other lines.
         """
@@ -149,7 +149,7 @@ def is_torn(tail: bytes, offset: int) -> bool:
 
 
 def _is_hole(start: int, stop: int, offset: int, tail: bytes) -> bool:
-    """Return whether zeros are an unwritten part of the file: up to the end, a long row, or up to a block boundary."""
+    """Return whether zeros are an unwritten part of the file: up to its end, a long row, or up to a block boundary."""
     if not tail[stop:].strip(b"\0\n"):
         return True
     return stop - start >= _HOLE or (start == 0 and (offset + stop) % _BLOCK == 0)
@@ -175,7 +175,7 @@ def _bytes(path: Path) -> bytes | None:
 
 
 def _lines_with(part: bytes, data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of each complete line that contains `part`. Much faster than splitting all lines."""
+    """Yield (start, end) of each complete line that contains `part`. Much faster than splitting all lines."""
     found = data.find(part)
     while found >= 0:
         start, stop = data.rfind(b"\n", 0, found) + 1, data.find(b"\n", found)
@@ -194,9 +194,9 @@ def _at(data: bytes, start: int, stop: int, path: Path) -> Entry:
 
 
 def journals_in(directory: str, below: str = "") -> list[str]:
-    """Return the journal files of a run, as paths in its directory; [] if that is deleted meanwhile. Raises StoreError.
+    """List the journal files of a run, as paths in its directory; [] if it was deleted meanwhile. Raises StoreError.
 
-    `below` is the path of a directory in it, with a slash at its end, of which alone the files are returned.
+    `below`: a directory in there, with a slash at its end; only the files in it are listed.
     """
     try:
         with os.scandir(f"{directory}/{below}") as inside:

@@ -27,7 +27,7 @@ class Paths:
         self._locks = self.journals / "~locks"
 
     def run(self, run_id: str) -> Path:
-        """Return the directory of the journals of a run."""
+        """Return the directory that holds the journals of a run."""
         return _known(self.journals, check_name("run_id", run_id), _directory(run_id), Path.is_dir)
 
     def journal(self, run_id: str, branch: str) -> Path:
@@ -61,13 +61,13 @@ class Paths:
 
 
 def _directory(name: str) -> str:
-    """Return the name of a directory: unlike any file name in use, and without a dot at the end."""
+    """Return the name of the directory for a run or a part of a branch name: it never looks like a file in use."""
     safe = _safe(name)
     return f"{safe}+0" if ".json" in name or name.endswith(".") else safe
 
 
 def _safe(name: str) -> str:
-    """Return the name, escaped so that every file system can store it and tell it from others: see the module."""
+    """Return the name, escaped so that every file system can store it and keep it apart from others: see the module."""
     safe = _CAPITAL.sub(lambda found: f"+{found[0].lower()}", name)
     return f"+0{safe}" if safe.partition(".")[0] in _DEVICES or safe == ".gitignore" else safe
 
@@ -77,7 +77,7 @@ def _name(safe: str) -> str:
 
 
 def _known(directory: Path, name: str, safe: str, is_one: Callable[[Path], bool]) -> Path:
-    """Return the path with the safe name; or the one with the plain name, if an earlier release has created that."""
+    """Return the path with the safe name; the path with the plain name if an earlier release has created that."""
     path = directory / safe
     if safe == name or path.exists():
         return path

@@ -10,7 +10,7 @@ from crewlite import disk
 
 
 class ResultFiles:
-    """The results of one location. `make` creates the location before the first of them is stored."""
+    """The results of one location. `make()` creates the location before the first result is stored."""
 
     def __init__(self, root: Path, make: Callable[[], None]) -> None:
         self._root = root / "cache"

@@ -43,7 +43,7 @@ class JsonSalvage:
     ) -> None:
         self._paths, self._heads, self._files, self._journals, self._repair = paths, heads, files, journals, repair
         self._unnamed = files.files()  # listed before the journals are read, as writers write the journal first
-        """The checkpoint files, by id, that no journal read so far has named."""
+        """The checkpoint files, by id, that no journal read so far refers to."""
         self._dropped: set[str] = set()
 
     def runs(self) -> list[str]:
@@ -51,7 +51,7 @@ class JsonSalvage:
         return [self._paths.run_of(directory) for directory in sorted(directories_in(str(self._paths.journals)))]
 
     def held(self, run_id: str) -> AbstractContextManager[None]:
-        """Protect a run against changes by others during the block."""
+        """Protect a run against changes by other processes during the block."""
         writes = self._repair and self._paths.journals.is_dir()
         return disk.locked([self._paths.lock(run_id)], shared=not writes)
 
@@ -70,7 +70,7 @@ class JsonSalvage:
         return found
 
     def ending(self, raw: RawBranch, sound: Sequence[Entry], problem: str | None) -> tuple[str, str] | None:
-        """Return a code and a sentence if the last write is incomplete or the last commits are missing; else None."""
+        """Return (code, sentence) if the last write is incomplete or the last commits are missing; None otherwise."""
         if problem is None:
             short = lacking(raw.handle, sound)
             return ("short_journal", short) if short else None
@@ -80,12 +80,12 @@ class JsonSalvage:
         return "torn_tail", f"its last {len(tail)} bytes are an incomplete write"
 
     def rewrite(self, raw: RawBranch, records: Sequence[Record], head: Head | None, why: str) -> Callable[[], object]:
-        """Return a call that replaces the records of a branch by `records`, and quarantines those it removes."""
+        """Return a function that replaces the records of a branch by `records`, and quarantines those it removes."""
 
         def write() -> None:
             path, data = Path(raw.where), _joined(raw.records)
             if disk.read_complete(path) != data:
-                raise FileExistsError(f"{path} goes on")
+                raise FileExistsError(f"{path} was written to")
             if not records:
                 _quarantine(path, data)
             elif records != raw.records:
@@ -100,11 +100,11 @@ class JsonSalvage:
         return write
 
     def quarantined(self, raw: RawBranch) -> str:
-        """Return the words for where `rewrite` puts the records it removes."""
+        """Return text that says where `rewrite` puts the records that it removes."""
         return f"set aside as {_quarantine_path(Path(raw.where), _joined(raw.records)).name}"
 
     def index(self, raw: RawBranch, sound: Sequence[Entry]) -> Flaw | None:
-        """Compare the checkpoint files of a branch with its journal: return what to repair; None if all fit."""
+        """Compare the checkpoint files of a branch with its journal. Returns what to repair; None if all fit."""
         self._dropped |= {gone for entry in sound for gone, _ in entry.commit.get("drops", ())}
         live, changes, edited = {one["id"] for one in live_checkpoints(sound)}, Changes(), dict[Path, bytes]()
         for entry in sound:
@@ -133,7 +133,7 @@ class JsonSalvage:
         problem = f"checkpoint files are missing or were changed: {', '.join(path.name for path in changes.made)}"
         if not changes.made:
             problem = f"{self._paths.head(run_id, branch).name} does not name the rewinds of the branch"
-        return Flaw("stale_index", raw.where, problem, "made again", make, (raw.run_id, raw.branch))
+        return Flaw("stale_index", raw.where, problem, "written again", make, (raw.run_id, raw.branch))
 
     def strays(self) -> Generator[Flaw, None, None]:
         """Yield checkpoint files that belong to no journal, and files that interrupted writes have left."""
@@ -148,7 +148,7 @@ class JsonSalvage:
         yield from self._leftovers()
 
     def _has_come(self, identifier: str, content: JsonObject) -> bool:
-        """Return whether the journal holds the checkpoint by now: the run may have been imported in the meantime."""
+        """Return whether the journal holds the checkpoint by now: its run may have been imported since."""
         try:
             run_id = check_name("run_id", content.get("run_id", ""))
             branch = check_name("branch", content.get("branch", ""), slashes=True)
@@ -184,7 +184,7 @@ class JsonSalvage:
 
 
 def _records(data: bytes) -> list[Record]:
-    """Split a journal into its lines. A line that is malformed, or has no newline, gets None as its seal."""
+    """Split a journal into its lines. The seal of a line that is malformed, or has no newline, is None."""
     found = []
     for line in re.findall(rb"[^\n]*\n|[^\n]+", data):
         body, seal = parts(line.rstrip(b"\n"))

@@ -1,4 +1,4 @@
-"""The end of a journal: what a store remembers of a journal that it writes, so that it need not read it to append."""
+"""The end of a journal, as a store remembers it, so that the store can append without reading the journal."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ class Tail:
     """The end of a journal, and the facts that its checkpoint files repeat."""
 
     path: Path
-    """The journal."""
+    """The path of the journal."""
     seq: int
     sum: str
     offset: int
     mark: tuple[int, bytes]
-    """The offset and the bytes of the last seal, to detect a compaction that left a journal of the same length."""
+    """(offset, bytes) of the last seal, to detect a compaction that left a journal of the same length."""
     run: Mapping[str, Any]
     """The part of the run's first entry that checkpoint files repeat."""
     begun: str
-    """The checksum of its first entry."""
+    """The checksum of the journal's first entry."""
     rewinds: tuple[Rewound, ...]
     """The rewinds of the branch."""
     files: Mapping[str, Path] | None = None
-    """The files of its checkpoints by id; None as long as no checkpoint was dropped."""
+    """The checkpoint files of the branch by id; None until a checkpoint is dropped."""
 
     @classmethod
     def of(cls, path: Path, entries: Sequence[Entry], offset: int) -> Tail:
@@ -46,26 +46,26 @@ class Tail:
         return cls(path, last.seq, last.sum, offset, _mark(last, offset), run, first.sum, rewinds)
 
     def after(self, entries: Sequence[Entry], size: int) -> Tail:
-        """Return the tail after these entries are appended, which are `size` bytes."""
+        """Return the tail after these entries, which take `size` bytes, are appended."""
         offset, last = self.offset + size, entries[-1]
         rewinds = (*self.rewinds, *rewinds_of(entries))
         return replace(self, seq=last.seq, sum=last.sum, offset=offset, mark=_mark(last, offset), rewinds=rewinds)
 
     def ends(self, journal: IO[bytes]) -> bool:
-        """Return whether an open journal ends like this."""
+        """Return whether an open journal ends with this tail."""
         start, seal = self.mark
         journal.seek(start)
         return journal.read(len(seal)) == seal and journal.seek(0, os.SEEK_END) == self.offset
 
 
 def _mark(last: Entry, end: int) -> tuple[int, bytes]:
-    """Return the offset of the last line of a journal of `end` bytes, and the first bytes of that line."""
+    """Return (offset, first bytes) of the last line of a journal of `end` bytes."""
     line = last.line
     return end - len(line) - 1, line[:_SEALED]
 
 
 def stays_claimed(commit: Commit, claimed: bool) -> bool:
-    """Return whether the branch is claimed after a commit, given whether it was `claimed` before."""
+    """Return whether the branch is claimed after this commit, given whether it was `claimed` before."""
     for entry in commit.entries:
         claimed = (claimed or "claim" in entry.commit) and not ends_claim(entry.commit)
     return claimed

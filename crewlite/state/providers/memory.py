@@ -1,4 +1,4 @@
-"""The reference provider, in memory: the tests require the same answers of every other provider."""
+"""The reference provider, in memory: the tests require every other provider to answer as it does."""
 
 from __future__ import annotations
 

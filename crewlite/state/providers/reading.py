@@ -15,7 +15,7 @@ from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, He
 
 
 def branch_info(first: Entry) -> BranchInfo:
-    """Build the listing line of a branch from its first entry."""
+    """Build the item of a listing for a branch, from its first entry."""
     run = first.commit["run"]
     return BranchInfo(
         run_id=run["run_id"],
@@ -30,7 +30,7 @@ def branch_info(first: Entry) -> BranchInfo:
 
 
 def verified_branch_info(body: bytes, total: str, run_id: str, branch: str, where: str) -> BranchInfo:
-    """Build the listing line of a branch from the bytes and the seal of its first entry.
+    """Build the item of a listing for a branch, from the bytes and the seal of its first entry.
 
     Raises InvalidEntry if they are not those of the first entry of this branch, SchemaTooNew, naming `where`.
     """
@@ -49,7 +49,7 @@ def in_order(branches: Iterable[BranchInfo]) -> list[BranchInfo]:
 
 
 def checkpoint_info(run: Mapping[str, Any], checkpoint: CheckpointRecord, left: Ranges = ()) -> CheckpointInfo:
-    """Build the listing line of a checkpoint. `left`: the ranges of commits that its branch has abandoned."""
+    """Build the item of a listing for a checkpoint. `left`: the ranges of commits that its branch has abandoned."""
     return CheckpointInfo(
         id=checkpoint["id"],
         run_id=run["run_id"],
@@ -76,7 +76,7 @@ def live_checkpoints(entries: Sequence[Entry]) -> list[CheckpointRecord]:
 
 
 def check_follows(entry: Entry, before: Sequence[Entry], run_id: str, branch: str, seq: int) -> None:
-    """Raise InvalidEntry unless `entry` follows `before` in this branch, and is the one to be stored as `seq`."""
+    """Raise InvalidEntry unless `entry`, to be stored as number `seq`, follows the entries `before` in this branch."""
     commit = entry.commit
     if before:
         if "run" in commit:
@@ -110,15 +110,15 @@ def ends_claim(data: Mapping[str, Any]) -> bool:
 
 
 def committed_at(commit: Commit) -> float:
-    """Return the time to store as that of the branch's last sign of life, in seconds since the epoch.
+    """Return the time to store as the branch's last sign of life, in seconds since the epoch.
 
-    That is the time of the last entry, which for an imported run is long ago; now for a commit without entries.
+    That is the time of the last entry, which for an imported run is long ago; for a commit without entries, it is now.
     """
     return datetime.fromisoformat(commit.entries[-1].commit["at"]).timestamp() if commit.entries else time.time()
 
 
 def newest_sound_checkpoint(entries: Sequence[Entry], ref: Callable[[CheckpointRecord], str]) -> str | None:
-    """Return the ref of the newest checkpoint of these intact entries; None if they have none."""
+    """Return the ref of the newest checkpoint in these intact entries; None if they hold none."""
     checkpoints = live_checkpoints(entries)
     return ref(checkpoints[-1]) if checkpoints else None
 
@@ -146,10 +146,10 @@ def no_base(commit: Commit, base: ForkBase) -> BranchConflictError:
 def check_base(
     commit: Commit, base: ForkBase, sum_at: Callable[[int], str | None], branches: Callable[[], Iterable[BranchInfo]]
 ) -> None:
-    """Raise BranchConflictError unless the commit that a fork starts from is stored, and that of its checkpoint.
+    """Raise BranchConflictError unless the commit that a fork starts from, and that of its checkpoint, are stored.
 
-    A prune may have removed the latter alone: one that a rewind has abandoned. `sum_at` returns the checksum of a
-    commit of the branch that is forked, `branches` all branches of the run. Call it under the lock of the append.
+    A prune may have removed only the latter: if a rewind abandoned it. `sum_at(seq)` returns the checksum of a commit
+    of the branch that is forked, `branches()` all branches of the run. Call this under the lock of the append.
     """
     stored, checkpoint = sum_at(base["seq"]) == base["sum"], base["place"]
     if stored and checkpoint and sum_at(checkpoint["seq"]) is None:
@@ -211,7 +211,7 @@ def check_rewrite(
 def _check_accounts(run_id: str, branch: str, own: Sequence[Entry], entries: Sequence[Entry]) -> None:
     """Raise InvalidEntry unless `entries` are a valid journal from the first to the last commit of `own`.
 
-    The seq and checksum of each must be those of one of `own`, so that entries and forks stay chained to it.
+    The seq and checksum of each must be those of an entry of `own`, so that later entries and forks stay chained to it.
     """
     ends, read = {(entry.seq, entry.sum) for entry in own}, list[Entry]()
     for given in entries:
@@ -223,13 +223,13 @@ def _check_accounts(run_id: str, branch: str, own: Sequence[Entry], entries: Seq
     if not read or (read[-1].seq, read[-1].sum) != (own[-1].seq, own[-1].sum):
         raise InvalidEntry(f"it does not end with commit {own[-1].seq}")
     if _rewinds(read) != _rewinds(own):
-        raise InvalidEntry("the commits that go back to an earlier one are different")
+        raise InvalidEntry("the commits that rewind the branch are different")
     if read[0].commit["run"] != own[0].commit["run"]:
         raise InvalidEntry("it begins another branch")
 
 
 def _rewinds(entries: Iterable[Entry]) -> list[tuple[int, Rewind]]:
-    """Return the entries that go back to an earlier one: the number of each, and its target."""
+    """Return (number, target) of each entry that goes back to an earlier one."""
     found = [(entry.first, entry.commit.get("rewind")) for entry in entries]
     return [(first, back) for first, back in found if back]
 
@@ -250,7 +250,7 @@ def check_bases(commits: Sequence[Commit]) -> None:
 
 
 def check_remove(run_id: str, expected: dict[str, Head], found: dict[str, Head]) -> None:
-    """Raise BranchConflictError if the heads of a run, `found` now, are not as `expected`."""
+    """Raise BranchConflictError if the heads of a run, now `found`, are not as `expected`."""
     for branch in sorted(expected.keys() | found.keys()):
         was, now = expected.get(branch, (0, "")), found.get(branch)
         if now is None:

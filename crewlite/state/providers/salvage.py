@@ -24,10 +24,10 @@ class Record(NamedTuple):
     """A commit as it is stored."""
 
     seal: Any
-    """The seal as text; any other value if the record has no valid one."""
+    """The seal as text; something else if the record has no valid one."""
     body: Any
     seq: int | None = None
-    """The number that it is stored under; None in a store that keeps no number beside the body."""
+    """The number under which it is stored; None in a store that keeps no number beside the body."""
     line: bytes = b""
     """The complete line, in a store whose commits are lines."""
 
@@ -44,9 +44,9 @@ class RawBranch:
     touched: float
     """The time of the last commit or sign of life, in seconds since the epoch."""
     handle: Any
-    """The store's own key of the branch; the doctor only passes it back."""
+    """The store's own key for the branch; the doctor only passes it back."""
     homeless: bool = False
-    """Whether the store has commits of it but no branch, and cannot assign them to the branch that they name."""
+    """Whether the store has commits of the branch but no branch, and cannot tell to which branch they belong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Flaw:
     problem: str
     act: str
     mend: Callable[[], object] | None
-    """None if it must be left untouched."""
+    """Repairs the damage; None if it must be left untouched."""
     branch: tuple[str, str] = ("", "")
     """The damaged run and branch, if they are known."""
 
@@ -70,29 +70,29 @@ class Salvage(Protocol):
         """Return the ids of all runs that left any record here."""
 
     def held(self, run_id: str) -> AbstractContextManager[None]:
-        """Protect a run against changes during the block, so that all reads see the same state."""
+        """Protect a run against changes during the block, so that all reads in it see the same state."""
 
     def branches(self, run_id: str) -> list[RawBranch]:
         """Return the branches of a run."""
 
     def ending(self, raw: RawBranch, sound: Sequence[Entry], problem: str | None) -> tuple[str, str] | None:
-        """Return a code and a sentence if the end of a branch is damaged; None if it is intact.
+        """Return (code, sentence) if the end of a branch is damaged; None if it is intact.
 
-        `sound`: the entries before the first fault. `problem`: that fault, or None.
+        `sound`: the entries before the first fault. `problem`: a sentence about that fault, or None.
         """
 
     def rewrite(self, raw: RawBranch, records: Sequence[Record], head: Head | None, why: str) -> Callable[[], object]:
-        """Return a call that replaces the records of a branch by `records`, and quarantines the ones it removes.
+        """Return a function that replaces the records of a branch by `records`, and quarantines the ones it removes.
 
-        The call also sets the stored head to `head`, if that is given. With no records it removes the branch. It raises
+        The function also sets the stored head to `head`, if given. With no records it removes the branch. It raises
         FileExistsError if another process has written to the branch.
         """
 
     def quarantined(self, raw: RawBranch) -> str:
-        """Return the words for where `rewrite` puts removed records, such as "set aside as <file name>"."""
+        """Return text that says where `rewrite` puts the records it removes, such as "set aside as <file name>"."""
 
     def index(self, raw: RawBranch, sound: Sequence[Entry]) -> Flaw | None:
-        """Compare the index of an undamaged branch with its entries: return what to repair; None if all fit."""
+        """Compare the index of an undamaged branch with its entries. Returns what to repair; None if all fit."""
 
     def strays(self) -> Generator[Flaw, None, None]:
         """Yield damage that belongs to no branch. The caller repairs each flaw before it requests the next."""

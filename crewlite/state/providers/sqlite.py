@@ -48,7 +48,6 @@ T = TypeVar("T")
 log = logging.getLogger("crewlite.state")
 _DEFAULT = ".checkpoints"
 """The default location, which is the name of a directory for JsonProvider."""
-"""The first bytes of every database."""
 _SUFFIXES = (".db", ".sqlite", ".sqlite3")
 _ORPHANS = (  # counts branches with entries and no row, with one index lookup for each branch instead of each entry
     "WITH RECURSIVE known(id) AS (SELECT min(branch_id) FROM entry UNION "
@@ -257,9 +256,9 @@ class SqliteStore:
         self._database.run("INSERT INTO entry (branch_id, seq, sum, body) VALUES (?,?,?,?)", row)
 
     def _catch_up(self, commit: Commit) -> None:
-        """Append the rest of a commit to a branch that has its first entries already.
+        """Append the rest of a commit to a branch that has the first of its entries already.
 
-        Raises BranchConflictError if the branch is anywhere else.
+        Raises BranchConflictError if the branch is at any other entry.
         """
         key = (commit.run_id, commit.branch)
         head = self._database.ask("SELECT seq, head FROM branch WHERE run_id=? AND name=?", key).fetchone()
@@ -294,7 +293,7 @@ class SqliteStore:
         return moved[0][0] if moved else None
 
     def _sum(self, run_id: str, branch: str, seq: int) -> str | None:
-        """Do the same as `sum_at` within a transaction; return None for a damaged entry too."""
+        """Return what `sum_at` returns, within a transaction; None for a damaged entry too."""
         row = self._database.ask(
             "SELECT sum, body FROM entry JOIN branch ON branch_id = id WHERE run_id=? AND name=? AND entry.seq=?",
             (run_id, branch, seq),
@@ -309,7 +308,7 @@ class SqliteStore:
         return self._branches(self._database.ask, run_id)
 
     def _id_of(self, run_id: str, branch: str) -> int:
-        """Return the row id of a branch. Not cached, as a run that is deleted and started again gets another id."""
+        """Return the row id of a branch. Not cached: a run that is deleted and started again gets another id."""
         query = "SELECT id FROM branch WHERE run_id=? AND name=?"
         number: int = self._database.ask(query, (run_id, branch)).fetchone()[0]
         return number
@@ -336,7 +335,7 @@ class SqliteStore:
 
 
 def _abandoned(rows: Sequence[tuple[str, str, bytes]]) -> dict[tuple[str, str], Ranges]:
-    """Return what each branch has abandoned. `rows` are commits that may go back, with their run and branch."""
+    """Return the abandoned ranges by (run_id, branch). `rows`: (run_id, branch, body) of commits that may rewind."""
     found = dict[tuple[str, str], list[Rewound]]()
     for run_id, branch, body in rows:
         with contextlib.suppress(InvalidEntry, LookupError, TypeError, ValueError):  # a damaged one: the doctor says so

@@ -39,9 +39,9 @@ class Database:
         self._path = path
         self._connection: sqlite3.Connection | None = None
         self._file = (0, 0)
-        """The device and inode of the file that the writing connection has open."""
+        """(device, inode) of the file that the writing connection has open."""
         self._thread = 0
-        """The thread that opened the writing connection, and is the only one to use it."""
+        """The number of the thread that opened the writing connection, which alone uses that connection."""
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -53,7 +53,7 @@ class Database:
             if self._connection is None:
                 self._connection = self._prepared()
             if not self._is_there():  # a database that is moved after this check is written at its new place
-                raise OSError(f"{self.location} is gone: it was deleted, moved or replaced while a run was at work")
+                raise OSError(f"{self.location} is gone: it was deleted, moved or replaced while a run was using it")
             with self._transaction():
                 yield
         except (sqlite3.Error, UnicodeDecodeError) as error:  # Python may fail at the text of SQLite's own message
@@ -71,14 +71,14 @@ class Database:
         return self._writer.execute(sql, parameters)
 
     def give_back(self) -> None:
-        """Return free pages to the file system. Does nothing while others write: a later call will do it."""
+        """Return free pages to the file system. Does nothing while another process writes: a later call will do it."""
         try:
             with self._transaction():
                 for _ in range(self._writer.execute("PRAGMA freelist_count").fetchone()[0]):
                     self.run("PRAGMA incremental_vacuum(1)")  # sqlite3 runs a single step of it, which frees one page
         except StoreBusy:
             pass
-        except OSError as error:  # the deletion itself is stored already
+        except OSError as error:  # the deletion before is stored already
             log.warning("%s: free pages were not given back: %s", self.location, error)
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
@@ -86,7 +86,7 @@ class Database:
         return self.read(lambda db: db.execute(sql, parameters).fetchall(), [])
 
     def peek(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
-        """Return all rows like `query`, cheaper for frequent calls: the writer's thread uses its open connection."""
+        """Return all rows as `query` does, cheaper for frequent calls: the writer's thread uses its open connection."""
         if self._thread != threading.get_ident() or not self._is_there():
             return self.query(sql, parameters)
         try:
@@ -95,7 +95,7 @@ class Database:
             raise self._failure(error) from error
 
     def read(self, ask: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
-        """Return what `ask` returns for a new read-only connection; `otherwise` if there is no database.
+        """Return what `ask(connection)` returns, with a new read-only connection; `otherwise` if there is no database.
 
         Readers have connections of their own, so they and the writer never wait for each other. Raises StoreBusy,
         StoreError if it cannot be read now, JournalCorrupt if SQLite cannot read it, SchemaTooNew, StoreUnusable.
@@ -187,12 +187,12 @@ class Database:
 
 
 def is_database_file(path: Path) -> bool:
-    """Return whether SQLite takes a file for a database; False if it is empty, missing or cannot be opened.
+    """Return whether SQLite accepts a file as a database; False if it is empty, missing or cannot be opened.
 
-    It is SQLite that is asked, as nobody else may open a database: see `disk.connect`.
+    Only SQLite may open a database, so it is SQLite that looks: see `disk.connect`.
     """
     try:
-        if not path.is_file() or path.stat().st_size < _SMALLEST:  # which SQLite would take for a new database
+        if not path.is_file() or path.stat().st_size < _SMALLEST:  # SQLite would accept it as a new database
             return False
         with contextlib.closing(_reader(path)) as db:
             db.execute("SELECT 1 FROM sqlite_master LIMIT 1")

@@ -12,7 +12,7 @@ COLUMNS = ("id", "seq", "parent_id", "trigger", "address", "label", "created_at"
 PUT_CHECKPOINT = f"INSERT OR REPLACE INTO place (branch_id, {', '.join(COLUMNS)}) VALUES (?,?,?,?,?,?,?,?,?)"  # noqa: S608
 
 MAY_REWIND = "instr(body, x'22726577696e64223a7b') > 0"
-"""The condition of the index of commits that rewind their branch: the bytes are `"rewind":{`. Others may hold them."""
+"""The condition of the index of commits that may rewind their branch: the bytes are `"rewind":{`, also inside texts."""
 
 
 def checkpoint_row(run_id: str, branch: str, checkpoint: CheckpointRecord) -> tuple[Any, ...]:

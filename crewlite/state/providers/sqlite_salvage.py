@@ -45,7 +45,7 @@ _ENTRY_ASIDE = f"{_PUT} SELECT ?, ?, ?, ?, seq, sum, body FROM entry WHERE branc
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """The row of a branch. `there` is False if there is no such row, and this was derived from the branch's entries."""
+    """The row of a branch. If `there` is False, the table has no such row, and this was derived from the entries."""
 
     id: int
     name: str
@@ -65,7 +65,7 @@ class SqliteSalvage:
         if self._version > SCHEMA:
             raise SchemaTooNew(str(path), self._version, SCHEMA)
         self._orphans: dict[str, list[_Row]] = {}
-        """Branches that have entries and no row, by run_id."""
+        """By run_id: branches that have entries and no row."""
 
     def runs(self) -> list[str]:
         """Return the ids of all runs that left any record here."""
@@ -80,7 +80,7 @@ class SqliteSalvage:
 
     @contextlib.contextmanager
     def held(self, run_id: str) -> Iterator[None]:
-        """Protect a run against changes by others during the block."""
+        """Protect a run against changes by other processes during the block."""
         run = self._do if self._repair else self._db.execute
         run("BEGIN IMMEDIATE" if self._repair else "BEGIN")
         try:
@@ -110,7 +110,7 @@ class SqliteSalvage:
         return [*found, *(self._raw(run_id, row, homeless=False) for row in rows.values())]
 
     def ending(self, raw: RawBranch, sound: Sequence[Entry], problem: str | None) -> tuple[str, str] | None:
-        """Return a code and a sentence if the row of a branch does not name its last entry as its head; else None."""
+        """Return (code, sentence) if the row of a branch does not name its last entry as its head; None otherwise."""
         row: _Row = raw.handle
         if problem or not sound or not row.there or (row.seq, row.head) == (sound[-1].seq, sound[-1].sum):
             return None
@@ -137,11 +137,11 @@ class SqliteSalvage:
         return partial(self._run, statements)
 
     def quarantined(self, raw: RawBranch) -> str:
-        """Return the words for where `rewrite` puts the records it removes."""
+        """Return text that says where `rewrite` puts the records that it removes."""
         return "set aside"
 
     def index(self, raw: RawBranch, sound: Sequence[Entry]) -> Flaw | None:
-        """Compare the rows of a branch and its checkpoints with its entries: return what to repair; None if all fit."""
+        """Compare the rows of a branch and its checkpoints with its entries: return the repair; None if all fit."""
         row, last = raw.handle, sound[-1]
         wanted = [checkpoint_row(raw.run_id, raw.branch, one) for one in live_checkpoints(sound)]
         there = self._db.execute(f"SELECT {', '.join(COLUMNS)} FROM place WHERE branch_id=?", (row.id,)).fetchall()  # noqa: S608
@@ -159,7 +159,7 @@ class SqliteSalvage:
         rows = [*([] if row.there else ["the branch itself"]), *sorted({f"checkpoint {one[0]}" for one in wrong})]
         problem = f"rows that are missing, were changed, or should not exist: {', '.join(rows)}"
         mend = partial(self._run, statements)
-        return Flaw("stale_index", raw.where, problem, "made again", mend, (raw.run_id, raw.branch))
+        return Flaw("stale_index", raw.where, problem, "written again", mend, (raw.run_id, raw.branch))
 
     def strays(self) -> Generator[Flaw, None, None]:
         """Yield the rows of checkpoints whose branch does not exist, as one flaw."""
@@ -174,7 +174,7 @@ class SqliteSalvage:
                 yield Flaw("stale_index", str(self._path), problem, "set aside", mend)
 
     def _illness(self) -> str | None:
-        """Return the result of SQLite's integrity check, or the missing tables; None if all is well."""
+        """Return the problems that SQLite's integrity check finds, or the missing tables; None if all is well."""
         said = [str(row[0]) for row in self._db.execute("PRAGMA integrity_check(5)")]
         if said != ["ok"]:
             return "; ".join(said).replace("\n", " ")
@@ -183,9 +183,9 @@ class SqliteSalvage:
         return f"its tables {', '.join(gone)} are missing" if gone else None
 
     def _orphans_among(self, rows: str, parameters: Sequence[Any] = ()) -> list[tuple[str, _Row]]:
-        """Return the branches that have entries and no row, or a row with another name than their first entry says.
+        """Return (run_id, branch) of branches that have entries and no row, or a row that their first entry denies.
 
-        Each comes with the run_id that its first entry says; "" if it says none. `rows` ends the SQL query.
+        The run_id is that in the first entry; "" if it has none. `rows` ends the SQL query.
         """
         asked = self._db.execute(
             "SELECT branch_id, run_id, name, body, min(entry.seq) "  # noqa: S608
