@@ -10,6 +10,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -108,22 +109,22 @@ async def _make_calls(job: Work, messages: list[Message], reply: LLMReply, calls
     messages += [
         picture_message(call.arguments) for call, result in made if isinstance(call.tool, AddImage) and not result.error
     ]
-    for call, result in made:
-        await _tell(job, _action(reply, call, result))
+    if callback := job.persona.step_callback:
+        for call, result in made:
+            await _tell(callback, _action(reply, call, result))
     return next((result.text for call, result in made if call.answers(result)), None)
 
 
 async def _accept(job: Work, text: str, reply: LLMReply) -> Answer:
     """Return a text as the answer, and call the step_callback. Raises Misshapen if the text does not fit the schema."""
     value = job.shape.read(text) if job.shape else None
-    await _tell(job, AgentFinish("", text, reply.text))
+    if callback := job.persona.step_callback:
+        await _tell(callback, AgentFinish("", text, reply.text))
     return Answer(text, value)
 
 
-async def _tell(job: Work, step: AgentAction | AgentFinish) -> None:
-    """Call the step_callback, if the agent has one."""
-    if callback := job.persona.step_callback:
-        await call_back(callback, step, [codec.digest(dataclasses.asdict(step))], role="step_callback")
+async def _tell(callback: Callable[[Any], Any], step: AgentAction | AgentFinish) -> None:
+    await call_back(callback, step, [codec.digest(dataclasses.asdict(step))], role="step_callback")
 
 
 def _action(reply: LLMReply, call: PlannedCall, result: ToolResult) -> AgentAction:

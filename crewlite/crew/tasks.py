@@ -89,9 +89,10 @@ class TasksAtWork:
 
 def answered(output: TaskOutput, drifted: Drifted | None) -> TaskOutput:
     """Return an output with the texts that it answers, if the task is asked something else now."""
-    told = drifted.answered if drifted else {}
-    texts = {name: told[text] for name, text in _SHOWN.items() if text in told}
-    return output.model_copy(update=texts) if texts else output
+    if drifted is None:
+        return output
+    told = drifted.answered
+    return output.model_copy(update={name: told[text] for name, text in _SHOWN.items() if text in told})
 
 
 def unlike(output: TaskOutput, texts: Mapping[str, str]) -> dict[str, str]:

@@ -73,6 +73,19 @@ class Assignment:
         """The output schema; None if any text will do."""
         return self.task.shape
 
+    @cached_property
+    def callbacks(self) -> tuple[tuple[str, Callable[[TaskOutput], Any]], ...]:
+        """The callbacks for the output, each with its role: the task's own, then the crew's, if it is another."""
+        own, of_crew = self.task.callback, self.task_callback
+        told = [("", own), ("task_callback", of_crew if of_crew is not own else None)]
+        return tuple((role, callback) for role, callback in told if callback)
+
+    @cached_property
+    def rules(self) -> dict[str, Any]:
+        """The guardrails that models judge by, and the form of the text, where they are part of what the task asks."""
+        guardrails = texts_of((*self.worker.agent.guardrails, *self.task.chain))
+        return ({"guardrails": guardrails} if guardrails else {}) | ({"markdown": True} if self.task.markdown else {})
+
     def filled(self, inputs: Mapping[str, Any]) -> FilledTask:
         """Fill in the placeholders. Raises MissingInput, and ConfigError if two agents then have the same role."""
         files = as_files(inputs.get(FILES))
@@ -149,14 +162,11 @@ class FilledTask:
 
         `files`: the input files as they were read; None reads them.
         """
-        task, persona, shape = self.task, self.persona, self.assignment.shape
+        persona, shape, more = self.persona, self.assignment.shape, self.assignment.rules
         who = [persona.role, persona.goal, persona.backstory]
-        condition = ["conditional"] if isinstance(task, ConditionalTask) else []
-        guardrails = texts_of((*persona.agent.guardrails, *task.chain))
-        more: dict[str, Any] = {"guardrails": guardrails} if guardrails else {}
-        more |= {"markdown": True} if task.markdown else {}
+        condition = ["conditional"] if isinstance(self.task, ConditionalTask) else []
         if self.input_files:
-            more["files"] = digests(read(self.input_files) if files is None else files)
+            more = more | {"files": digests(read(self.input_files) if files is None else files)}
         shown = [self.description, self.expected_output, shape.schema if shape else None, who, *condition]
         return [*shown, more] if more else shown
 

@@ -60,7 +60,7 @@ def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: D
         if filled.output_file:
             place = await background.in_thread(filled.place)  # the agent's tools may have made a link meanwhile
             await background.in_thread(write, place, filled.file_text(output))
-        callbacks = _callbacks(filled)
+        callbacks = filled.assignment.callbacks
         output = _with_usage(output, durable.scope().usage) if callbacks else output
         for role, callback in callbacks:
             await call_back(callback, output, [codec.digest(output.raw)], role=role)
@@ -158,13 +158,6 @@ async def _agent(filled: FilledTask, context: Sequence[ContextItem], plan: str, 
         lambda stamp: stamp(events.AgentExecutionCompletedEvent, **said, started_event_id=started, output=answer.text),
     )
     return answer
-
-
-def _callbacks(filled: FilledTask) -> list[tuple[str, Callable[[TaskOutput], Any]]]:
-    """Return the callbacks for the output, each with its role: the task's own, then the crew's, if it is another."""
-    own, of_crew = filled.task.callback, filled.assignment.task_callback
-    told = [("", own), ("task_callback", of_crew if of_crew is not own else None)]
-    return [(role, callback) for role, callback in told if callback]
 
 
 @dataclass(frozen=True, slots=True)
