@@ -39,8 +39,8 @@ def bound(fn: Callable[P, R]) -> Callable[P, R]:
     """
     if inspect.iscoroutinefunction(fn):
         raise ConfigError(
-            f"bound({getattr(fn, '__name__', fn)}): wanted a plain function. A coroutine belongs to its run without "
-            f"it: await it as it is"
+            f"bound({getattr(fn, '__name__', fn)}): wanted a plain function. A coroutine needs no "
+            f"bound(): await it as it is"
         )
     context = copy_context()
     context.run(_bound_scope.set, scope())

@@ -163,7 +163,7 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
         own = [name for tool in self.tools for name in (tool.name, tool.safe_name)]
         for name in self.allowed_tools or ():
             if name not in own and (hint := meant(name, own)):
-                raise ConfigError(f"allowed_tools has {name!r}, which is none of its tools; {hint}")
+                raise ConfigError(f"allowed_tools has {name!r}, but the agent has no tool of that name; {hint}")
         return self
 
     @field_validator("system_template", "prompt_template", "response_template")

@@ -147,7 +147,7 @@ def _forked(
 def check_runs(run: RunHistory, instead: str) -> None:
     """Raise Failed for a state, which cannot be kicked off."""
     if run.definition["kind"] == STATE:
-        raise Failed(f"{title_of(run)} is a state and no run, so it cannot be kicked off. Use it in Python: {instead}")
+        raise Failed(f"{title_of(run)} is a saved state, which cannot be kicked off. Use it in Python: {instead}")
 
 
 def _typed(
@@ -242,7 +242,7 @@ def definition_for(runner: Runner, run: RunHistory, source: CheckpointConfig, ta
         runner.again = replace(runner.again, target=None)
     if kinds.of(recorded[0]) is kinds.FLOW:
         raise Failed(
-            f"{title_of(run)} is a run of a flow, and no record holds its function or class. Say where that is: --crew "
+            f"{title_of(run)} is a run of a flow, and no record holds its function or class. Name its place: --crew "
             f"MODULE:{recorded[1]}, or crew in [tool.crewlite] of pyproject.toml.{f' {other}.' if other else ''}"
         )
     if other:

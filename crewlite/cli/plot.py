@@ -59,8 +59,7 @@ def _flow(target: str | None) -> Flow[Any]:
     """Import and return the flow. Raises UsageError without a target, and for one that is no flow of methods."""
     if target is None:
         raise click.UsageError(
-            "nothing says which flow: wanted MODULE:FLOW, RUN --crew MODULE:FLOW, or crew in [tool.crewlite] of "
-            "pyproject.toml"
+            "no flow is named: wanted MODULE:FLOW, RUN --crew MODULE:FLOW, or crew in [tool.crewlite] of pyproject.toml"
         )
     flow = find(target)
     if not isinstance(flow, Flow):

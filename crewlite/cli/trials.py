@@ -117,7 +117,7 @@ def _carried_out(
         crew = find(named)
         if not isinstance(crew, Crew):
             raise click.UsageError(
-                f"{named} is of kind {crew.run_kind}; wanted a Crew, as only crews are tried like this"
+                f"{named} is of kind {crew.run_kind}; wanted a Crew: only crews can be tested and trained"
             )
         check_takes(crew, of_crew, None, chosen.model)
         if chosen.model:

@@ -73,7 +73,7 @@ async def _prepare(callback: Callable[..., Any], inputs: dict[str, Any]) -> dict
         if made is None:  # it has changed what it was given
             return given
         if not isinstance(made, Mapping) or not all(isinstance(name, str) for name in made):
-            raise ConfigError(f"before_kickoff callback {name_of(callback)!r} returned {made!r}; wanted the inputs")
+            raise ConfigError(f"before_kickoff callback {name_of(callback)!r} returned {made!r}; wanted inputs by name")
         return dict(made)
 
     step = callback_step(

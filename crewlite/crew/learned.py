@@ -111,8 +111,8 @@ def suggestions_in(path: str | PathLike[str], roles: Sequence[str]) -> Suggestio
     trained = read(path)
     if trained and not any(role in trained for role in roles):
         raise ConfigError(
-            f"{path} is about {', '.join(trained)}, and this crew has {', '.join(roles)}; wanted a file that "
-            f"crew.train has written for it"
+            f"{path} is about the agents {', '.join(trained)}, but this crew has {', '.join(roles)}; wanted a file "
+            f"that crew.train has written for this crew"
         )
     return {role: trained[role].suggestions for role in roles if role in trained}
 

@@ -78,9 +78,9 @@ class InputsChanged(RunMismatch):
             )
         elif kinds.of(kind).takes_messages:
             super().__init__(
-                f"Run {ref!r} has a question without an answer, and was given another. Without messages, or with those "
-                f"of that question, it goes on, and takes a further question then; to ask something in its place, "
-                f"fork the run: agent.fork({ref!r}).kickoff('...'), or use another run_id."
+                f"Run {ref!r} has a question without an answer, and was given another. To go on, kick off without "
+                f"messages or with those of that question, and ask the new one after that; to ask it in place of the "
+                f"first, fork the run: agent.fork({ref!r}).kickoff('...'), or use another run_id."
             )
         else:
             super().__init__(
@@ -147,8 +147,8 @@ class StateConflict(CrewliteError, RuntimeError):
     def __init__(self, address: str, names: Sequence[str]) -> None:
         super().__init__(
             f"{address} has changed {', '.join(map(repr, names))} of the state, and so has another step that ran "
-            f"beside it. Give each step a name of its own in the state; or have the step tried again, on top of what "
-            f"the other has left; or set on_conflict='last', so that the later commit counts."
+            f"in parallel. Give each step a name of its own in the state; or have this step tried again, which then "
+            f"begins with the other's change; or set on_conflict='last', so that the later commit counts."
         )
         self.address, self.names = address, tuple(names)
 

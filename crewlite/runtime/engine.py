@@ -89,7 +89,8 @@ def submit(definition: Runnable[R], request: Request, verb: str = "submit") -> R
     if durable.scope().loop is not None:
         instead = f"{name}(...), whose steps are" if kind is kinds.FLOW else f"kickoff(...) of this {kind}, which is"
         raise ConfigError(
-            f"{name}.{verb}(...) was called inside a run, but begins another: call {instead} then part of this run"
+            f"{name}.{verb}(...) was called inside a run, but it begins a run of its own: call {instead} then part "
+            f"of this run"
         )
     if background.on_loop_thread():
         raise OnLoopThread("submit", "await akickoff()")

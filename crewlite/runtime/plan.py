@@ -74,7 +74,7 @@ def plan(root: Root[Any], request: Request) -> Plan:
     if listed and set(listed) <= root.never_emitted:
         events = ", ".join(listed)
         log.warning(
-            "on_events: %s is never emitted in a run of %s %r and names no checkpoint", events, root.kind, root.name
+            "on_events: %s is never emitted in a run of %s %r and creates no checkpoint", events, root.kind, root.name
         )
     asks = root.asks_people or (root.asks_approval and not request.auto_approve)
     if asks and config is None and not request.answers and not terminal():

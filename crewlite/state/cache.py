@@ -66,7 +66,7 @@ class Cache:
             data = await asyncio.wrap_future(queue.ask(lambda _: results.recall(key)))
             return _found(step, key, age, data, address) if data is not None else None
         except Exception as error:  # noqa: BLE001 - a cache that fails must not fail the run: the step runs
-            self._warn(f"cache=: the result kept of {step.name} under {key} is not reused: {_error_text(error)}")
+            self._warn(f"cache=: the stored result of {step.name} under {key} is not reused: {_error_text(error)}")
             return None
 
     def remember(self, step: Step[T], kept: Cached, value: T, address: str, changes: Sequence[Operation] = ()) -> None:

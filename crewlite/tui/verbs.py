@@ -118,7 +118,7 @@ class View(Browser):
     async def _run(self, title: str, words: list[str]) -> bool:
         """Run a command, and show its lines as they come. Returns whether it has ended well."""
         if self._command:
-            self.notify("A run that was started here is still at work: x stops it", severity="warning")
+            self.notify("A run that was started here is still running: x stops it", severity="warning")
             return False
         live = self.query_one("#live", RichLog)
         live.add_class("seen")
@@ -155,7 +155,7 @@ class View(Browser):
 
         asks = Ask(f"Answer {asked.address}", body, wanted="the answer", act=answer)
         if await self.push_screen_wait(asks) is not None:
-            self.notify("The answer is recorded: r goes on with it", markup=False)
+            self.notify("The answer is recorded: r resumes the run", markup=False)
 
     @work
     async def action_rewind(self) -> None:

@@ -130,7 +130,7 @@ def test_a_flow_that_is_a_part_of_a_run_is_kept_with_that(memory):
         (lambda: persist(Chat), "@persist is on Chat; wanted a class of flows"),
         (
             lambda: persist(CheckpointConfig(location="a"))(type("Own", (Flow,), {"checkpoint": True})),
-            "Own has checkpoint=, and @persist says another place",
+            "Own has checkpoint=, and @persist names another place",
         ),
         (lambda: chat(None).kickoff({"id": "a/b"}), "The id of a flow with @persist is the run_id of its run"),
         (lambda: chat(None).kickoff(restore_from_state_id="x"), r"flow\.fork\(run_id\)"),

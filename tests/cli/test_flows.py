@@ -209,7 +209,7 @@ def test_a_killed_flow_is_resumed_and_no_step_is_made_twice(flows):
     done = flows.do("checkpoint", "resume")
     assert done.returncode == 1
     assert (
-        "s/main (flow sums) is a run of a flow, and no record holds its function or class. Say where that is: --crew "
+        "s/main (flow sums) is a run of a flow, and no record holds its function or class. Name its place: --crew "
         "MODULE:sums" in done.stderr
     )
     assert flows.ask("checkpoint", "resume", "--crew", "flows:sums", "--model", "offline").returncode == 2
@@ -656,8 +656,8 @@ def test_a_flow_and_its_run_are_drawn(shop):
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        ((), 2, "nothing says which flow: wanted MODULE:FLOW"),
-        (("one",), 2, "nothing says which flow"),
+        ((), 2, "no flow is named: wanted MODULE:FLOW"),
+        (("one",), 2, "no flow is named"),
         (("plans:plain",), 2, "plans:plain is flow 'plain'; wanted a class of flows"),
         (("plans:Plan", "--crew", "plans:Plan"), 2, "plans:Plan names a flow, and so does --crew"),
         (("plans:Plan", "--mermaid", "-o", "x"), 2, "--mermaid prints the graph alone"),

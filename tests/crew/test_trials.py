@@ -197,7 +197,7 @@ def written(text):
         (lambda crew: crew.with_(trained_agents_file="no.json").kickoff(TOPIC), "there is no file no.json"),
         (
             lambda crew: crew.with_(trained_agents_file=written(json.dumps({"Nobody": LEARNED}))).kickoff(TOPIC),
-            "t.json is about Nobody, and this crew has {topic} clerk, Boss",
+            "t.json is about the agents Nobody, but this crew has {topic} clerk, Boss",
         ),
         (lambda crew: crew.with_(trained_agents_file=written('{"Boss": {}}')).kickoff(TOPIC), "Boss.suggestions: "),
     ],

@@ -309,5 +309,5 @@ def test_bound_outside_a_run_is_the_function_and_takes_no_coroutine():
     async def waits():
         return 1
 
-    with pytest.raises(ConfigError, match="A coroutine belongs to its run without it"):
+    with pytest.raises(ConfigError, match="A coroutine needs no"):
         bound(waits)

@@ -104,7 +104,7 @@ def test_inside_a_run_nothing_is_submitted(tmp_path):
     def outer():
         return crew.submit({"what": "it"}).result()
 
-    with pytest.raises(ConfigError, match="was called inside a run, but begins another: call kickoff"):
+    with pytest.raises(ConfigError, match="was called inside a run, but it begins a run of its own: call kickoff"):
         outer.kickoff()
 
 

@@ -125,7 +125,7 @@ class Flow(Runnable[Any], Generic[S]):
         Raises ConfigError if the class has another setting.
         """
         if setting is not True and cls.checkpoint not in (None, setting):
-            raise ConfigError(f"{cls.__name__} has checkpoint=, and @persist says another place; say one of them")
+            raise ConfigError(f"{cls.__name__} has checkpoint=, and @persist names another place: keep one of them")
         cls.checkpoint = cls.checkpoint or setting
         cls._persisted = True
 
@@ -161,7 +161,7 @@ class Flow(Runnable[Any], Generic[S]):
         found = last_kickoff.last(self)
         if found is None and is_at_work(self):
             raise ConfigError(
-                f"flow {self.run_name!r} is at work, and code that is none of its methods has asked for its state. In "
+                f"flow {self.run_name!r} is running, and code outside its methods has asked for its state. In "
                 f"a thread that a method begins, call crewlite.bound(function); in a handler of events, take the state "
                 f"as a third argument; elsewhere, History(...).run(...).values has it"
             )
@@ -291,7 +291,7 @@ class Flow(Runnable[Any], Generic[S]):
     def check_rebuilds(cls, bind: Bind) -> None:
         """Raise ConfigError for a class that is no complete flow, and for `bind`, which no flow of methods needs."""
         if bind:
-            raise ConfigError(f"{cls.__name__} takes no bind: the class has all that a run needs. Leave it out")
+            raise ConfigError(f"{cls.__name__} takes no bind: the class has all that a run needs. Leave bind out")
         cls._check_complete()
 
     @classmethod

@@ -84,7 +84,7 @@ def answer(store: Store, run_id: str, branch: str, address: str, value: Any, *, 
             return
         parts = _answered(record, Secrets.of(), address, value, ahead=ahead)
         if by := holder(store, run_id, branch, record.claim):
-            problem = f"is being run by {by}, so the answer was not recorded: give it once the run has stopped to wait"
+            problem = f"is being run by {by}, so the answer was not recorded: give it again once that run waits"
             raise BranchConflictError(run_id, branch, holder=by, problem=problem)
         try:
             store.append([Commit.saying(run_id, branch, record.head, parts)])
