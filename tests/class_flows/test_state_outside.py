@@ -99,7 +99,7 @@ class Leaky(Flow):
 
 def test_a_thread_of_a_method_sees_no_state_unless_it_is_bound_to_the_method():
     flow = Leaky()
-    with pytest.raises(ConfigError, match=r"flow 'Leaky' is at work.*crewlite\.bound"):
+    with pytest.raises(ConfigError, match=r"flow 'Leaky' is running.*crewlite\.bound"):
         flow.kickoff({"user": "ada"})
     assert "of" not in flow.state and "of" not in Leaky().state
     assert flow.kickoff({"user": "bob", "way": bound}) == {"of": "bob"}
