@@ -29,7 +29,7 @@ from crewlite.runtime.step_scope import StepScope
 from crewlite.runtime.terminal import line, piped, terminal, turn
 from crewlite.state.format.addresses import can_be_name, is_question
 from crewlite.state.format.commit import AskedQuestion, CommitParts
-from crewlite.state.verbs.answer import check, decode_answer, refusal, typed
+from crewlite.state.verbs.answer import check_fits, decode_answer, refusal, typed
 
 _LATE: Any = object()
 
@@ -166,6 +166,8 @@ class Question:
 
     def read(self, answer: Any, address: str, *, recorded: bool = False) -> Any:
         """Validate an answer and return it as `schema` converts it. Raises AnswerRefused if it does not fit."""
+        if not (recorded or self.wider):
+            check_fits(address, answer, self.asked_as)  # Python's types accept more: 1 or "off" for yes or no
         try:
             value = self.adapter.validate_python(answer)
             if self.check and not recorded:
@@ -207,7 +209,7 @@ class Question:
                 try:
                     return self.read(typed(said, self.json_schema), self.text)
                 except AnswerRefused as refusal:
-                    print(refusal.problem, file=sys.stderr)
+                    print(f"{refusal.problem}: answer again", file=sys.stderr)
 
 
 def _adapter(schema: Any) -> TypeAdapter[Any]:
@@ -288,7 +290,6 @@ async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | No
         try:
             given = decode_answer(told, schema)
             value = asked.read(given, address)
-            check(recorded, given)  # Python's types accept more than the schema: 1 or "off" for yes or no
         except AnswerRefused as problem:
             await run.journal.save({"answers": [refusal(address, frame.mask(problem.problem))]}, now=True)
             raise

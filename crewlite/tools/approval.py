@@ -56,7 +56,7 @@ def verdict_of(said: object) -> Verdict:
             return said
         raise ValueError(f"wanted {HOW}")
     try:
-        return _YES_OR_NO.validate_python(said)
+        return _YES_OR_NO.validate_python(said, strict=True)
     except ValidationError:
         raise ValueError(f"wanted {HOW}") from None
 

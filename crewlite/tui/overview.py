@@ -9,11 +9,11 @@ from typing import Any
 
 from rich.text import Text
 
-from crewlite.cli import questions
 from crewlite.cli.checkpoint.info import compact, name_of, shortened, spent
 from crewlite.cli.checkpoint.screen import ago, iso
 from crewlite.ids import short
 from crewlite.state.reading.checkpoint import Checkpoint
+from crewlite.state.reading.wanted import what_fits
 from crewlite.state.run_history import RunHistory
 from crewlite.tui.words import line, mark, plain, style_of
 
@@ -125,7 +125,7 @@ def _run(run: RunHistory) -> Rows:
     if run.stopped_by:
         rows.append(("stopped by", Text(plain(run.stopped_by))))
     for asked in run.waiting:
-        wanted = questions.what_fits(asked.schema)
+        wanted = what_fits(asked.schema)
         rows.append(("waits for", Text(plain(f"{asked.address}: {asked.question.strip()}"))))
         rows.append(("", line((f"wanted: {wanted}", "dim"))))
     rows.append(("begun", Moment(run.started_at)))

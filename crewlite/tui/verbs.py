@@ -15,13 +15,13 @@ from textual.binding import Binding, BindingType
 from textual.widgets import RichLog, TabbedContent
 
 from crewlite import kinds
-from crewlite.cli import questions
 from crewlite.cli.checkpoint.export import write_page
 from crewlite.cli.exits import OK, WAITS, Failed
 from crewlite.errors import CrewliteError, EffectsRepeat
 from crewlite.ids import short
 from crewlite.state.format.entry import STATE
 from crewlite.state.history import History
+from crewlite.state.reading.wanted import what_fits
 from crewlite.state.run_history import RunHistory
 from crewlite.state.verbs.answer import Typed
 from crewlite.tui.app import TABS, Browser
@@ -146,7 +146,7 @@ class View(Browser):
         if (shown := await self.here("answer")) is None:
             return
         asked = shown.waiting[0]
-        body = f"{asked.question.strip()}\n\nwanted: {questions.what_fits(asked.schema)}"
+        body = f"{asked.question.strip()}\n\nwanted: {what_fits(asked.schema)}"
         place = shown.place.head
 
         async def answer(said: str) -> str:

@@ -381,7 +381,7 @@ def test_at_a_terminal_the_question_is_put_and_the_foot_stands_back(flows):
     assert waited == b"", "nothing is drawn while the line of the question is open"
     os.write(leader, b"perhaps\n")
     told = until(leader, b"Publish 'x'? ")
-    assert b"Input should be a valid boolean" in told
+    assert b"'perhaps' is not of type 'boolean'; wanted yes or no: answer again" in told
     os.write(leader, b"y\n")
     out, _ = process.communicate()
     os.close(leader)

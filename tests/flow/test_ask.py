@@ -331,6 +331,7 @@ def test_on_a_terminal_the_question_is_put_until_an_answer_fits(tmp_path):
     os.close(main)
     assert out == "('Ada', 36)\n"
     assert shown.count("Your age?") == 2
+    assert "'many' is not of type 'integer'; wanted a whole number: answer again" in shown
 
 
 CHOICES = """

@@ -6,17 +6,16 @@ import re
 
 import click
 
-from crewlite.cli import questions
 from crewlite.cli.checkpoint import document, hints
 from crewlite.cli.checkpoint.complete import complete_question
 from crewlite.cli.checkpoint.screen import Screen
 from crewlite.cli.checkpoint.where import Asked, Opened, location_of, options, ref_argument
 from crewlite.cli.exits import Failed
 from crewlite.cli.shell import Again
-from crewlite.errors import AnswerRefused, RefError
+from crewlite.errors import RefError
 from crewlite.lazy import lazy
 from crewlite.state.format.addresses import is_question
-from crewlite.state.run_history import RunHistory, Waiting
+from crewlite.state.run_history import RunHistory
 
 recorded = lazy("crewlite.state.verbs.answer")
 _NEGATIVE = re.compile(r"-\.?\d")
@@ -52,11 +51,8 @@ def answer(asked: Asked, ref: str, address: str | None, value: str | None) -> No
         run = opened.history.run(opened.ref or "latest")
         if address is None or value is None:
             address, value = _the_only_one(opened, run, address)
-        question = next((one for one in run.waiting if one.address == address), None)
         try:
             opened.history.answer(run, address, recorded.Typed(value), ahead=False)
-        except AnswerRefused as refusal:
-            raise _with_what_fits(refusal, question) from refusal
         except RefError as error:
             raise Failed(_advice(error, opened, run)) from error
         run = opened.history.run(f"{run.run_id}/{run.branch}")
@@ -92,9 +88,3 @@ def _advice(error: RefError, opened: Opened, run: RunHistory) -> str:
         f"{lines.line('resume', ref, '--answer', f'{address}=RESULT')} - if it did not: "
         f"{lines.line('resume', ref, '--rerun', address)}"
     )
-
-
-def _with_what_fits(refusal: AnswerRefused, question: Waiting | None) -> AnswerRefused:
-    if question is None or (fits := questions.what_fits(question.schema)) in refusal.problem:
-        return refusal
-    return AnswerRefused(refusal.address, f"{refusal.problem}; wanted {fits}")

@@ -30,6 +30,7 @@ from crewlite.state.journal.lineage import recorded
 from crewlite.state.journal.manual import change
 from crewlite.state.providers import Store
 from crewlite.state.providers.base import Commit
+from crewlite.state.reading.wanted import what_fits
 from crewlite.tools.approval import is_unchecked
 
 referencing = lazy("referencing")
@@ -221,17 +222,19 @@ def _may_be_same(value: Any, recorded: Any) -> bool:
 
 def check(asked: AskedQuestion, value: Any) -> None:
     """Raise AnswerRefused if the value does not fit the recorded schema of the question."""
-    address = asked["address"]
-    if "schema" not in asked:
+    check_fits(asked["address"], value, asked.get("schema"))
+
+
+def check_fits(address: str, value: Any, schema: Any) -> None:
+    """Raise AnswerRefused if an answer does not fit a JSON schema; None for any text."""
+    if schema is None:
         if not isinstance(value, str):
             raise AnswerRefused(address, f"{value!r} is not a text")
         return
     formats = jsonschema.FormatChecker()
     for name, kind in _FORMATS.items():
         formats.checks(name, raises=ValidationError)(_reader(kind))
-    validator = jsonschema.Draft202012Validator(
-        asked["schema"], registry=referencing.Registry(), format_checker=formats
-    )
+    validator = jsonschema.Draft202012Validator(schema, registry=referencing.Registry(), format_checker=formats)
     try:
         error = jsonschema.exceptions.best_match(validator.iter_errors(to_jsonable_python(value)))
     except (
@@ -243,7 +246,8 @@ def check(asked: AskedQuestion, value: Any) -> None:
     ):
         return  # a tool's own schema that cannot be followed: the run checks by the tool itself
     if error:
-        raise AnswerRefused(address, _problem(error, asked["schema"]))
+        problem, wanted = _problem(error, schema), what_fits(schema)
+        raise AnswerRefused(address, problem if wanted in problem else f"{problem}; wanted {wanted}")
 
 
 def _problem(error: Any, schema: Any) -> str:
