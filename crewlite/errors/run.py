@@ -360,7 +360,7 @@ class StepRaised(CrewliteError, RuntimeError):
 
     def __init__(self, step: str, error_type: str, message: str, trace: str = "") -> None:
         super().__init__(f"{error_type} in step {step!r}: {message}")
-        self.step, self.error_type, self.trace = step, error_type, trace
+        self.step, self.error_type, self.message, self.trace = step, error_type, message, trace
 
 
 class Redacted(CrewliteError, RuntimeError):
@@ -370,7 +370,7 @@ class Redacted(CrewliteError, RuntimeError):
 
     def __init__(self, error_type: str, message: str, *, ends_run: bool = False) -> None:
         super().__init__(f"{error_type}: {message}")
-        self.error_type, self.ends_run = error_type, ends_run
+        self.error_type, self.message, self.ends_run = error_type, message, ends_run
 
 
 class GuardrailFailed(CrewliteError, ValueError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from crewlite import tracebacks
-from crewlite.errors import Redacted, StepRaised, ends_run
+from crewlite.errors import Redacted, StepRaised, ends_run, text_of
 from crewlite.runtime.frame import Frame
 
 _LONGEST_TRACEBACK = 4000  # characters
@@ -46,6 +46,11 @@ def led_to(frame: Frame, error: BaseException) -> Iterator[tuple[BaseException, 
 def type_of(error: Exception) -> str:
     """Return the name of an error's type; for a Redacted or StepRaised, that of the error it replaces."""
     return error.error_type if isinstance(error, Redacted | StepRaised) else type(error).__qualname__
+
+
+def message_of(error: Exception) -> str:
+    """Return the text of an error; for a Redacted or StepRaised, that of the error it replaces, without its type."""
+    return error.message if isinstance(error, Redacted | StepRaised) else text_of(error)
 
 
 def traceback_of(error: Exception) -> str:

@@ -25,7 +25,6 @@ from crewlite.errors import (
     InDoubt,
     NotCodable,
     StateConflict,
-    text_of,
 )
 from crewlite.events.base import BaseEvent
 from crewlite.ids import now, now_text
@@ -33,7 +32,7 @@ from crewlite.recovery import Abort, Remedy
 from crewlite.runtime import remedies
 from crewlite.runtime.attempts import beside_conflict, failed_before, following, next_attempt
 from crewlite.runtime.budgets import HeldBudget, admit, held, limited
-from crewlite.runtime.causes import type_of
+from crewlite.runtime.causes import message_of, type_of
 from crewlite.runtime.deciding import Decided, announce_end, announce_success, decided, started, what
 from crewlite.runtime.failed_attempts import FailedAttempt, described, kept
 from crewlite.runtime.failures import written
@@ -319,7 +318,7 @@ class Execution(Generic[T]):
             attempted["fingerprint"] = self.fingerprint
         if final and (asked_again or not self.address):  # those who wait for the run hear of the root's failure
             attempted["error"]["raised"] = self._masked(written(thrown))
-        stamp, told = self._stamp(), {"error": text_of(shown), "error_type": type_of(shown)}
+        stamp, told = self._stamp(), {"error": message_of(shown), "error_type": type_of(shown)}
         if final:
             event: BaseEvent | None = step.voice.failed(stamp, **told)
             if isinstance(event, events.StepFailedEvent):

@@ -13,9 +13,9 @@ from typing import Any, cast
 
 from crewlite import codec, durable, kinds
 from crewlite.durable import Step
-from crewlite.errors import CrewliteError, NotCodable, text_of
+from crewlite.errors import CrewliteError, NotCodable
 from crewlite.recovery import Evidence, Failure, FailureType, RecordedStep
-from crewlite.runtime.causes import causes_of, for_author, traceback_of, type_of
+from crewlite.runtime.causes import causes_of, for_author, message_of, traceback_of, type_of
 from crewlite.runtime.failures import Told, raised, written
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.plain_voice import Silent
@@ -53,7 +53,7 @@ def described(frame: Frame, error: Exception) -> ErrorRecord:
     causes, shown = causes_of(frame, error), frame.run.presentable(error)
     description: ErrorRecord = {
         "type": type_of(shown),
-        "message": text_of(shown),
+        "message": message_of(shown),
         "traceback": "" if causes else frame.mask(traceback_of(error)),
         "cause": causes[0] if causes else None,
         "causes": [*causes, *frame.children.unobserved()],

@@ -1,7 +1,7 @@
 """Errors as plain data, to be raised again by a later resume or in another process.
 
 The error is raised as its own class if that is loaded here and the error's arguments could be encoded; otherwise as
-`StepRaised`. For this, nothing is imported, and no code of the class runs but `__new__`.
+`StepRaised`. For this, nothing is imported, and no code of the class runs.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def raised(step: str, failure: Failure) -> Exception:
         return StepRaised(step, failure.error_type, failure.message, failure.traceback)
     args, fields = codec.decode(raised["args"]), codec.decode(raised["fields"])
     try:
-        error: Exception = cls.__new__(cls, *args)
+        error: Exception = _builtin(cls).__new__(cls, *args)
         _builtin(cls).__init__(error, *args)  # not the class's own __init__, which may take other arguments
         vars(error).update(fields)
     except Exception:  # noqa: BLE001 - the border: a user's class may raise anything here
@@ -77,8 +77,11 @@ def _arguments(error: BaseException) -> tuple[Any, ...]:
 
 
 def _builtin(cls: type) -> Any:
-    """Return the first built-in class that a class derives from."""
-    return next(base for base in cls.__mro__ if base.__module__ == "builtins")
+    """Return the built-in class whose fields the objects of a class have, such as OSError."""
+    base = cls
+    while base.__module__ != "builtins":
+        base = base.__base__ or object
+    return base
 
 
 def _loaded(name: str) -> type[Exception] | None:

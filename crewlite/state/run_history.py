@@ -225,7 +225,7 @@ class RunHistory:
         """
         used = self._record.paid.inside(address)
         if address and used is NO_USAGE:
-            known = [one.address for one in self.steps]
+            known = [one.address for one in self.steps if one.address]
             if address not in {*known, *around(known)}:
                 raise RefError(address, f"names no step of {self.ref}", known)
         return used

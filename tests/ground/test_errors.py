@@ -9,6 +9,8 @@ import pytest
 from crewlite import errors
 from crewlite.errors import CrewliteError
 from crewlite.recovery import Failure
+from crewlite.runtime.causes import message_of, type_of
+from crewlite.runtime.failures import Told, raised, written
 
 FOUND = [value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, CrewliteError)]
 CLASSES = list(dict.fromkeys(FOUND))  # some have an old name besides their own
@@ -166,6 +168,15 @@ def test_every_error_says_something_and_keeps_what_its_message_was_made_of(error
     assert str(error) in repr(error) or repr(error)
     if type(error).__init__ is not CrewliteError.__init__:
         assert vars(error), f"{type(error).__name__} keeps no data"
+
+
+@pytest.mark.parametrize("error", MADE, ids=lambda error: type(error).__name__)
+def test_every_error_is_raised_again_as_itself_and_told_without_naming_its_type_twice(error):
+    failure = Told(type_of(error), message_of(error), "", data := written(error))
+    again = raised("crunch", failure)
+    if "fields" in data:  # all but those that hold an object of the user's
+        assert (type(again), str(again)) == (type(error), str(error))
+    assert not message_of(error).startswith(type_of(error))
 
 
 def test_every_error_with_a_message_of_its_own_was_made_here():

@@ -226,6 +226,8 @@ def test_the_question_about_a_tool_says_what_abort_does(ends):
     crew = Crew(tasks=[send], checkpoint=True, failure_policy=FailurePolicy(default=suspend()))
     address, question = asked(crew)
     assert question.endswith("; abort alone tells the model, abort with a reason ends the run)")
+    with pytest.raises(AnswerRefused, match="wanted retry.*; abort alone tells the model, abort with a reason ends"):
+        crew.kickoff(run_id=RUN, answers={address: "wait"})
     if not ends:
         with EventRecorder() as events:
             assert crew.kickoff(run_id=RUN, answers={address: "abort"}).raw == "It did not work."
