@@ -197,6 +197,8 @@ class Fields(Vertical):
         self._place: Place | None = None
         self._fields: list[Field] = []
         self._at = 0
+        self._chosen = ""
+        """The name that the user has chosen. It stays chosen at other places that have it, such as a fork of it."""
         self._edits: dict[tuple[Place, str], str] = {}
         """Texts that differ from the recorded ones. They stay while another place is shown."""
 
@@ -208,8 +210,7 @@ class Fields(Vertical):
 
     def show(self, place: Place, fields: Sequence[Field]) -> None:
         """Show these values of a place, with the edits that were made to them before."""
-        same = place == self._place and [one.name for one in fields] == [one.name for one in self._fields]
-        self._at = self._at if same and self._at < len(fields) else 0
+        self._at = next((at for at, one in enumerate(fields) if one.name == self._chosen), 0)
         self._place, self._fields = place, list(fields)
         names = self.query_one(OptionList)
         names.clear_options()
@@ -241,6 +242,7 @@ class Fields(Vertical):
         """Show the value of this name."""
         if event.option_index != self._at:
             self._at = event.option_index
+            self._chosen = self._fields[self._at].name
             self._load()
 
     def on_option_list_option_selected(self) -> None:
@@ -254,6 +256,7 @@ class Fields(Vertical):
         one, text = self._fields[self._at], event.text_area.text
         if one.fixed or text == self._text(one):
             return
+        self._chosen = one.name
         if text == one.text:
             self._edits.pop((self._place, one.name), None)
         else:

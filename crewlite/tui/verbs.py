@@ -12,6 +12,7 @@ from typing import ClassVar
 from rich.text import Text
 from textual import work
 from textual.binding import Binding, BindingType
+from textual.events import Key
 from textual.widgets import RichLog, TabbedContent
 
 from crewlite import kinds
@@ -31,6 +32,15 @@ from crewlite.tui.panels import Comparison, Fields
 from crewlite.tui.places import Place
 from crewlite.tui.tree import RunTree
 from crewlite.tui.words import line, plain
+
+_WHERE = {
+    "resume": "r goes on with a run that is neither finished nor at work",
+    "answer": "a answers a question, and this run waits for none",
+    "rewind": "w goes back to a checkpoint: go to one below a branch first",
+    "label": "l names a checkpoint: go to one below a branch first",
+    "stop": "x stops a run that is at work",
+}
+"""What a key is for, to be told where it does nothing."""
 
 
 class View(Browser):
@@ -77,6 +87,18 @@ class View(Browser):
         if action == "stop":
             return bool(self._command or (shown and shown.status == "at work"))
         return True
+
+    @work
+    async def on_key(self, event: Key) -> None:
+        """Say where a key works that does nothing at this place; do its action if the place was not read yet."""
+        action = next((one.action for one in self.BINDINGS if isinstance(one, Binding) and one.key == event.key), "")
+        if action not in _WHERE or self.check_action(action, ()) or len(self.screen_stack) > 1:
+            return
+        await self._looked.wait()
+        if self.check_action(action, ()):
+            await self.run_action(action)
+        else:
+            self.notify(_WHERE[action], markup=False)
 
     @work
     async def action_resume(self) -> None:

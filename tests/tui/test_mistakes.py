@@ -111,6 +111,43 @@ def test_a_fork_whose_preview_has_failed_is_not_run_as_it_is(tmp_path):
     drive(location, play, SMALL)
 
 
+def test_a_key_that_does_nothing_at_a_place_says_where_it_does(tmp_path):
+    location = str(tmp_path / "kept")
+    crew(location, "a", "b", "c").kickoff(inputs={"topic": "llamas"}, run_id="first")
+
+    async def play(view):
+        await view.sees("● task:research", "f Fork")
+        for key, said in (("l", "l names a checkpoint"), ("w", "w goes back to a checkpoint"), ("a", "waits for none")):
+            await view.press(key)
+            await view.sees(said)
+        await view.press("down", "l")
+        await view.sees("Label first/main at")
+        await view.press("w", "escape")
+
+    drive(location, play, toasts=True)
+
+
+def test_after_a_fork_the_edited_task_is_the_chosen_one(tmp_path):
+    location = str(tmp_path / "kept")
+    crew(location, "a", "b", "c").kickoff(inputs={"topic": "llamas"}, run_id="first")
+
+    async def play(view):
+        await view.sees("● task:research", "● task:review")
+        await view.press("4")
+        await view.sees("task:write", "enter edits it")
+        await view.press("tab", "down", "enter", "N", "E", "W")
+        await view.sees("✎ task:write")
+        await view.press("escape", "f")
+        await view.sees("Fork first/main", "esc Cancel")
+        await view.press("ctrl+n")
+        await view.sees("Made first/fork/")
+        editor = view.app.query_one("#tab-outputs Fields TextArea")
+        await view.until(lambda: not any(fields.edited for fields in view.app.query("Fields")))
+        await view.until(lambda: editor.text == "NEWb")
+
+    drive(location, play)
+
+
 def test_a_run_is_written_to_a_page(tmp_path):
     location, page = str(tmp_path / "kept"), tmp_path / "p.html"
     crew(location, "a", "b", "c").kickoff(inputs={"topic": "llamas"}, run_id="first")
