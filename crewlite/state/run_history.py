@@ -261,7 +261,7 @@ class RunHistory:
 
     @property
     def attempts(self) -> list[Attempt]:
-        """Every failed attempt, in order. A failure that a model was told of is not among them, but the step's outcome."""
+        """Every failed attempt, in order. A failure that a model was told of is the outcome of its step, and not listed."""
         return attempts_of(self._record)
 
     def checkpoints(self, *, abandoned: bool = False) -> list[Checkpoint]:
