@@ -261,7 +261,7 @@ class RunHistory:
 
     @property
     def attempts(self) -> list[Attempt]:
-        """Every failed attempt, in order. A failure that a model was told of is not one: it is the outcome of the step."""
+        """Every failed attempt, in order. A failure that a model was told of is not one, but the outcome of a step."""
         return attempts_of(self._record)
 
     def checkpoints(self, *, abandoned: bool = False) -> list[Checkpoint]:

@@ -31,6 +31,7 @@ from crewlite.state.journal.manual import change
 from crewlite.state.providers import Store
 from crewlite.state.providers.base import Commit
 from crewlite.state.reading.wanted import what_fits
+from crewlite.state.verbs.appending import appended
 from crewlite.tools.approval import is_unchecked
 
 referencing = lazy("referencing")
@@ -78,22 +79,19 @@ def answer(store: Store, run_id: str, branch: str, address: str, value: Any, *, 
     With `ahead`, a question that was not asked yet may be answered. Raises RefError if the run does not ask it,
     AnswerRefused if the answer does not fit or is the second, BranchConflictError if another process runs the branch.
     """
-    while True:
+
+    def make() -> tuple[list[Commit], None]:
         record = recorded(store, run_id, branch)
         if journal := at_work_on(record.claim, store.location):
             _answer_live(journal, lambda: _answered(journal.record, journal.secrets, address, value, ahead=ahead))
-            return
+            return [], None
         parts = _answered(record, Secrets.of(), address, value, ahead=ahead)
         if by := holder(store, run_id, branch, record.claim):
             problem = f"is being run by {by}, so the answer was not recorded: give it again once that run waits"
             raise BranchConflictError(run_id, branch, holder=by, problem=problem)
-        try:
-            store.append([Commit.saying(run_id, branch, record.head, parts)])
-        except BranchConflictError:
-            if recorded(store, run_id, branch).head == record.head:
-                raise  # the branch has not moved, so another try would be refused as well
-        else:
-            return
+        return [Commit.saying(run_id, branch, record.head, parts)], None
+
+    appended(store, make)
 
 
 def _answer_live(journal: Journal, make: Callable[[], CommitParts]) -> None:

@@ -11,7 +11,6 @@ from crewlite import events, kinds, templates
 from crewlite.codec import JsonObject, decode, digest, encode, laid_over
 from crewlite.definition import check_inputs
 from crewlite.errors import (
-    BranchConflictError,
     BranchExists,
     ConfigError,
     CrewliteError,
@@ -30,13 +29,13 @@ from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import gone, read_lineage, readable_branches, trace
 from crewlite.state.providers import BranchInfo, CheckpointInfo, Commit, InMemoryProvider, Store
 from crewlite.state.reading.locate import Located, abandoned_by
+from crewlite.state.verbs.appending import appended
 from crewlite.state.verbs.edit import changed_steps
 from crewlite.state.verbs.effects import check_effects
 from crewlite.state.verbs.transfer import commits
 
 TEMPLATES = ("description", "expected_output", "output_file", "role", "goal", "backstory")
 """The fields of tasks and agents whose placeholders are replaced by inputs."""
-_TRIES = 10  # another process may compact away the head that is forked, though hardly ten times in a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +181,8 @@ def _fork(
         raise RefError(f"{run_id}/{origin}", f"names no branch in {store.location}", list(infos))
     if not _is_free(infos.get(name), found, operation):
         return
-    for left in reversed(range(_TRIES)):
+
+    def make() -> tuple[list[Commit], None]:
         base, first, read = _base(store, found, changed, secrets, same)
         if not allow_effects:
             check_fork_effects(store, found, base, first, read)
@@ -193,15 +193,11 @@ def _fork(
         if origin not in infos:
             raise gone(store, f"{run_id}/{origin}", "branch")
         if not _is_free(infos.get(name), found, operation):
-            return
-        try:
-            store.append([_beginning(infos[origin], name, base, first)])
-        except BranchConflictError:  # another process has created the branch, or removed the base
-            store.read(run_id, name)  # raises JournalCorrupt for a damaged branch of this name, which is not listed
-            if not left:
-                raise
-        else:
-            return
+            return [], None
+        store.read(run_id, name)  # raises JournalCorrupt for a damaged branch of this name, which is not listed
+        return [_beginning(infos[origin], name, base, first)], None
+
+    appended(store, make)
 
 
 def _is_free(taken: BranchInfo | None, found: Located, operation: str | None) -> bool:

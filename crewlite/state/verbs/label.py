@@ -24,9 +24,7 @@ from crewlite.state.journal.manual import name_checkpoint
 from crewlite.state.providers import Commit, Store
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.subscriber import new_checkpoint
-
-_TRIES = 10  # another process may prune the branch meanwhile, though hardly ten times in a row
-
+from crewlite.state.verbs.appending import appended
 
 Lines = dict[str, list[Entry]]
 """The entries of each branch of a run, by its name; a fork's begin with those that it inherits."""
@@ -50,28 +48,24 @@ def label(store: Store, found: Checkpoint, name: str, source: object, provider: 
 
 def _give(store: Store, found: Checkpoint, name: str) -> tuple[str, str, bool]:
     """Label the place. Returns (branch, id of the checkpoint with the label, whether it is new)."""
-    for left in reversed(range(_TRIES)):
+
+    def make() -> tuple[list[Commit], tuple[str, str, bool]]:
         lines = _lines(store, found)
         record = Record.of(lines[found.branch])
         total = next((entry.sum for entry in lines[found.branch] if entry.seq == found.seq), None)
         if total is None or found.id not in record.checkpoints:
             raise gone(store, found.ref, "checkpoint")
         if same := _existing(lines, found, total, name):
-            if same[1] == lines[same[0]][-1].commit.get("place", {}).get("id"):
-                store.append([stored_already(_own(lines[same[0]]))])
-            return *same, False
+            is_last = same[1] == lines[same[0]][-1].commit.get("place", {}).get("id")
+            return [stored_already(_own(lines[same[0]]))] if is_last else [], (*same, False)
         if journal := at_work_on(record.claim, store.location):
-            return found.branch, _give_at_work(journal, found, total, name), True
+            return [], (found.branch, _give_at_work(journal, found, total, name), True)
         if by := holder(store, found.run_id, found.branch, record.claim):
             raise _at_work(found, by, name)
         commit = _commit(record, record.checkpoints[found.id], total, name)
-        try:
-            store.append([commit])
-            break
-        except BranchConflictError:
-            if not left:
-                raise
-    return found.branch, commit.entries[0].commit["place"]["id"], True
+        return [commit], (found.branch, commit.entries[0].commit["place"]["id"], True)
+
+    return appended(store, make)
 
 
 def _give_at_work(journal: Journal, found: Checkpoint, total: str, name: str) -> str:

@@ -20,9 +20,8 @@ from crewlite.state.journal.holder import holder
 from crewlite.state.journal.lineage import read_lineage, stored_already
 from crewlite.state.providers import Commit, Store
 from crewlite.state.reading.locate import Located, abandoned_by
+from crewlite.state.verbs.appending import appended
 from crewlite.state.verbs.effects import check_effects
-
-_TRIES = 10  # another process may label or prune the branch meanwhile, though hardly ten times in a row
 
 
 def rewind(store: Store, found: Located, source: object, *, ref: str, reason: str, allow_effects: bool = False) -> None:
@@ -35,7 +34,8 @@ def rewind(store: Store, found: Located, source: object, *, ref: str, reason: st
     if not isinstance(reason, str):
         raise ConfigError(f"reason is {reason!r}; wanted a text")
     run_id, branch, said = found.run_id, found.branch, Secrets.of().mask(reason)
-    for left in reversed(range(_TRIES)):
+
+    def make() -> tuple[list[Commit], int | None]:
         entries = read_lineage(store, run_id, branch)
         record = Record.of(entries)
         if by := holder(store, run_id, branch, record.claim):
@@ -46,15 +46,10 @@ def rewind(store: Store, found: Located, source: object, *, ref: str, reason: st
         goes_back = commit.entries[0] is not own[-1]
         if goes_back and not allow_effects:
             check_effects(entries, back["seq"], ref)
-        try:
-            store.append([commit])
-        except BranchConflictError:
-            if not left:
-                raise
-        else:
-            if goes_back:
-                _announce(found, source, said, len(ends_of_tails(entries)) + 1)
-            return
+        return [commit], len(ends_of_tails(entries)) + 1 if goes_back else None
+
+    if number := appended(store, make):
+        _announce(found, source, said, number)
 
 
 def _announce(found: Located, source: object, reason: str, number: int) -> None:

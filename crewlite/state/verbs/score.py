@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from crewlite.codec import decode, encode
-from crewlite.errors import BranchConflictError
 from crewlite.ids import now_text
 from crewlite.secrets import Secrets
 from crewlite.state.format.commit import CheckpointRecord
@@ -14,10 +13,10 @@ from crewlite.state.journal.lineage import recorded
 from crewlite.state.providers import Store
 from crewlite.state.providers.base import Commit
 from crewlite.state.subscriber import new_checkpoint
+from crewlite.state.verbs.appending import appended
 from crewlite.usage import NO_USAGE, Usage
 
 TRIGGER = "scored"
-_TRIES = 10  # another process may score the branch as well, though hardly ten times in a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +38,20 @@ def record_score(
     store: Store, run_id: str, branch: str, judge: str, score: RecordedScore, secrets: Secrets
 ) -> RecordedScore:
     """Record the score of a finished branch, and return it; if the judge's score is recorded already, return that."""
-    left = _TRIES
-    while True:
+
+    def make() -> tuple[list[Commit], RecordedScore]:
         record = recorded(store, run_id, branch)
         if found := _found(store, record, judge):
-            return found
+            return [], found
         about = {"score": score.value, "reason": score.reason, "usage": score.usage.to_record()}
         about |= {"judge": judge, "of": record.outcomes[""].digest}
         totals = {"finished_tasks": len(record.tasks), "tokens": record.usage.total_tokens}
         metadata = secrets.mask_data(encode(about, "the score"))
         made = new_checkpoint(record, record.seq + 1, TRIGGER, "", about=totals, metadata=metadata)
         place: CheckpointRecord = {**made, "at": now_text()}
-        try:
-            store.append([Commit.saying(run_id, branch, record.head, {"place": place})])
-        except BranchConflictError:
-            left -= 1
-            if not left:
-                raise
-        else:
-            return score
+        return [Commit.saying(run_id, branch, record.head, {"place": place})], score
+
+    return appended(store, make)
 
 
 def _found(store: Store, record: Record, judge: str) -> RecordedScore | None:
