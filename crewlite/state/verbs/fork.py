@@ -11,6 +11,7 @@ from crewlite import events, kinds, templates
 from crewlite.codec import JsonObject, decode, digest, encode, laid_over
 from crewlite.definition import check_inputs
 from crewlite.errors import (
+    BranchConflictError,
     BranchExists,
     ConfigError,
     CrewliteError,
@@ -194,10 +195,13 @@ def _fork(
             raise gone(store, f"{run_id}/{origin}", "branch")
         if not _is_free(infos.get(name), found, operation):
             return [], None
-        store.read(run_id, name)  # raises JournalCorrupt for a damaged branch of this name, which is not listed
         return [_beginning(infos[origin], name, base, first)], None
 
-    appended(store, make)
+    try:
+        appended(store, make)
+    except BranchConflictError:
+        store.read(run_id, name)  # raises JournalCorrupt for a damaged branch of this name, which is not listed
+        raise
 
 
 def _is_free(taken: BranchInfo | None, found: Located, operation: str | None) -> bool:
