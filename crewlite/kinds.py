@@ -5,7 +5,7 @@ A record holds only the names of kinds, perhaps some that a later release of cre
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -101,6 +101,11 @@ _KNOWN = {kind.name: kind for kind in _ALL}
 def of(name: str) -> Kind:
     """Return the kind with this name; for an unknown name, a kind that has no special properties."""
     return _KNOWN.get(str(name)) or Kind(str(name), str(name))
+
+
+def has_methods(definition: Mapping[str, Any]) -> bool:
+    """Return whether the steps of a recorded definition are methods: whether it is a flow made from a class."""
+    return "methods" in definition
 
 
 def at(address: str) -> Kind:

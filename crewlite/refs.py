@@ -15,6 +15,8 @@ from uuid import UUID
 
 from crewlite.errors import ConfigError, RefError
 
+STUDIES = "explore/"
+"""The prefix of the names of branches that hold the variants of studies."""
 _PART = r"(?!(?:\.|latest)(?:/|\Z))(?:(?!\.\.)[A-Za-z0-9._-]){1,100}"
 _NAME, _NAMES = re.compile(rf"(?!-){_PART}"), re.compile(rf"(?!-){_PART}(?:/{_PART})*")
 _REF = re.compile(r"(?P<path>[^@~]*)(?:@(?P<at>[^~]+))?(?:~(?P<back>\d{1,9}))?")

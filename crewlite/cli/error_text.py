@@ -51,11 +51,7 @@ def without_advice(text: str) -> str:
 def _with_advice(error: CrewliteError, ref: str, again: Again) -> str | None:
     match error:
         case InDoubt():
-            answered = again.line("resume", ref, "--answer", f"{error.address}=RESULT")
-            return (
-                f"{error.found}, so it is not repeated. Check whether it took effect. If it did: {answered} - if it "
-                f"did not: {again.line('resume', ref, '--rerun', error.address)}"
-            )
+            return f"{error.found}, so it is not repeated. {again.to_settle(ref, error.address)}"
         case AnswerRefused():
             return _refused(error, ref, again)
         case MissingInput():

@@ -27,6 +27,16 @@ class Again:
         given = [word for name, value in options if value for word in (name, value)]
         return shell_line(["crewlite", "checkpoint", verb, *words, *given])
 
+    def settling(self, ref: str, address: str) -> tuple[str, str]:
+        """Return the lines that settle the doubt about a call: if it took effect, and if it did not."""
+        answered = self.line("resume", ref, "--answer", f"{address}=RESULT")
+        return answered, self.line("resume", ref, "--rerun", address)
+
+    def to_settle(self, ref: str, address: str) -> str:
+        """Return in words how to settle the doubt about a call."""
+        answered, rerun = self.settling(ref, address)
+        return f"Check whether it took effect. If it did: {answered} - if it did not: {rerun}"
+
     def _location(self) -> str | None:
         """Return the location relative to this directory; None if the command looks there by default."""
         if self.location is None or os.path.abspath(self.location) == os.path.abspath(detected() or DIRECTORY):

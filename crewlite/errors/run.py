@@ -44,9 +44,14 @@ class InDoubt(CrewliteError, RuntimeError):
     def __init__(self, address: str, what: str, failed: str = "") -> None:
         """`failed`: the error of its last attempt; "" if it was interrupted."""
         self.address, self.what, self.failed = address, what, failed
-        super().__init__(
-            f"{self.found}, so it is not repeated. Check whether it took effect, then kick off again with "
-            f"answers={{{address!r}: <its result>}} if it did, or rerun=[{address!r}] if it did not."
+        super().__init__(f"{self.found}, so it is not repeated. {self.advice(address)}.")
+
+    @staticmethod
+    def advice(address: str) -> str:
+        """Return in words how to settle the doubt about a call, without a full stop."""
+        return (
+            f"Check whether it took effect, then kick off again with answers={{{address!r}: <its result>}} if it did, "
+            f"or rerun=[{address!r}] if it did not"
         )
 
     @property

@@ -19,6 +19,7 @@ from crewlite.errors import (
     TaskDrifted,
 )
 from crewlite.ids import new_id, short
+from crewlite.refs import STUDIES
 from crewlite.runtime.questions import Drifted, OnDrift, decide_result, is_another
 from crewlite.runtime.request import Request
 from crewlite.runtime.root import Root
@@ -34,9 +35,6 @@ from crewlite.state.reading.steps import inherited
 from crewlite.state.reading.undecided import undecided
 from crewlite.state.verbs.answer import given
 from crewlite.state.verbs.fork import asked_for, check_taken
-
-STUDIES = "explore/"
-"""The prefix of the names of branches that hold the variants of studies."""
 
 
 def branch_for(root: Root[Any], request: Request, config: CheckpointConfig) -> Located:

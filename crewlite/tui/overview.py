@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.text import Text
 
+from crewlite import kinds
 from crewlite.cli.checkpoint.info import compact, name_of, shortened, spent
 from crewlite.cli.checkpoint.screen import ago, iso
 from crewlite.ids import short
@@ -103,7 +104,7 @@ def _definition(run: RunHistory) -> Rows:
     rows: Rows = [("kind", line(name_of(definition)))]
     for number, agent in enumerate(definition.get("agents", ())):
         rows.append(("" if number else "agents", line(*_agent(agent))))
-    if "methods" in definition:
+    if kinds.has_methods(definition):
         rows.append(("methods", Text(plain(", ".join(map(str, definition["methods"]))))))
     return rows
 

@@ -10,6 +10,7 @@ from itertools import islice
 from time import monotonic
 from typing import TypeVar
 
+from crewlite import kinds
 from crewlite.errors import JournalCorrupt
 from crewlite.state.format.addresses import BEGINNING
 from crewlite.state.format.outcome import LightEvent
@@ -120,7 +121,7 @@ class Reading:
         checkpoint = self._checkpoint(run, place)
         at = checkpoint.seq if checkpoint else None
         steps = run.steps
-        beginning = BEGINNING if "methods" in run.definition else ""  # it sets the state, and has no outcome
+        beginning = BEGINNING if kinds.has_methods(run.definition) else ""  # it sets the state, and has no outcome
         return Shown(
             place,
             checkpoint.label if checkpoint else None,

@@ -592,7 +592,7 @@ def test_a_call_in_doubt_is_told_once_and_not_with_what_is_around_it(flows):
     for _ in range(2):
         said = flows.ask("checkpoint", "show", "p").stdout
         assert [line for line in said.splitlines() if "cut in the middle: look" in line] == [
-            "in doubt  step:around/step:pay was cut in the middle: look whether it took effect"
+            "in doubt  step:around/step:pay was cut in the middle: check whether it took effect"
         ]
         assert flows.do("run", "pays:pays", "--run-id", "p").returncode == 3
     (flows.path / "go").touch()

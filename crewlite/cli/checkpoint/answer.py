@@ -83,8 +83,4 @@ def _advice(error: RefError, opened: Opened, run: RunHistory) -> str:
     address, ref, lines = error.ref, hints.ref_of(run), hints.again(opened, run)
     if address not in hints.in_doubt(run):
         return f"{error} How it goes on: {Again(opened.location).line('show', ref)}"
-    return (
-        f"{address} is no question but a call in doubt: look whether it took effect. If it took effect: "
-        f"{lines.line('resume', ref, '--answer', f'{address}=RESULT')} - if it did not: "
-        f"{lines.line('resume', ref, '--rerun', address)}"
-    )
+    return f"{address} is no question but a call in doubt. {lines.to_settle(ref, address)}"

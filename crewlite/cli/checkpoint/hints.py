@@ -31,11 +31,11 @@ def tell(screen: Screen, opened: Opened, run: RunHistory, head: str = "to go on 
     ref, lines = ref_of(run), again(opened, run)
     waits(screen, opened, run)
     for address in in_doubt(run):
-        screen.line(("in doubt", "bold"), f"  {address} was cut in the middle: look whether it took effect", whole=True)
-        screen.line(
-            ("  if it did      ", "dim"), lines.line("resume", ref, "--answer", f"{address}=RESULT"), whole=True
-        )
-        screen.line(("  if it did not  ", "dim"), lines.line("resume", ref, "--rerun", address), whole=True)
+        answered, rerun = lines.settling(ref, address)
+        doubt = f"  {address} was cut in the middle: check whether it took effect"
+        screen.line(("in doubt", "bold"), doubt, whole=True)
+        screen.line(("  if it did      ", "dim"), answered, whole=True)
+        screen.line(("  if it did not  ", "dim"), rerun, whole=True)
         screen.line()
     return screen.line((head, "dim"), on(opened, run, lines), whole=True)
 

@@ -15,7 +15,7 @@ from typing import Any
 from crewlite import background, codec, durable
 from crewlite.errors import ConfigError, EffectsRepeat, JournalCorrupt, VariantsRefused
 from crewlite.ids import short
-from crewlite.refs import check_name
+from crewlite.refs import STUDIES, check_name
 from crewlite.runtime.exploring.branch import Branch
 from crewlite.runtime.exploring.exploration import Exploration, Row
 from crewlite.runtime.exploring.judge import Judge, judge_of
@@ -24,7 +24,6 @@ from crewlite.runtime.fork import config_of, located_for
 from crewlite.runtime.many import side_by_side
 from crewlite.runtime.rebuild import definition_of
 from crewlite.runtime.request import FromCheckpoint
-from crewlite.runtime.resumption import STUDIES
 from crewlite.runtime.runnable import Runnable
 from crewlite.runtime.sync_bridge import run_sync
 from crewlite.secrets import Secrets

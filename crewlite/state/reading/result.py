@@ -15,7 +15,7 @@ def result_of(record: Record) -> Any:
         return None
     outcome, definition = decode(record.value("")), record.run["definition"]
     if kinds.of(definition["kind"]) is kinds.FLOW:
-        return outcome["result"] if "methods" in definition else outcome
+        return outcome["result"] if kinds.has_methods(definition) else outcome
     if not isinstance(outcome, dict) or "raw" in outcome:
         return _raw(outcome)
     tasks = outcome.get("tasks")

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
 from crewlite import codec
-from crewlite.errors import AnswerRefused, BranchConflictError, RefError, StoreError
+from crewlite.errors import AnswerRefused, BranchConflictError, InDoubt, RefError, StoreError
 from crewlite.ids import now
 from crewlite.lazy import lazy
 from crewlite.secrets import Secrets
@@ -109,11 +109,7 @@ def _answered(record: Record, secrets: Secrets, address: str, value: Any, *, ahe
     if asked is None and (record.finished or not (ahead and is_question(address))):
         waiting = [item["address"] for item in record.waiting]
         if address in record.intents and address not in record.outcomes:
-            raise RefError(
-                address,
-                "is no question but a call in doubt. Check whether it took effect, then kick off again with "
-                f"answers={{{address!r}: <its result>}} if it did, or rerun=[{address!r}] if it did not",
-            )
+            raise RefError(address, f"is no question but a call in doubt. {InDoubt.advice(address)}")
         none = "" if waiting else ", which waits for no answer"
         raise RefError(address, f"is not an open question of run {record.run['run_id']!r}{none}", waiting)
     if asked:

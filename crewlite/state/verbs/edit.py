@@ -47,7 +47,7 @@ def changed_steps(
     for address, value in edits.items():
         outcome = _finished(record, address, "edited")
         _alone(address, changed)
-        if address == BEGINNING and "methods" in record.run["definition"]:
+        if address == BEGINNING and kinds.has_methods(record.run["definition"]):
             raise ConfigError(
                 f"{address} sets the fields of the state with which the flow begins, and has no outcome to edit; "
                 f"fork with inputs={{...}}, which set them"

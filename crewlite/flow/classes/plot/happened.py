@@ -67,7 +67,7 @@ class Happened:
 def happened(graph: Graph, flow: str, run: RunHistory) -> Happened:
     """Read what has happened in a run. Raises RunMismatch if it is of something else than this flow."""
     about = run.definition
-    if "methods" not in about or about.get("name") != flow:
+    if not kinds.has_methods(about) or about.get("name") != flow:
         was = f"{about.get('kind')} {about.get('name')!r}"
         raise RunMismatch(
             f"run {run.run_id!r} is of {was}, not of flow {flow!r}; pass the run_id of a run of this flow"
