@@ -76,17 +76,7 @@ async def _prepare(callback: Callable[..., Any], inputs: dict[str, Any]) -> dict
             raise ConfigError(f"before_kickoff callback {name_of(callback)!r} returned {made!r}; wanted inputs by name")
         return dict(made)
 
-    step = callback_step(
-        callback,
-        act,
-        codec.known(inputs),
-        role=_BEFORE,
-        encode=codec.encode,
-        decode=codec.decode,
-        round_trip=True,
-    )
-    made: dict[str, Any] = await durable.scope().step(step)
-    return made
+    return await _recorded(callback, act, codec.known(inputs), _BEFORE)
 
 
 def _copied(value: Any) -> Any:
@@ -104,17 +94,14 @@ async def _finish(callback: Callable[..., Any], result: CrewOutput) -> dict[str,
         return _changes(result, draft if made is None else made, name_of(callback))
 
     question = [[codec.digest(output.raw) for output in result.tasks_output], codec.known(_plain(result))]
-    step = callback_step(
-        callback,
-        act,
-        question,
-        role=_AFTER,
-        encode=codec.encode,
-        decode=codec.decode,
-        round_trip=True,
-    )
-    changed: dict[str, Any] = await durable.scope().step(step)
-    return changed
+    return await _recorded(callback, act, question, _AFTER)
+
+
+async def _recorded(callback: Callable[..., Any], act: Callable[[], Any], question: Any, role: str) -> dict[str, Any]:
+    """Call a callback with `act`, in a step that records the values which it returns by name."""
+    values: Any = {"encode": codec.encode, "decode": codec.decode, "round_trip": True}
+    made: dict[str, Any] = await durable.scope().step(callback_step(callback, act, question, role=role, **values))
+    return made
 
 
 class _Draft(CrewOutput):

@@ -43,7 +43,7 @@ from crewlite.state.format.entry import Entry
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
-from crewlite.state.journal.lineage import journals_of_branch, standing_on
+from crewlite.state.journal.lineage import journals_of_branch, with_inherited
 from crewlite.state.reading.locate import Located
 from crewlite.state.subscriber import CheckpointSubscriber
 from crewlite.state.verbs.answer import decode_answer
@@ -140,7 +140,7 @@ def _read(found: Located) -> tuple[Located, list[Entry], list[MadeCall]]:
         store.close()
     if not journals:
         return found, [], []
-    entries = [*standing_on(journals, found.branch), *journals[found.branch]]
+    entries = with_inherited(journals, found.branch)
     return found, entries, made_beside(journals, found.branch)
 
 

@@ -10,7 +10,7 @@ from crewlite.state.format.commit import MadeCall
 from crewlite.state.format.effects import once_calls
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
-from crewlite.state.journal.lineage import Journals, standing_on
+from crewlite.state.journal.lineage import Journals, with_inherited
 from crewlite.state.verbs.effects import asked_before, is_inside, repeated_calls
 
 
@@ -22,8 +22,7 @@ def made_beside(journals: Journals, branch: str) -> list[MadeCall]:
     base = journals[branch][0].commit["run"].get("base")
     if not base:
         return []
-    below = [*standing_on(journals, base["branch"]), *journals[base["branch"]]]
-    return [one for one in once_calls(below) if one["seq"] > base["seq"]]
+    return [one for one in once_calls(with_inherited(journals, base["branch"])) if one["seq"] > base["seq"]]
 
 
 def repeated(

@@ -95,8 +95,12 @@ def standing_on(journals: Mapping[str, Sequence[Entry]], branch: str) -> list[En
     base = journals[branch][0].commit["run"].get("base")
     if not base:
         return []
-    below = [*standing_on(journals, base["branch"]), *journals[base["branch"]]]
-    return [entry for entry in below if entry.seq <= base["seq"]]
+    return [entry for entry in with_inherited(journals, base["branch"]) if entry.seq <= base["seq"]]
+
+
+def with_inherited(journals: Mapping[str, Sequence[Entry]], branch: str) -> list[Entry]:
+    """Return the entries of a branch from the start of the run: those that it inherits, then its own."""
+    return [*standing_on(journals, branch), *journals[branch]]
 
 
 def stored_already(own: Sequence[Entry]) -> Commit:

@@ -17,8 +17,8 @@ from crewlite.state.journal.lineage import (
     gone,
     journals_of_branch,
     journals_of_run,
-    standing_on,
     stored_already,
+    with_inherited,
 )
 from crewlite.state.journal.manual import name_checkpoint
 from crewlite.state.providers import Commit, Store
@@ -93,7 +93,7 @@ def _lines(store: Store, found: Checkpoint) -> Lines:
         journals = journals_of_branch(store, found.run_id, found.branch)
     if found.branch not in journals:
         raise gone(store, f"{found.run_id}/{found.branch}", "branch")
-    return {branch: [*standing_on(journals, branch), *own] for branch, own in journals.items()}
+    return {name: with_inherited(journals, name) for name in journals}
 
 
 def _existing(lines: Lines, found: Checkpoint, total: str, name: str) -> tuple[str, str] | None:

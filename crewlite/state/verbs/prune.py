@@ -16,7 +16,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.journal.compact_branch import bases, compacted_entries
 from crewlite.state.journal.compaction import size
 from crewlite.state.journal.holder import holder
-from crewlite.state.journal.lineage import gone, journals_of_run, standing_on, stored_already
+from crewlite.state.journal.lineage import gone, journals_of_run, standing_on, stored_already, with_inherited
 from crewlite.state.providers import Commit, Store, results_of
 from crewlite.state.providers.base import Head
 
@@ -99,7 +99,7 @@ class _Run:
     def __init__(self, store: Store, run_id: str) -> None:
         self.store, self.run_id = store, run_id
         self.journals = journals_of_run(store, run_id)
-        self.records = {b: Record.of([*standing_on(self.journals, b), *own]) for b, own in self.journals.items()}
+        self.records = {b: Record.of(with_inherited(self.journals, b)) for b in self.journals}
 
     @cached_property
     def touched(self) -> float:

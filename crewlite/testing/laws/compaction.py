@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,16 @@ from crewlite.state.journal.claim import claim
 from crewlite.state.journal.compaction import compact_entries
 from crewlite.state.providers import Commit, Store
 from crewlite.testing.bench import Bench, Branch
-from crewlite.testing.laws.seen import branch_line, checkpoint_line, conflicts, journal_is, raises, reads_as, same
+from crewlite.testing.laws.seen import (
+    branch_line,
+    checkpoint_line,
+    conflicts,
+    journal_is,
+    raises,
+    reads_as,
+    same,
+    watched,
+)
 
 
 def sums_are_found_by_number(bench: Bench) -> None:
@@ -314,34 +323,22 @@ def a_run_that_moved_is_not_removed(bench: Bench) -> None:
 
 def readers_see_a_journal_before_or_after_it_is_rewritten(bench: Bench) -> None:
     """Readers on any thread, at any moment of a rewrite, see the journal as it was or as it is then, and no other."""
-    store, main, ended = bench.open(), Branch().add(30), threading.Event()
+    store, main = bench.open(), Branch().add(30)
     store.append([main.commit()])
-    steps, problems = [main.entries], list[str]()
+    steps = [main.entries]
     for seq in range(3, 31, 2):
         steps.append(compact_entries([], steps[-1], range(seq, 31)))
     sizes = {len(entries) for entries in steps}
     assert len(sizes) > 5, "compaction makes it shorter, again and again"
 
-    def read(reader: Store) -> None:
-        try:
-            while not ended.is_set():
-                found = reader.read("run-1", "main")
-                if not found or found[-1].sum != main.entries[-1].sum or len(found) not in sizes:
-                    problems.append(f"a reader met {len(found)} entries, and there are one of {sorted(sizes)}")
-        except Exception as error:  # noqa: BLE001 - told by the law, not by a dying thread
-            problems.append(f"a reader met {type(error).__name__}: {error}")
+    def look(reader: Store) -> Iterator[str]:
+        found = reader.read("run-1", "main")
+        if not found or found[-1].sum != main.entries[-1].sum or len(found) not in sizes:
+            yield f"a reader met {len(found)} entries, and there are one of {sorted(sizes)}"
 
-    readers = [threading.Thread(target=read, args=(reader,)) for reader in (store, bench.open())]
-    for reader in readers:
-        reader.start()
-    try:
+    with watched([store, bench.open()], look):
         for before, after in itertools.pairwise(steps):
             store.rewrite("run-1", "main", before, after)
-    finally:
-        ended.set()
-        for reader in readers:
-            reader.join()
-    assert not problems, problems[0]
     reads_as(store, main, steps[-1])
 
 

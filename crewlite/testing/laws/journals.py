@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 from crewlite.errors import BranchConflictError, ConfigError
-from crewlite.state.providers import Commit, Store, is_provider
+from crewlite.state.providers import Commit, is_provider
 from crewlite.testing.bench import Bench, Branch
-from crewlite.testing.laws.seen import conflicts, journal_is, oddities, raises, same
+from crewlite.testing.laws.seen import conflicts, journal_is, oddities, raises, same, watched
 
 
 def a_provider_has_a_name_and_opens_locations(bench: Bench) -> None:
@@ -189,30 +188,13 @@ def what_is_stored_survives_closing(bench: Bench) -> None:
 
 def readers_see_only_whole_commits(bench: Bench) -> None:
     """Readers on any thread, at any moment of a write, see whole commits in order, and listings that do not fail."""
-    writer, branch, ended = bench.open(), Branch(), threading.Event()
-    problems: list[str] = []
-
-    def read(store: Store) -> None:
-        try:
-            while not ended.is_set():
-                problems.extend(oddities(store, branch))
-        except Exception as error:  # noqa: BLE001 - told by the law, not by a dying thread
-            problems.append(f"a reader met {type(error).__name__}: {error}")
-
-    readers = [threading.Thread(target=read, args=(store,)) for store in (writer, bench.open(), bench.open())]
-    for reader in readers:
-        reader.start()
-    try:
+    writer, branch = bench.open(), Branch()
+    with watched([writer, bench.open(), bench.open()], lambda store: oddities(store, branch)):
         drops: list[str] = []
         for _ in range(25):
             branch.add(2)
             drops = [branch.checkpoint(drops=drops)["id"]]
             writer.append([branch.commit()])
-    finally:
-        ended.set()
-        for reader in readers:
-            reader.join()
-    assert not problems, problems[0]
     journal_is(writer, branch)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from crewlite.codec import dumps
 from crewlite.errors import BranchConflictError
@@ -12,6 +13,33 @@ from crewlite.state.format.entry import Entry
 from crewlite.state.providers import BranchInfo, CheckpointInfo, Commit, Store
 from crewlite.state.providers.reading import branch_info, checkpoint_info
 from crewlite.testing.bench import Branch
+
+
+@contextlib.contextmanager
+def watched(stores: Sequence[Store], look: Callable[[Store], Iterable[str]]) -> Iterator[None]:
+    """During the block, look at each of these stores again and again, in a thread of its own.
+
+    `look` returns what is wrong there. Asserts that it never returned anything, and did not raise.
+    """
+    ended, problems = threading.Event(), list[str]()
+
+    def read(store: Store) -> None:
+        try:
+            while not ended.is_set():
+                problems.extend(look(store))
+        except Exception as error:  # noqa: BLE001 - told by the law, not by a dying thread
+            problems.append(f"a reader met {type(error).__name__}: {error}")
+
+    readers = [threading.Thread(target=read, args=(store,)) for store in stores]
+    for reader in readers:
+        reader.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for reader in readers:
+            reader.join()
+    assert not problems, problems[0]
 
 
 def checkpoint_line(branch: Branch, checkpoint: CheckpointRecord) -> CheckpointInfo:
