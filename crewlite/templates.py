@@ -52,7 +52,9 @@ def placeholders(text: str) -> list[str]:
 
 def render(package: str, name: str, /, **values: Any) -> str:
     """Render a prompt file of the folder `prompts` of `package`. Raises jinja2.UndefinedError if a value is missing."""
-    return str(_template(package, name).render(**values)).strip()
+    template = _template(package, name)
+    context = template.new_context(values, shared=True)  # without jinja's globals: prompts use none
+    return "".join(template.root_render_func(context)).strip()
 
 
 def marked(tag: str, text: str, **about: str) -> str:

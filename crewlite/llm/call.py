@@ -102,7 +102,7 @@ def call_step(
         voice=voice,
         encode=recorded,
         decode=read_back,
-        usage=lambda reply: _usage(voice),
+        usage=call.usage,
         provenance={"model": llm.model, "template": template},
         inherits=True,
         child_policy=policy or check_policy(llm.failure_policy, f"model {llm.model!r}"),
@@ -127,17 +127,22 @@ class _Call:
     check: Callable[[LLMReply], object] | None
 
     async def work(self) -> LLMReply:
-        voice, past = self.voice, durable.scope().past
-        asked = voice.asked = self.models[sum(isinstance(remedy, Fallback) for remedy in past)]
+        voice, scope = self.voice, durable.scope()
+        asked = voice.asked = self.models[sum(isinstance(remedy, Fallback) for remedy in scope.past)]
         for model in self.models:  # fallbacks too: a missing key is an error before anything is paid
             await resources.ready(model)
         check_sees(asked, voice.messages)
-        reply = await self._reply_of(asked)
+        reply = await self._reply_of(asked, scope)
         voice.used = reply.usage.to_record()
         return reply if asked is voice.source else reply.model_copy(update={"model": asked.model})
 
-    async def _reply_of(self, asked: BaseLLM) -> LLMReply:
-        scope = durable.scope()
+    def usage(self, reply: LLMReply) -> UsageRecord:
+        """Return the usage of the reply as it is recorded, with the role of the agent that asked."""
+        counted, agent = self.voice.used, self.voice.agent
+        by: UsageRecord = {"agent": durable.scope().mask(agent)} if agent else {}
+        return {**counted, "requests": counted.get("requests", 1), **by}
+
+    async def _reply_of(self, asked: BaseLLM, scope: Scope) -> LLMReply:
         chunks = _Chunks(asked, self.voice.agent, scope)
         try:
             async with guarding(
@@ -224,8 +229,3 @@ def read_back(data: Any) -> LLMReply:
         model=plain.get("model"),
         carried=plain.get("carried"),
     )
-
-
-def _usage(voice: _Voice) -> Any:
-    by = {"agent": durable.scope().mask(voice.agent)} if voice.agent else {}
-    return {**voice.used, "requests": voice.used.get("requests", 1), **by}
