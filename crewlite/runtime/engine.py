@@ -140,10 +140,10 @@ async def _finished(root: Root[T], request: Request) -> Finished[T]:
         check_one_store((root.setting, *root.inner), scope.run.config)
         root.check(request.inputs or {})
         return Finished(await inside(scope, root, request, root.step(dict(request.inputs or {}), None)))
-    return await _of_its_own(scope, root, request, decided)
+    return await _as_separate_run(scope, root, request, decided)
 
 
-async def _of_its_own(scope: StepScope, root: Root[T], request: Request, decided: Plan) -> Finished[T]:
+async def _as_separate_run(scope: StepScope, root: Root[T], request: Request, decided: Plan) -> Finished[T]:
     """Kick off a separate run, with a store, inside a run without one. Its usage counts for the outer run too."""
     ended, address = list[Finished[T]](), ""
     if request.auto_approve is None and scope.inherited.auto_approve:

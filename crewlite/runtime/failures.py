@@ -39,7 +39,7 @@ class Failure(Protocol):
 
     @property
     def traceback(self) -> str:
-        """The traceback as text; "" if that of a failed child step tells the same."""
+        """The traceback as text; "" if that of a failed child step is recorded instead."""
 
     @property
     def raised(self) -> RaisedError | None:

@@ -90,7 +90,7 @@ class Frame(Scope):
         self.task: asyncio.Task[Any] | None = None
         """The asyncio task that runs the code of this step, if that is a coroutine."""
         self.slots: Slots | None = None
-        """The limited slots that this step holds; the `outer` of these are those of the enclosing step."""
+        """The slots that this step holds under limits; their `outer` are those of the enclosing step."""
 
     @property
     def idempotency_key(self) -> str:

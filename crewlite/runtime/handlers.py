@@ -89,7 +89,7 @@ class Listener(Protocol):
 
     loop: asyncio.AbstractEventLoop
     asked: dict[str, Any]
-    """Its keys are the names of the signals to receive."""
+    """A mapping whose keys are the names of the signals to receive."""
     waiting: Waiting | None
     """The main thread's wait for the run; None if the run is on the main thread's own loop."""
     ended_by: str

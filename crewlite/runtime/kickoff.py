@@ -65,7 +65,7 @@ async def _to_its_end(
             answered = unheard(run.record)
             if answered <= heard:
                 raise await _paused(root, run, setting) from None
-            heard, run = heard | answered, _going_on(root, run)
+            heard, run = heard | answered, _run_again(root, run)
         else:
             warn_unused(run)
             await run.journal.flush()
@@ -132,7 +132,7 @@ async def _while_ours(journal: Journal, work: Awaitable[T]) -> T:
     return await doing
 
 
-def _going_on(root: Root[Any], run: Run) -> Run:
+def _run_again(root: Root[Any], run: Run) -> Run:
     """Build the run anew, as another kickoff would, once people have answered the questions it stopped for."""
     record = run.record
     return Run(

@@ -206,12 +206,12 @@ class DryScope(StepScope):
     async def _drive(self, step: Step[T], asked: Asked, *, own_task: bool = False) -> T:
         address = asked.address
         try:
-            return await self._looked_at(step, address, asked.fingerprint)
+            return await self._foresee_step(step, address, asked.fingerprint)
         finally:
             if not own_task:
                 self._deliver(address)
 
-    async def _looked_at(self, step: Step[T], address: str, fingerprint: str) -> T:
+    async def _foresee_step(self, step: Step[T], address: str, fingerprint: str) -> T:
         run, recorded = self.run, self.run.record.outcomes.get(address)
         source = run.traces.source(step.question)
         decision = self._decide(step, address, fingerprint)

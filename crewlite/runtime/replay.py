@@ -55,7 +55,10 @@ class Question(NamedTuple):
     after: int | None = None
     """The number of the commit that the step reacts to: an earlier outcome of the step is outdated."""
     basis: Basis = Basis()
-    """What the outcome depends on beside this. An outcome that the fork itself has edited holds on any basis."""
+    """What the outcome depends on beside the question.
+
+    An outcome that the fork itself has edited holds on any basis.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,7 @@ class Refuse:
 
 Decision = Reuse | Reraise | Run | Refuse
 RUN = Run()
-"""The decision about a step of which nothing is recorded, among others."""
+"""Run the step without divergence: among others, the decision about a step of which nothing is recorded."""
 
 
 def decide(

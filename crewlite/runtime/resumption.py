@@ -110,7 +110,7 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
             return inputs, further
         if digest(coded) != digest(record.run["inputs"]):
             if not record.fresh:
-                names = sorted(k for k in {*inputs, *given} if _told(inputs, k) != _told(given, k))
+                names = sorted(k for k in {*inputs, *given} if _input_digest(inputs, k) != _input_digest(given, k))
                 raise InputsChanged(journal.run_id, names, kind=root.kind, branch=journal.branch)
             if forked:
                 check_taken(record, request.inputs, asked_for(root.facts()) or ())
@@ -129,7 +129,7 @@ def check_of_run_at_work(root: Root[Any], request: Request, secrets: Secrets, fo
         inputs_of(root, request, Journal(found.run_id, found.branch, record, secrets))
 
 
-def _told(inputs: Mapping[str, Any], name: str) -> str | None:
+def _input_digest(inputs: Mapping[str, Any], name: str) -> str | None:
     """Return a digest of an input, which differs for 1 and 1.0; None if the input is not given."""
     return digest(encode(inputs[name])) if name in inputs else None
 

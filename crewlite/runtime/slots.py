@@ -42,7 +42,7 @@ class Pools:
         stuck = dict(self.waiting)
         while stuck:
             inside = {holder for one in stuck for holder in _outwards(one)}
-            moving = {pool for pool in set(stuck.values()) if not _kept(pool, inside)}
+            moving = {pool for pool in set(stuck.values()) if not _is_blocked(pool, inside)}
             if not moving:
                 break
             stuck = {one: pool for one, pool in stuck.items() if pool not in moving}
@@ -88,7 +88,7 @@ class Slots:
             del self._pools.waiting[self]
 
 
-def _kept(pool: Pool, inside: set[Slots]) -> bool:
+def _is_blocked(pool: Pool, inside: set[Slots]) -> bool:
     """Return whether all slots of a pool are taken, and only steps in `inside` hold them."""
     return len(pool.holders) == pool.limit.width and pool.holders <= inside
 

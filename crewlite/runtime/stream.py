@@ -72,13 +72,13 @@ class RunStream(Generic[R]):
         Replies of models about the work are left out: plans, evaluations of steps, verdicts of guardrails, summaries.
         """
         for event in self:
-            if piece := self._said(event):
+            if piece := self._text_in(event):
                 yield piece
 
     async def atext(self) -> AsyncIterator[str]:
         """Yield the same texts as `text`, for `async for`."""
         async for event in self:
-            if piece := self._said(event):
+            if piece := self._text_in(event):
                 yield piece
 
     def cancel(self) -> None:
@@ -107,7 +107,7 @@ class RunStream(Generic[R]):
             with contextlib.suppress(Exception):
                 await self.handle
 
-    def _said(self, event: BaseEvent) -> str:
+    def _text_in(self, event: BaseEvent) -> str:
         """Return the text in an event; "" for a complete reply whose pieces were returned already."""
         if not isinstance(event, events.LLMStreamChunkEvent | events.LLMCallCompletedEvent) or _is_aside(event.address):
             return ""

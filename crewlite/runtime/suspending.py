@@ -1,4 +1,4 @@
-"""Have a person choose the remedy for a failure. The run waits for the answer, which is recorded like any.
+"""Have a person choose the remedy for a failure. The run waits for the answer, which is recorded as any answer is.
 
 The question is recorded with the failure. A run that is resumed with the answer applies it to that failure. A run that
 is resumed without an answer tries the failed step again, which may work by now; another failure is another question.
@@ -54,7 +54,7 @@ async def chosen(suspend: Suspend, failure: Failure, source: object) -> Remedy:
 
 
 def _answers(how: str) -> Any:
-    """Return the type of the answers that name a remedy. Its JSON schema says the same to whoever answers."""
+    """Return the type of the answers that name a remedy. Its JSON schema describes them to those who answer."""
     words = ("".join(f"[{letter.upper()}{letter}]" for letter in name) for name in _CHOICES)
     pattern = rf"^\s*({'|'.join(words)})\s*(:|$)"
     shown = {"type": "string", "pattern": pattern, "description": how}

@@ -78,11 +78,11 @@ class Cache:
         origin = f"{self._journal.run_id}/{self._journal.branch}@{address}"
         try:
             data = _sealed(key, step.name, step.encode(value), origin, changes)
-            queue.ask(lambda _: results.remember(key, data)).add_done_callback(self._kept)
+            queue.ask(lambda _: results.remember(key, data)).add_done_callback(self._on_stored)
         except Exception as error:  # noqa: BLE001 - the run has recorded the outcome, and does not need this copy
             self._not_kept(error)
 
-    def _kept(self, done: Future[None]) -> None:
+    def _on_stored(self, done: Future[None]) -> None:
         if error := done.exception():
             self._not_kept(error)
 

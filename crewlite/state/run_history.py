@@ -63,7 +63,7 @@ class Rewind:
 
     at: datetime
     seq: int
-    """The number of the commit from which the run goes on."""
+    """The number of the commit that the branch went back to."""
     reason: str
 
 

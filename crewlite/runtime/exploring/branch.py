@@ -122,7 +122,7 @@ class Branch:
         try:
             score = await self._stored(recorded_score, judge.known_by) if judge.known_by else None
             if score is None:
-                score = await judge.score(result, _text(result), _asked(await self._stored(recorded)))
+                score = await judge.score(result, _text(result), _task_asked(await self._stored(recorded)))
                 if judge.known_by:
                     score = await self._stored(record_score, judge.known_by, score, self._secrets)
         except Exception as failure:  # noqa: BLE001 - the border: the row says that it was not judged, and why
@@ -155,7 +155,7 @@ def _text(result: Any) -> str:
     return raw if isinstance(raw, str) else as_text(result)
 
 
-def _asked(record: Record) -> Asked:
+def _task_asked(record: Record) -> Asked:
     """Return the last task of the run, as the definition before the fork describes it, and the run's inputs."""
     then = next((facts for until, facts in record.earlier_definitions if until > record.base), None)
     tasks = (then or record.run["definition"]).get("tasks") or [None]

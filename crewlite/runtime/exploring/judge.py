@@ -23,7 +23,7 @@ judging = lazy("crewlite.agent.judging")  # on a higher floor, as it asks a mode
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The task that a variant had: a model that judges the result of the variant is told it."""
+    """The task that a variant had. A model that judges the variant's result gets it."""
 
     task: Mapping[str, Any] | None
     """`description` and `expected_output` of the last task; None for agents and flows."""

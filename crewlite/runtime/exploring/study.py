@@ -202,7 +202,7 @@ def _checked(definition: Runnable[Any], config: FromCheckpoint, given: Given, na
     name = check_name("study", _usual_name(found) if name is None else name)
     there = where.model_copy(update={"location": found.location, "provider": found.provider})
     with _store_of(found) as store:
-        taken = _taken(store, found, name)
+        taken = _existing_branches(store, found, name)
         same = _base_of(taken)
         if same and not _is_at(store, same, found):
             raise ConfigError(
@@ -232,7 +232,7 @@ def _branch(study: str, variant: str) -> str:
     return f"{STUDIES}{study}/{variant}"
 
 
-def _taken(store: Store, found: Located, study: str) -> Mapping[str, BranchInfo]:
+def _existing_branches(store: Store, found: Located, study: str) -> Mapping[str, BranchInfo]:
     """Return the existing branches of a study, by their names within it, in the order of their creation."""
     prefix = _branch(study, "")
     return {

@@ -192,7 +192,7 @@ def _keyed(record: Record) -> dict[_Key, str]:
 
 
 def _merged(ours: Mapping[_Key, str], theirs: Iterable[_Key]) -> Iterator[_Key]:
-    """Yield all keys: those of the first run in order, each key of the second alone behind the key that precedes it."""
+    """Yield all keys: those of the first run in order, each key of the second alone after the key that precedes it."""
     behind: dict[_Key | None, list[_Key]] = {}
     last: _Key | None = None
     for key in theirs:

@@ -39,7 +39,7 @@ def difference(before: Mapping[str, Json], after: Mapping[str, Json], at: Path =
     """Return the operations that turn `before` into `after`, including the order of keys."""
     if before is after:
         return []
-    kept = _kept(before, after)
+    kept = _keys_in_place(before, after)
     found: list[Operation] = [["remove", [*at, key]] for key in before if key not in kept]
     for key, value in after.items():
         if not at and key.startswith(ITEMS):
@@ -108,7 +108,7 @@ def _items_changed(before: Mapping[str, Json], after: Mapping[str, Json], name: 
     keys, were = list(after), list(before)
     if keys[: len(were)] == were:
         return [["set", [name, key], after[key]] for key in keys[len(were) :]]
-    kept = _kept(before, after)
+    kept = _keys_in_place(before, after)
     found: list[Operation] = [["remove", [name, key]] for key in were if key not in kept]
     return found + [["set", [name, key], after[key]] for key in keys if key not in kept]
 
@@ -134,7 +134,7 @@ def items_in(values: Mapping[str, Json]) -> dict[str, Mapping[str, Json]]:
     return {name.removeprefix(ITEMS): items for name, items in values.items() if name.startswith(ITEMS) and items}
 
 
-def _kept(before: Mapping[str, Json], after: Mapping[str, Json]) -> set[str]:
+def _keys_in_place(before: Mapping[str, Json], after: Mapping[str, Json]) -> set[str]:
     """Return the keys that can stay: removing all others, then setting those of `after`, gives the order of `after`."""
     kept, order = set[str](), iter(before)
     for key in after:

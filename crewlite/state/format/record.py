@@ -203,14 +203,14 @@ class Record:
         self.fresh = self.fresh and commit.keys() <= _BEFORE_A_KICKOFF
         self.paid.take(commit)
         if not commit.keys().isdisjoint(_OF_THE_RUN):
-            self._life(commit)
+            self._run_parts(commit)
         self._steps(commit.get("steps", ()), commit["at"])
         self.intents |= {call["address"]: "once" for call in commit.get("made", ()) if call["address"] in self.outcomes}
         for address, effect in commit.get("intents", ()):
             self.intents[address] = effect
             self._replace(address)
         if not commit.keys().isdisjoint(_OF_PEOPLE):
-            self._people(commit)
+            self._questions(commit)
         if changes_values(commit):
             self._values(commit)
         for event in commit.get("events", ()):
@@ -273,7 +273,7 @@ class Record:
     def _damaged(self, problem: str) -> JournalCorrupt:
         return JournalCorrupt(f"run {self.run.get('run_id')}, branch {self.run.get('branch')}", problem, None)
 
-    def _life(self, commit: Commit) -> None:
+    def _run_parts(self, commit: Commit) -> None:
         """Apply the parts of a commit that concern the run itself."""
         self.worked |= {worked["address"]: worked for worked in commit.get("worked", ())}
         if run := commit.get("run"):
@@ -325,7 +325,7 @@ class Record:
     def _newest(self) -> CheckpointRecord | None:
         return max((p for p in self.checkpoints.values() if self.counts(p["seq"])), key=along, default=None)
 
-    def _people(self, commit: Commit) -> None:
+    def _questions(self, commit: Commit) -> None:
         """Apply the questions to people and their answers."""
         for asked in commit.get("asked", ()):
             address = asked["address"]

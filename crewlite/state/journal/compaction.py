@@ -55,13 +55,13 @@ def compact_entries(before: Sequence[Entry], own: Sequence[Entry], stands: Itera
     after = base["sum"] if base else ""
     for part in _parts(own, ends):
         live = live.before(part[0], read)
-        held, restored, kept = _held(part, live), live.restored, live.kept
+        held, restored, kept = _outcomes_before(part, live), live.restored, live.kept
         for entry in part:
             live.apply(entry)
         commit = _merged(part, held, live, record)
         if changed := _values(commit, kept, restored, live):
             commit["values"] = changed
-        if made := _made(part, commit, once):
+        if made := _calls_left_out(part, commit, once):
             commit["made"] = made
         merged = seal(commit, after=after)
         compacted += [merged] if len(merged.line) < size(part) else part
@@ -70,7 +70,7 @@ def compact_entries(before: Sequence[Entry], own: Sequence[Entry], stands: Itera
     return compacted
 
 
-def _made(part: Sequence[Entry], commit: Commit, once: Sequence[MadeCall]) -> list[MadeCall]:
+def _calls_left_out(part: Sequence[Entry], commit: Commit, once: Sequence[MadeCall]) -> list[MadeCall]:
     """Return the calls with effect="once" whose intents were recorded in these entries and are not kept."""
     kept = {address for address, _ in commit.get("intents", ())}
     return [one for one in once if part[0].first <= one["seq"] <= part[-1].seq and one["address"] not in kept]
@@ -95,7 +95,7 @@ def _parts(entries: Sequence[Entry], ends: set[int]) -> Iterator[list[Entry]]:
             part = []
 
 
-def _held(part: Sequence[Entry], live: Record) -> dict[str, Outcome]:
+def _outcomes_before(part: Sequence[Entry], live: Record) -> dict[str, Outcome]:
     """Return the outcomes, as they were before `part`, of the steps in `part` and of the steps that enclose them."""
     about = {step["address"] for entry in part for step in entry.commit.get("steps", ())}
     about |= {address for entry in part for address, _ in entry.commit.get("intents", ())}

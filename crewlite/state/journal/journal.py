@@ -312,7 +312,7 @@ class Journal:
             elif self.claim and self.record.claim and not queue.backlog:
                 self._give_back(queue, {"cancelled": True} if cancelled else {})
             if self.unsettled or self._behind or queue.backlog:
-                await self._settled(queue)
+                await self._settle_and_warn(queue)
         finally:
             ended = self.leave(queue)
         if ended:
@@ -343,7 +343,7 @@ class Journal:
         self.unsettled += 1
         queue.put((entry,), lambda error: None)
 
-    async def _settled(self, queue: WriteQueue) -> None:
+    async def _settle_and_warn(self, queue: WriteQueue) -> None:
         late = bool(queue.backlog)
         problem = await self._settle(queue)
         if (problem or late) and not queue.fenced:

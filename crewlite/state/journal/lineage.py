@@ -70,7 +70,7 @@ def journals_of_branch(store: Store, run_id: str, branch: str) -> Journals:
 def journals_of_run(store: Store, run_id: str) -> Journals:
     """Read all branches of a run; {} if there is no such run. Raises JournalCorrupt."""
     before: Mapping[str, str] = {}
-    while infos := sorted(store.branches(run_id), key=_begins, reverse=True):
+    while infos := sorted(store.branches(run_id), key=_base_seq, reverse=True):
         found = {info.branch: store.read(run_id, info.branch) for info in infos}
         if not (adrift := _adrift(found)):
             return dict(reversed(found.items()))
@@ -116,7 +116,7 @@ def stored_already(own: Sequence[Entry]) -> Commit:
     return Commit(run["run_id"], run["branch"], *before, (own[-1],))
 
 
-def _begins(info: BranchInfo) -> tuple[int, str]:
+def _base_seq(info: BranchInfo) -> tuple[int, str]:
     """Return the number of the entry that a branch is forked from: a sort key that puts bases before their forks."""
     return (info.base["seq"] if info.base else 0), info.branch
 

@@ -146,7 +146,7 @@ class Values(MutableMapping[str, Any]):
                     continue
                 before = self._coded[key]
                 try:
-                    coded = self._looked_at(key, value, before)
+                    coded = self._to_record(key, value, before)
                 except NotCodable as error:
                     if refused is None:
                         raise
@@ -274,7 +274,7 @@ class Values(MutableMapping[str, Any]):
         del self._read[key]
         return coded
 
-    def _looked_at(self, key: str, value: Any, before: Json) -> Json:
+    def _to_record(self, key: str, value: Any, before: Json) -> Json:
         """Return the encoded and masked value to record; the object `before` itself if nothing has changed."""
         secrets = self._secrets()
         if secrets.mask(key) != key:

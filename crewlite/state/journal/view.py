@@ -97,7 +97,7 @@ class View:
         with self._shared.lock:
             if self._values is None:
                 self._shared.used = True
-                self._values = self._made()
+                self._values = self._new_values()
             if self._inside and self._inside.behind:
                 self._inside.catch_up(self._values)
             return self._values
@@ -202,7 +202,7 @@ class View:
         with self._shared.lock:
             return self._inside.touched.conflicts(operations, start) if self._inside else []
 
-    def _made(self) -> Values:
+    def _new_values(self) -> Values:
         return Values(self._opening, self._shared.known_secrets, self._check, self._next_id, exact=True)
 
     def _next_id(self) -> str:
@@ -212,7 +212,7 @@ class View:
 
     def _apply(self, inside: _Inside, changes: Sequence[Change], after: int = 0) -> None:
         if self._values is None:
-            self._values = self._made()
+            self._values = self._new_values()
         before = self._settled(self._values)
         for order, operations in changes:
             for name, own in by_name(operations).items():

@@ -219,12 +219,12 @@ class Writer:
         """Return the next job. While there is none, and between jobs, check the branches that are being run."""
         while True:
             if (left := self._looked + min(_LOOK, self.beat) - time.monotonic()) <= 0:
-                self._look()
+                self._check_branches()
                 continue
             with contextlib.suppress(Empty):
                 return self._jobs.get(timeout=left)
 
-    def _look(self) -> None:
+    def _check_branches(self) -> None:
         """Give signs of life for all branches, and detect commits of other processes to branches that are idle here.
 
         An error is logged, and the next check tries again.

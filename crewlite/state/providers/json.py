@@ -103,7 +103,7 @@ class JsonStore:
             for run in new:
                 check_bases(run)
             others = [commit for commit in commits if commit.run_id not in missing]
-            for begins, part in groupby(others, key=self._begins):  # lazy: looks after the earlier commits are written
+            for begins, part in groupby(others, key=self._creates_branch):  # lazy: after earlier commits are written
                 if begins:
                     for commit in part:
                         self._begin(commit)
@@ -223,7 +223,7 @@ class JsonStore:
             disk.remove_directory(directory)
         return not directory.exists()
 
-    def _begins(self, commit: Commit) -> bool:
+    def _creates_branch(self, commit: Commit) -> bool:
         """Return whether a commit creates a branch that does not exist."""
         return commit.run is not None and not self.paths.journal(commit.run_id, commit.branch).exists()
 

@@ -66,7 +66,7 @@ class Checkpoints:
             then, grown = self._then[recorded["seq"]]
             history = self._tasks[id(grown)], then.tasks, grown.events, then.events
             parent, counts = parent_of(recorded, self._known, self._dropped), self.record.counts(recorded["seq"])
-            self._built[name] = _made(recorded, then, history, parent, self._homes[name], self._ref(recorded), counts)
+            self._built[name] = _build(recorded, then, history, parent, self._homes[name], self._ref(recorded), counts)
         return self._built[name]
 
 
@@ -95,10 +95,10 @@ def newest(record: Record, checkpoint: CheckpointRecord, ref: str) -> Checkpoint
     """Build the checkpoint that the last commit of a record created."""
     now, counts = RecordView.of(record), record.counts(checkpoint["seq"])
     history = list(record.tasks), now.tasks, record.events, now.events
-    return _made(checkpoint, now, history, record.parent(checkpoint), record.run["branch"], ref, counts)
+    return _build(checkpoint, now, history, record.parent(checkpoint), record.run["branch"], ref, counts)
 
 
-def _made(
+def _build(
     checkpoint: CheckpointRecord,
     then: RecordView,
     history: TasksAndEvents,

@@ -136,7 +136,7 @@ def _file(text: str) -> Located:
     path = Path(text)
     if not path.exists():
         directory, part = str(path.parent), path.stem.rpartition("_")[2]
-        if path.parent.is_dir() and (stood := _stood_on(JsonProvider().open(directory), part)):
+        if path.parent.is_dir() and (stood := _fork_bases(JsonProvider().open(directory), part)):
             return _one_checkpoint(stood, JsonProvider(), directory, part)
         others = sorted(str(p) for p in path.parent.glob("*_*.json"))[-6:] if path.parent.is_dir() else []
         raise RefError(text, "does not exist", others)
@@ -147,12 +147,12 @@ def _file(text: str) -> Located:
 def _checkpoint_in(provider: BaseProvider, location: str, part: str) -> Located:
     store = _open(provider, location)
     try:
-        return _one_checkpoint(store.places(part) or _stood_on(store, part), provider, location, part)
+        return _one_checkpoint(store.places(part) or _fork_bases(store, part), provider, location, part)
     finally:
         store.close()
 
 
-def _stood_on(store: Store, part: str) -> list[CheckpointInfo]:
+def _fork_bases(store: Store, part: str) -> list[CheckpointInfo]:
     """Return the checkpoints whose id contains `part` and that forks start from, as the forks recorded them.
 
     A fork keeps the checkpoint that it starts from even after that checkpoint's own branch has dropped it.
@@ -197,7 +197,7 @@ def _within(store: Store, provider: BaseProvider, location: str, ref: Ref, text:
         if chosen is None:
             if ref.at is None:
                 long = len(ref.path) >= SHORT  # a shorter text is the name of a run that is not here
-                checkpoints = (store.places(ref.path) or _stood_on(store, ref.path)) if long else []
+                checkpoints = (store.places(ref.path) or _fork_bases(store, ref.path)) if long else []
                 return _one_checkpoint(checkpoints, provider, location, text)
             names = nearest(text, [f"{b.run_id}/{b.branch}" for b in branches])
             raise RefError(text, f"names no run or branch in {location}", names)

@@ -60,7 +60,7 @@ def opening(record: Record, around: str) -> Parts:
     if around and kind is not kinds.TURN:
         agent = {"role": leaf(around).partition(":")[2].partition("!")[0].partition("#")[0]}
     _texts(found, record, around, agent, _OF_THE_AGENT)
-    _messages(found, _asked(record, around, kind, found))
+    _messages(found, _recorded_messages(record, around, kind, found))
     _note_live(found, agent)
     return found
 
@@ -121,7 +121,7 @@ def _texts(found: Parts, record: Record, around: str, facts: Mapping[str, Any], 
             found.missing.append(name.replace("_", " "))
 
 
-def _asked(record: Record, around: str, kind: kinds.Kind, found: Parts) -> Json:
+def _recorded_messages(record: Record, around: str, kind: kinds.Kind, found: Parts) -> Json:
     """Return the messages that an agent without a task answers; None if they are not recorded."""
     if kind is kinds.TURN:
         number = around.rpartition("#")[2]

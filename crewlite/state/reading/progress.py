@@ -1,4 +1,4 @@
-"""How far a run has come: its status."""
+"""The status of a run."""
 
 from __future__ import annotations
 

@@ -124,12 +124,12 @@ class Bag(MutableMapping[str, Any]):
         run has the label; ConfigError for an unusable label or metadata; StoreError if it cannot be saved.
         """
         started = time.perf_counter()
-        return self._snapped(*self._take(label, metadata).result(), started)
+        return self._completed(*self._snap(label, metadata).result(), started)
 
     async def asnapshot(self, label: str | None = None, metadata: dict[str, Any] | None = None) -> Checkpoint:
         """`snapshot`, for coroutines."""
         started = time.perf_counter()
-        return self._snapped(*await asyncio.wrap_future(self._take(label, metadata)), started)
+        return self._completed(*await asyncio.wrap_future(self._snap(label, metadata)), started)
 
     def checkpoints(self) -> list[Checkpoint]:
         """Return the checkpoints of this branch, first to last; for a fork, also those before the fork.
@@ -221,7 +221,7 @@ class Bag(MutableMapping[str, Any]):
         coded: Any = self._journal.secrets.mask_data(encode(metadata, "metadata")) if metadata else None
         return {"label": label, "metadata": coded}
 
-    def _take(self, label: str | None, metadata: dict[str, Any] | None) -> Future[tuple[CommitParts, Checkpoint]]:
+    def _snap(self, label: str | None, metadata: dict[str, Any] | None) -> Future[tuple[CommitParts, Checkpoint]]:
         journal = self._journal
 
         def seen(parts: CommitParts) -> tuple[CommitParts, Checkpoint]:
@@ -230,7 +230,7 @@ class Bag(MutableMapping[str, Any]):
 
         return manual.change(journal, lambda: self._snapshot(label, metadata), seen)
 
-    def _snapped(self, parts: CommitParts, made: Checkpoint, started: float) -> Checkpoint:
+    def _completed(self, parts: CommitParts, made: Checkpoint, started: float) -> Checkpoint:
         if self._journal.queue:
             self._journal.completed(parts, started, self._journal.queue)
         return made

@@ -39,14 +39,14 @@ def label(store: Store, found: Checkpoint, name: str, source: object, provider: 
     from here would stop that run.
     """
     check_name("label", name)
-    branch, identifier, is_new = _give(store, found, name)
+    branch, identifier, is_new = _label(store, found, name)
     if is_new:
         about = {"location": store.location, "provider": provider, "run_id": found.run_id, "branch": branch}
         event_bus.emit(source, events.CheckpointLabelledEvent(**about, checkpoint_id=identifier, label=name))
     return branch, identifier
 
 
-def _give(store: Store, found: Checkpoint, name: str) -> tuple[str, str, bool]:
+def _label(store: Store, found: Checkpoint, name: str) -> tuple[str, str, bool]:
     """Label the place. Returns (branch, id of the checkpoint with the label, whether it is new)."""
 
     def make() -> tuple[list[Commit], tuple[str, str, bool]]:
@@ -75,7 +75,7 @@ def _give_at_work(journal: Journal, found: Checkpoint, total: str, name: str) ->
         record = journal.record
         for other in record.checkpoints.values():
             if other.get("label") == name and record.counts(other["seq"]):  # the run has given it meanwhile
-                raise _taken(name, found.run_id, found.branch, other)
+                raise _label_taken(name, found.run_id, found.branch, other)
         return {"place": _checkpoint(record, record.checkpoints[found.id], total, name)}
 
     identifier: str = name_checkpoint(journal, make, None).result().parts["place"]["id"]
@@ -107,7 +107,7 @@ def _existing(lines: Lines, found: Checkpoint, total: str, name: str) -> tuple[s
             if other.get("label") == name and (found.abandoned or record.counts(other["seq"])):
                 if sums[other["seq"]] == total:
                     return branch, other["id"]
-                raise _taken(name, found.run_id, branch, other)
+                raise _label_taken(name, found.run_id, branch, other)
     return None
 
 
@@ -126,7 +126,7 @@ def _commit(record: Record, place: CheckpointRecord, total: str, name: str) -> C
     return Commit.saying(record.run["run_id"], record.run["branch"], record.head, parts)
 
 
-def _taken(name: str, run_id: str, branch: str, other: CheckpointRecord) -> RefError:
+def _label_taken(name: str, run_id: str, branch: str, other: CheckpointRecord) -> RefError:
     where = f"{short(other['id'])} ({other['address'] or other['trigger']})"
     return RefError(
         name, f"labels another place of the run already, checkpoint {where} of {run_id}/{branch}: choose another label"

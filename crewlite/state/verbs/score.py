@@ -59,12 +59,12 @@ def _found(store: Store, record: Record, judge: str) -> RecordedScore | None:
     for checkpoint in sorted(record.checkpoints.values(), key=lambda one: one["seq"], reverse=True):
         about = decode(checkpoint.get("metadata") or {}) if checkpoint["trigger"] == TRIGGER else {}
         if result and (about.get("judge"), about.get("of")) == (judge, result.digest):
-            _list(store, record, checkpoint)
+            _ensure_listed(store, record, checkpoint)
             return RecordedScore(about["score"], about["reason"], Usage(**about["usage"]))
     return None
 
 
-def _list(store: Store, record: Record, checkpoint: CheckpointRecord) -> None:
+def _ensure_listed(store: Store, record: Record, checkpoint: CheckpointRecord) -> None:
     """If a process died after it recorded the checkpoint of a score, list that checkpoint: the next append does so."""
     if not store.places(checkpoint["id"]):
         store.append([Commit(record.run["run_id"], record.run["branch"], *record.head, ())])
