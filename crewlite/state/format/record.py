@@ -140,7 +140,7 @@ class Record:
 
     @property
     def current(self) -> list[AskedQuestion]:
-        """The questions to people, answered or not, whose answers are not recorded as outcomes yet."""
+        """The questions to people, answered or not, whose steps are not settled. About one failed attempt, the last."""
         last = last_about_each(sorted(self.asked, key=self.asked_in.__getitem__))
         return [self.asked[at] for at in last if not self.settled(at)]
 

@@ -253,7 +253,7 @@ class States:
             around.commit(address, [change], late=True)
 
     def _running_around(self, address: str) -> tuple[str, View | None]:
-        """Return (address of its child around this step, its view) of the nearest running step around this one."""
+        """Return (its child around this step, its view) of the nearest running step around; None if none runs."""
         while True:
             around = outer(address)
             if view := self._running.get(around):

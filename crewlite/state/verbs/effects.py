@@ -69,7 +69,7 @@ class _Changes:
     again: frozenset[str]
     """Addresses of steps that the fork runs again."""
     since: float
-    """The number of the first commit after which steps may be asked something else; infinity if none."""
+    """The number of the first commit from which on steps may be asked something else; infinity if none."""
 
     @classmethod
     def of(cls, then: Record, first: CommitParts, *, anew: bool) -> _Changes:
