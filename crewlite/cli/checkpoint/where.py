@@ -69,10 +69,7 @@ class Asked:
         path, _, part = text.rpartition("#")
         if path and part and os.path.exists(path):
             return path, part
-        here = self.location or detected()
-        if locate.is_path(text):
-            if here and locate.names_run(text, here, None):
-                return here, text
+        if locate.means_path(text, self.location or detected(), None):
             if self.location and os.sep not in text:
                 raise Failed(
                     f"{self.location} has no run {text!r}. If you mean the file ./{text}, leave out --location"

@@ -68,7 +68,7 @@ def locate(text: str, location: str, provider: BaseProvider | None, identity: st
     identity; otherwise the newest run of any definition. Raises RefError, with candidates, if the ref names nothing or
     several things, and JournalCorrupt for a checkpoint file that contradicts its journal.
     """
-    if is_path(text) and not names_run(text, location, provider):
+    if means_path(text, location, provider):
         return _file(text) if text.endswith(".json") else _newest_at(text, provider, identity)
     path, hash_, part = text.rpartition("#")
     if hash_ and path and ("@" not in path or os.path.exists(path)):  # otherwise # is part of an address: main@task#2
@@ -84,7 +84,15 @@ def locate(text: str, location: str, provider: BaseProvider | None, identity: st
         return _newest_at(text, provider, identity)
 
 
-def is_path(text: str) -> bool:
+def means_path(text: str, location: str | None, provider: BaseProvider | None) -> bool:
+    """Return whether a ref names a store or a checkpoint file by its path, and not a run of `location` by its name.
+
+    Raises RefError if it could be either.
+    """
+    return _is_path(text) and not (location and _names_run(text, location, provider))
+
+
+def _is_path(text: str) -> bool:
     """Return whether a ref looks like the path of a store or a checkpoint file. A run can have such a name, too."""
     branch, at, _ = text.partition("@")
     if at and os.sep not in branch and not os.path.exists(text):
@@ -92,7 +100,7 @@ def is_path(text: str) -> bool:
     return text.endswith(".json") or is_database(text) or (os.sep in text and _is_store(text))
 
 
-def names_run(text: str, location: str, provider: BaseProvider | None) -> bool:
+def _names_run(text: str, location: str, provider: BaseProvider | None) -> bool:
     """Return whether a ref that reads as a path names a run of this location, or a branch of its newest run.
 
     Raises RefError if a file of that name exists as well, because either could be meant.
