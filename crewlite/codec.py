@@ -31,6 +31,7 @@ from pydantic import BaseModel, SecretBytes, SecretStr
 from crewlite import homes
 from crewlite.errors import JournalCorrupt, NotCodable
 from crewlite.homes import is_named_tuple
+from crewlite.json_text import encoder_of
 from crewlite.plain_texts import plain_url, url_of, zone
 
 Json = Any
@@ -46,8 +47,8 @@ _looked_into: weakref.WeakSet[type] = weakref.WeakSet()
 _MAIN = "__main__"
 _MAX_DEPTH = 100  # a level may become three of JSON, and recursive functions must stay within Python's stack
 _LONG = 2_000  # bits; Python refuses to parse the decimal digits of much longer integers
-_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-_SORTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+_compact = encoder_of(json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False))
+_sorted = encoder_of(json.JSONEncoder(sort_keys=True, separators=(",", ":")))
 _PAIR = re.compile("(?<=[\ud800-\udbff])(?=[\udc00-\udfff])")  # two lone surrogates, which JSON would combine into one
 
 
@@ -59,6 +60,8 @@ def register(cls: C) -> C:
 
 def declare(hint: Any) -> None:
     """Register the classes that a type contains: `list[Report]` registers Report, and the classes of its fields."""
+    if hint in IMMUTABLE:
+        return
     for part in get_args(hint):
         declare(part)
     if not isinstance(hint, type) or hint in _looked_into:
@@ -96,14 +99,14 @@ def class_name(cls: type) -> str:
 def dumps(data: Json) -> bytes:
     """Return the canonical bytes of plain JSON data: compact, UTF-8, keys in the order given."""
     try:
-        return _COMPACT.encode(data).encode()
+        return _compact(data).encode()
     except UnicodeEncodeError:  # a lone surrogate has no UTF-8 form; its escape is lossless
         return json.dumps(data, separators=(",", ":"), allow_nan=False).encode()
 
 
 def digest(data: Json) -> str:
     """Return a digest of plain JSON data, independent of the order of keys: 32 hexadecimal digits."""
-    return hashlib.blake2b(_SORTED.encode(data).encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(_sorted(data).encode(), digest_size=16).hexdigest()
 
 
 def encode(value: object, path: str = "") -> Json:
@@ -200,7 +203,10 @@ def _encode_instance(value: Any, path: str, depth: int) -> Json:
 
 
 def _encode_dict(value: dict[Any, Any], path: str, depth: int) -> Json:
-    if "$" not in value and all(type(key) is str and (key.isascii() or not _PAIR.search(key)) for key in value):
+    for key in value:
+        if type(key) is not str or key == "$" or not (key.isascii() or not _PAIR.search(key)):
+            break
+    else:
         return {key: _encode(item, f"{path}.{key}" if path else key, depth + 1) for key, item in value.items()}
     pairs = [
         [_encode(key, f"{path}.<key>", depth + 1), _encode(item, f"{path}[{_label(key)}]", depth + 1)]

@@ -29,6 +29,7 @@ FLOORS = {
         "definition",
         "escaping",
         "forked",
+        "json_text",
         "kinds",
         "last_kickoff",
         "own_templates",
