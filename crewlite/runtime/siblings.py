@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -24,10 +24,9 @@ class Siblings:
         self._has_failed = False
         """Whether a step has failed."""
 
-    def begin(self, step: Awaitable[T], address: str = "") -> asyncio.Task[T]:
+    def begin(self, step: Coroutine[Any, Any, T], address: str = "") -> asyncio.Task[T]:
         """Begin a step as a task, and return the task. Once `cut` was called, a new task is cancelled at once."""
-        task: asyncio.Task[T] = asyncio.ensure_future(step)
-        task.set_name(address)  # `StepScope.hand_over` finds the step's changes by it
+        task = asyncio.create_task(step, name=address)  # `StepScope.hand_over` finds the step's changes by it
         self._running[task] = address
         task.add_done_callback(self._ended)
         if self._over:  # a thread or a task that outlived its step still requests more steps

@@ -7,18 +7,16 @@ each method starts for the same reason and with the same argument as before.
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MethodType
-from typing import Any
+from typing import Any, NamedTuple
 
 from crewlite import codec, durable, events, kinds
 from crewlite.durable import Scope, Stamp, Step
 from crewlite.errors import Suspended, TooManyCalls
 from crewlite.flow.classes.base import Flow
-from crewlite.flow.classes.conditions import address_name
 from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.machine import Firing, Machine
 from crewlite.flow.classes.methods import FlowMethod
@@ -38,11 +36,11 @@ class _Ended:
     """A method that has finished."""
 
     firing: Firing
-    count: int
-    """How often its method had started by then."""
     argument: Any
     """What it was given: of a router, what the methods after it are given."""
     result: Any
+    place: tuple[Any, int]
+    """A sort key by which the last method of the run is found."""
 
 
 @dataclass(slots=True, eq=False)
@@ -126,14 +124,15 @@ class Drive:
             self.failed.append(asked)
             return
         result = asked.task.result()
-        ended = _Ended(asked.firing, asked.count, asked.argument, result)
+        place = self.flow.graph.place(asked.firing.method, asked.firing.round), asked.count
+        ended = _Ended(asked.firing, asked.argument, result, place)
         if recorded := self.scope.recorded(asked.step.address or ""):
             self.commits[asked.firing] = recorded.seq
         label = self.flow.graph.label(asked.firing.method, result)
         following = machine.ended(asked.firing, label)
         if isinstance(result, HumanFeedbackResult) and self._asks(asked.firing):
             self.feedback.append(result)
-        if self.last is None or self._place(ended) >= self._place(self.last):
+        if self.last is None or ended.place >= self.last.place:
             self.last = ended
         self._start(following, ended)
 
@@ -145,7 +144,7 @@ class Drive:
                 self.too_many = self.too_many or firing.method
             if self.too_many:
                 continue
-            behind = (self.commits[one] for one in firing.behind if one in self.commits)
+            behind = [self.commits[one] for one in firing.behind if one in self.commits]
             after = max(behind, default=None) if cause else begun
             asked = self._asked(firing, cause, after)
             recorded = self.scope.recorded(asked.step.address or "")
@@ -159,7 +158,7 @@ class Drive:
             passes_on = firing.label is not None and cause.firing.cause is not None and not self._asks(cause.firing)
             argument = cause.argument if passes_on else cause.result
         arguments = _arguments(method, cause is None, argument, self.inputs)
-        name = address_name(firing.method, method.condition if cause else None)
+        name = method.step_name if cause else method.name
         address = self.scope.reserve_address(kinds.METHOD.name, name)
         trigger = None if cause is None else firing.label or cause.firing.method
         how = method.execution
@@ -205,9 +204,6 @@ class Drive:
         address = self.scope.reserve_address(kinds.STEP.name, name)
         return Step(kinds.STEP, name, begin, codec.known(fields), Silent(flow), address=address)
 
-    def _place(self, ended: _Ended) -> tuple[Any, int]:
-        return self.flow.graph.place(ended.firing.method, ended.firing.round), ended.count
-
     def _asks(self, firing: Firing) -> bool:
         return self.flow.graph.methods[firing.method].feedback is not None
 
@@ -237,9 +233,7 @@ def _arguments(method: FlowMethod[Any, Any], begins: bool, given: Any, inputs: M
     """Return the arguments of a method: of a start method, the inputs of these names; else `given`, by position."""
     if begins:
         return {one.name: inputs[one.name] for one in method.parameters if one.name in inputs}
-    spread = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    first = next((one for one in method.parameters if one.kind not in spread), None)
-    return {first.name: given} if first else {}
+    return {method.takes: given} if method.takes else {}
 
 
 async def _work(flow: Flow[Any], method: FlowMethod[Any, Any], job: Job, feedback: list[HumanFeedbackResult]) -> Any:
@@ -261,8 +255,7 @@ async def _work(flow: Flow[Any], method: FlowMethod[Any, Any], job: Job, feedbac
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class _MethodVoice:
+class _MethodVoice(NamedTuple):
     source: Flow[Any]
     method: str
     trigger: str | None

@@ -60,7 +60,7 @@ class Machine:
         for listener, condition in _reached(plan):
             for name in dict.fromkeys(condition.names()):
                 self._listeners.setdefault(name, []).append(listener)
-        self._fired: dict[str, Counter[Round]] = {name: Counter() for name in self._gates}
+        self._fired: dict[str, dict[Round, int]] = {name: {} for name in self._gates}
 
     def begin(self) -> list[Firing]:
         """Return the methods with which the flow begins."""
@@ -71,16 +71,18 @@ class Machine:
         labels = [label] if label is not None and label != firing.method else []
         heard = {at for name in (firing.method, *labels) for at in self._listeners.get(name, ())}
         found = []
-        for listener in (name for name in self._gates if name in heard):
-            gate, fired = self._gates[listener], self._fired[listener]
+        for listener, gate in self._gates.items():
+            if listener not in heard:
+                continue
+            fired = self._fired[listener]
             changed: dict[Round, None] = {}
             for name in (firing.method, *labels):
                 changed |= dict.fromkeys(gate.occurred(name, firing))
             by = label if label in gate.names else None
             for round_ in sorted(changed):
-                while fired[round_] < gate.count(round_):
-                    fired[round_] += 1
-                    found.append(Firing(listener, round_, firing, by, gate.behind(round_, fired[round_])))
+                before, fired[round_] = fired.get(round_, 0), gate.count(round_)
+                times = range(before + 1, fired[round_] + 1)
+                found += [Firing(listener, round_, firing, by, gate.behind(round_, time)) for time in times]
         return found
 
 

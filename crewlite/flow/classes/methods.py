@@ -12,7 +12,7 @@ from types import MethodType
 from typing import Any, Generic, Never, ParamSpec, TypedDict, TypeVar, Unpack
 
 from crewlite.errors import ConfigError
-from crewlite.flow.classes.conditions import Condition, condition_of
+from crewlite.flow.classes.conditions import Condition, address_name, condition_of
 from crewlite.flow.classes.feedback import Feedback
 from crewlite.flow.classes.labels import annotated_labels, label_of
 from crewlite.flow.options import again, called, integers, known, named, returning, seconds, time_limit
@@ -118,10 +118,15 @@ class FlowMethod(Generic[P, R]):
                 f"@human_feedback(emit=[...]), and not to @router"
             )
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         """The name of its function."""
         return called(self.func)
+
+    @functools.cached_property
+    def step_name(self) -> str:
+        """The name in the address of its step, if its condition has started it."""
+        return address_name(self.name, self.condition)
 
     @functools.cached_property
     def is_async(self) -> bool:
@@ -132,6 +137,12 @@ class FlowMethod(Generic[P, R]):
     def parameters(self) -> Sequence[inspect.Parameter]:
         """Its parameters, without the flow itself."""
         return list(inspect.signature(self.func).parameters.values())[1:]
+
+    @functools.cached_property
+    def takes(self) -> str | None:
+        """The name of the parameter that is given the result of another method; None if it takes no argument."""
+        spread = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        return next((one.name for one in self.parameters if one.kind not in spread), None)
 
     @functools.cached_property
     def declared(self) -> frozenset[str] | None:

@@ -7,7 +7,7 @@ changes of code between the steps are recorded as the difference to the values t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from crewlite.codec import Json
 from crewlite.state.format.commit import CommitParts, StepRecord
@@ -49,8 +49,7 @@ class Kept:
         operations += changed.get("seen_after", ())
         touched = dict.fromkeys(operation[1][0] for operation in operations)
         versions = {name: self.versions.get(name, 0) + 1 for name in touched} | changed.get("versions", {})
-        return replace(
-            self,
+        return Kept(
             values=applied(values, operations),
             own=own,
             versions={**self.versions, **versions} if versions else self.versions,
@@ -68,4 +67,7 @@ def is_outermost(address: str) -> bool:
 
 def changes_values(commit: CommitParts) -> bool:
     """Return whether a commit changes values."""
-    return "values" in commit or "late" in commit or any("state" in step for step in commit.get("steps", ()))
+    for step in commit.get("steps", ()):
+        if "state" in step:
+            return True
+    return "values" in commit or "late" in commit

@@ -89,7 +89,9 @@ def alike(one: Json, other: Json) -> bool:
         return one is other
     if isinstance(one, list | dict) and isinstance(other, list | dict) and len(one) != len(other):
         return False
-    return type(one) is type(other) and dumps(one) == dumps(other)
+    if type(one) is not type(other):
+        return False
+    return bool(one == other) if isinstance(one, str | int) else dumps(one) == dumps(other)
 
 
 def _changed(before: Json, after: Json, at: Path) -> list[Operation]:
@@ -138,7 +140,7 @@ def _keys_in_place(before: Mapping[str, Json], after: Mapping[str, Json]) -> set
     """Return the keys that can stay: removing all others, then setting those of `after`, gives the order of `after`."""
     kept, order = set[str](), iter(before)
     for key in after:
-        if key not in before or not any(other == key for other in order):
+        if key not in before or key not in order:  # this moves `order` on to the key
             break
         kept.add(key)
     return kept

@@ -129,7 +129,8 @@ class States:
                 return view
             self.settle()
             base = self._outlook(address)
-            values = Values(base, shared.known_secrets, shared.check_open, partial(self._next_id, address), exact=False)
+            next_id = partial(self._next_id, address)
+            values = Values(base, shared.known_secrets, shared.check_open, next_id, shared.lock, exact=False)
             late = Late(address, values, base, shared.moment)
             self._late.append((weakref.ref(holder), late))
             return late
@@ -188,8 +189,10 @@ class States:
                 paid, self.paid = self.paid.to_record(), NO_USAGE
                 if paid:
                     commit["usage"] = paid
+            if not self.shared.refused:
+                return []
             refused, self.shared.refused[:] = list(self.shared.refused), []
-            if refused and strict:
+            if strict:
                 raise refused[0]
             fresh = {str(error): error for error in refused if str(error) not in self._told}
             self._told |= fresh.keys()
@@ -203,11 +206,12 @@ class States:
             return _difference(self._recorded_with(commit), final)
         if view is None or not self._is_caught_up(view):
             return []
-        seen = view.outlook(but={step["address"] for step in commit.get("steps", ())})
+        view.now()  # notes the names that the code has changed
         names = None if self._unsure else view.unshown
-        view.unshown, self._unsure = set(), False
         if names is not None and not names:
             return []
+        view.unshown, self._unsure = set(), False
+        seen = view.outlook(but={step["address"] for step in commit.get("steps", ())})
         return _difference(self._recorded_with(commit), seen, names)
 
     def _recorded_with(self, commit: Commit) -> Mapping[str, Json]:

@@ -6,15 +6,14 @@ have changed it inside. A value that is never accessed is neither decoded nor co
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from itertools import takewhile
+from threading import RLock
 from typing import Any
 
 from crewlite.codec import IMMUTABLE, Json, declare, decode, digest, encode
 from crewlite.errors import ConfigError, NotCodable
-from crewlite.forked import rlock
 from crewlite.secrets import MASK, Secrets
 from crewlite.state.format.operations import ABSENT, ITEMS, Operation, alike, difference, without_items
 
@@ -31,6 +30,7 @@ class Values(MutableMapping[str, Any]):
         secrets: Callable[[], Secrets],
         check: Callable[[], None],
         next_id: Callable[[], str],
+        lock: RLock,
         *,
         exact: bool,
     ) -> None:
@@ -58,7 +58,7 @@ class Values(MutableMapping[str, Any]):
         """The empty lists and mappings that `setdefault` created, by name."""
         self._written = set[str]()
         """The names that the program has changed since the last `take_written`."""
-        self._lock = rlock()
+        self._lock = lock
 
     def __getitem__(self, key: str) -> Any:
         with self._lock:
@@ -296,8 +296,10 @@ class Values(MutableMapping[str, Any]):
 def _encoded(key: str, value: Any) -> Json:
     """Encode a value. Raises NotCodable, also if another thread keeps changing the value meanwhile."""
     for _ in range(_TRIES):
-        with contextlib.suppress(RuntimeError):  # "dictionary changed size during iteration"
+        try:
             return encode(value, _path(key))
+        except RuntimeError:  # "dictionary changed size during iteration"
+            continue
     raise NotCodable(_path(key), value, "another thread changes it all the time")
 
 

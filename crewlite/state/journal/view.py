@@ -127,15 +127,17 @@ class View:
     def start_inside(self) -> Start:
         """Return the state with which a step that is requested now starts."""
         with self._shared.lock:
-            return Start(self.now(), self._inside.delivered if self._inside else 0)
+            if self._values is None and self._inside is None:
+                return Start(self._opening)
+            return Start(self._settled(self.values), self._inside.delivered if self._inside else 0)
 
     def note_request(self, address: str, start: Start) -> None:
         """Note that a step inside is requested, which begins with the state `start`.
 
         Its own changes are applied after those in `start`, whichever were committed first: steps may have run again.
         """
-        with self._shared.lock:
-            if self._inside:
+        if self._inside:
+            with self._shared.lock:
                 self._inside.seen[address] = start.delivered
 
     def newest_inside(self, recorded: Mapping[str, Sequence[Change]] = _NONE) -> Start:
@@ -153,8 +155,10 @@ class View:
         with self._shared.lock:
             if self._values is None and not self._inside:
                 return difference(self.start.values, self._opening)
-            self._write_back(self.values)
-            return self.values.since(self.start.values, self._shared.refused)
+            values = self.values
+            if self.mirror:
+                self.mirror.write(values)
+            return values.since(self.start.values, self._shared.refused)
 
     def commit(self, address: str, changes: Sequence[Change], *, late: bool = False) -> None:
         """Add the committed changes of a step inside. `late`: handlers made them after the step had ended."""
@@ -185,9 +189,10 @@ class View:
 
     def deliver_rest(self) -> None:
         """Apply the changes of all steps inside whose results the code has not awaited, because this step ends now."""
-        with self._shared.lock:
-            for address in sorted(self.pending, key=lambda at: self.pending[at][0][0]):
-                self.deliver(address)
+        if self._inside:
+            with self._shared.lock:
+                for address in sorted(self.pending, key=lambda at: self.pending[at][0][0]):
+                    self.deliver(address)
 
     def take(self, change: Change) -> None:
         """Apply at once a change that no step inside has made, such as one of a handler."""
@@ -200,10 +205,14 @@ class View:
     def conflicts(self, operations: Sequence[Operation], start: Start) -> list[str]:
         """Return the names in which these operations conflict with the changes of a concurrent step inside."""
         with self._shared.lock:
-            return self._inside.touched.conflicts(operations, start) if self._inside else []
+            inside = self._inside
+            if inside is None or (start.delivered == inside.delivered and not inside.pending):
+                return []  # none has changed anything that the step could not see
+            return inside.touched.conflicts(operations, start)
 
     def _new_values(self) -> Values:
-        return Values(self._opening, self._shared.known_secrets, self._check, self._next_id, exact=True)
+        shared = self._shared
+        return Values(self._opening, shared.known_secrets, self._check, self._next_id, shared.lock, exact=True)
 
     def _next_id(self) -> str:
         """Return an id for a new item of a collection. On a resume, the item added at the same point gets it again."""
@@ -220,7 +229,8 @@ class View:
 
     def _settled(self, values: Values) -> Mapping[str, Json]:
         """Return the values, encoded. What the code has written itself overrides earlier changes of steps inside."""
-        self._write_back(values)
+        if self.mirror:
+            self.mirror.write(values)
         now = values.settle(self._shared.refused)
         if written := values.take_written():
             self._shared.moment += 1
@@ -230,10 +240,6 @@ class View:
                     self._inside.trails.pop(name, None)
                     self._inside.placed.pop(name, None)
         return now
-
-    def _write_back(self, values: Values) -> None:
-        if self.mirror:
-            self.mirror.write(values)
 
     def _check(self) -> None:
         if self.ended:
