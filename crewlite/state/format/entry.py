@@ -10,8 +10,7 @@ import hashlib
 import json
 import math
 import re
-from dataclasses import dataclass
-from typing import Any, Never
+from typing import Any, NamedTuple, Never
 
 from crewlite.codec import JsonObject, dumps
 from crewlite.errors import SchemaTooNew
@@ -33,8 +32,7 @@ _START = re.compile(
 _DEEPEST = 350  # levels of JSON: the codec writes at most 300, and recursive functions must stay within Python's stack
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A sealed commit: its number, the checksum over it and all entries before, its exact bytes, and its data."""
 
     seq: int

@@ -46,7 +46,8 @@ class Paid:
     def take(self, commit: CommitParts) -> None:
         """Add all usage in a commit."""
         self.take_steps(commit.get("steps", ()))
-        self.take_totals(commit)
+        if "usage" in commit or "usage_inside" in commit:
+            self.take_totals(commit)
 
     def take_totals(self, commit: CommitParts) -> None:
         """Add the usage in a commit that is not part of a step's outcome."""

@@ -35,9 +35,8 @@ from crewlite.state.format.references import resolved
 from crewlite.state.format.rewinds import Ranges, counting_at, is_abandoned
 from crewlite.usage import Usage
 
-_OF_THE_CLAIM = {"claim", "released", "cancelled", "stopped", "worked"}
-_OF_THE_RUN = {"run", "definition", "inputs", "auto_approve", "values"} | _OF_THE_CLAIM
-_OF_PEOPLE = {"asked", "answers"}
+_LIFE = {"run", "definition", "inputs", "auto_approve", "values", "claim", "released", "cancelled", "stopped", "worked"}
+_CALLS_AND_QUESTIONS = {"intents", "made", "asked", "answers"}
 _BEFORE_A_KICKOFF = {"schema", "seq", "at", "answers", "folded", "released", "cancelled", "rewind"}
 
 
@@ -202,15 +201,11 @@ class Record:
         commit, self.seq, self.sum = entry.commit, entry.seq, entry.sum
         self.fresh = self.fresh and commit.keys() <= _BEFORE_A_KICKOFF
         self.paid.take(commit)
-        if not commit.keys().isdisjoint(_OF_THE_RUN):
+        if not commit.keys().isdisjoint(_LIFE):
             self._run_parts(commit)
         self._steps(commit.get("steps", ()), commit["at"])
-        self.intents |= {call["address"]: "once" for call in commit.get("made", ()) if call["address"] in self.outcomes}
-        for address, effect in commit.get("intents", ()):
-            self.intents[address] = effect
-            self._replace(address)
-        if not commit.keys().isdisjoint(_OF_PEOPLE):
-            self._questions(commit)
+        if not commit.keys().isdisjoint(_CALLS_AND_QUESTIONS):
+            self._calls_and_questions(commit)
         if changes_values(commit):
             self._values(commit)
         for event in commit.get("events", ()):
@@ -222,7 +217,7 @@ class Record:
             self.restored = None if checkpoint["trigger"] == SNAPSHOT else self.restored
         if "claim" in commit:
             self.failed = False
-        elif self.ended:
+        elif self.claim and self.ended:
             self.claim = None
 
     def forget(self, dropped: Mapping[str, str | None]) -> None:
@@ -240,7 +235,7 @@ class Record:
 
     def last_attempt(self, address: str) -> Attempt | None:
         """Return the last failed attempt at a step; None if none has failed."""
-        return next(reversed(self.attempts.get(address, ())), None)
+        return attempts[-1] if (attempts := self.attempts.get(address)) else None
 
     def value(self, address: str) -> Json:
         """Return the value of an outcome with references resolved. Raises JournalCorrupt if one cannot be."""
@@ -325,8 +320,12 @@ class Record:
     def _newest(self) -> CheckpointRecord | None:
         return max((p for p in self.checkpoints.values() if self.counts(p["seq"])), key=along, default=None)
 
-    def _questions(self, commit: Commit) -> None:
-        """Apply the questions to people and their answers."""
+    def _calls_and_questions(self, commit: Commit) -> None:
+        """Apply the calls that are about to be made, the questions to people and their answers."""
+        self.intents |= {call["address"]: "once" for call in commit.get("made", ()) if call["address"] in self.outcomes}
+        for address, effect in commit.get("intents", ()):
+            self.intents[address] = effect
+            self._replace(address)
         for asked in commit.get("asked", ()):
             address = asked["address"]
             self.asked[address], self.asked_in[address] = asked, self.seq
@@ -364,7 +363,8 @@ class Record:
         kind = kinds.of(step["kind"])
         if kind.is_task and not is_in_a_task_or_call(address):
             self.tasks[address] = None
-        self._replace(address)
+        if address in self.outcomes:
+            self._replace(address)
         self.failures.pop(address, None)
         self.outcomes[address] = outcome_of(step, self.seq, at, place)
         if kind.asks_person:

@@ -24,7 +24,7 @@ from crewlite.forked import in_child
 from crewlite.ids import now_text
 from crewlite.secrets import Secrets
 from crewlite.state.format.commit import CheckpointRecord, Claim, Commit, CommitParts, StepRecord, invalidated
-from crewlite.state.format.entry import SCHEMA, Entry, next_entry, seal, unsealed
+from crewlite.state.format.entry import SCHEMA, next_entry, seal, unsealed
 from crewlite.state.format.fields import Event
 from crewlite.state.format.kept import Order
 from crewlite.state.format.record import Record
@@ -58,8 +58,8 @@ class Journal:
     claim: Claim | None = None
     """The claim under which this process writes the branch."""
     closed: bool = False
-    entries: list[Entry] = field(default_factory=list)
-    """All entries, if there is no store. They are not sealed, to save time and memory."""
+    unstored: list[Commit] = field(default_factory=list)
+    """All commits, if there is no store. They are not sealed, to save time and memory."""
     sums: Mapping[int, str] = field(default_factory=dict)
     """By number of the commit: the checksums of the entries that were made before the run had a store."""
     on_conflict: str = "last"
@@ -147,7 +147,7 @@ class Journal:
         if queue:
             queue.put((entry,), done, loop)
         else:
-            self.entries.append(entry)
+            self.unstored.append(whole)
         if checkpoint and queue:
             self.emit(events.CheckpointStartedEvent, **naming(checkpoint))
         for error in refused:
@@ -156,23 +156,25 @@ class Journal:
 
     async def store(self, parts: CommitParts, sealed: Callable[[], None] | None = None) -> None:
         """Commit, and wait until the commit is durable. Raises the error of the store. `sealed`: see `commit`."""
-        if self.queue is None:
-            self.commit(parts, lambda error: None, sealed=sealed)
-            return
-        waiting = self.loop.create_future()
+        if stored := self._begin(parts, sealed):
+            await stored
+
+    def _begin(self, parts: CommitParts, sealed: Callable[[], None] | None) -> asyncio.Future[None] | None:
+        """Commit. Returns a future that is done once the commit is durable; None without a store."""
+        waiting = self.loop.create_future() if self.queue else None
 
         def settle(error: BaseException | None) -> None:
-            if waiting.done():  # the caller was cancelled
+            if waiting is None or waiting.done():  # the caller was cancelled
                 return
             if error:
                 waiting.set_exception(error)
             else:
+                self.unsettled -= 1
                 waiting.set_result(None)
 
         if self.commit(parts, settle, self.loop, sealed):
             self.unsettled += 1
-            await waiting
-            self.unsettled -= 1
+        return waiting
 
     async def save(self, parts: CommitParts, *, now: bool = False, sealed: Callable[[], None] | None = None) -> None:
         """Commit. Waits until the commit is durable, unless durability is "async" and `now` is False.
@@ -187,7 +189,8 @@ class Journal:
             await self._save_behind(parts, started, sealed)
             return
         try:
-            await self.store(parts, sealed)
+            if stored := self._begin(parts, sealed):
+                await stored
         except Exception as error:  # noqa: BLE001 - whatever storage raises is announced, and raised if it must stop the run
             self._not_saved(error)
             return

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import NamedTuple, TypeVar
 
 from crewlite.errors import BranchConflictError, StoreError
-from crewlite.state.format.commit import CommitParts
+from crewlite.state.format.commit import Commit, CommitParts
 from crewlite.state.format.entry import Entry, seal
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.writer import WriteQueue, Writer, open_writer
@@ -152,11 +152,11 @@ def _on_its_thread(journal: Journal, act: Callable[[Future[T]], None]) -> Future
 
 
 def _attach(journal: Journal, at: Writer) -> None:
-    """Store a run through `at` from now on. The entries made so far are written before any later one."""
+    """Store a run through `at` from now on. The commits made so far are written before any later one."""
     if journal.queue is None:
-        entries = _sealed(journal.entries)
+        entries = _sealed(journal.unstored)
         journal.queue = at.use().enter(journal.run_id, journal.branch)
-        journal.queue.backlog, journal.entries = entries, []
+        journal.queue.backlog, journal.unstored = entries, []
         journal.record.sum, journal.sums = entries[-1].sum, {entry.seq: entry.sum for entry in entries}
         journal.listen()
     elif journal.queue.writer is not at:
@@ -166,9 +166,9 @@ def _attach(journal: Journal, at: Writer) -> None:
         )
 
 
-def _sealed(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """Seal the entries of a run without a store."""
+def _sealed(commits: Iterable[Commit]) -> tuple[Entry, ...]:
+    """Seal the commits of a run without a store."""
     sealed = list[Entry]()
-    for entry in entries:
-        sealed.append(seal(entry.commit, after=sealed[-1].sum if sealed else ""))
+    for commit in commits:
+        sealed.append(seal(commit, after=sealed[-1].sum if sealed else ""))
     return tuple(sealed)

@@ -15,6 +15,7 @@ from crewlite.errors import ConfigError, CrewliteError, RefError
 from crewlite.refs import check_name
 from crewlite.state.format.checkpoints import SNAPSHOT
 from crewlite.state.format.commit import CheckpointRecord, CommitParts
+from crewlite.state.format.entry import unsealed
 from crewlite.state.journal import manual
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import trace
@@ -140,7 +141,7 @@ class Bag(MutableMapping[str, Any]):
         if journal.closed:
             raise journal.ended()
         if journal.queue is None:
-            return Checkpoints(journal.entries, _id, {}).all()
+            return Checkpoints([*map(unsealed, journal.unstored)], _id, {}).all()
         manual.flush(journal).result()
         store = journal.queue.store
         entries, lost = trace(store, journal.run_id, journal.branch)

@@ -6,7 +6,6 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 from crewlite.errors import BranchConflictError, StoreError
@@ -255,7 +254,7 @@ def _unaccounted(before: list[Entry], own: list[Entry]) -> dict[str, list[Entry]
             seal({**first.commit, "run": {**first.commit["run"], "uid": new_id()}}, after=_before(first)),
             *own[1:],
         ],
-        "an entry whose bytes were changed": [*own[:-1], replace(last, body=last.body.replace(b"1.5", b"2.5"))],
+        "an entry whose bytes were changed": [*own[:-1], last._replace(body=last.body.replace(b"1.5", b"2.5"))],
     }
 
 
