@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from crewlite import durable
 from crewlite.errors import ConfigError, text_of
 
+T = TypeVar("T")
 log = logging.getLogger("crewlite.around")
 
 
@@ -38,7 +39,6 @@ class AttemptInfo:
 
 Hook = Callable[[AttemptInfo], AbstractContextManager[Any] | None]
 _hooks: ContextVar[tuple[Hook, ...]] = ContextVar("crewlite_hooks", default=())
-_NO_HOOKS = contextlib.nullcontext()
 
 
 @contextlib.contextmanager
@@ -73,10 +73,15 @@ def around(hook: Hook) -> Iterator[None]:
         _hooks.reset(token)
 
 
-def hooked(make: Callable[[], AttemptInfo]) -> AbstractContextManager[object]:
-    """Return a context manager that calls the hooks around an attempt. `make` is called only if there are hooks."""
+def hooked(attempt: Callable[[], Awaitable[T]], make: Callable[[], AttemptInfo]) -> Awaitable[T]:
+    """Return an awaitable that makes an attempt, with the hooks around it. `make` is called only if there are hooks."""
     hooks = _hooks.get()
-    return _Hooked(hooks, make()) if hooks else _NO_HOOKS
+    return _inside(_Hooked(hooks, make()), attempt) if hooks else attempt()
+
+
+async def _inside(hooks: _Hooked, attempt: Callable[[], Awaitable[T]]) -> T:
+    with hooks:
+        return await attempt()
 
 
 class _Hooked:

@@ -11,7 +11,7 @@ import inspect
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Never, TypeVar
 
 from crewlite.errors import StepTimeout
 from crewlite.forked import in_child, lock
@@ -107,15 +107,20 @@ async def guarded(work: Awaitable[T]) -> T:
     """
     try:
         return await work
-    except asyncio.CancelledError:
-        me = asyncio.current_task()
-        if me and me.cancelling():
-            raise
-        raise RuntimeError("the function raised CancelledError, though nobody cancelled it") from None
     except Exception:
         raise
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - what would end more than this call
+        confine(error)
+
+
+def confine(error: BaseException) -> Never:
+    """Raise, in place of what `guarded` lets nothing raise, a RuntimeError; else `error` itself, a cancellation."""
+    if not isinstance(error, asyncio.CancelledError):
         raise _ended_by(error) from error
+    me = asyncio.current_task()
+    if me and me.cancelling():
+        raise error
+    raise RuntimeError("the function raised CancelledError, though nobody cancelled it") from None
 
 
 def _ended_by(error: BaseException) -> RuntimeError:

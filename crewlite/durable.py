@@ -350,19 +350,17 @@ PLAIN: Scope = _Plain()
 _scope: ContextVar[Scope] = ContextVar("crewlite_scope", default=PLAIN)
 
 
-def scope() -> Scope:
-    """Return the scope of the caller: a running step, or PLAIN."""
-    return _scope.get()
+scope: Callable[[], Scope] = _scope.get
+"""Returns the scope of the caller: a running step, or PLAIN."""
+enter: Callable[[Scope], Token[Scope]] = _scope.set
+"""Enters a scope. Pass the token that it returns to `reattach`."""
+reattach: Callable[[Token[Scope]], None] = _scope.reset
+"""Returns to the scope in which `enter` or `detach` was called."""
 
 
 def detach() -> Token[Scope]:
     """Leave all scopes, so that the code that follows is outside the run. Pass the token to `reattach`."""
-    return _scope.set(PLAIN)
-
-
-def reattach(token: Token[Scope]) -> None:
-    """Return to the scope in which `detach` was called."""
-    _scope.reset(token)
+    return enter(PLAIN)
 
 
 class entered:  # noqa: N801 - a context manager
@@ -374,10 +372,10 @@ class entered:  # noqa: N801 - a context manager
         self._inner = inner
 
     def __enter__(self) -> None:
-        self._token = _scope.set(self._inner)
+        self._token = enter(self._inner)
 
     def __exit__(self, *raised: object) -> None:
-        _scope.reset(self._token)
+        reattach(self._token)
 
 
 async def together(work: Sequence[Awaitable[T]]) -> list[T]:
@@ -397,4 +395,4 @@ def idempotency_key() -> str:
     Pass it to services that accept such a key: a call that was interrupted and is repeated then takes effect once.
     Returns "" outside a run.
     """
-    return _scope.get().idempotency_key
+    return scope().idempotency_key

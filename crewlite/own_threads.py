@@ -18,16 +18,10 @@ Json = Any
 
 _bound_scope: ContextVar[Scope | None] = ContextVar("crewlite_bound_scope", default=None)
 _call_key: ContextVar[Json] = ContextVar("crewlite_call_key", default=None)
-
-
-def bound_scope() -> Scope | None:
-    """Return the scope that `bound` has brought to the calling thread; None in any other code."""
-    return _bound_scope.get()
-
-
-def call_key() -> Json:
-    """Return the function and arguments of the `bound` call that the calling thread executes; None in other code."""
-    return _call_key.get()
+bound_scope: Callable[[], Scope | None] = _bound_scope.get
+"""Returns the scope that `bound` has brought to the calling thread; None in any other code."""
+call_key: Callable[[], Json] = _call_key.get
+"""Returns the function and arguments of the `bound` call that the calling thread executes; None in other code."""
 
 
 def bound(fn: Callable[P, R]) -> Callable[P, R]:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from crewlite import events, kinds
-from crewlite.background import while_left
+from crewlite.background import guarded, while_left
 from crewlite.budget import Budget
 from crewlite.durable import Stamp, Step
 from crewlite.errors import BudgetExceeded, TimeBudgetExceeded
@@ -112,17 +112,15 @@ def limited(work: Coroutine[Any, Any, T], budgets: Iterable[HeldBudget]) -> Coro
     """Return a coroutine that does the work, and raises TimeBudgetExceeded once a budget has no time left."""
     for one in budgets:
         if one.timed:
-            work = one.noting(while_left(work, one.left, one.too_long))
+            work = guarded(one.noting(while_left(work, one.left, one.too_long)))
     return work
 
 
 async def admit(step: Step[Any], budgets: Sequence[HeldBudget], announce: Announce) -> None:
-    """Wait until a model call may begin. Any other step may begin at once.
+    """Wait until a model call may begin.
 
     `budgets`: those of the enclosing steps, outermost first. Raises BudgetExceeded if one of them is used up.
     """
-    if not step.kind.asks_model:
-        return
     for one in budgets:
         one.check()
     limits = _limits(budgets) if any(one.budget.max_rpm for one in budgets) else {}

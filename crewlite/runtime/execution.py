@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import starmap
@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from crewlite import codec, durable, events
 from crewlite.attempt_hooks import AttemptInfo, hooked
-from crewlite.background import guarded, within
+from crewlite.background import within
 from crewlite.codec import JsonObject
 from crewlite.durable import Step
 from crewlite.errors import (
@@ -39,6 +39,7 @@ from crewlite.runtime.failures import written
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.run import EventStamp
 from crewlite.runtime.slots import Slots
+from crewlite.runtime.work import work_in_full
 from crewlite.state.format.commit import CommitParts, StepRecord, invalidated
 from crewlite.state.format.failed import SaidRecord
 from crewlite.state.format.operations import Operation, applied
@@ -60,39 +61,55 @@ class Execution(Generic[T]):
     step: Step[T]
     address: str
     fingerprint: str
-    slots: Slots
-    """The slots that an attempt holds while it runs; they are released between two attempts."""
+    slots: Slots | None
+    """The slots that an attempt holds while it runs, released between two attempts; None without limits."""
     start: Start
     """The state of the run with which the step begins."""
     started: str | None = None
     """The id of the event that announced the start."""
-    settings: tuple[Setting, ...] = field(init=False)
+    title: str = ""
+    settings: tuple[Setting, ...] = ()
     budgets: tuple[HeldBudget, ...] = ()
-
-    def __post_init__(self) -> None:
-        self.settings = (*self.step.checkpoint_settings, *self.outer.inherited.settings)
 
     async def run(self) -> T:
         """Run the step, record its outcome and return it. Raises InDoubt, or the error of the last attempt."""
         run, step, address = self.outer.run, self.step, self.address
+        self.title, self.settings = step.title, (*step.checkpoint_settings, *self.outer.inherited.settings)
+        if self.slots:
+            await self.slots.take()
+        if (address in run.doubts or step.cache or step.effect == "once") and (known := await self._known()):
+            value, ended, origin = known
+            return await self._succeed(value, 1, 0.0, ended, reused=origin)
+        if step.own_state and address:
+            self.start = Start({})
+        elif (around := self.outer.children.view) and (beside := beside_conflict(run.record, address)):
+            self.start = around.newest_inside(beside)
+        if step.budgets:
+            self.budgets = held(step.budgets, run, address)
+        if step.kind.asks_model:
+            await admit(step, self.outer.inherited.budgets, self.outer.announce)
+        return await self._tried()
+
+    async def _known(self) -> tuple[T, _Ended, str | None] | None:
+        """Return an outcome that takes no work: a person's answer, or a cached one with its origin; None without one.
+
+        A call with effect="once" is recorded as intended before it is made. Raises InDoubt.
+        """
+        run, step, address = self.outer.run, self.step, self.address
         if address in run.doubts:
             if address in run.answers and step.answer:
-                return await self._succeed(step.answer(run.answers[address]), 1, 0.0, _Ended())
-            if step.effect == "once" and address not in run.rerun and not self._waits_for_remedy():
-                raise InDoubt(address, what(step), failed_before(run.record, address))
+                return step.answer(run.answers[address]), _Ended(), None
+            if step.effect == "once" and address not in run.rerun:
+                once, number, _ = self._next()
+                if kept(step, self._frame(number, once=once)) is None:  # else it waits for its remedy
+                    raise InDoubt(address, what(step), failed_before(run.record, address))
         if step.cache and address not in run.rerun and (found := await run.cache.recall(step, step.cache, address)):
-            return await self._succeed(found.value, 1, 0.0, _Ended(found.changes), reused=found.origin)
+            return found.value, _Ended(found.changes), found.origin
         if step.effect == "once":
             if address not in run.record.intents:
                 await run.journal.save({"intents": [(address, step.effect)]}, now=True)
             await run.journal.assured()
-        if step.own_state and address:
-            self.start = Start({})
-        elif (around := self.outer.state) and (beside := beside_conflict(run.record, address)):
-            self.start = around.newest_inside(beside)
-        self.budgets = held(step.budgets, run, address)
-        await admit(step, self.outer.inherited.budgets, self.outer.announce)
-        return await self._tried()
+        return None
 
     async def _tried(self) -> T:
         """Make attempts until one succeeds or no remedy is left. Returns the outcome; raises the last error."""
@@ -135,63 +152,64 @@ class Execution(Generic[T]):
                 remedy = await self._failed(frame, failed, number, past) if failed else None
                 if remedy is None or isinstance(remedy, Abort):
                     return await self._succeed(value, number, took, _Ended(changes, conflicts, frame))
-            delay = remedy.after
-            self.slots.leave()
-            await asyncio.sleep(delay if (left := self._left()) is None else max(0.0, min(delay, left)))
-            await self.slots.take()
-            await admit(step, self.outer.inherited.budgets, self.outer.announce)
+            await self._pause(remedy.after)
             number = following(run.record.attempts[address][-1])
             if not address:
                 self.start = states.beginning
             view = states.begin(address, self.start, applied(self.start.values, heard))
 
+    async def _pause(self, delay: float) -> None:
+        """Wait until the next attempt may begin."""
+        if self.slots:
+            self.slots.leave()
+        await asyncio.sleep(delay if (left := self._left()) is None else max(0.0, min(delay, left)))
+        if self.slots:
+            await self.slots.take()
+        if self.step.kind.asks_model:
+            await admit(self.step, self.outer.inherited.budgets, self.outer.announce)
+
     def _next(self) -> tuple[bool, int, list[Remedy]]:
         """Return (whether the step is done once, the next attempt's number, the remedies charged to its budget)."""
-        run, once = self.outer.run, not self.address and not self.step.kind.begins_anew
-        return once, *next_attempt(run.record.attempts.get(self.address, []), run.record.base, once=once)
-
-    def _waits_for_remedy(self) -> bool:
-        """Return whether the last attempt failed and its remedy is not chosen yet, so that nothing is repeated."""
-        once, number, _ = self._next()
-        return kept(self.step, self._frame(number, once=once)) is not None
+        record, once = self.outer.run.record, not self.address and not self.step.kind.begins_anew
+        tries = record.attempts.get(self.address)
+        return once, *(next_attempt(tries, record.base, once=once) if tries else (1, []))
 
     async def _run_attempt(self, frame: Frame, number: int) -> tuple[T, FailedAttempt | None]:
         """Make attempt `number`; return its value, and the failure that the value reports (Step.failure), if any."""
-        clock = time.perf_counter()
-        with hooked(partial(self._info, number)), durable.entered(frame):
-            value = await self._attempt(frame)
-        told = self.step.failure(value) if self.step.failure else None
-        if told is None:
+        clock, token = time.perf_counter(), durable.enter(frame)
+        try:
+            value = await hooked(partial(self._attempt, frame), partial(self._info, number))
+        finally:
+            durable.reattach(token)
+        if self.step.failure is None or (told := self.step.failure(value)) is None:
             return value, None
         return value, FailedAttempt(told, _ms(clock), self._said(frame), told=True, outcome=value)
 
     def _changes(self, view: View) -> tuple[Sequence[Operation], Sequence[str]]:
         """Return (an attempt's changes of the state, the names that concurrent steps changed as well)."""
-        changes, around = view.changes(), self.outer.state
+        changes, around = view.changes(), self.outer.children.view
         if self.step.own_state and self.address:
             return (), ()
         return changes, around.conflicts(changes, self.start) if changes and around else ()
 
     def _frame(self, attempt: int, *, once: bool) -> Frame:
         """Build the frame of one attempt. `once`: see next_attempt."""
-        tries = self.outer.run.record.attempts.get(self.address, ())
-        inside = remedies.place(tries, attempt, once=once)
+        tries = self.outer.run.record.attempts.get(self.address)
+        inside = remedies.place(tries, attempt, once=once) if tries else attempt
         frame = self.outer.child(self.step, self.address, self.settings, inside, self.budgets)
-        frame.started, frame.slots, frame.fingerprint = self.started, self.slots, self.fingerprint
-        if remedies.goes_on(tries):
+        frame.started, frame.fingerprint = self.started, self.fingerprint
+        frame.slots = self.slots or self.outer.slots
+        if tries and remedies.goes_on(tries):
             frame.go_on_otherwise()
         return frame
 
     def _attempt(self, frame: Frame) -> Awaitable[T]:
-        """Return the awaitable of one attempt. Raises DeadlineExceeded if the deadline has passed already."""
-        step, work = self.step, limited(_work_in_full(self.step, frame), self.budgets)
+        """Return the awaitable of one attempt, which raises DeadlineExceeded if the deadline has passed already."""
+        step, work = self.step, limited(work_in_full(self.step, frame), self.budgets)
         if step.deadline is None:
-            return guarded(work) if step.timeout is None else within(work, step.timeout, what(step))
+            return work if step.timeout is None else within(work, step.timeout, what(step))
         late = DeadlineExceeded(what(step), step.deadline, self._begun().isoformat(timespec="seconds"))
-        if (left := self._left() or 0.0) <= 0:
-            work.close()
-            raise late
-        return within(work, left, late)
+        return within(work, self._left() or 0.0, late)
 
     def _left(self) -> float | None:
         """Return the seconds until the deadline; None if there is none."""
@@ -210,7 +228,7 @@ class Execution(Generic[T]):
     def _info(self, attempt: int) -> AttemptInfo:
         """Return the information about an attempt that hooks get."""
         run, step = self.outer.run, self.step
-        return AttemptInfo(run.run_id, run.branch, self.address, step.kind.name, step.title, attempt)
+        return AttemptInfo(run.run_id, run.branch, self.address, step.kind.name, self.title, attempt)
 
     async def _failed(self, frame: Frame, failed: FailedAttempt, attempt: int, past: list[Remedy]) -> Remedy:
         """Choose the remedy for a failed attempt and record both. Raises the error if there is no remedy.
@@ -229,7 +247,7 @@ class Execution(Generic[T]):
     async def _begin(self) -> None:
         """Emit the event of the start. A checkpoint that this event creates shows the run just before the step."""
         run, resumed = self.outer.run, self.address in self.outer.run.begun
-        stamp = self.outer.stamp(self.address, self.step.title, self.settings, resumed=resumed)
+        stamp = EventStamp(run, self.address, self.title, self.outer.started, self.settings, resumed=resumed)
         event: BaseEvent | None = self.step.voice.started(stamp)
         if event is None:
             return
@@ -246,10 +264,10 @@ class Execution(Generic[T]):
 
         `reused` names the run from whose cached result the outcome comes: its usage is not counted here.
         """
-        run, step, inner, around = self.outer.run, self.step, ended.frame, self.outer.state
+        run, step, inner, around = self.outer.run, self.step, ended.frame, self.outer.children.view
         usage = step.usage(value) if step.usage and not reused else None
-        told = self._said(inner)
-        self.outer.hear(self.address, told)
+        if told := self._said(inner):
+            self.outer.hear(self.address, told)
         if around and ended.changes:
             around.commit(self.address, [(run.journal.next_order, ended.changes)])
         try:
@@ -258,7 +276,7 @@ class Execution(Generic[T]):
             run.undurable(self.address, error)
             return self.outer.with_usage(step, self.address, value, usage)
         masked = run.journal.secrets.mask_data(data)
-        exact = bool(masked == data)
+        exact = masked is data or bool(masked == data)
         if not exact:
             run.journal.warn(f"The outcome of {self.address} held a configured secret, which was masked")
             data, value = masked, step.decode(masked)
@@ -267,11 +285,17 @@ class Execution(Generic[T]):
         value = self.outer.with_usage(step, self.address, value, usage)
         digest = codec.digest(data)
         texts, drifted = (inner.children.texts, inner.children.drifted) if inner else ({}, [])
-        outcome = {"value": by_reference(data, texts), "digest": digest, "ms": milliseconds}
-        more = {"attempt": attempt if attempt > 1 else None, "usage": usage, "reused": reused, "drifted": drifted}
-        more |= {"state": ended.changes if around else None, "said": told}
-        more["unused"] = inner.unused() if inner else []
-        commit: CommitParts = {"steps": [self._outcome(outcome, **more)]}
+        outcome = self._outcome(
+            {"value": by_reference(data, texts), "digest": digest, "ms": milliseconds},
+            attempt=attempt if attempt > 1 else None,
+            usage=usage,
+            reused=reused,
+            drifted=drifted,
+            state=ended.changes if around else None,
+            said=told,
+            unused=inner.unused() if inner else None,
+        )
+        commit: CommitParts = {"steps": [outcome]}
         if step.intends and (intents := [(intent.address, str(intent.effect)) for intent in step.intends(value)]):
             commit["intents"] = intents
         stamp = self._stamp(reused_from=reused) if reused else self._stamp()
@@ -291,10 +315,12 @@ class Execution(Generic[T]):
 
     def _outcome(self, outcome: JsonObject, **more: Any) -> StepRecord:
         """Build the record of an outcome. Entries of `more` that are empty are left out."""
-        asked = {"address": self.address, "kind": self.step.kind.name, "fingerprint": self.fingerprint}
-        more |= {"means": self.step.provenance, "label": self.step.label}
-        more["question"] = self.outer.run.journal.secrets.mask_data(self.step.texts)
-        return cast(StepRecord, asked | outcome | {name: value for name, value in more.items() if value})
+        step, texts = self.step, self.step.texts and self._masked(self.step.texts)
+        record: Any = {"address": self.address, "kind": step.kind.name, "fingerprint": self.fingerprint, **outcome}
+        for name, value in {**more, "means": step.provenance, "label": step.label, "question": texts}.items():
+            if value:
+                record[name] = value
+        return record  # type: ignore[no-any-return]
 
     async def _fail(self, frame: Frame, decision: Decided, attempt: int, failed: FailedAttempt) -> None:
         """Commit a failed attempt with its remedy and emit its event. If it was the last attempt, raise the error."""
@@ -347,15 +373,16 @@ class Execution(Generic[T]):
             run.journal.buffer_event(event)
             if stamp.setting:
                 parts |= run.checkpoint_parts(event, stamp.setting, run.journal.next_seq)
-        at_once = any(effect == "once" for _, effect in parts.get("intents", ()))
+        at_once = "intents" in parts and any(effect == "once" for _, effect in parts["intents"])
         if isinstance(event, BaseEvent):
             run.emit(self.step.voice.source, event, await run.save(parts, now=at_once))
         else:  # no handler gets the state at this commit
             await run.journal.save(parts, now=at_once)
 
     def _stamp(self, **more: Any) -> EventStamp:
-        more |= {"seq": self.outer.run.journal.next_seq, "started_event_id": self.started}
-        return self.outer.stamp(self.address, self.step.title, self.settings, **more)
+        run = self.outer.run
+        more |= {"seq": run.record.seq + 1, "started_event_id": self.started}
+        return EventStamp(run, self.address, self.title, self.outer.started, self.settings, **more)
 
 
 class _Ended(NamedTuple):
@@ -366,24 +393,6 @@ class _Ended(NamedTuple):
     conflicts: Sequence[str] = ()
     """The names in the state that concurrent steps changed as well."""
     frame: Frame | None = None
-
-
-async def _work_in_full(step: Step[T], frame: Frame) -> T:
-    """Do the work of a step, and wait for the steps that it began and did not await."""
-    try:
-        value = await step.work()
-        if frame.children.spawned:
-            await frame.children.spawned.end()
-    except Exception:
-        if frame.children.spawned:
-            await frame.children.spawned.ended()
-        frame.go_on()
-        raise
-    frame.go_on()
-    frame.complete()
-    if frame.run.journal.states.shared.used and (view := frame.state):
-        view.deliver_rest()
-    return value
 
 
 def _ms(since: float) -> float:

@@ -15,11 +15,11 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, NamedTuple, Protocol, cast
 
 from crewlite import background, codec, durable, tracebacks
+from crewlite.durable import Scope
 from crewlite.errors import ConfigError, StepCrashed, text_of
 from crewlite.runtime.failures import Told, raised, written
 from crewlite.runtime.future import settled
@@ -28,20 +28,25 @@ from crewlite.runtime.step_scope import StepScope
 Runtime = Literal["inline", "isolated"]
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """A call for an executor to make."""
 
     name: str
     """The step's name, for error messages."""
     func: Callable[..., Any]
     is_async: bool
-    args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = field(default_factory=dict)
-    idempotency_key: str = ""
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    scope: Scope = durable.PLAIN
+    """The running step."""
     counts: bool = True
     """Whether a blocking call counts towards the limit on threads that block at once. A flow, which mostly waits,
     does not."""
+
+    @property
+    def idempotency_key(self) -> str:
+        """A key that is the same for every attempt at the step, and another for every other step."""
+        return self.scope.idempotency_key
 
 
 class Executor(Protocol):

@@ -112,11 +112,12 @@ def kept(step: Step[Any], frame: Frame) -> FailedAttempt | None:
 
     Sets the frame's failed child steps and sayings to those of that attempt.
     """
-    if frame.inherited.mode.diverged or frame.address in frame.run.rerun:
-        return None
     record, at = frame.run.record, _address(frame)
-    outcome, asked = record.outcomes.get(at), codec.digest([kinds.CLASSIFICATION.name, frame.fingerprint])
-    if outcome is None or outcome.fingerprint != asked or outcome.seq <= record.base:
+    outcome = record.outcomes.get(at)
+    if outcome is None or frame.inherited.mode.diverged or frame.address in frame.run.rerun:
+        return None
+    asked = codec.digest([kinds.CLASSIFICATION.name, frame.fingerprint])
+    if outcome.fingerprint != asked or outcome.seq <= record.base:
         return None
     data: Any = record.value(at)
     if data.get("again") and not _is_answered(frame):
@@ -135,7 +136,8 @@ def kept(step: Step[Any], frame: Frame) -> FailedAttempt | None:
 
 def _is_answered(frame: Frame) -> bool:
     """Return whether a person was asked what follows the attempt, and has answered every such question."""
-    record, decision = frame.run.record, f"{frame.children.numbering.prefix}{kinds.DECISION.name}:{_number(frame)}-"
+    record, number = frame.run.record, len(frame.run.record.attempts.get(frame.address, ())) + 1
+    decision = f"{frame.children.numbering.prefix}{kinds.DECISION.name}:{number}-"
     open_ones = (asked["address"] for asked in record.waiting)
     return any(at.startswith(decision) for at in record.asked) and not any(at.startswith(decision) for at in open_ones)
 
@@ -146,8 +148,4 @@ def _address(frame: Frame) -> str:
 
 def _name(frame: Frame) -> str:
     """Return the name of the step that keeps a failure: numbered, as attempts may share one prefix of addresses."""
-    return name_of(_number(frame))
-
-
-def _number(frame: Frame) -> int:
-    return len(frame.run.record.attempts.get(frame.address, ())) + 1
+    return name_of(len(frame.run.record.attempts.get(frame.address, ())) + 1)

@@ -90,7 +90,7 @@ class Frame(Scope):
         self.task: asyncio.Task[Any] | None = None
         """The asyncio task that runs the code of this step, if that is a coroutine."""
         self.slots: Slots | None = None
-        """The slots that this step holds under limits; their `outer` are those of the enclosing step."""
+        """The slots that this step holds under limits; without limits, those of the nearest enclosing step that has some."""
 
     @property
     def idempotency_key(self) -> str:
@@ -232,7 +232,8 @@ class Frame(Scope):
         An event without parts and checkpoint is recorded by the next commit.
         """
         run = self.run
-        stamp = self.stamp(self.address, self.name, (*checkpoint_settings, *self.inherited.settings))
+        settings = checkpoint_settings + self.inherited.settings
+        stamp = EventStamp(run, self.address, self.name, self.started, settings)
         event: BaseEvent = make(stamp)
         if stamp.setting or parts:
             seq = run.journal.next_seq
@@ -252,7 +253,7 @@ class Frame(Scope):
 
         def emit() -> None:
             if not journal.closed:
-                self.run.emit(journal, make(self.stamp(self.address, self.name, ())))
+                self.run.emit(journal, make(EventStamp(self.run, self.address, self.name, self.started, ())))
 
         if not self.dry:
             journal.mailbox.do(emit)
@@ -264,10 +265,6 @@ class Frame(Scope):
             return value
         unrecorded = Usage(**more) if more else NO_USAGE
         return step.with_usage(value, self.run.record.paid.inside(address) + unrecorded)
-
-    def stamp(self, address: str, name: str, settings: tuple[Setting, ...], **more: Any) -> EventStamp:
-        """Return a function that builds an event of a child step, or of this step, under these checkpoint settings."""
-        return EventStamp(self.run, address, name, self.started, settings, more)
 
     def go_on(self) -> None:
         """Raise the error with which a child step stops the run, again, if the code between has caught it.
@@ -285,20 +282,25 @@ class Frame(Scope):
         """
         if not self.address and self.run.unused:
             raise ChangeUnused(sorted(self.run.unused))
-        if never := self.children.asked.keys() - self.children.driven:
+        if not self.children.asked.keys() <= self.children.driven:
+            never = self.children.asked.keys() - self.children.driven
             raise ConfigError(
                 f"{', '.join(sorted(never))} was requested in {self.address or self.name} and not awaited, so it never "
                 f"ran: write `await` before the call"
             )
-        self.check_none_missed()
+        if self.children.unrequested:
+            self.check_none_missed()
 
     def unused(self) -> list[str]:
         """Return the recorded steps inside this one that a fork has inherited and the code has not requested.
 
         With on_drift="rerun", also those that belong to the outcome which this step's new outcome replaces.
         """
-        found = self.run.inherited.get(self.address, frozenset()) - self.children.asked.keys()
-        if self.run.on_drift == "rerun":
+        of_base, reruns = self.run.inherited.get(self.address), self.run.on_drift == "rerun"
+        if not (of_base or reruns):
+            return []
+        found = set(of_base or ()) - self.children.asked.keys()
+        if reruns:
             found |= {at for at in self.children.unrequested if not kinds.at(at).is_about_failure}
         return sorted(found)
 

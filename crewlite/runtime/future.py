@@ -150,7 +150,7 @@ class Awaited(Coroutine[Any, Any, T]):
     def __init__(
         self, call: str, asked: Awaitable[Any], then: Callable[[Awaitable[Any]], Coroutine[Any, Any, T]] | None = None
     ) -> None:
-        assert isinstance(asked, Coroutine)
+        assert isinstance(asked, CoroutineType)
         self._call = call
         """The call, as error messages write it."""
         self._asked = asked

@@ -20,7 +20,7 @@ from crewlite.runtime.budgets import worked
 from crewlite.runtime.request import Progress, Request
 from crewlite.runtime.resumption import in_doubt, lived
 from crewlite.runtime.root import Root
-from crewlite.runtime.run import Run
+from crewlite.runtime.run import EventStamp, Run
 from crewlite.runtime.signals import PATIENCE, Listener, listed_signals
 from crewlite.runtime.step_scope import StepScope
 from crewlite.state.format.commit import CommitParts
@@ -86,7 +86,7 @@ async def _driven(
     except (RunCancelled, BudgetExceeded) as error:
         if isinstance(error, BudgetExceeded):
             await _announce_budget(root, run, setting, error)
-        stamp = frame.stamp("", root.name, (setting,))
+        stamp = EventStamp(run, "", root.name, None, (setting,))
         if event := step.voice.failed(stamp, text_of(error), type(error).__qualname__):
             run.emit(step.voice.source, event)
         raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from crewlite import events
 from crewlite.durable import Stamp
@@ -26,8 +26,7 @@ class Silent:
         """No event."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlainVoice:
+class PlainVoice(NamedTuple):
     """Builds events that name a step by its kind and name."""
 
     source: object

@@ -34,7 +34,6 @@ from crewlite.runtime.resumption import (
 )
 from crewlite.runtime.root import Root
 from crewlite.runtime.run import Run
-from crewlite.runtime.slots import Slots
 from crewlite.runtime.step_scope import Asked, StepScope
 from crewlite.runtime.traces import Traces
 from crewlite.state.format.addresses import around, is_right_below, outers
@@ -248,7 +247,7 @@ class DryScope(StepScope):
         inner = self.child(step, address, settings, remedies.place(tries, number, once=once))
         if remedies.goes_on(tries):
             inner.go_on_otherwise()
-        inner.slots, inner.fingerprint = Slots(self.run.pools, address, (), self.slots), fingerprint
+        inner.fingerprint = fingerprint
         states = self.run.journal.states
         inner.children.view = view = states.begin(address, self.start_inside())
         lines = len(self.run.steps)

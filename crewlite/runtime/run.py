@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
 from crewlite.durable import Durability
 from crewlite.errors import NotCodable, Redacted, ends_run, text_of
@@ -61,7 +61,7 @@ class EventStamp:
     __slots__ = ("_address", "_more", "_name", "_parent", "_run", "_settings", "setting")
 
     def __init__(
-        self, run: Run, address: str, name: str, parent: str | None, settings: tuple[Setting, ...], more: dict[str, Any]
+        self, run: Run, address: str, name: str, parent: str | None, settings: tuple[Setting, ...], **more: Any
     ) -> None:
         self._run, self._address, self._name, self._parent = run, address, name, parent
         self._settings, self._more = settings, more
@@ -70,11 +70,13 @@ class EventStamp:
 
     def __call__(self, event: type[E], **about: Any) -> E:
         """Build the event; an UnheardEvent in its place if it has no handler and creates no checkpoint."""
-        address, made = self._address, cast(type[BaseEvent], event)
+        address: str = self._address
+        made: Any = event
         kind = type_of(made)
         self.setting = self._run.subscriber.wants(kind, self._settings, fleeting=made.fleeting)
         if not self.setting and not event_bus.hears(made):
-            return cast(E, UnheardEvent(kind, new_id(), now_text(), about.get("address", address), made.fleeting))
+            unheard: Any = UnheardEvent(kind, new_id(), now_text(), about.get("address", address), made.fleeting)
+            return unheard  # type: ignore[no-any-return]
         fields = {
             "run_id": self._run.run_id,
             "branch": self._run.branch,
@@ -124,6 +126,10 @@ class Run:
     config: CheckpointConfig | None = None
     """The store configuration that the definitions give, without the overrides of the kickoff."""
 
+    def __post_init__(self) -> None:
+        self.record: Record = self.journal.record
+        """The record of the run so far."""
+
     @cached_property
     def mode(self) -> Mode:
         """How the record answers requests for the top-level steps of this run."""
@@ -154,11 +160,6 @@ class Run:
     def branch(self) -> str:
         """The name of the branch."""
         return self.journal.branch
-
-    @property
-    def record(self) -> Record:
-        """The record of the run so far."""
-        return self.journal.record
 
     @property
     def recorded(self) -> bool:

@@ -50,10 +50,10 @@ class Pools:
 
 
 class Slots:
-    """The slots that one step holds while an attempt runs. `outer`: those of the enclosing step."""
+    """The slots that one step holds while an attempt runs. `outer`: those of the nearest step around it with limits."""
 
     def __init__(self, pools: Pools, address: str, limits: Sequence[Limit], outer: Slots | None) -> None:
-        around = {pool.limit.key for one in _outwards(outer) for pool in one.held} if limits else ()
+        around = {pool.limit.key for one in _outwards(outer) for pool in one.held}
         self.address, self.outer = address, outer
         self.held: list[Pool] = []
         self._pools = pools

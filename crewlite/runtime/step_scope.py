@@ -73,8 +73,8 @@ class StepScope(Frame):
         if children.blocked is None:
             children.expected |= {address}
 
-    def _asked(self, step: Step[Any], address: str | None = None) -> Asked:
-        """Note the request for a step. Returns the request, with the step's address."""
+    def _asked(self, step: Step[Any], address: str | None = None, start: Start | None = None) -> Asked:
+        """Note the request for a step. Returns the request, with the step's address. `start`: see `spawn`."""
         fingerprint, children = self._question(step), self.children
         address = step.address if address is None else address
         if address is None and step.name and step.kind.takes_key and (key := key_here(self)):
@@ -91,7 +91,7 @@ class StepScope(Frame):
             children.compensators = {**children.compensators, address: step.compensate}
         children.unrequested.discard(address)
         self.run.unused.discard(address)
-        start = self.start_inside()
+        start = start or self.start_inside()
         if children.view:
             children.view.note_request(address, start)
         return Asked(address, fingerprint, start, behind)
@@ -120,11 +120,7 @@ class StepScope(Frame):
 
     def spawn(self, step: Step[T], start: Start | None = None) -> asyncio.Task[T]:
         """Request a step and begin it as a task. The running step ends only when this task has ended."""
-        asked = self._asked(step)
-        if start is not None:
-            asked = asked._replace(start=start)
-            if self.children.view:
-                self.children.view.note_request(asked.address, start)
+        asked = self._asked(step, start=start)
         work = self._drive(step, asked, own_task=True)
         return self.children.siblings().begin(work, asked.address)
 
@@ -176,47 +172,58 @@ class StepScope(Frame):
         if self.run.journal.closed:  # abandoned work, in a thread that outlived its timeout
             raise self.run.journal.ended()
         self.children.driven.add(address)
-        step = self.on_its_basis(step, address)
+        if step.rests_on_more:
+            step = self.on_its_basis(step, address)
         decision = self._decide(step, address, fingerprint)
         if isinstance(decision, Reuse):
             return await self._replayed(step, decision, fingerprint, own_task=own_task)
         if isinstance(decision, Reraise):
-            if not unapplied(self.run.record, address):
-                await replayed.announce_failed(self, step, decision.failure)
-            self._commit_late(address)
-            if not own_task:
-                self._deliver(address)
-            raise self._raised(step, decision.failure)
-        self._check_may_begin(step, asked)
-        if address in self.run.record.outcomes:
-            self.run.journal.invalidate(address, step.kind.name)
-        else:  # handlers may have changed the state after earlier attempts
-            self._commit_late(address)
-        await self.prepare()
-        slots = Slots(self.run.pools, address, (*self.inherited.limits, *step.limits), self.slots)
+            raise await self._failed_again(step, decision.failure, own_task=own_task)
+        self._admit(step, asked)
+        if self.before_step:
+            await self.prepare()
+        limits = self.inherited.limits + step.limits
+        slots = Slots(self.run.pools, address, limits, self.slots) if limits else None
         try:
-            await slots.take()
             return await Execution(self, step, address, fingerprint, slots, asked.start).run()
         except Exception as error:
             await self._failed(error, address, told=not own_task)
             raise
         finally:
-            slots.leave()
+            if slots:
+                slots.leave()
             if not own_task:
                 self._deliver(address)
 
     def on_its_basis(self, step: Step[T], address: str) -> Step[T]:
-        """Return the step with the digest of its basis, which is recorded with its outcome; most steps have none."""
-        if not step.rests_on_more or not (digest := self.basis(address).digest):
+        """Return the step with the digest of its basis, which is recorded with its outcome."""
+        if not (digest := self.basis(address).digest):
             return step
         return dataclasses.replace(step, provenance={**step.provenance, replay.RESTS_ON: digest})
 
-    def _check_may_begin(self, step: Step[Any], asked: Asked) -> None:
-        """Raise the error that is stopping the run, or the failure whose remedy an enclosing step has yet to apply."""
+    def _admit(self, step: Step[Any], asked: Asked) -> None:
+        """Raise the error that is stopping the run, or the failure whose remedy an enclosing step has yet to apply.
+
+        Otherwise the outcome that is recorded, if there is one, counts no more.
+        """
+        record, address = self.run.record, asked.address
         if asked.behind:
             raise asked.behind
-        if failure := unapplied(self.run.record, asked.address):
+        if address in record.attempts and (failure := unapplied(record, address)):
             raise self._raised(step, failure)
+        if address in record.outcomes:
+            self.run.journal.invalidate(address, step.kind.name)
+        else:  # handlers may have changed the state after earlier attempts
+            self._commit_late(address)
+
+    async def _failed_again(self, step: Step[Any], failure: Attempt, *, own_task: bool) -> BaseException:
+        """Announce the recorded failure of a step, and return the error to raise."""
+        if not unapplied(self.run.record, failure.address):
+            await replayed.announce_failed(self, step, failure)
+        self._commit_late(failure.address)
+        if not own_task:
+            self._deliver(failure.address)
+        return self._raised(step, failure)
 
     async def _failed(self, error: Exception, address: str, *, told: bool) -> None:
         """Note the failure of a child step. `told`: this step's code awaits the child, so the error is raised there."""
