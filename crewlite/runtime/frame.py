@@ -90,7 +90,7 @@ class Frame(Scope):
         self.task: asyncio.Task[Any] | None = None
         """The asyncio task that runs the code of this step, if that is a coroutine."""
         self.slots: Slots | None = None
-        """The slots that this step holds under limits; without limits, those of the nearest enclosing step that has some."""
+        """The slots that this step holds under limits, or else those of the nearest enclosing step that has limits."""
 
     @property
     def idempotency_key(self) -> str:
