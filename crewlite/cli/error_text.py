@@ -79,7 +79,7 @@ def _with_advice(error: CrewliteError, ref: str, again: Again) -> str | None:
             )
         case BranchConflictError(problem=""):
             where, held = f"{error.run_id}/{error.branch}", error.found is None
-            found = f"is being run by {error.holder}" if held else "was changed by somebody else in the meantime"
+            found = f"is being run by {error.holder}" if held else "was changed by another process in the meantime"
             wait = ("--wait",) if held else ()
             return (
                 f"{where} {found}. {'To wait for its result' if held else 'Wait for it to end, then'}: "
@@ -97,7 +97,7 @@ def _with_advice(error: CrewliteError, ref: str, again: Again) -> str | None:
             model = "" if again.model else " --model M gives every missing model." if only_models else ""
             return (
                 f"The definition of {error.where} has live parts, which no record holds: {', '.join(error.missing)}. "
-                f"Say where the definition is: --crew package.module:attribute, or crew in [tool.crewlite] of "
+                f"Name the definition: --crew package.module:attribute, or crew in [tool.crewlite] of "
                 f"pyproject.toml.{model}"
             )
     return None

@@ -127,7 +127,7 @@ class BranchConflictError(CrewliteError, RuntimeError):
         if kind == "state":
             name = run_id if branch == "main" else f"{run_id}/{branch}"
             super().__init__(
-                f"State {name!r} is held by {holder}, and nobody else can write to it until it is closed there, with "
+                f"State {name!r} is held by {holder}, and cannot be opened again until it is closed there, with "
                 f"close() or at the end of its `with`. Or open a fork of it, made with History(location).fork(...)."
             )
             return
@@ -148,7 +148,7 @@ def _conflict(expected: int | None, found: int | str | None) -> str:
         where = f"is at {at}, and commit {expected} was expected"
     else:
         where = f"is at {at}, and was expected not to exist yet"
-    return f"{where}: somebody else has changed it in the meantime. Wait until nobody runs it"
+    return f"{where}: another process has changed it in the meantime. Wait until no process runs it"
 
 
 class BranchExists(CrewliteError, ValueError):

@@ -65,7 +65,7 @@ def test_inputs_are_text_unless_they_are_said_to_be_json(shop, tmp_path):
         (["crews"], "wanted package.module:attribute or file.py:attribute"),
         (
             ["crews:crow"],
-            "Did you mean 'crew'? What there is: clerk, cashier, crew, off, hears, elsewhere, own, memory, bill, made.",
+            "Did you mean 'crew'? What there is: clerk, cashier, crew, off, hears, elsewhere, own, memory, changed, bill, made.",
         ),
         (
             ["crews:number"],

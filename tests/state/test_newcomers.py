@@ -152,7 +152,7 @@ def test_a_full_disk_is_told_with_what_to_do(location, tmp_path):
     crew_at(location).kickoff(run_id="r")
     with History(location) as history:
         for act in (lambda: history.prune(keep_last=1), lambda: history.export("r", tmp_path / "r.json")):
-            with CrashInjector(at=1, error=OSError(28, "disk full")), pytest.raises(StoreError, match="repeat this"):
+            with CrashInjector(at=1, error=OSError(28, "disk full")), pytest.raises(StoreError, match="try again"):
                 act()
         assert history.prune(keep_last=1).checkpoints
 

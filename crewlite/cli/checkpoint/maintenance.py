@@ -88,7 +88,7 @@ def prune(asked: Asked, keep_last: int | None, older_than: timedelta | None, dry
 def delete_(asked: Asked, run: str, yes: bool) -> None:
     """Delete a run with all its branches.
 
-    Finished or not; not while somebody is at work on it. On a terminal it asks first; elsewhere it wants --yes.
+    Finished or not; not while a process runs it. On a terminal the command asks first; elsewhere it wants --yes.
     """
     with asked.open(run) as opened:
         name = opened.ref or run
@@ -127,7 +127,7 @@ def _tell(screen: Screen, done: Pruned, *, rehearsal: bool) -> None:
     if not (done.runs or done.checkpoints or done.freed or done.results):
         screen.line("nothing to take away")
     if done.busy:
-        screen.line(f"left alone, as somebody is at work on them: {', '.join(done.busy)}", whole=True)
+        screen.line(f"left alone, because processes run them: {', '.join(done.busy)}", whole=True)
 
 
 def _count(things: tuple[str, ...] | list[str], name: str) -> str:
