@@ -111,16 +111,26 @@ class SyncBatch:
         """Sync the names in a directory at the end of the block."""
         self._directories[path] = None
 
+    def sync_names(self, path: Path, root: Path) -> None:
+        """Sync the name of `path`, and of each directory above it below `root`, at the end of the block."""
+        while path != root:
+            path = path.parent
+            self.sync_directory(path)
 
-def make_directory(path: Path, *, mode: int = 0o700, batch: SyncBatch | None = None) -> None:
-    """Create `path` and its missing parents, by default accessible to the owner alone. Keep existing directories."""
+
+def make_directory(path: Path, *, mode: int = 0o700, batch: SyncBatch | None = None, durable: bool = True) -> None:
+    """Create `path` and its missing parents, by default accessible to the owner alone. Keep existing directories.
+
+    Without `durable` nothing is synced.
+    """
     if path.is_dir():
         return
-    make_directory(path.parent, mode=mode, batch=batch)
+    make_directory(path.parent, mode=mode, batch=batch, durable=durable)
     announce("mkdir", path)
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=mode)
-    _sync_directory(path.parent, batch)
+    if durable:
+        _sync_directory(path.parent, batch)
 
 
 def replace(path: Path, data: bytes, *, mode: int = 0o600, durable: bool = True) -> None:

@@ -270,10 +270,7 @@ class JsonStore:
         left = self.files.amiss(entries)
         changes.made |= left.made
         changes.gone += left.gone
-        above = path
-        while above != self.paths.journals:  # the process that created these directories may have died before the sync
-            above = above.parent
-            batch.sync_directory(above)
+        batch.sync_names(path, self.paths.journals)  # the process that created them may have died before the sync
         return Tail.of(path, entries, offset)
 
     def _gone(self, commit: Commit) -> OSError | BranchConflictError:

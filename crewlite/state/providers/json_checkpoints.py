@@ -45,8 +45,7 @@ class CheckpointFiles:
 
     def path(self, checkpoint: CheckpointRecord) -> Path:
         """Return the path of the file of a checkpoint."""
-        stamp = _NO_DIGITS_OR_LETTERS.sub("", checkpoint["at"].partition("+")[0])
-        return self._root / f"{stamp}_{checkpoint['id']}.json"
+        return self._root / _name(checkpoint)
 
     def paths(self, entries: Sequence[Entry]) -> dict[str, Path]:
         """Return the paths of the checkpoints in these entries, dropped ones included, by id."""
@@ -63,11 +62,11 @@ class CheckpointFiles:
         journal = self._paths.journal(run["run_id"], run["branch"])
         for entry in entries:
             if checkpoint := entry.commit.get("place"):
-                path = self.path(checkpoint)
-                if checkpoint["id"] in dropped:
-                    changes.gone += [path] if path.exists() else []
-                elif not path.exists():
-                    changes.made[path] = self.document(run, entry, journal)
+                gone, there = checkpoint["id"] in dropped, os.path.exists(f"{self._root}/{_name(checkpoint)}")
+                if gone and there:
+                    changes.gone.append(self.path(checkpoint))
+                elif not gone and not there:
+                    changes.made[self.path(checkpoint)] = self.document(run, entry, journal)
         return changes
 
     def make(self, changes: Changes) -> None:
@@ -163,6 +162,12 @@ class CheckpointFiles:
         document["check"] = _check(document)
         lines = ",\n".join(f'  "{name}": {json.dumps(value)}' for name, value in document.items())
         return f"{{\n{lines}\n}}\n".encode()  # as readable as with `indent`, and ten times faster
+
+
+def _name(checkpoint: CheckpointRecord) -> str:
+    """Return the name of the file of a checkpoint."""
+    stamp = _NO_DIGITS_OR_LETTERS.sub("", checkpoint["at"].partition("+")[0])
+    return f"{stamp}_{checkpoint['id']}.json"
 
 
 def is_of_another(path: Path, checkpoint: CheckpointInfo) -> bool:

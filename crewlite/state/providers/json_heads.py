@@ -46,8 +46,11 @@ class HeadFiles:
         said |= {"rewinds": [list(rewind) for rewind in rewinds]} if rewinds else {}
         data, rewound = json.dumps(said).encode() + b"\n", "rewind" in entry.commit
         if rewound or not disk.overwrite(path, data):  # of the same length: only its first sector differs
-            disk.make_directory(path.parent)
+            disk.make_directory(path.parent, durable=False)
             disk.replace(path, data, durable=rewound)
+        if rewound:
+            with disk.SyncBatch() as batch:
+                batch.sync_names(path.parent, self._paths.root)
 
     def remove(self, run_id: str) -> None:
         """Delete the head files of a run."""
