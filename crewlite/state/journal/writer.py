@@ -273,12 +273,14 @@ class Writer:
                     log.warning("%s/%s could not be compacted: %s", queue.run_id, queue.branch, error)
 
     def _write(self, jobs: list[_Job]) -> None:
-        commits: dict[WriteQueue, Commit] = {}
+        waiting: dict[WriteQueue, list[Entry]] = {}
         for job in jobs:
-            queue = job.queue
-            before = commits[queue].entries if queue in commits else queue.backlog
-            commits[queue] = Commit(queue.run_id, queue.branch, queue.seq, queue.sum, (*before, *job.entries))
-        commits = {queue: commit for queue, commit in commits.items() if commit.entries}
+            waiting.setdefault(job.queue, [*job.queue.backlog]).extend(job.entries)
+        commits = {
+            queue: Commit(queue.run_id, queue.branch, queue.seq, queue.sum, tuple(entries))
+            for queue, entries in waiting.items()
+            if entries
+        }
         try:
             if commits:
                 self.store.append(list(commits.values()))
@@ -299,15 +301,13 @@ class Writer:
 
     def _answer(self, jobs: list[_Job], error: BaseException | None) -> None:
         """Call the `done` callback of each job: on the event loop of the job, or on this thread if it has none."""
-        groups: dict[asyncio.AbstractEventLoop | None, list[Done]] = {}
+        here, away = list[Done](), dict[asyncio.AbstractEventLoop, list[Done]]()
         for job in jobs:
-            groups.setdefault(job.loop, []).append(job.done)
-        for loop, dones in sorted(groups.items(), key=lambda group: group[0] is None):
-            if loop is None:
-                _call_all(dones, error)
-            else:
-                with contextlib.suppress(RuntimeError):  # the loop was closed, so nothing awaits them
-                    loop.call_soon_threadsafe(_call_all, dones, error)
+            (here if job.loop is None else away.setdefault(job.loop, [])).append(job.done)
+        for loop, dones in away.items():
+            with contextlib.suppress(RuntimeError):  # the loop was closed, so nothing awaits them
+                loop.call_soon_threadsafe(_call_all, dones, error)
+        _call_all(here, error)
 
 
 def _call_all(dones: list[Done], error: BaseException | None) -> None:

@@ -15,7 +15,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import groupby
@@ -32,7 +32,7 @@ from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, He
 from crewlite.state.providers.json_checkpoints import Changes, CheckpointFiles, is_of_another, load
 from crewlite.state.providers.json_heads import HeadFiles, holds_head, lacking, rewinds_in
 from crewlite.state.providers.json_journals import JournalFiles, follows, is_torn
-from crewlite.state.providers.json_paths import Paths
+from crewlite.state.providers.json_paths import Paths, identity
 from crewlite.state.providers.json_results import ResultFiles
 from crewlite.state.providers.json_tail import Tail, lines, stays_claimed
 from crewlite.state.providers.reading import (
@@ -93,23 +93,15 @@ class JsonStore:
     def append(self, commits: Sequence[Commit]) -> None:
         """Store the commits durably, as Store.append describes."""
         begun = [(commit.run_id, start) for commit in commits if (start := commit.run)]
-        if not all(start.get("base") for _, start in begun):
+        if begun and not all(start.get("base") for _, start in begun):
             self._make()
         elif not self.paths.journals.is_dir():
             raise self._gone(commits[0])
         with self._locked(*{commit.run_id for commit in commits}):
-            missing = [run_id for run_id in dict.fromkeys(run_id for run_id, _ in begun) if self._is_free(run_id)]
-            new = [[commit for commit in commits if commit.run_id == run_id] for run_id in missing]
-            for run in new:
-                check_bases(run)
-            others = [commit for commit in commits if commit.run_id not in missing]
-            for begins, part in groupby(others, key=self._creates_branch):  # lazy: after earlier commits are written
-                if begins:
-                    for commit in part:
-                        self._begin(commit)
-                else:
-                    self._go_on(list(part))
-            self._create(new)
+            if begun:
+                self._begin_and_go_on(commits, dict.fromkeys(run_id for run_id, _ in begun))
+            else:
+                self._go_on(commits)
 
     def read(self, run_id: str, branch: str) -> list[Entry]:
         """Return the verified entries of a branch, as Store.read describes."""
@@ -216,6 +208,22 @@ class JsonStore:
         """Lock these runs against all other writers."""
         return disk.locked(map(self.paths.lock, run_ids))
 
+    def _begin_and_go_on(self, commits: Sequence[Commit], begun: Iterable[str]) -> None:
+        """Append commits, some of which create branches: of the runs `begun`, which may exist."""
+        missing = [run_id for run_id in begun if self._is_free(run_id)]
+        new = [[commit for commit in commits if commit.run_id == run_id] for run_id in missing]
+        for run in new:
+            check_bases(run)
+        others = [commit for commit in commits if commit.run_id not in missing]
+        for begins, part in groupby(others, key=self._creates_branch):  # lazy: after earlier commits are written
+            if begins:
+                for commit in part:
+                    self._begin(commit)
+            else:
+                self._go_on(list(part))
+        if new:
+            self._create(new)
+
     def _is_free(self, run_id: str) -> bool:
         """Return whether a run can be created. Removes its directory if that exists and is empty."""
         directory = self.paths.run(run_id)
@@ -276,7 +284,7 @@ class JsonStore:
     def _gone(self, commit: Commit) -> OSError | BranchConflictError:
         """Build the error for a missing journal: its run was deleted, or the location was moved or deleted."""
         key = (commit.run_id, commit.branch)
-        if key in self._tails and _identity(self.paths.journals) != self._claimed_in:
+        if key in self._tails and identity(self.paths.journals) != self._claimed_in:
             where = self.paths.journal(*key)
             return OSError(f"{where} is gone: its location was deleted or moved during the run")
         return no_branch(*key, commit.after)
@@ -311,8 +319,6 @@ class JsonStore:
 
     def _create(self, runs: Sequence[Sequence[Commit]]) -> None:
         """Create runs: write their journals to temporary directories, and rename each into place once complete."""
-        if not runs:
-            return
         staged = {f"~{new_id()}": run for run in runs}
         try:
             with disk.SyncBatch() as batch:
@@ -352,12 +358,13 @@ class JsonStore:
             tails.pop(key, None)
             if stays_claimed(commit, claimed):
                 tails[key] = replace(tail, files=files)
-        self.files.make(changes)
+        if changes.made or changes.gone:
+            self.files.make(changes)
         for commit, tail in written:
             if noted := [entry for entry in commit.entries if holds_head(entry)]:
                 self.heads.write(commit.run_id, commit.branch, tail.begun, noted[-1], tail.rewinds)
         if tails and not self._tails:
-            self._claimed_in = _identity(self.paths.journals)
+            self._claimed_in = identity(self.paths.journals)
         self._tails = tails
 
     def _follow(self, commit: Commit, tail: Tail, known: Tail | None, changes: Changes) -> Mapping[str, Path] | None:
@@ -365,9 +372,12 @@ class JsonStore:
 
         Returns the checkpoint files of the branch by id; None if they are not known and no checkpoint is dropped.
         """
-        dropped = {gone for entry in commit.entries for gone, _ in entry.commit.get("drops", ())}
-        named = [entry for entry in commit.entries if "place" in entry.commit]
-        changes.made |= {self.files.path(e.commit["place"]): self.files.document(tail.run, e, tail.path) for e in named}
+        named, dropped = list[Entry](), set[str]()
+        for entry in commit.entries:
+            dropped.update([gone for gone, _ in entry.commit.get("drops", ())])
+            if checkpoint := entry.commit.get("place"):
+                named.append(entry)
+                changes.made[self.files.path(checkpoint)] = self.files.document(tail.run, entry, tail.path)
         files = known.files if known and known.begun == tail.begun else None
         if files is None and not dropped:
             return None
@@ -387,11 +397,3 @@ class JsonStore:
         for directory in (self.paths.root if ours else None, journals):
             if directory and not (directory / ".gitignore").exists():
                 disk.replace(directory / ".gitignore", b"*\n")
-
-
-def _identity(directory: Path) -> tuple[int, int] | None:
-    """Return the device and inode of a directory; None if it does not exist."""
-    with contextlib.suppress(OSError):
-        found = directory.stat()
-        return found.st_dev, found.st_ino
-    return None
