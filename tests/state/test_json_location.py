@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,37 @@ def test_a_commit_does_to_the_disk_no_more_than_it_must(store):
     assert operations() == [*journal, *[("fsync_dir", name) for name in ("run-1", "heads", "store")]]
     branch.add()
     assert operations() == journal
+
+
+def test_a_journal_is_not_read_again_for_the_claim_of_a_branch_that_was_just_read(store, location):
+    branch = Branch("run-1").add(4)
+    branch.checkpoint()
+    store.append([branch.commit()])
+    read = store.read("run-1", "main")
+    (file,) = Path(location).glob("*_*.json")
+    file.unlink()
+    claiming = replace(branch.add(claim=claim()).commit(), read=read)
+
+    def entries_read():
+        count = 0
+
+        def count_them(frame, event, arg):
+            nonlocal count
+            count += event == "call" and frame.f_code.co_name == "unseal"
+
+        sys.setprofile(count_them)
+        try:
+            store.append([claiming])
+        finally:
+            sys.setprofile(None)
+        return count
+
+    assert entries_read() == 0
+    assert file.exists()
+    JsonProvider().open(location).append([branch.add().commit()])
+    claiming = replace(branch.add(claim=claim()).commit(), read=read)
+    assert entries_read() == 7  # another has written in the meantime
+    assert [entry.seal for entry in store.read("run-1", "main")] == [entry.seal for entry in branch.entries]
 
 
 def test_an_older_copy_of_a_journal_is_not_taken_for_the_run(location):

@@ -13,7 +13,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -48,6 +48,8 @@ class WriteQueue:
     seq: int = 0
     """The number of the last stored entry; `sum` is its checksum."""
     sum: str = ""
+    read: Sequence[Entry] = ()
+    """The entries of the branch as they were read, until the first commit is stored."""
     backlog: tuple[Entry, ...] = ()
     """Entries that could not be stored yet, in order."""
     bases: frozenset[str] = frozenset()
@@ -277,7 +279,7 @@ class Writer:
         for job in jobs:
             waiting.setdefault(job.queue, [*job.queue.backlog]).extend(job.entries)
         commits = {
-            queue: Commit(queue.run_id, queue.branch, queue.seq, queue.sum, tuple(entries))
+            queue: Commit(queue.run_id, queue.branch, queue.seq, queue.sum, tuple(entries), queue.read)
             for queue, entries in waiting.items()
             if entries
         }
@@ -295,7 +297,8 @@ class Writer:
             self._answer(jobs, error)
             return
         for queue, commit in commits.items():
-            (queue.seq, queue.sum), queue.backlog, queue.held, queue.moved = commit.head, (), True, True
+            (queue.seq, queue.sum), queue.backlog, queue.read = commit.head, (), ()
+            queue.held = queue.moved = True
             queue.drops |= any("drops" in entry.commit for entry in commit.entries)
         self._answer(jobs, None)
 

@@ -32,6 +32,8 @@ class Commit:
     after: int
     after_sum: str
     entries: tuple[Entry, ...]
+    read: Sequence[Entry] = ()
+    """All entries of the branch, if the caller has just read them: a store need not read them again to append."""
 
     def __post_init__(self) -> None:
         check_name("run_id", self.run_id)

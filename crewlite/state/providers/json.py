@@ -262,24 +262,25 @@ class JsonStore:
     def _tail_of(self, commit: Commit, changes: Changes, batch: disk.SyncBatch) -> Tail:
         """Return the tail of a journal, which `batch` keeps open from now on.
 
-        If the tail is unknown, or the journal ends differently by now, reads the journal, and adds the checkpoint files
-        that its last writer left out to `changes`.
+        If the tail is unknown, or the journal ends differently by now, reads the journal unless the caller just has, and
+        adds the checkpoint files that its last writer left out to `changes`.
         """
-        tail = self._tails.get((commit.run_id, commit.branch))
-        path = tail.path if tail else self.paths.journal(commit.run_id, commit.branch)
+        known, entries = self._tails.get((commit.run_id, commit.branch)), commit.read
+        path = known.path if known else self.paths.journal(commit.run_id, commit.branch)
         try:
             file = batch.hold(path, os.O_RDWR)
         except FileNotFoundError:
             raise self._gone(commit) from None
-        if tail and tail.ends(file):
-            return tail
-        file.seek(0)
-        entries, offset = self.journals.sound(commit.run_id, commit.branch, file.read())
-        left = self.files.amiss(entries)
-        changes.made |= left.made
-        changes.gone += left.gone
+        if known and known.ends(file):
+            return known
+        tail = Tail.of(path, entries, len(lines(entries))) if entries else None
+        if not tail or not tail.ends(file):
+            file.seek(0)
+            entries, offset = self.journals.sound(commit.run_id, commit.branch, file.read())
+            tail = Tail.of(path, entries, offset)
+        changes.add(self.files.amiss(entries))
         batch.sync_names(path, self.paths.journals)  # the process that created them may have died before the sync
-        return Tail.of(path, entries, offset)
+        return tail
 
     def _gone(self, commit: Commit) -> OSError | BranchConflictError:
         """Build the error for a missing journal: its run was deleted, or the location was moved or deleted."""

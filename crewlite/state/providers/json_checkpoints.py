@@ -36,6 +36,11 @@ class Changes:
     made: dict[Path, bytes] = field(default_factory=dict)
     gone: list[Path] = field(default_factory=list)
 
+    def add(self, more: Changes) -> None:
+        """Make these changes too."""
+        self.made |= more.made
+        self.gone += more.gone
+
 
 class CheckpointFiles:
     """The checkpoint files of one location."""

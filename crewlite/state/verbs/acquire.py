@@ -78,10 +78,12 @@ def _release(acquired: AcquiredBranch) -> None:
 
 def _read(store: Store, queue: WriteQueue, target: Located) -> Record:
     """Return the record of a branch, and ready its queue to append. Raises BranchConflictError if a process runs it."""
-    record = Record.of(find_lineage(store, target.run_id, target.branch))
+    entries = find_lineage(store, target.run_id, target.branch)
+    record = Record.of(entries)
     if holder := held_by(record.claim, store.touched(target.run_id, target.branch)):
         raise BranchConflictError(target.run_id, target.branch, holder=holder)
     queue.seq, queue.sum = record.head
+    queue.read = entries[max((at for at, entry in enumerate(entries) if "run" in entry.commit), default=0) :]
     try:
         queue.bases = bases(store.branches(target.run_id), target.branch)
     except JournalCorrupt:  # a damaged fork may start from any checkpoint, so none is dropped
