@@ -262,8 +262,8 @@ class JsonStore:
     def _tail_of(self, commit: Commit, changes: Changes, batch: disk.SyncBatch) -> Tail:
         """Return the tail of a journal, which `batch` keeps open from now on.
 
-        If the tail is unknown, or the journal ends differently by now, reads the journal unless the caller just has, and
-        adds the checkpoint files that its last writer left out to `changes`.
+        If the tail is unknown, or the journal ends differently by now, reads the journal unless the caller just has,
+        and adds the checkpoint files that its last writer left out to `changes`.
         """
         known, entries = self._tails.get((commit.run_id, commit.branch)), commit.read
         path = known.path if known else self.paths.journal(commit.run_id, commit.branch)
