@@ -339,10 +339,10 @@ class JsonStore:
         self._settle([(c, Tail.of(path, c.entries, len(lines(c.entries)))) for c, path in made], Changes())
 
     def _stage(self, name: str, run: Sequence[Commit], batch: disk.SyncBatch) -> None:
-        directory = self.paths.run(run[0].run_id)
+        directory, staged = self.paths.run(run[0].run_id), self.paths.journals / name
+        disk.make_directory(staged, durable=False)  # this name need not last
         for commit in run:
-            path = self.paths.journal(commit.run_id, commit.branch)
-            path = self.paths.journals / name / path.relative_to(directory)
+            path = staged / self.paths.journal(commit.run_id, commit.branch).relative_to(directory)
             disk.make_directory(path.parent, batch=batch)
             disk.append(path, lines(commit.entries), at=0, torn=lambda tail: True, batch=batch)
             disk.touch(path, committed_at(commit))
