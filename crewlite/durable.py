@@ -55,7 +55,7 @@ class StepEvents(Protocol):
         """Build the event of a start."""
 
     def completed(self, stamp: Stamp, value: Any) -> Any:
-        """Build the event of a recorded outcome."""
+        """Build the event of an outcome that was just recorded."""
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> Any:
         """Build the event of a final failure, after which there is no retry."""
@@ -186,7 +186,7 @@ class Scope(Protocol):
 
     @property
     def idempotency_key(self) -> str:
-        """A key that is equal for all attempts at this step, and different for every other step."""
+        """A key for services that the step calls: the same in all its attempts, another in other steps, runs and branches."""
 
     @property
     def past(self) -> Sequence[Remedy]:

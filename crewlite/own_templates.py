@@ -52,7 +52,9 @@ def render_template(text: str, values: Mapping[str, Any], where: str) -> str:
         for piece in _environment().from_string(_plain(text)).generate(**values):
             made.append(piece)
             if (length := length + len(piece)) > LONGEST:
-                raise ConfigError(f"{where} makes more than {LONGEST:,} characters; wanted a shorter text")
+                raise ConfigError(
+                    f"{where} renders to more than {LONGEST:,} characters; shorten it, or the values it shows"
+                )
     except (jinja2.TemplateError, ArithmeticError, TypeError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise

@@ -87,7 +87,9 @@ class Project:
                 disk.replace(beside / path, data, mode=0o666, durable=False)
             disk.rename(beside, self.folder)
         except FileExistsError:
-            raise Failed(f"{self.folder} was created by another program meanwhile; nothing was overwritten") from None
+            raise Failed(
+                f"{self.folder} was created by another program meanwhile; nothing in it was changed. Choose another name"
+            ) from None
         finally:
             disk.remove_directory(beside)
 

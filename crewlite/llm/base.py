@@ -187,7 +187,9 @@ class BaseLLM(Resource):
         for name, value in settings.items():
             if not hasattr(type(self), name) and name not in _USUAL | _annotated(type(self)):
                 hint = meant(name, ["model", *_USUAL, *_annotated(type(self))])
-                raise ConfigError(f"{type(self).__name__} has no setting {name!r}; {hint or 'name it in the class'}")
+                raise ConfigError(
+                    f"{type(self).__name__} has no setting {name!r}; {hint or 'correct it, or give the class such a field'}"
+                )
             setattr(self, name, value)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

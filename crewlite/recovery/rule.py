@@ -39,7 +39,7 @@ class Rule:
 def _kinds(given: object) -> frozenset[FailureKind]:
     known = get_args(FailureKind)
     if not isinstance(given, frozenset | set | tuple | list):
-        raise ConfigError(f"Rule: kinds is {given!r}; wanted a set of kinds, such as {{'timeout'}}")
+        raise ConfigError(f"Rule: kinds is {given!r}; wanted a set of kinds of failure, such as {{'timeout'}}")
     for kind in given:
         if kind not in known:
             hint = f" ({close})" if (close := meant(str(kind), known)) else ""

@@ -45,7 +45,7 @@ class Job(NamedTuple):
 
     @property
     def idempotency_key(self) -> str:
-        """A key that is the same for every attempt at the step, and another for every other step."""
+        """A key for services that the step calls: the same in all its attempts, another in other steps, runs and branches."""
         return self.scope.idempotency_key
 
 

@@ -94,7 +94,7 @@ class Frame(Scope):
 
     @property
     def idempotency_key(self) -> str:
-        """A key that is the same for every attempt at this step, and different for every other step."""
+        """A key for services that the step calls: the same in all its attempts, another in other steps, runs and branches."""
         return self.run.idempotency_key(self.address) if self.address else ""
 
     @property

@@ -144,7 +144,7 @@ def _read(found: Located) -> tuple[Located, list[Entry], list[MadeCall]]:
 
 
 async def _driven(root: Root[Any], inputs: dict[str, Any], run: Drive) -> str:
-    """Drive the definition. Returns a sentence about why the drive ended before the run would; "" if it did not."""
+    """Execute the definition in `run`, which calls nothing. Return why that ended before a real run would; else ""."""
     step = dataclasses.replace(root.step(inputs, run), address="")
     try:
         await DryScope(run, "", root.name).enter(step)

@@ -282,7 +282,9 @@ class Draft(Generic[D]):
         values = {name: _filled(field) for name, field in self._fields.items()}
         given = {name: value for name, value in values.items() if value is not _UNSET} | self._known | further
         if strange := sorted(given.keys() - cls.model_fields.keys()):
-            raise self._found.damaged(f"{what or 'it'} has fields that {cls.__name__} lacks ({', '.join(strange)})")
+            raise self._found.damaged(
+                f"{what or 'it'} has recorded fields that {cls.__name__} does not have: {', '.join(strange)}"
+            )
         try:
             made = cls(**given)
         except ConfigError as error:

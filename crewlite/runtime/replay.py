@@ -40,7 +40,7 @@ RESTS_ON = "rests_on"
 
 
 class Question(NamedTuple):
-    """A request for a step: the step's address, and what it is asked."""
+    """A request for a step: the address of the step, its question as JSON, and how a changed question is handled."""
 
     address: str
     kind: str

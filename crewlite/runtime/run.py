@@ -210,7 +210,7 @@ class Run:
                 self.journal.states.settle()  # while somebody holds the state
 
     async def save(self, parts: CommitParts, *, now: bool = False) -> CommitView:
-        """Commit as `Journal.save` does. Returns the view of the run right after this commit."""
+        """Commit as `Journal.save` does. Return what the record holds right after this commit."""
         sealed = list[CommitView]()
         await self.journal.save(parts, now=now, sealed=lambda: sealed.append(CommitView.of(self.record)))
         return sealed[0] if sealed else CommitView.of(self.record)  # a commit that failed was announced

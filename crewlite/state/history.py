@@ -236,7 +236,7 @@ class History:
         Raises:
             RefError: the ref names no checkpoint, or another place of the run has this label.
             ConfigError: the label is not usable.
-            BranchConflictError: another process is running the branch. Fork the place: that names it, too.
+            BranchConflictError: another process is running the branch. Fork it instead: a branch has a name, too.
             StoreError: the label was not saved.
         """
         found = self._checkpoint_of(self._finder.find(ref))

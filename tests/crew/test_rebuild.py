@@ -485,7 +485,10 @@ def test_damage_is_named(tampered):
         (replaced(recorded["c"], ("tasks",), {}), "no list of tasks"),
         (replaced(recorded["c"], ("agents", 0, "max_iter"), {"a": [1]}), "agents.Researcher.max_iter is dict"),
         (replaced(recorded["c"], ("agents", 0, "self"), 1), r"fields that Agent lacks \(self\)"),
-        (replaced(recorded["c"], ("checkpoint",), {"x": "y"}), r"checkpoint has fields that CheckpointConfig lacks"),
+        (
+            replaced(recorded["c"], ("checkpoint",), {"x": "y"}),
+            r"checkpoint has recorded fields that CheckpointConfig does not have: x",
+        ),
     ]:
         with pytest.raises(JournalCorrupt, match=said):
             rebuild(Crew, changed, live)

@@ -233,7 +233,7 @@ def test_a_rule_without_retries_gives_up():
             r"'timeuot' is not a kind of failure \(did you mean 'timeout'\?\); wanted some of unavailable, later",
         ),
         (lambda: Rule({3}, 1), "3 is not a kind of failure; wanted"),
-        (lambda: Rule("unavailable", 1), r"'unavailable'; wanted a set of kinds, such as \{'timeout'\}"),
+        (lambda: Rule("unavailable", 1), r"'unavailable'; wanted a set of kinds of failure, such as \{'timeout'\}"),
         (lambda: Rule(None, 1), "kinds is None"),
         (lambda: Rule({"timeout"}, -1), "retries is -1; wanted a whole number, 0 or more"),
         (lambda: Rule({"timeout"}, "5"), "retries is '5'"),

@@ -139,7 +139,7 @@ class Record:
 
     @property
     def current(self) -> list[AskedQuestion]:
-        """The questions to people, answered or not, whose steps are not settled. About one failed attempt, the last."""
+        """Questions to people, answered or not, of steps that are not settled; of several about a failure, the last."""
         last = last_about_each(sorted(self.asked, key=self.asked_in.__getitem__))
         return [self.asked[at] for at in last if not self.settled(at)]
 

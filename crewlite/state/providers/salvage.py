@@ -70,7 +70,7 @@ class Salvage(Protocol):
         """Return the ids of all runs that left any record here."""
 
     def held(self, run_id: str) -> AbstractContextManager[None]:
-        """Protect a run against changes during the block, so that all reads in it see the same state."""
+        """Lock a run against changes, by other processes too, so that all reads during the block fit together."""
 
     def branches(self, run_id: str) -> list[RawBranch]:
         """Return the branches of a run."""

@@ -53,7 +53,9 @@ class Database:
             if self._connection is None:
                 self._connection = self._prepared()
             if not self._is_there():  # a database that is moved after this check is written at its new place
-                raise OSError(f"{self.location} is gone: it was deleted, moved or replaced while a run was using it")
+                raise OSError(
+                    f"{self.location} is gone: it was deleted, moved or replaced while a run used it. Put it back and kick off again"
+                )
             with self._transaction():
                 yield
         except (sqlite3.Error, UnicodeDecodeError) as error:  # Python may fail at the text of SQLite's own message
