@@ -186,7 +186,7 @@ class Scope(Protocol):
 
     @property
     def idempotency_key(self) -> str:
-        """A key for services that the step calls: the same in all its attempts, another in other steps, runs and branches."""
+        """A key for services that the step calls: the same in all attempts, different for each step, run and branch."""
 
     @property
     def past(self) -> Sequence[Remedy]:

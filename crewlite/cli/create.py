@@ -88,7 +88,7 @@ class Project:
             disk.rename(beside, self.folder)
         except FileExistsError:
             raise Failed(
-                f"{self.folder} was created by another program meanwhile; nothing in it was changed. Choose another name"
+                f"{self.folder} was created by another program meanwhile; it was not changed. Choose another name"
             ) from None
         finally:
             disk.remove_directory(beside)

@@ -188,7 +188,7 @@ class BaseLLM(Resource):
             if not hasattr(type(self), name) and name not in _USUAL | _annotated(type(self)):
                 hint = meant(name, ["model", *_USUAL, *_annotated(type(self))])
                 raise ConfigError(
-                    f"{type(self).__name__} has no setting {name!r}; {hint or 'correct it, or give the class such a field'}"
+                    f"{type(self).__name__} has no setting {name!r}; {hint or 'correct it, or add it to the class'}"
                 )
             setattr(self, name, value)
 

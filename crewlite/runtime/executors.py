@@ -45,7 +45,7 @@ class Job(NamedTuple):
 
     @property
     def idempotency_key(self) -> str:
-        """A key for services that the step calls: the same in all its attempts, another in other steps, runs and branches."""
+        """A key for services that the step calls: the same in all attempts, different for each step, run and branch."""
         return self.scope.idempotency_key
 
 

@@ -94,7 +94,7 @@ class Frame(Scope):
 
     @property
     def idempotency_key(self) -> str:
-        """A key for services that the step calls: the same in all its attempts, another in other steps, runs and branches."""
+        """A key for services that the step calls: the same in all attempts, different for each step, run and branch."""
         return self.run.idempotency_key(self.address) if self.address else ""
 
     @property

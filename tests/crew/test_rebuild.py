@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 import textwrap
@@ -410,9 +409,7 @@ class TamperedStore:
     def _with(self, entry):
         if "run" not in entry.commit:
             return entry
-        return dataclasses.replace(
-            entry, commit={**entry.commit, "run": {**entry.commit["run"], "definition": self._definition}}
-        )
+        return entry._replace(commit={**entry.commit, "run": {**entry.commit["run"], "definition": self._definition}})
 
 
 @pytest.fixture(scope="module")
@@ -484,7 +481,7 @@ def test_damage_is_named(tampered):
         (replaced(recorded["c"], ("tasks", 0, "context"), ["task#1"]), "builds on a task that is not listed before it"),
         (replaced(recorded["c"], ("tasks",), {}), "no list of tasks"),
         (replaced(recorded["c"], ("agents", 0, "max_iter"), {"a": [1]}), "agents.Researcher.max_iter is dict"),
-        (replaced(recorded["c"], ("agents", 0, "self"), 1), r"fields that Agent lacks \(self\)"),
+        (replaced(recorded["c"], ("agents", 0, "self"), 1), r"fields that Agent does not have: self"),
         (
             replaced(recorded["c"], ("checkpoint",), {"x": "y"}),
             r"checkpoint has recorded fields that CheckpointConfig does not have: x",

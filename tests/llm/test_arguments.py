@@ -73,7 +73,7 @@ def test_a_model_of_ones_own_takes_settings_as_attributes():
     assert (llm.model, llm.token, llm.stop) == ("own-1", "t", ["x"])
     with pytest.raises(ConfigError, match="Own has no setting 'endpont'; did you mean 'endpoint'"):
         Own(endpont="x")
-    with pytest.raises(ConfigError, match="Own has no setting 'region'; correct it, or give the class such a field"):
+    with pytest.raises(ConfigError, match="Own has no setting 'region'; correct it, or add it to the class"):
         Own(region="x")
 
 

@@ -54,7 +54,8 @@ class Database:
                 self._connection = self._prepared()
             if not self._is_there():  # a database that is moved after this check is written at its new place
                 raise OSError(
-                    f"{self.location} is gone: it was deleted, moved or replaced while a run used it. Put it back and kick off again"
+                    f"{self.location} is gone: it was deleted, moved or replaced while a run was using it. Put it "
+                    "back, and kick off again"
                 )
             with self._transaction():
                 yield
