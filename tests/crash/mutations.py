@@ -58,9 +58,9 @@ def _plain_write(replace_all: Any) -> Any:
     return written
 
 
-def _unawaited(store: Any) -> Any:
-    async def begun(journal: Journal, parts: Any, sealed: Any = None) -> None:
-        journal.commit(parts, lambda error: None, journal.loop, sealed)
+def _unawaited(begin: Any) -> Any:
+    def begun(journal: Journal, parts: Any, sealed: Any) -> None:
+        begin(journal, parts, sealed)
 
     return begun
 
@@ -105,7 +105,7 @@ SWITCHES: dict[str, Callable[[], None]] = {
     "run in place": replaced(disk, "rename", _one_by_one),
     "no fsync": _no_fsync,
     "a removed file comes back": replaced(CheckpointFiles, "remove", _unsynced),
-    "a save is not awaited": replaced(Journal, "store", _unawaited),
+    "a save is not awaited": replaced(Journal, "_begin", _unawaited),
     "no intent": replaced(Journal, "save", _without_intents),
     "no record is heeded": replaced(replay, "decide", lambda _: lambda *asked: replay.Run()),
     "no shape": replaced(entry, "read_commit", lambda _: lambda data: data),
