@@ -163,18 +163,20 @@ def replace_all(files: Sequence[tuple[Path, bytes]], *, mode: int = 0o600, durab
 
 
 def overwrite(path: Path, data: bytes) -> bool:
-    """Write `data` over the content of a file, if that is exactly as long. Returns whether it is. Not synced.
+    """Write `data` over the content of a file, if that is exactly as long. Returns whether it did. Not synced.
+
+    Does nothing to a file that may not be written, or that has other names, such as in a backup made of hard links.
 
     Much cheaper than `replace`, for which file systems flush the new file even if nobody syncs it. To be read with
     `read_complete`. A power failure may leave the old bytes in some sectors of the disk.
     """
     try:
         with held(path, os.O_RDWR) as file:
-            if fits := file.seek(0, os.SEEK_END) == len(data):
-                file.seek(0)
+            found = os.fstat(file.fileno())
+            if fits := found.st_size == len(data) and found.st_nlink == 1 and not path.is_symlink():
                 _write(file, path, data, 0)
             return fits
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         return False
 
 

@@ -167,7 +167,9 @@ class StepFunction(Generic[P, R]):
         return Step(
             kind=kinds.STEP,
             name=self.name,
-            work=lambda: self._executor.run(Job(self.name, self.func, self._async, args, kwargs, durable.scope())),
+            work=lambda: self._executor.run(
+                Job(self.name, self.func, self._async, args, kwargs, durable.scope().idempotency_key)
+            ),
             question=question,
             voice=PlainVoice(self, kinds.STEP, self.name, self.type),
             encode=codec.encode,

@@ -15,11 +15,11 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import Any, Literal, NamedTuple, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 from crewlite import background, codec, durable, tracebacks
-from crewlite.durable import Scope
 from crewlite.errors import ConfigError, StepCrashed, text_of
 from crewlite.runtime.failures import Told, raised, written
 from crewlite.runtime.future import settled
@@ -28,25 +28,21 @@ from crewlite.runtime.step_scope import StepScope
 Runtime = Literal["inline", "isolated"]
 
 
-class Job(NamedTuple):
-    """A call for an executor to make."""
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A call for an executor to make. It can be pickled if the function and its arguments can."""
 
     name: str
     """The step's name, for error messages."""
     func: Callable[..., Any]
     is_async: bool
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    scope: Scope = durable.PLAIN
-    """The running step."""
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    idempotency_key: str = ""
+    """A key for services that the step calls: the same in all attempts, different for each step, run and branch."""
     counts: bool = True
     """Whether a blocking call counts towards the limit on threads that block at once. A flow, which mostly waits,
     does not."""
-
-    @property
-    def idempotency_key(self) -> str:
-        """A key for services that the step calls: the same in all attempts, different for each step, run and branch."""
-        return self.scope.idempotency_key
 
 
 class Executor(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import pickle
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
@@ -103,3 +104,21 @@ class Blocking(Halfway):
 def test_what_is_no_executor_is_told_what_one_has(wrong):
     with pytest.raises(ConfigError, match=r"runtime is .*; wanted one of inline, isolated, or an executor: an object"):
         step(runtime=wrong)(lambda: 1)
+
+
+def test_a_job_can_be_sent_to_another_process_as_it_is():
+    sent = []
+
+    class Sending:
+        def check(self, name, func):
+            return None
+
+        async def run(self, job: Job):
+            sent.append(job)
+            arrived = pickle.loads(pickle.dumps(job))
+            assert arrived == job
+            return arrived.func(*arrived.args)
+
+    elsewhere = step(name="elsewhere", runtime=Sending())(abs)
+    assert flow(name="pipeline")(lambda: elsewhere(-4)).kickoff() == 4
+    assert len(sent[0].idempotency_key) == 32

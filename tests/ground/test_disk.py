@@ -121,6 +121,28 @@ def test_a_file_of_the_same_length_is_written_over_in_place_and_no_other(tmp_pat
     assert (disk.read_complete(path), path.stat().st_ino) == (OLD[::-1], file)
 
 
+def test_a_file_that_may_not_be_written_is_not_written_over(forbidden):
+    with forbidden() as directory:
+        path = directory / "note.json"
+        path.write_bytes(OLD)
+        path.chmod(0o400)
+        assert not disk.overwrite(path, OLD[::-1])
+        assert path.read_bytes() == OLD
+
+
+def test_a_file_with_another_name_is_not_written_over(tmp_path):
+    path, copy = tmp_path / "note.json", tmp_path / "backup.json"
+    path.write_bytes(OLD)
+    copy.symlink_to(path)
+    assert not disk.overwrite(copy, OLD[::-1])
+    copy.unlink()
+    copy.hardlink_to(path)
+    assert not disk.overwrite(path, OLD[::-1])
+    copy.unlink()
+    assert path.read_bytes() == OLD
+    assert disk.overwrite(path, OLD[::-1])
+
+
 # Directories
 
 

@@ -186,6 +186,27 @@ def test_a_commit_does_to_the_disk_no_more_than_it_must(store, location):
     assert operations() == journal
 
 
+def test_a_fork_is_safe_also_if_the_creator_of_its_run_died_before_it_had_synced_the_name(location):
+    crew(location).kickoff(run_id="mine")
+    log = []
+    with disk.watched(log.append), History(location) as history:
+        history.fork("mine", branch="other")
+    assert os.path.join(location, "journal") in [one.path for one in log if one.verb == "fsync_dir"]
+
+
+def test_a_backup_of_hard_links_is_read_while_the_run_goes_on(store, location, tmp_path):
+    branch = Branch("run-1").add(claim=claim())
+    branch.checkpoint()
+    store.append([branch.commit()])
+    backup = str(tmp_path / "backup")
+    shutil.copytree(location, backup, copy_function=os.link)
+    own = store.read("run-1", "main")
+    store.rewrite("run-1", "main", own, compact_entries([], own, []))  # replaces the journal, not that of the backup
+    branch.checkpoint()
+    store.append([branch.commit()])
+    assert JsonProvider().open(backup).read("run-1", "main") == own
+
+
 def test_a_journal_is_not_read_again_for_the_claim_of_a_branch_that_was_just_read(store, location):
     branch = Branch("run-1").add(4)
     branch.checkpoint()

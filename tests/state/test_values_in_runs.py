@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import threading
 from dataclasses import dataclass
 
 import pytest
+from pydantic import BaseModel
 
 from crewlite import Agent, CheckpointConfig, Crew, History, LLMReply, Task, event_bus
 from crewlite.errors import NotCodable, StoreError
 from crewlite.events import CheckpointFailedEvent, CrewKickoffCompletedEvent, LLMCallCompletedEvent, TaskCompletedEvent
+from crewlite.flow import flow, step
 from crewlite.state import RuntimeState
 from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.providers import provider_for
 from crewlite.testing import EventRecorder, ScriptedLLM
 from crewlite.usage import Usage
+from tests import children
 
 
 def crew_of(count, llm, config, **fields):
@@ -241,3 +245,38 @@ def test_a_run_without_values_has_none(config):
     store = setting.provider.open(setting.location)
     assert not any("values" in entry.commit for entry in store.read("r", "main"))
     store.close()
+
+
+def test_a_value_whose_class_waits_for_a_neighbour_as_it_is_decoded_does_not_stop_the_run():
+    programs, taken, decoding, seen = threading.Lock(), threading.Event(), threading.Event(), []
+
+    class Document(BaseModel):
+        text: str
+
+        def model_post_init(self, context):
+            if seen:
+                decoding.set()
+                assert taken.wait(children.PATIENCE)
+                with programs:
+                    seen.append("decoded")
+
+    @step
+    def reads_it():
+        return RuntimeState.current()["document"].text
+
+    @step
+    def holds_the_lock():
+        assert decoding.wait(children.PATIENCE)
+        with programs:
+            taken.set()
+            return RuntimeState.current()["number"]
+
+    @flow
+    async def main():
+        state = RuntimeState.current()
+        state["document"], state["number"] = Document(text="x"), 1
+        seen.append("made")
+        return await asyncio.gather(asyncio.to_thread(reads_it), asyncio.to_thread(holds_the_lock))
+
+    assert main.kickoff() == ["x", 1]
+    assert seen == ["made", "decoded"]

@@ -130,7 +130,7 @@ class States:
             self.settle()
             base = self._outlook(address)
             next_id = partial(self._next_id, address)
-            values = Values(base, shared.known_secrets, shared.check_open, next_id, shared.lock, exact=False)
+            values = Values(base, shared.known_secrets, shared.check_open, next_id, exact=False)
             late = Late(address, values, base, shared.moment)
             self._late.append((weakref.ref(holder), late))
             return late

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from itertools import takewhile
-from threading import RLock
 from typing import Any
 
 from crewlite.codec import IMMUTABLE, Json, declare, decode, digest, encode
 from crewlite.errors import ConfigError, NotCodable
+from crewlite.forked import rlock
 from crewlite.secrets import MASK, Secrets
 from crewlite.state.format.operations import ABSENT, ITEMS, Operation, alike, difference, without_items
 
@@ -30,7 +30,6 @@ class Values(MutableMapping[str, Any]):
         secrets: Callable[[], Secrets],
         check: Callable[[], None],
         next_id: Callable[[], str],
-        lock: RLock,
         *,
         exact: bool,
     ) -> None:
@@ -58,7 +57,8 @@ class Values(MutableMapping[str, Any]):
         """The empty lists and mappings that `setdefault` created, by name."""
         self._written = set[str]()
         """The names that the program has changed since the last `take_written`."""
-        self._lock = lock
+        self._lock = rlock()
+        """Its own: user code runs under it (decoding calls pydantic's hooks), and no other step may wait for that."""
 
     def __getitem__(self, key: str) -> Any:
         with self._lock:

@@ -212,7 +212,7 @@ class View:
 
     def _new_values(self) -> Values:
         shared = self._shared
-        return Values(self._opening, shared.known_secrets, self._check, self._next_id, shared.lock, exact=True)
+        return Values(self._opening, shared.known_secrets, self._check, self._next_id, exact=True)
 
     def _next_id(self) -> str:
         """Return an id for a new item of a collection. On a resume, the item added at the same point gets it again."""

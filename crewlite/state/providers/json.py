@@ -210,11 +210,10 @@ class JsonStore:
 
     def _begin_and_go_on(self, commits: Sequence[Commit], begun: Iterable[str]) -> None:
         """Append commits, some of which create branches: of the runs `begun`, which may exist."""
-        missing = [run_id for run_id in begun if self._is_free(run_id)]
-        new = [[commit for commit in commits if commit.run_id == run_id] for run_id in missing]
-        for run in new:
+        new = {free: [commit for commit in commits if commit.run_id == free] for free in begun if self._is_free(free)}
+        for run in new.values():
             check_bases(run)
-        others = [commit for commit in commits if commit.run_id not in missing]
+        others = [commit for commit in commits if commit.run_id not in new]
         for begins, part in groupby(others, key=self._creates_branch):  # lazy: after earlier commits are written
             if begins:
                 for commit in part:
@@ -222,7 +221,7 @@ class JsonStore:
             else:
                 self._go_on(list(part))
         if new:
-            self._create(new)
+            self._create(list(new.values()))
 
     def _is_free(self, run_id: str) -> bool:
         """Return whether a run can be created. Removes its directory if that exists and is empty."""
@@ -309,12 +308,13 @@ class JsonStore:
 
     def _begin(self, commit: Commit) -> None:
         """Create a branch of a run that exists. Raises BranchConflictError for a fork whose base is not stored."""
-        base = commit.run.get("base") if commit.run else None
-        if base:
+        if commit.run and (base := commit.run.get("base")):
             there = commit.run_id, base["branch"]
             check_base(commit, base, lambda seq: self.sum_at(*there, seq), lambda: self.branches(commit.run_id))
         path, data = self.paths.journal(commit.run_id, commit.branch), lines(commit.entries)
-        disk.make_directory(path.parent)
+        disk.make_directory(path.parent, durable=False)
+        with disk.SyncBatch() as batch:  # of the run, too: its creator may have died before it synced the name
+            batch.sync_names(path.parent, self.paths.journals)
         disk.replace(path, data)
         self._settle([(commit, Tail.of(path, commit.entries, len(data)))], Changes())
 

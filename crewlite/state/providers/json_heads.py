@@ -2,9 +2,10 @@
 
     location/heads/<run>/<branch>.json             the number and checksum of that commit, the checkpoint, the rewinds
 
-The file is outside `journal/`, because a backup may restore that directory alone. It is not synced: it states a length
-that the journal must have at least, so an outdated file does no harm. A file that cannot be read is ignored. The
-rewinds are repeated here so that a listing tells abandoned checkpoints apart without reading journals.
+The file is outside `journal/`, because a backup may restore that directory alone. It is synced for a rewind only: it
+states a length that the journal must have at least, so an outdated file does no harm. A file that cannot be read is
+ignored. The rewinds are repeated here so that a listing tells abandoned checkpoints apart without reading journals.
+It is written in place, under its lock, and so read under it.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class HeadFiles:
         `begun`: the checksum of the first entry, which identifies the journal. `rewinds`: all rewinds of the branch.
         """
         path = self._paths.head(run_id, branch)
+        # The number is among the first bytes, so even a copy made without the lock states none that was never written.
         said: JsonObject = {"begun": begun, "seq": entry.seq, "sum": entry.sum}
         said |= {"checkpoint": entry.commit["place"]["id"]} if "place" in entry.commit else {}
         said |= {"rewinds": [list(rewind) for rewind in rewinds]} if rewinds else {}
