@@ -96,7 +96,7 @@ class Execution(Generic[T]):
         A call with effect="once" is recorded as intended before it is made. Raises InDoubt.
         """
         run, step, address = self.outer.run, self.step, self.address
-        if address in run.doubts:
+        if address in run.doubts or (run.record.intents.get(address) == "once" and address in run.record.attempts):
             if address in run.answers and step.answer:
                 return step.answer(run.answers[address]), _Ended(), None
             if step.effect == "once" and address not in run.rerun:

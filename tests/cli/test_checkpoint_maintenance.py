@@ -58,6 +58,17 @@ def test_prune_without_a_word_on_what_may_go_says_what_to_pass(location):
     assert "--keep-last 5, or --older-than 30d" in done.stderr
 
 
+def test_what_a_task_has_used_is_shown_also_once_its_calls_are_pruned(location):
+    def shown():
+        text = ask("show", "one", "--location", location)
+        used = json.loads(ask("show", "one", "--json", "--location", location))["usage_of"]
+        return text.count("/llm#"), {at: sums["total_tokens"] for at, sums in used.items()}
+
+    before = shown()
+    ask("prune", "--keep-last", 1, "--location", location)
+    assert (before[0], shown()) == (3, (0, before[1]))
+
+
 def test_prune_keeps_the_last_checkpoints_and_says_what_it_took(location):
     before = places(location)
     text = ask("prune", "--keep-last", 1, "--dry-run", "--location", location)

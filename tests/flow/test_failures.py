@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from crewlite import History
-from crewlite.errors import ConfigError, NonDeterminism, StepRaised, StepTimeout, Suspended
+from crewlite.errors import ConfigError, InDoubt, NonDeterminism, StepRaised, StepTimeout, Suspended
 from crewlite.flow import ask, bound, flow, step
 
 
@@ -299,3 +299,23 @@ def test_history_shows_a_failure_that_was_handled(shop):
     with History(shop.checkpoint.location) as history:
         (card,) = [each for each in history.run("one").steps if each.address == "step:card"]
     assert (card.status, [attempt.error_type for attempt in card.attempts]) == ("failed", ["Declined"])
+
+
+@pytest.mark.parametrize("ends", ["raises", "exceeds its time"])
+def test_a_flow_that_is_tried_again_makes_no_call_again_that_may_happen_only_once(config, ends):
+    made, over = [], threading.Event()
+
+    @step(effect="once", timeout=0.05 if ends == "exceeds its time" else None)
+    def pay():
+        made.append(1)
+        if ends == "raises":
+            raise ConnectionError("no answer")
+        over.wait(20)
+
+    pipeline = flow(name="pipeline", checkpoint=config(), retries=2)(lambda: pay())
+    for _ in range(2):
+        with pytest.raises(InDoubt, match="step pay"):
+            pipeline.kickoff(run_id="one")
+    over.set()
+    assert made == [1]
+    assert pipeline.kickoff(run_id="one", answers={"step:pay": "paid by hand"}) == "paid by hand"

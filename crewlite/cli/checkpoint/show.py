@@ -130,8 +130,12 @@ def _table(screen: Screen, run: RunHistory) -> None:
 
 
 def _sums(run: RunHistory) -> dict[str, Usage]:
-    """Return the usage of the run, under "", and of each step that encloses others, with all steps inside it."""
-    return {address: run.usage_of(address) for address in ("", *around(step.address for step in run.steps))}
+    """Return the usage of the run, under "", and of each step that encloses others, with all steps inside it.
+
+    Those inside may not be listed any more: pruning removes them, and not what they have used.
+    """
+    hollow = [step.address for step in run.steps if not step.usage.requests and run.usage_of(step.address).requests]
+    return {address: run.usage_of(address) for address in ("", *around(step.address for step in run.steps), *hollow)}
 
 
 def _snapshots(screen: Screen, run: RunHistory) -> None:
