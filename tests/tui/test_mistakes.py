@@ -16,14 +16,24 @@ def focused(view):
     return type(view.app.focused).__name__
 
 
-def test_enter_and_tab_lead_to_the_editor_of_an_outcome_at_a_checkpoint_and_at_the_head(tmp_path):
+def kept(tmp_path):
+    """The location of a finished run of three tasks."""
     location = str(tmp_path / "kept")
     crew(location, "a", "b", "c").kickoff(inputs={"topic": "llamas"}, run_id="first")
+    return location
+
+
+async def at_the_outcomes(view):
+    await view.sees("● task:research", "● task:review")
+    await view.press("4")
+    await view.sees("task:write", "enter edits it")
+
+
+def test_enter_and_tab_lead_to_the_editor_of_an_outcome_at_a_checkpoint_and_at_the_head(tmp_path):
+    location = kept(tmp_path)
 
     async def play(view):
-        await view.sees("● task:research", "● task:review")
-        await view.press("4")
-        await view.sees("task:write", "enter edits it")
+        await at_the_outcomes(view)
         await view.press("enter", "down", "enter")
         await view.until(lambda: focused(view) == "TextArea")
         await view.press("N", "E", "W")
@@ -39,8 +49,7 @@ def test_enter_and_tab_lead_to_the_editor_of_an_outcome_at_a_checkpoint_and_at_t
 
 
 def test_an_edit_that_no_fork_has_used_is_not_dropped_without_a_word(tmp_path):
-    location = str(tmp_path / "kept")
-    crew(location, "a", "b", "c").kickoff(inputs={"topic": "llamas"}, run_id="first")
+    location = kept(tmp_path)
 
     async def play(view):
         await view.sees("● task:research")
@@ -94,8 +103,7 @@ def test_a_refused_label_or_answer_stays_in_its_dialog_with_the_reason(tmp_path)
 
 
 def test_a_fork_whose_preview_has_failed_is_not_run_as_it_is(tmp_path):
-    location = str(tmp_path / "kept")
-    crew(location, "a", "b", "c").kickoff(inputs={"topic": "llamas"}, run_id="first")
+    location = kept(tmp_path)
 
     async def play(view):
         await view.sees("● task:research")
@@ -112,8 +120,7 @@ def test_a_fork_whose_preview_has_failed_is_not_run_as_it_is(tmp_path):
 
 
 def test_a_key_that_does_nothing_at_a_place_says_where_it_does(tmp_path):
-    location = str(tmp_path / "kept")
-    crew(location, "a", "b", "c").kickoff(inputs={"topic": "llamas"}, run_id="first")
+    location = kept(tmp_path)
 
     async def play(view):
         await view.sees("● task:research", "f Fork")
@@ -128,13 +135,10 @@ def test_a_key_that_does_nothing_at_a_place_says_where_it_does(tmp_path):
 
 
 def test_after_a_fork_the_edited_task_is_the_chosen_one(tmp_path):
-    location = str(tmp_path / "kept")
-    crew(location, "a", "b", "c").kickoff(inputs={"topic": "llamas"}, run_id="first")
+    location = kept(tmp_path)
 
     async def play(view):
-        await view.sees("● task:research", "● task:review")
-        await view.press("4")
-        await view.sees("task:write", "enter edits it")
+        await at_the_outcomes(view)
         await view.press("tab", "down", "enter", "N", "E", "W")
         await view.sees("✎ task:write")
         await view.press("escape", "f")
@@ -169,8 +173,7 @@ def test_a_run_is_written_to_a_page(tmp_path):
 
 
 def test_how_long_ago_a_checkpoint_was_made_goes_on(tmp_path, monkeypatch):
-    location = str(tmp_path / "kept")
-    crew(location, "a", "b", "c").kickoff(inputs={"topic": "llamas"}, run_id="first")
+    location = kept(tmp_path)
 
     async def play(view):
         await view.sees("● task:research")
