@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, tool
@@ -86,16 +88,27 @@ def test_a_step_of_a_flow_that_failed_is_in_doubt(store):
     def begin():
         return 1
 
+    @step
+    def tell(what):
+        raise ValueError(what)
+
     @flow(checkpoint=store)
     def bill():
         begin()
-        return charge()
+        for work in (charge, lambda: tell(1), lambda: tell(2)):
+            with contextlib.suppress(ConnectionError, ValueError):
+                work()
+        return tell(3)
 
-    with pytest.raises(ConnectionError):
+    with pytest.raises(ValueError, match="3"):
         bill.kickoff(run_id="r")
     with history_of(store) as history:
-        with pytest.raises(EffectsRepeat, match="step:charge, in doubt since"):
+        with pytest.raises(EffectsRepeat, match="step:charge, in doubt since") as found:
             history.rewind("r@step:begin")
+        assert history.prune(keep_last=1).freed > 0
+        with pytest.raises(EffectsRepeat) as pruned:
+            history.rewind("r@step:begin")
+        assert pruned.value.effects == found.value.effects
         assert history.rewind("r@step:begin", allow_effects=True).status == "unfinished"
 
 

@@ -142,6 +142,15 @@ def test_a_prune_keeps_what_was_gone_back_to(kept):
     assert raws(kept.crew("B", "C").kickoff(run_id="r")) == ["a", "B", "C"]
 
 
+def test_a_prune_keeps_the_time_of_a_rewind(kept):
+    kept.crew("B", "C").kickoff(run_id="r")
+    with kept.history() as history:
+        before = history.run("r").rewinds
+        for keep in (2, 1):
+            history.prune(keep_last=keep)
+            assert history.run("r").rewinds == before
+
+
 def test_what_goes_back_to_nothing_is_damaged(kept):
     kept.go_back(place_of(kept.before, "task:t0")["seq"], total="0" * 32)
     with pytest.raises(JournalCorrupt, match="goes back to commit"):

@@ -101,7 +101,7 @@ class CommitParts(TypedDict, total=False):
     intents: list[Intent]
     """Calls that are about to be made: (address, effect)."""
     made: list[MadeCall]
-    """The calls with effect="once" whose intents a compaction has left out."""
+    """The calls with effect="once" in the commits that a compaction has merged."""
     asked: list[AskedQuestion]
     answers: list[GivenAnswer]
     events: list[Event]

@@ -1,7 +1,7 @@
 """The calls declared `effect="once"` that a branch has made, and that a fork or a rewind may repeat.
 
 They are read from the intents, which are recorded before the calls. A compaction leaves out the intents of finished
-calls, and keeps the list `made` instead.
+calls, and moves those of others to a later commit: it keeps the calls themselves in the list `made`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def once_calls(entries: Sequence[Entry]) -> list[MadeCall]:
             if "fingerprint" in step and "error" not in step:
                 for number in unfinished.pop(step["address"], ()):
                     found[number] = {**found[number], "finished": True}
-        intended = (
-            requested.call(address, commit) for address, effect in commit.get("intents", ()) if effect == "once"
-        )
-        for call in (*commit.get("made", ()), *intended):
+        made, intents = commit.get("made", ()), commit.get("intents", ())
+        listed = {call["address"] for call in made}
+        intended = (requested.call(at, commit) for at, effect in intents if effect == "once" and at not in listed)
+        for call in (*made, *intended):
             if not call["finished"]:
                 unfinished.setdefault(call["address"], []).append(len(found))
             found.append(call)

@@ -18,7 +18,6 @@ from crewlite.state.format.commit import (
     Commit,
     CommitParts,
     LateChanges,
-    MadeCall,
     StepRecord,
     ValueChanges,
     invalidated,
@@ -50,7 +49,7 @@ def compact_entries(before: Sequence[Entry], own: Sequence[Entry], stands: Itera
     ends |= {entry.seq for entry in own if entry.commit.get("place", {}).get("id") in record.checkpoints}
     for entry in own:
         if back := entry.commit.get("rewind"):  # the commits that a rewind abandons are compacted separately
-            ends |= {back["seq"], entry.first - 1}
+            ends |= {back["seq"], entry.first - 1, entry.seq}  # and the rewind keeps its time
     base, read, once = own[0].commit["run"].get("base"), list(before), once_calls([*before, *own])
     after = base["sum"] if base else ""
     for part in _parts(own, ends):
@@ -61,19 +60,13 @@ def compact_entries(before: Sequence[Entry], own: Sequence[Entry], stands: Itera
         commit = _merged(part, held, live, record)
         if changed := _values(commit, kept, restored, live):
             commit["values"] = changed
-        if made := _calls_left_out(part, commit, once):
+        if made := [call for call in once if part[0].first <= call["seq"] <= part[-1].seq]:
             commit["made"] = made
         merged = seal(commit, after=after)
         compacted += [merged] if len(merged.line) < size(part) else part
         after = part[-1].sum
         read += part
     return compacted
-
-
-def _calls_left_out(part: Sequence[Entry], commit: Commit, once: Sequence[MadeCall]) -> list[MadeCall]:
-    """Return the calls with effect="once" whose intents were recorded in these entries and are not kept."""
-    kept = {address for address, _ in commit.get("intents", ())}
-    return [one for one in once if part[0].first <= one["seq"] <= part[-1].seq and one["address"] not in kept]
 
 
 def _check_contiguous(entries: Sequence[Entry]) -> None:
