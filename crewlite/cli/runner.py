@@ -29,6 +29,7 @@ from crewlite.errors import (
     InDoubt,
     MissingInput,
     Suspended,
+    branch_ref,
 )
 from crewlite.flow import Flow, FlowFunction
 from crewlite.lazy import lazy
@@ -165,7 +166,7 @@ class Runner:
     def _ref(self) -> str | None:
         """Return the ref of the run; None before it has begun."""
         run_id, branch = self.progress.run_id, self.progress.branch
-        return run_id if branch == "main" or run_id is None else f"{run_id}/{branch}"
+        return branch_ref(run_id, branch) if run_id else None
 
     def _placed(self) -> Again:
         return replace(self.again, location=self.progress.location or self.again.location)

@@ -15,7 +15,7 @@ from types import TracebackType
 
 from crewlite.cli import questions
 from crewlite.cli.shell import Again
-from crewlite.errors import CrewliteError, Suspended, text_of
+from crewlite.errors import CrewliteError, Suspended, branch_ref, text_of, to_resume
 from crewlite.state.history import History
 from crewlite.tracebacks import is_full, is_of_a_run
 
@@ -60,8 +60,8 @@ def _interrupted(error: KeyboardInterrupt) -> list[str]:
 
 
 def _waits(error: Suspended) -> list[str]:
-    ref = error.run_id if error.branch == "main" else f"{error.run_id}/{error.branch}"
-    again, named = Again(error.location), "run_id" if error.branch == "main" else "from_checkpoint"
+    ref, resume = branch_ref(error.run_id, error.branch), to_resume(error.run_id, error.branch)
+    again = Again(error.location)
     try:
         with History(error.location) as history:
             waiting = history.run(f"{error.run_id}/{error.branch}").waiting
@@ -71,8 +71,8 @@ def _waits(error: Suspended) -> list[str]:
     return [
         f"Run {ref!r} waits for a person, and is no longer at work.",
         *questions.told(waiting, lambda at: again.line("answer", ref, at, "VALUE")),
-        f"To go on then: kickoff({named}={ref!r})",
-        f"Or both at once: kickoff({named}={ref!r}, answers={{{given}}})",
+        f"To go on then: kickoff({resume})",
+        f"Or both at once: kickoff({resume}, answers={{{given}}})",
     ]
 
 

@@ -67,7 +67,17 @@ from crewlite.errors.record import (
     StoreUnusable,
 )
 from crewlite.errors.recovery import RecoveryAborted, RecoveryEscalated
-from crewlite.errors.root import CrewliteError, an, ends_run, meant, meant_setting, nearest, text_of
+from crewlite.errors.root import (
+    CrewliteError,
+    an,
+    branch_ref,
+    ends_run,
+    meant,
+    meant_setting,
+    nearest,
+    text_of,
+    to_resume,
+)
 from crewlite.errors.run import (
     AnswerRefused,
     AnswerTimeout,
@@ -169,9 +179,11 @@ __all__ = [
     "UnknownProvider",
     "VariantsRefused",
     "an",
+    "branch_ref",
     "ends_run",
     "meant",
     "meant_setting",
     "nearest",
     "text_of",
+    "to_resume",
 ]

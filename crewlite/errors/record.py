@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crewlite.errors.root import CrewliteError
+from crewlite.errors.root import CrewliteError, branch_ref, to_resume
 
 
 class RefError(CrewliteError, LookupError):
@@ -125,13 +125,13 @@ class BranchConflictError(CrewliteError, RuntimeError):
         self.run_id, self.branch, self.expected, self.found, self.holder = run_id, branch, expected, found, holder
         self.problem = problem
         if kind == "state":
-            name = run_id if branch == "main" else f"{run_id}/{branch}"
             super().__init__(
-                f"State {name!r} is held by {holder}, and cannot be opened again until it is closed there, with "
-                f"close() or at the end of its `with`. Or open a fork of it, made with History(location).fork(...)."
+                f"State {branch_ref(run_id, branch)!r} is held by {holder}, and cannot be opened again until it is "
+                f"closed there, with close() or at the end of its `with`. Or open a fork of it, made with "
+                f"History(location).fork(...)."
             )
             return
-        again = f"run_id={run_id!r}" if branch == "main" else f"from_checkpoint='{run_id}/{branch}'"
+        again = to_resume(run_id, branch)
         if not problem and found is None:
             problem = f"is being run by {holder}. To wait for its result, kick off with {again}, wait=True; or fork it."
         super().__init__(

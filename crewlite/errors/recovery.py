@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from crewlite.errors.root import CrewliteError
+from crewlite.errors.root import CrewliteError, to_resume
 
 
 class RecoveryEscalated(CrewliteError, RuntimeError):
@@ -44,5 +44,4 @@ def _message(failure: Any, did: str, said: str, way_on: str) -> str:
 def _again(run_id: str, location: str | None, branch: str) -> str:
     if location is None:
         return "Nothing was saved: to be able to go on, give what you kick off checkpoint=True"
-    again = f"run_id={run_id!r}" if branch == "main" else f"from_checkpoint='{run_id}/{branch}'"
-    return f"Its record is kept: kick off again with {again} to go on there"
+    return f"Its record is kept: kick off again with {to_resume(run_id, branch)} to go on there"

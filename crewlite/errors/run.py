@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from crewlite import kinds
-from crewlite.errors.root import CrewliteError
+from crewlite.errors.root import CrewliteError, branch_ref, to_resume
 
 
 class CheckpointIsBehind(CrewliteError, RuntimeError):
@@ -75,7 +75,7 @@ class InputsChanged(RunMismatch):
 
     def __init__(self, run_id: str, names: Sequence[str], *, kind: str = "crew", branch: str = "main") -> None:
         others = ", ".join(f"{name!r}: ..." for name in names)
-        ref = run_id if branch == "main" else f"{run_id}/{branch}"
+        ref = branch_ref(run_id, branch)
         if kinds.of(kind) is kinds.TRIAL:
             super().__init__(
                 f"Run {ref!r} was started with another {' and another '.join(names)}. To go on, call test or train of "
@@ -115,7 +115,7 @@ class QuestionsChanged(RunMismatch):
     code = "questions_changed"
 
     def __init__(self, run_id: str, changed: Mapping[str, str], *, kind: str = "crew", branch: str = "main") -> None:
-        ref = run_id if branch == "main" else f"{run_id}/{branch}"
+        ref = branch_ref(run_id, branch)
         told = "; ".join(f"{address or 'it'} {how}" for address, how in changed.items())
         steps = [address for address in changed if address]
         fork = f"fork({ref!r}, rerun={steps!r}).kickoff()" if steps else f"fork({ref!r}).kickoff('...')"
@@ -179,10 +179,9 @@ class RunCancelled(CrewliteError, RuntimeError):
     ends_run = True
 
     def __init__(self, run_id: str, branch: str) -> None:
-        again = f"run_id={run_id!r}" if branch == "main" else f"from_checkpoint='{run_id}/{branch}'"
         super().__init__(
-            f"Run {run_id!r} was cancelled on branch {branch!r}. Its record is kept: kick off again with {again} to "
-            f"resume it."
+            f"Run {run_id!r} was cancelled on branch {branch!r}. Its record is kept: kick off again with "
+            f"{to_resume(run_id, branch)} to resume it."
         )
         self.run_id, self.branch = run_id, branch
 
@@ -227,9 +226,8 @@ class Suspended(CrewliteError, RuntimeError):
     ) -> None:
         questions = "; ".join(f"{address}: {question}" for address, question in waiting.items())
         first = next(iter(waiting))
-        where = run_id if branch == "main" else f"{run_id}/{branch}"
-        again = f"{'run_id' if branch == 'main' else 'from_checkpoint'}={where!r}"
-        answered = f"{again}, answers={{{first!r}: ...}}"
+        where = branch_ref(run_id, branch)
+        answered = f"{to_resume(run_id, branch)}, answers={{{first!r}: ...}}"
         is_trial = kinds.of(kind) is kinds.TRIAL
         resume = (
             f"Call test or train of the crew again with {answered}"

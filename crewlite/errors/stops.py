@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crewlite.errors.record import BranchConflictError, JournalCorrupt, StoreError
-from crewlite.errors.root import CrewliteError
+from crewlite.errors.root import CrewliteError, to_resume
 from crewlite.errors.run import AnswerRefused, RunCancelled, Suspended
 
 _UNITS = {
@@ -35,14 +35,14 @@ class BudgetExceeded(CrewliteError, RuntimeError):
         location: str | None = None,
         branch: str = "main",
     ) -> None:
-        again = f"run_id={run_id!r}" if branch == "main" else f"from_checkpoint='{run_id}/{branch}'"
         self.owner, self.setting, self.limit, self.used = owner, setting, limit, used
         self.run_id, self.location, self.branch = run_id, location, branch
         if location is None:
             way_on = f"Nothing was saved: to be able to go on, give what you kick off checkpoint=True. Raise {setting}."
         else:
             way_on = (
-                f"Its record is kept: raise {setting} of the {self.of} and kick off again with {again} to go on. "
+                f"Its record is kept: raise {setting} of the {self.of} and kick off again with "
+                f"{to_resume(run_id, branch)} to go on. "
                 f"Nothing that is recorded is paid again."
             )
         super().__init__(f"{self.found}, so the run has stopped. {way_on}")

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 
 from crewlite import kinds
-from crewlite.errors import CrewliteError, Redacted, StepRaised, ends_run
+from crewlite.errors import CrewliteError, Redacted, StepRaised, branch_ref, ends_run
 from crewlite.runtime.human import warn_unasked
 from crewlite.runtime.request import Request
 from crewlite.runtime.run import Run
@@ -64,7 +64,7 @@ def note_answered(error: Exception, kind: str, run: Run, answered: Sequence[str]
     """Add a note to an error of the user's code: a changed step keeps its recorded outcome, and how to run it again."""
     if not answered or (isinstance(error, CrewliteError) and not isinstance(error, StepRaised | Redacted)):
         return
-    ref = run.run_id if run.branch == "main" else f"{run.run_id}/{run.branch}"
+    ref = branch_ref(run.run_id, run.branch)
     again = f"{kind}.fork({ref!r}, rerun={[answered[-1]]!r}).kickoff()"
     if kinds.of(kind) is kinds.TRIAL:
         again = "begin another trial, with another run_id"

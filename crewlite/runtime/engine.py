@@ -31,6 +31,7 @@ from crewlite.runtime.resumption import (
     branch_for,
     check_newest,
     check_of_run_at_work,
+    check_rerun,
     check_variant,
     definition_now,
     in_doubt,
@@ -39,7 +40,6 @@ from crewlite.runtime.resumption import (
     lived,
     masked,
     secrets_of,
-    warn_done,
     warn_kept,
     warn_stored,
 )
@@ -254,7 +254,6 @@ async def _begin(root: Root[Any], request: Request, journal: Journal, config: Ch
         "definition": journal.secrets.mask_data(root.facts()),
         "inputs": coded,
     }
-    in_doubt(journal.record, request.answers or ())
     answers = answers_given(journal, request, changed=True)
     await store_claim(journal, {"run": first, **answers, **approvals_given(journal, request)})
     request.progress.attach(journal)
@@ -277,9 +276,8 @@ async def _resume(
             check_joined(root, journal)
         drifted = None if others else kept_result(root, journal, inputs, config)
         finished = drifted is not None
-        doubts = in_doubt(record, (*(request.answers or ()), *request.rerun))
         answers = answers_given(journal, request, changed=bool(others))
-        warn_done(journal, request.rerun)
+        check_rerun(journal, request.rerun, root.kind)
         superseded = record.finished and not finished
         approved = approvals_given(journal, request)
         if drifted is not None:
@@ -299,7 +297,7 @@ async def _resume(
         drifted=tuple(one.address for one in drifted or ()),
         answers=dict(request.answers or {}),
         rerun=frozenset(request.rerun),
-        doubts=doubts,
+        doubts=in_doubt(record),
         **lived(root, record, config.on_drift),
     )
     return run, inputs

@@ -141,7 +141,7 @@ def _run_again(root: Root[Any], run: Run) -> Run:
         superseded=run.superseded,
         answers=run.answers,
         config=run.config,
-        doubts=in_doubt(record, ()),
+        doubts=in_doubt(record),
         **lived(root, record, run.on_drift),
     )
 
@@ -162,10 +162,10 @@ async def inside(scope: StepScope, root: Root[T], request: Request, step: Step[T
 
     `own`: the step drives a separate run. Raises ConfigError for options that only an outermost kickoff can have.
     """
-    if not own and (request.run_id or request.from_checkpoint or request.resume):
+    if not own and (request.run_id or request.from_checkpoint or request.resume or request.answers or request.rerun):
         raise ConfigError(
             f"{root.kind} {root.name!r} is kicked off inside a run and becomes part of it, so it takes no run_id, "
-            f"from_checkpoint or resume: pass these to the outermost kickoff"
+            f"from_checkpoint, resume, answers or rerun: pass these to the outermost kickoff"
         )
     if not own and (signals := listed_signals((root.setting, *root.inner))):
         log.warning("on_events: only the outermost run listens to %s; %r does not", ", ".join(signals), root.name)

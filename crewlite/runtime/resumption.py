@@ -9,6 +9,7 @@ from typing import Any
 from crewlite import kinds
 from crewlite.codec import decode, digest, encode, laid_over
 from crewlite.errors import (
+    AnswerRefused,
     CheckpointIsBehind,
     ConfigError,
     InputsChanged,
@@ -17,6 +18,7 @@ from crewlite.errors import (
     RefError,
     RunMismatch,
     TaskDrifted,
+    branch_ref,
 )
 from crewlite.ids import new_id, short
 from crewlite.refs import STUDIES
@@ -27,6 +29,7 @@ from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.addresses import is_question, outer, outers, prefix_beside
 from crewlite.state.format.commit import CommitParts
+from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
 from crewlite.state.providers import provider_for
@@ -35,6 +38,7 @@ from crewlite.state.reading.steps import inherited
 from crewlite.state.reading.undecided import undecided
 from crewlite.state.verbs.answer import given
 from crewlite.state.verbs.fork import asked_for, check_taken
+from crewlite.tools.base import as_text
 
 
 def branch_for(root: Root[Any], request: Request, config: CheckpointConfig) -> Located:
@@ -245,36 +249,64 @@ def definition_now(root: Root[Any], journal: Journal) -> CommitParts:
     return {} if now == record.run["definition"] else {"definition": now}
 
 
-def in_doubt(record: Record, settled: Iterable[str]) -> frozenset[str]:
-    """Return the addresses of the calls in doubt: they began, and the run ended before their outcome was recorded.
+def in_doubt(record: Record) -> frozenset[str]:
+    """Return the addresses of the calls in doubt: they began, and the run ended before their outcome was recorded."""
+    return frozenset(address for address in record.intents if address not in record.outcomes)
 
-    `settled`: addresses that the kickoff has answers or reruns for. Raises RefError for one that is neither a call in
-    doubt nor a failed or finished step nor a question to a person.
+
+def check_results(record: Record, answers: Mapping[str, Any], secrets: Secrets) -> None:
+    """Check the answers to a kickoff that are no answers of people: results of calls in doubt.
+
+    A call that has finished may be given the result that it has, as when a program is started again. Raises
+    AnswerRefused for another result, RefError for a step that takes none.
     """
-    doubts = frozenset(address for address in record.intents if address not in record.outcomes)
-    for address in settled:
-        known = doubts | record.failures.keys()
-        if address not in known and address not in record.outcomes and not is_question(address):
-            raise RefError(
-                address,
-                "is no call in doubt, no failed step and no question to a person: it can be neither answered nor rerun",
-                sorted(known | record.asked.keys()),
-            )
-    return doubts
+    doubts = in_doubt(record)
+    for address, value in answers.items():
+        if is_question(address) or address in doubts:
+            continue
+        if address in record.failures:
+            raise RefError(address, f"has failed, and takes no answer: rerun={[address]!r} tries it again")
+        outcome = record.outcomes.get(address) if address else None
+        if outcome is None:
+            problem = "is no call in doubt and no question to a person, so it takes no answer"
+            raise RefError(address, problem, sorted(doubts | record.asked.keys()))
+        if not _has_result(record, outcome, value, secrets):
+            raise AnswerRefused(address, "it has finished with another result, and that is kept", second=True)
 
 
-def warn_done(journal: Journal, rerun: Iterable[str]) -> None:
-    """Warn about steps in `rerun` that finished and were never in doubt: they are not run again."""
+def _has_result(record: Record, outcome: Outcome, value: Any, secrets: Secrets) -> bool:
+    """Return whether this is the result with which a call has finished; False for a step that is no call."""
+    kind = kinds.of(outcome.kind)
+    if kind.is_call:
+        return bool(record.value(outcome.address)["text"] == secrets.mask(as_text(value)))
+    return kind.holds_value and outcome.digest == digest(secrets.mask_data(encode(value)))
+
+
+def check_rerun(journal: Journal, rerun: Iterable[str], kind: str) -> None:
+    """Warn about steps in `rerun` that have finished: they are not run again. `kind`: the kind of the run.
+
+    That is no error, as a program that is started again passes the same steps, which have finished since. Raises
+    RefError for an address that is neither a call in doubt nor a step that has failed or finished.
+    """
     record = journal.record
-    if done := sorted(set(rerun) & record.outcomes.keys() - record.intents.keys()):
+    known = in_doubt(record) | record.failures.keys()
+    for address in rerun:
+        if address not in known and (not address or address not in record.outcomes):
+            problem = "is no call in doubt, and has neither failed nor finished: it cannot be run again"
+            raise RefError(address, problem, sorted(known))
+    if done := sorted(set(rerun) - known):
         journal.warn(
-            f"rerun: {', '.join(done)} finished before and is not run again in this run. To run it again, fork: "
-            f"fork({journal.run_id!r}, rerun={done!r})"
+            f"rerun: {', '.join(done)} has finished, and is not run again in this run. To run it again, fork: "
+            f"{kind}.fork({branch_ref(journal.run_id, journal.branch)!r}, rerun={done!r}).kickoff()"
         )
 
 
 def answers_given(journal: Journal, request: Request, *, changed: bool) -> CommitParts:
-    """Return the answers passed to a kickoff as commit parts. `changed`: its inputs differ from the recorded ones."""
+    """Check the answers passed to a kickoff, and return those of people as commit parts.
+
+    `changed`: its inputs differ from the recorded ones. Raises what `check_results` and `given` raise.
+    """
+    check_results(journal.record, request.answers or {}, journal.secrets)
     answers = given(journal.record, request.answers or {}, journal.secrets, changed=changed)
     return {"answers": answers} if answers else {}
 

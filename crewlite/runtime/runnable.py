@@ -159,6 +159,7 @@ class Runnable(ABC, Generic[R]):
             ConfigError, MissingInput, NoModel, StoreUnusable: before anything was paid.
             RunMismatch, CheckpointIsBehind, BranchConflictError: the run cannot be resumed in this way.
             InDoubt: a call declared effect="once" was interrupted.
+            AnswerRefused: an answer does not fit its question, or its step has another one already.
             Suspended: the run waits for people to answer.
             BudgetExceeded: a budget is used up. Kicked off again with more, the run goes on.
             StoreError: a save failed, with on_save_error="raise".

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from crewlite.cli.checkpoint.info import name_of
 from crewlite.cli.checkpoint.screen import Part, ago
-from crewlite.errors import RefError
+from crewlite.errors import RefError, branch_ref
 from crewlite.state.providers import BranchInfo
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.named_places import NamedPlace, by_place
@@ -165,7 +165,7 @@ class Listing:
 
 
 def _run(info: BranchInfo) -> Line:
-    name = info.run_id if info.branch == "main" else f"{info.run_id}/{info.branch}"
+    name = branch_ref(info.run_id, info.branch)
     about = name_of({"kind": info.kind, "name": info.name})
     when = ago(datetime.fromisoformat(info.started_at))
     return Line(Place(info.run_id, info.branch), line((name, "bold"), (f"  {about}  {when}", "dim")), opens=True)

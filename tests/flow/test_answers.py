@@ -295,8 +295,8 @@ def test_a_step_to_run_again_that_nobody_asked_for_is_told_with_the_steps_there_
     assert "the run has not requested step:payy; the steps so far are step:pay" in caplog.text
     caplog.clear()
     assert pipeline.kickoff(run_id="one", rerun=["step:pay"]) == 1
-    assert "step:pay finished before and is not run again in this run" in caplog.text
-    assert "fork('one', rerun=['step:pay'])" in caplog.text
+    assert "step:pay has finished, and is not run again in this run" in caplog.text
+    assert "flow.fork('one', rerun=['step:pay']).kickoff()" in caplog.text
     caplog.clear()
     with pytest.raises(RefError, match="step:payy"):
         pipeline.kickoff(run_id="one", rerun=["step:payy"])

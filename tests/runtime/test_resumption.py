@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
 from crewlite.codec import digest, encode
-from crewlite.errors import CheckpointIsBehind, ConfigError, CrewliteError, InputsChanged, RefError, RunMismatch
+from crewlite.errors import (
+    AnswerRefused,
+    CheckpointIsBehind,
+    ConfigError,
+    CrewliteError,
+    InputsChanged,
+    RefError,
+    RunMismatch,
+)
 from crewlite.flow import flow
 from crewlite.runtime.request import Request
-from crewlite.runtime.resumption import branch_for, check_newest, in_doubt, inputs_of, lived
+from crewlite.runtime.resumption import branch_for, check_newest, check_results, in_doubt, inputs_of, lived
 from crewlite.secrets import Secrets
 from crewlite.state import CheckpointConfig, InMemoryProvider
 from crewlite.state.format.outcome import LightEvent, Outcome
@@ -115,26 +124,24 @@ def test_a_resume_from_a_checkpoint_that_more_came_after_is_refused(named, left,
 
 
 def outcome(address, seq=2):
-    return Outcome(address, "step", 1, digest(["q"]), "x", "", None, {}, 1.0, seq, "")
+    return Outcome(address, "step", 1, digest(["q"]), "x", digest("x"), None, {}, 1.0, seq, "")
 
 
 @pytest.mark.parametrize(
-    ("settled", "doubts"),
+    ("address", "result", "refused"),
     [
-        pytest.param((), {"step:pay"}, id="nothing settled"),
-        pytest.param(("step:pay",), {"step:pay"}, id="the call in doubt"),
-        pytest.param(("step:sent",), {"step:pay"}, id="one that has finished"),
-        pytest.param(("human:ok",), {"step:pay"}, id="a question that is not asked yet"),
-        pytest.param(("step:other",), RefError, id="what nobody knows"),
+        pytest.param("step:pay", "paid", None, id="the call in doubt"),
+        pytest.param("step:sent", "x", None, id="the result of one that has finished"),
+        pytest.param("step:sent", "y", AnswerRefused, id="another result than it has"),
+        pytest.param("human:ok", True, None, id="a question that is not asked yet"),
+        pytest.param("step:other", "paid", RefError, id="what nobody knows"),
     ],
 )
-def test_only_what_is_in_doubt_has_failed_has_finished_or_is_a_question_can_be_settled(settled, doubts):
+def test_a_call_takes_a_result_while_it_is_in_doubt_and_the_same_one_afterwards(address, result, refused):
     record = Record(intents={"step:pay": "once", "step:sent": "once"}, outcomes={"step:sent": outcome("step:sent")})
-    if isinstance(doubts, set):
-        assert in_doubt(record, settled) == doubts
-        return
-    with pytest.raises(doubts):
-        in_doubt(record, settled)
+    assert in_doubt(record) == {"step:pay"}
+    with pytest.raises(refused) if refused else contextlib.nullcontext():
+        check_results(record, {address: result}, Secrets.of())
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from crewlite.cli import questions
 from crewlite.cli.checkpoint.screen import Screen
 from crewlite.cli.checkpoint.where import Opened
 from crewlite.cli.shell import Again
+from crewlite.errors import branch_ref, to_resume
 from crewlite.ids import short
 from crewlite.lazy import lazy
 from crewlite.state.format.entry import STATE
@@ -51,8 +52,7 @@ def on(opened: Opened, run: RunHistory, lines: Again | None = None) -> str:
 
 def trial_on(run: RunHistory) -> str:
     """What to do to go on with a test or a training; the record does not say by which command it was begun."""
-    where = f"run_id={run.run_id!r}" if run.branch == "main" else f"from_checkpoint={ref_of(run)!r}"
-    return f"call test or train of the crew again, with {where}"
+    return f"call test or train of the crew again, with {to_resume(run.run_id, run.branch)}"
 
 
 def fork(opened: Opened, run: RunHistory, checkpoint: Checkpoint) -> str:
@@ -87,7 +87,7 @@ def again(opened: Opened, run: RunHistory) -> Again:
 
 def ref_of(run: RunHistory) -> str:
     """The ref that a branch is resumed by."""
-    return run.run_id if run.branch == "main" else f"{run.run_id}/{run.branch}"
+    return branch_ref(run.run_id, run.branch)
 
 
 def _has_live(facts: object) -> bool:

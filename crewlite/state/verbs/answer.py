@@ -38,6 +38,7 @@ referencing = lazy("referencing")
 jsonschema = lazy("jsonschema")  # only answers given from outside of a run need it; a run checks with its own classes
 _FORMATS: dict[str, Any] = {"date": date, "date-time": datetime, "time": time, "duration": timedelta, "uuid": UUID}
 _SECOND = "it has an answer already, and that is kept"
+_YES_OR_NO = {"y": True, "yes": True, "n": False, "no": False}
 
 
 class Typed(str):
@@ -58,19 +59,33 @@ def typed(text: str, schema: Any) -> Any:
     wanted = "string" if schema is None else schema.get("type")
     if wanted == "string":
         return text
-    word = text.strip().lower()
-    yes_or_no = wanted == "boolean" or {"type": "boolean"} in (schema or {}).get("anyOf", ())
-    if yes_or_no and word in ("y", "yes", "n", "no"):
-        return word[0] == "y"
+    if _takes_yes_or_no(schema) and (said := _YES_OR_NO.get(text.strip().lower())) is not None:
+        return said
     with contextlib.suppress(ValueError):
         return json.loads(text)
     return text
 
 
+def meant(value: Any, schema: Any) -> Any:
+    """Return the answer that is meant: what a person typed converted by `typed`, and yes or no as True or False.
+
+    A text that the schema takes as it is stays that text.
+    """
+    if isinstance(value, Typed):
+        return typed(value, schema)
+    if isinstance(value, str) and _takes_yes_or_no(schema) and not _fits(value, schema):
+        return _YES_OR_NO.get(value.strip().lower(), value)
+    return value
+
+
+def _takes_yes_or_no(schema: Any) -> bool:
+    return schema is not None and (schema.get("type") == "boolean" or {"type": "boolean"} in schema.get("anyOf", ()))
+
+
 def decode_answer(given_answer: GivenAnswer, schema: Any) -> Any:
-    """Decode a recorded answer. One that was typed before its question was asked is converted by `typed` here."""
+    """Decode a recorded answer. One that was given before its question was asked is converted by `meant` here."""
     value = codec.decode(given_answer["value"])
-    return typed(value, schema) if given_answer.get("typed") else value
+    return meant(Typed(value) if given_answer.get("typed") else value, schema)
 
 
 def answer(store: Store, run_id: str, branch: str, address: str, value: Any, *, ahead: bool) -> None:
@@ -117,10 +132,10 @@ def _answered(record: Record, secrets: Secrets, address: str, value: Any, *, ahe
     before = asked and record.answer_to(asked)
     if record.settled(address) or (asked and before and not _may_misfit(asked, before)):
         raise AnswerRefused(address, _SECOND, second=True)
-    given_answer = _given_answer(address, value, asked, secrets)
     if asked:
-        check(asked, typed(value, asked.get("schema")) if isinstance(value, Typed) else value)
-    return {"answers": [given_answer]}
+        value = meant(value, asked.get("schema"))
+        check(asked, value)
+    return {"answers": [_given_answer(address, value, asked, secrets)]}
 
 
 def _may_misfit(asked: AskedQuestion, answer: GivenAnswer) -> bool:
@@ -166,7 +181,8 @@ def given(record: Record, answers: Mapping[str, Any], secrets: Secrets, *, chang
         asked = None if other else record.asked.get(address)
         if asked:
             _check_is_last(record, address)
-        given_answer = _given_answer(address, value, asked, secrets)
+        said = meant(value, asked.get("schema")) if asked else value
+        given_answer = _given_answer(address, said, asked, secrets)
         if other or not _known(record, asked, given_answer):
             recorded_answers.append(given_answer)
     return recorded_answers
@@ -180,9 +196,7 @@ def refusal(address: str, problem: str) -> GivenAnswer:
 def _given_answer(address: str, value: Any, asked: AskedQuestion | None, secrets: Secrets) -> GivenAnswer:
     """Build the record of an answer to the question `asked`; None means a question that is still to be asked."""
     is_typed = isinstance(value, Typed)
-    if is_typed:
-        value = typed(value, asked.get("schema")) if asked else str(value)
-    coded = secrets.mask_data(codec.encode(value, f"the answer to {address}"))
+    coded = secrets.mask_data(codec.encode(str(value) if is_typed else value, f"the answer to {address}"))
     given_answer: GivenAnswer = {"address": address, "value": coded, "at": now().isoformat()}
     if asked:
         return given_answer | ({"digest": asked["digest"]} if "digest" in asked else {})
@@ -193,7 +207,8 @@ def _known(record: Record, asked: AskedQuestion | None, given_answer: GivenAnswe
     """Return whether this answer is recorded already. Raises AnswerRefused if the question has a different answer."""
     address = given_answer["address"]
     if before := asked and record.answer_to(asked):
-        same = codec.digest(before["value"]) == codec.digest(given_answer["value"])
+        known = codec.encode(decode_answer(before, asked.get("schema")))
+        same = codec.digest(known) == codec.digest(given_answer["value"])
     elif address in record.outcomes:
         same = _may_be_same(given_answer["value"], record.value(address))
     else:
@@ -217,6 +232,14 @@ def _may_be_same(value: Any, recorded: Any) -> bool:
 def check(asked: AskedQuestion, value: Any) -> None:
     """Raise AnswerRefused if the value does not fit the recorded schema of the question."""
     check_fits(asked["address"], value, asked.get("schema"))
+
+
+def _fits(value: Any, schema: Any) -> bool:
+    try:
+        check_fits("", value, schema)
+    except AnswerRefused:
+        return False
+    return True
 
 
 def check_fits(address: str, value: Any, schema: Any) -> None:

@@ -21,7 +21,7 @@ from crewlite.state.format.addresses import BEGINNING, outers
 from crewlite.state.format.commit import AskedQuestion, StepRecord, invalidated
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
-from crewlite.state.verbs.answer import Typed, check, typed
+from crewlite.state.verbs.answer import Typed, check, meant
 from crewlite.state.verbs.coerce_edit import coerce, read
 from crewlite.tools.approval import schema_of
 from crewlite.tools.base import as_text
@@ -104,8 +104,7 @@ def _checked(record: Record, outcome: Outcome, value: Any, secrets: Secrets) -> 
     """Return the value of an edit as it is recorded: encoded, masked, checked, in the type of the old outcome."""
     was = record.value(outcome.address)
     asked = record.asked.get(outcome.address) or _approval(outcome, was)
-    meant = _read(outcome, value, was, asked) if isinstance(value, Typed) else value
-    data: Any = secrets.mask_data(_coded(outcome, meant))
+    data: Any = secrets.mask_data(_coded(outcome, _read(outcome, value, was, asked)))
     if kinds.of(outcome.kind).holds_value:
         return coerce(data, was, f"The edit of {outcome.address}")
     if kinds.of(outcome.kind).asks_person and asked:
@@ -123,12 +122,13 @@ def _approval(outcome: Outcome, was: Any) -> AskedQuestion | None:
     return {"address": outcome.address, "question": "", "at": outcome.at, "schema": schema_of(None)}
 
 
-def _read(outcome: Outcome, said: Typed, recorded: Any, asked: AskedQuestion | None) -> Any:
-    """Convert text that a person typed to the type that an outcome of this kind has."""
-    if kinds.of(outcome.kind).holds_value:
-        return read(said, recorded)
-    schema = asked.get("schema") if asked else None
-    return typed(said, schema) if kinds.of(outcome.kind).asks_person else str(said)
+def _read(outcome: Outcome, said: Any, recorded: Any, asked: AskedQuestion | None) -> Any:
+    """Convert text that a person typed, and a person's yes or no, to the type that an outcome of this kind has."""
+    if kinds.of(outcome.kind).asks_person:
+        return meant(said, asked.get("schema") if asked else None)
+    if not isinstance(said, Typed):
+        return said
+    return read(said, recorded) if kinds.of(outcome.kind).holds_value else str(said)
 
 
 def _coded(outcome: Outcome, value: Any) -> Any:

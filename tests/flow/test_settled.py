@@ -1,0 +1,161 @@
+"""Answers and reruns for steps that are settled already: the same again goes on, anything else is told."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Literal
+
+import pytest
+
+from crewlite import Agent, Crew, History, Task, ToolCall, tool
+from crewlite.errors import AnswerRefused, ConfigError, InDoubt, RefError, Suspended
+from crewlite.flow import ask, flow, step
+from crewlite.state.verbs.answer import Typed
+from crewlite.testing import ScriptedLLM
+
+
+@pytest.fixture(autouse=True)
+def _no_terminal(monkeypatch):
+    with open(os.devnull) as nobody:
+        monkeypatch.setattr(sys, "stdin", nobody)
+        yield
+
+
+@pytest.fixture
+def shop(memory, ran):
+    """A flow with a call that may happen once and fails, a step that fails and is handled, and a question at its end."""
+    broken = [True]
+
+    @step(effect="once")
+    def pay():
+        ran.append("pay")
+        if broken:
+            broken.clear()
+            raise ConnectionError("no line")
+        return {"paid": 3}
+
+    @step
+    def card():
+        raise ValueError("declined")
+
+    @step
+    def look():
+        return "seen"
+
+    @flow(checkpoint=memory())
+    def shop():
+        try:
+            card()
+        except ValueError:
+            look()
+        return pay(), ask("Ship it?", bool, name="ship")
+
+    with pytest.raises(ConnectionError):
+        shop.kickoff(run_id="one")
+    return lambda **options: shop.kickoff(run_id="one", **options)
+
+
+def test_an_answer_to_a_call_is_taken_again_and_another_is_refused(shop, ran):
+    for _ in range(2):
+        with pytest.raises(Suspended):
+            shop(answers={"step:pay": {"paid": 3}})
+    with pytest.raises(AnswerRefused, match=r"step:pay .*finished with another.*fork the run with edits") as refused:
+        shop(answers={"step:pay": {"paid": 4}})
+    assert (refused.value.address, refused.value.second, ran) == ("step:pay", True, ["pay"])
+    script = {"step:pay": {"paid": 3}, "human:ship": True}
+    assert [shop(answers=script) for _ in range(2)] == [({"paid": 3}, True)] * 2
+    with pytest.raises(AnswerRefused):
+        shop(answers={"step:pay": {"paid": 4}})
+
+
+def test_what_a_finished_step_came_to_may_be_said_and_nothing_else(shop):
+    with pytest.raises(Suspended):
+        shop(rerun=["step:pay"], answers={"step:look": "seen"})
+    for address, value in (("step:look", "unseen"), ("step:pay", {"paid": 4})):
+        with pytest.raises(AnswerRefused, match=f"{address} .*finished with another"):
+            shop(answers={address: value})
+
+
+def test_a_step_that_takes_no_answer_says_so(shop):
+    with pytest.raises(RefError, match=r"'step:card' has failed, and takes no answer: rerun=\['step:card'\] tries it"):
+        shop(answers={"step:card": "paid"})
+    for address in ("step:pey", ""):
+        with pytest.raises(RefError, match="is no call in doubt and no question to a person.*Candidates: step:pay"):
+            shop(answers={address: "paid"})
+
+
+def test_a_question_is_answered_and_not_run_again(shop):
+    with pytest.raises(Suspended):
+        shop(rerun=["step:pay"])
+    with pytest.raises(RefError, match="'human:ship' is no call in doubt, and has neither failed nor finished"):
+        shop(rerun=["human:ship"])
+
+
+def test_a_rerun_of_what_has_finished_goes_on_with_a_warning(shop, ran, caplog):
+    with pytest.raises(Suspended):
+        shop(rerun=["step:pay"])
+    assert "not run again" not in caplog.text
+    with pytest.raises(Suspended):
+        shop(rerun=["step:pay"])
+    assert "step:pay has finished, and is not run again in this run" in caplog.text
+    assert "flow.fork('one', rerun=['step:pay'])" in caplog.text
+    assert ran == ["pay", "pay"]
+
+
+def test_a_result_of_a_tool_is_compared_as_the_model_reads_it(memory):
+    @tool(effect="once")
+    def pay(amount: int) -> dict[str, int]:
+        """Pay."""
+        raise ConfigError("no key")
+
+    clerk = Agent(role="Clerk", goal="pay", llm=ScriptedLLM([ToolCall("pay", {"amount": 3}), "Paid."]), tools=[pay])
+    task = Task(name="bill", description="Pay", expected_output="A line", agent=clerk)
+    crew = Crew(tasks=[task], checkpoint=memory())
+    at = "task:bill/tool:pay"
+    with pytest.raises(ConfigError):
+        crew.kickoff(run_id="one")
+    with pytest.raises(InDoubt):
+        crew.kickoff(run_id="one")
+    for said in ({"paid": 3}, {"paid": 3}, '{"paid": 3}'):
+        assert crew.kickoff(run_id="one", answers={at: said}).raw == "Paid."
+    with pytest.raises(AnswerRefused, match=f"{at} .*finished with another"):
+        crew.kickoff(run_id="one", answers={at: {"paid": 4}})
+    with pytest.raises(AnswerRefused, match="task:bill .*finished with another"):
+        crew.kickoff(run_id="one", answers={"task:bill": "Not paid."})
+
+
+def test_a_kickoff_inside_a_run_takes_neither_answers_nor_reruns(memory):
+    @flow
+    def inner():
+        return ask("Ship it?", bool, name="ship")
+
+    for given in ({"answers": {"human:ship": True}}, {"rerun": ["step:pay"]}):
+        with pytest.raises(ConfigError, match="answers or rerun: pass these to the outermost kickoff"):
+            flow(name="outer", checkpoint=memory())(lambda given=given: inner.kickoff(**given)).kickoff()
+
+
+# answers of people, in words
+
+
+@pytest.mark.parametrize("said", ["yes", "Y", Typed("yes"), True])
+def test_yes_and_no_may_be_said_in_words_before_and_after_the_question(memory, said):
+    """A text that the question takes as it is stays that text."""
+
+    @flow(checkpoint=memory())
+    def asks():
+        return ask("Ship it?", bool, name="ship"), ask("How?", bool | Literal["yes", "maybe"], name="how")
+
+    def answered(said):
+        return asks.kickoff(run_id="one", answers={"human:ship": said})
+
+    for again in (said, said, True, "yes", Typed("y")):
+        with pytest.raises(Suspended):
+            answered(again)
+    for other in (False, "no", Typed("n")):
+        with pytest.raises(AnswerRefused, match="it has an answer already"):
+            answered(other)
+    with History("memory", memory().provider) as history:
+        history.answer("one", "human:how", "yes")
+    assert answered(said) == (True, "yes")
+    assert asks.fork("one", edits={"human:ship": "no"}).kickoff() == (False, "yes")
