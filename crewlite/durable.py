@@ -246,7 +246,7 @@ class Scope(Protocol):
     def hand_over(self, task: asyncio.Task[Any]) -> None:
         """Hand the result of a spawned step to the code, which from now on sees the step's changes of the state."""
 
-    def mark_awaited(self, task: asyncio.Task[Any]) -> None:
+    def mark_awaited(self, task: asyncio.Future[Any]) -> None:
         """Mark a spawned step as awaited: its exception reaches the awaiter, so the parent need not raise it again."""
 
     def in_doubt(self, address: str) -> bool:
@@ -319,7 +319,7 @@ class _Plain:
     def hand_over(self, task: asyncio.Task[Any]) -> None:
         return None
 
-    def mark_awaited(self, task: asyncio.Task[Any]) -> None:
+    def mark_awaited(self, task: asyncio.Future[Any]) -> None:
         return None
 
     def in_doubt(self, address: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from contextvars import ContextVar
 
 import pytest
 from pydantic import BaseModel, HttpUrl, SecretStr
@@ -435,3 +436,28 @@ def test_a_state_with_a_field_for_a_secret_is_refused():
             class Work(Flow[state]):
                 @start()
                 def begin(self): ...
+
+
+def test_what_a_method_sets_in_context_variables_is_its_own_as_it_would_be_after_a_resume():
+    seen = {}
+
+    class Work(Flow):
+        @start()
+        async def begin(self):
+            trace.set("begin")
+
+        @listen(begin)
+        async def after(self):
+            seen["after"] = trace.get()
+
+        @listen(after)
+        def last(self):
+            seen["last"] = trace.get()
+
+    trace.set("the caller's")
+    Work().kickoff()
+    assert seen == {"after": "the caller's", "last": "the caller's"}
+    assert trace.get() == "the caller's"
+
+
+trace = ContextVar("trace", default="none")
