@@ -24,7 +24,8 @@ from crewlite.state.providers import Store
 from crewlite.state.reading.checkpoint import Checkpoint, collections_in, values_in
 from crewlite.state.reading.checkpoints import Checkpoints
 from crewlite.state.reading.locate import abandoned_by
-from crewlite.state.reading.progress import RunStatus, status_of
+from crewlite.state.reading.own import Spent
+from crewlite.state.reading.progress import RunStatus, in_words, status_of
 from crewlite.state.reading.prompts import Prompt, Prompts
 from crewlite.state.reading.result import result_of
 from crewlite.state.reading.steps import StepView, attempts_of, steps_of
@@ -144,6 +145,16 @@ class RunHistory:
         return status_of(self._record)
 
     @property
+    def kicked_off(self) -> bool:
+        """Whether the branch has run: False for a fork that nobody has kicked off yet."""
+        return not self._record.fresh
+
+    @property
+    def now(self) -> str:
+        """The status for people to read: `at work` while a process runs the branch, `not run yet` for a new fork."""
+        return "at work" if self.at_work else in_words(self.status, kicked_off=self.kicked_off)
+
+    @property
     def result(self) -> Any:
         """The result: what a flow returned, the answer of a crew or agent as text; None if the run is not finished."""
         return result_of(self._record)
@@ -221,14 +232,19 @@ class RunHistory:
     def usage_of(self, address: str) -> Usage:
         """Return tokens and cost of a step and all steps inside it, in all attempts; for "" the same as `usage`.
 
-        Raises RefError if the run has no such step.
+        In a fork, what its base has paid counts only for steps that finished there and have not run again. Raises
+        RefError if the run has no such step.
         """
-        used = self._record.paid.inside(address)
+        used = self._spent.of(address)
         if address and used is NO_USAGE:
             known = [one.address for one in self.steps if one.address]
             if address not in {*known, *around(known)}:
                 raise RefError(address, f"names no step of {self.ref}", known)
         return used
+
+    @cached_property
+    def _spent(self) -> Spent:
+        return Spent(self._record)
 
     @property
     def waiting(self) -> list[Waiting]:
@@ -261,7 +277,10 @@ class RunHistory:
 
     @property
     def attempts(self) -> list[Attempt]:
-        """Every failed attempt, in order. A failure that a model was told of is not one, but the outcome of a step."""
+        """Every failed attempt, in order. A failure that a model was told of is not one, but the outcome of a step.
+
+        In a fork, the attempts of its base count only for steps that finished there.
+        """
         return attempts_of(self._record)
 
     def checkpoints(self, *, abandoned: bool = False) -> list[Checkpoint]:

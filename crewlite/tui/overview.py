@@ -47,11 +47,6 @@ def overview(run: RunHistory, checkpoint: Checkpoint | None) -> list[tuple[str, 
     return [(title, rows) for title, rows in sections if rows]
 
 
-def status_now(run: RunHistory) -> str:
-    """Return the status of a run, or "at work" while a process runs it."""
-    return "at work" if run.at_work else run.status
-
-
 def _place(run: RunHistory, checkpoint: Checkpoint | None) -> Rows:
     if checkpoint is None:
         place = f"{run.place}, what a rewind has left behind" if run.place else "its head"
@@ -118,7 +113,7 @@ def _agent(agent: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _run(run: RunHistory) -> Rows:
-    status = status_now(run)
+    status = run.now
     by = f" ({run.at_work})" if run.at_work else ""
     rows: Rows = [("status", line(mark(status), " ", (status, style_of(status)), by))]
     if run.status == "failed" and (own := [one for one in run.attempts if not one.address]):

@@ -19,7 +19,7 @@ from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.steps import StepView
 from crewlite.state.run_history import RunHistory, Waiting
 from crewlite.tui.fields import Field, inputs_of, outputs_of
-from crewlite.tui.overview import Rows, overview, status_now
+from crewlite.tui.overview import Rows, overview
 from crewlite.tui.places import PAGE, Line, Listing, Place
 from crewlite.tui.timeline import Row, timeline
 
@@ -111,7 +111,7 @@ class Reading:
     def status(self, place: Place) -> str:
         """Return the status of a branch, or "damaged" if it cannot be read."""
         try:
-            return status_now(self._unread(place.head))
+            return self._unread(place.head).now
         except JournalCorrupt:
             return "damaged"
 
@@ -126,7 +126,7 @@ class Reading:
             place,
             checkpoint.label if checkpoint else None,
             str(run.definition["kind"]),
-            status_now(run),
+            run.now,
             overview(run, checkpoint),
             timeline(run, steps, at),
             {one.address: one for one in steps},

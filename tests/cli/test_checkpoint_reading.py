@@ -221,10 +221,10 @@ def test_a_fork_of_an_abandoned_place_hangs_there_and_a_label_is_a_name_of_its_p
     assert [line.rstrip() for line in text.splitlines()[1:]] == [
         "└─ ▸ main  unfinished",
         "   ├─ ● task:facts  head  label:good  label:best",
-        "   │  └─ ▸ from-best  unfinished",
+        "   │  └─ ▸ from-best  not run yet",
         "   └─ ○ @abandoned:1  finished",
         "      ├─ ● task:style",
-        "      │  └─ ▸ middle  unfinished",
+        "      │  └─ ▸ middle  not run yet",
         "      └─ ● task:text",
         "         └─ ✓ end  finished",
     ]

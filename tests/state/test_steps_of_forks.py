@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, tool
+from crewlite.errors import InDoubt
 from crewlite.flow import Flow, flow, listen, router, start, step
 from crewlite.state import InMemoryProvider
+from crewlite.state.format.addresses import outer
 from crewlite.testing import ScriptedLLM
 
 
@@ -118,7 +120,7 @@ def test_a_model_call_that_has_failed_is_listed(store):
     with History(store.location, store.provider) as history:
         assert "task:find/llm#2" in {one.address for one in history.run("r").steps if one.status == "failed"}
         history.fork("r", branch="f")
-    assert "task:find/llm#2" in steps_of(store, "r/f")
+    assert "task:find/llm#2" not in steps_of(store, "r/f"), "it has not failed there"
 
 
 def test_steps_of_an_answer_that_a_changed_definition_replaced_are_left_out(store):
@@ -167,3 +169,54 @@ def test_steps_of_code_that_asks_something_else_in_the_same_run_are_left_out(sto
     assert listed_after("broken", ValueError) == within | {"step:either/step:one", "step:either/step:other"}
     assert listed_after("other") == within | {"step:either/step:other"}
     assert listed_after("one") == within | {"step:either/step:one"}
+
+
+def test_what_failed_before_a_fork_is_no_failure_of_the_fork(store):
+    def crew_of(*replies):
+        agent = Agent(role="Clerk", goal="find", llm=ScriptedLLM(list(replies)))
+        tasks = [Task(name=name, description=name, expected_output="x", agent=agent) for name in ("find", "tell")]
+        return Crew(tasks=tasks, checkpoint=store)
+
+    with pytest.raises(ValueError, match="no"):
+        crew_of("found", ValueError("no")).kickoff(run_id="r")
+    with History(store.location, store.provider) as history:
+        new = history.fork("r", branch="f")
+        assert (new.kicked_off, new.now, new.status, new.attempts) == (False, "not run yet", "unfinished", [])
+        diff = history.diff("r", "r/f")
+        assert "r/f     not run yet" in str(diff)
+        assert {one.address for one in diff.steps_with("only_a")} == {"", "task:tell", "task:tell/llm#1"}
+
+        crew_of("told").kickoff(from_checkpoint="r/f")
+        run = history.run("r/f")
+        assert (run.kicked_off, run.now) == (True, "finished")
+        assert [step.address for step in run.steps if step.attempts] == run.attempts == []
+        assert run.usage_of("task:tell") == run.own_usage
+
+        history.fork("r/f", branch="g", rerun=["task:find"])
+        crew_of("found more", "told more").kickoff(from_checkpoint="r/g")
+        run, diff = history.run("r/g"), history.diff("r/f", "r/g")
+        sums = {at: run.usage_of(at).total_tokens for at in ("task:find", "task:tell")}
+        assert sum(sums.values()) == run.own_usage.total_tokens
+        assert sums == {outer(one.address): one.usage.total_tokens for one in run.steps if one.kind == "llm"}
+        assert {one.address: one.b.milliseconds for one in diff.steps} == {
+            one.address: one.milliseconds for one in run.steps
+        }
+
+
+def test_a_call_that_must_not_be_made_twice_and_failed_before_a_fork_is_in_doubt_there(store):
+    @step(effect="once")
+    def charge():
+        raise ConnectionError("cut")
+
+    @flow(checkpoint=store)
+    def bill():
+        return charge()
+
+    with pytest.raises(ConnectionError):
+        bill.kickoff(run_id="r")
+    with History(store.location, store.provider) as history:
+        assert [(one.address, one.status) for one in history.fork("r", branch="f").steps] == [
+            ("step:charge", "in_doubt")
+        ]
+    with pytest.raises(InDoubt, match="step:charge"):
+        bill.kickoff(from_checkpoint="r/f")

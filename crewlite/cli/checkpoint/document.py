@@ -84,7 +84,13 @@ def of_run(run: RunHistory, **more: object) -> dict[str, object]:
     except JournalCorrupt as error:
         return {**name, "status": "damaged", "problem": str(error)}
     said: dict[str, object] = {"status": status, "started_at": run.started_at, "base": run.base, "tasks": run.tasks}
-    said |= {"stopped_by": run.stopped_by, "at_work": run.at_work, "waiting": run.waiting, "rewinds": run.rewinds}
+    said |= {
+        "kicked_off": run.kicked_off,
+        "stopped_by": run.stopped_by,
+        "at_work": run.at_work,
+        "waiting": run.waiting,
+        "rewinds": run.rewinds,
+    }
     return {
         **name,
         **said,

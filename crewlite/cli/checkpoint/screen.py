@@ -32,6 +32,7 @@ STYLES = {
     "reused": "yellow",
     "edited": "magenta",
     "unfinished": "yellow",
+    "not run yet": "yellow",
     "waiting": "magenta",
     "cancelled": "yellow",
     "failed": "red",
@@ -41,6 +42,7 @@ STYLES = {
 MARKS = {  # the mark, and its replacement on streams that cannot encode it
     "finished": ("✓", "+"),
     "unfinished": ("▸", ">"),
+    "not run yet": ("▸", ">"),
     "failed": ("✗", "x"),
     "waiting": ("◇", "~"),
     "cancelled": ("■", "="),

@@ -117,7 +117,7 @@ class _Run:
             return Node([self._screen.mark("damaged"), " ", *said])
         done = f", {len(tasks)} of {total} tasks" if total else ""
         about: list[Part] = [
-            (f"at work ({by})" if by else status, STYLES[status]),
+            (f"at work ({by})" if by else run.now, STYLES[status]),
             (f"{done}, {usage.total_tokens:,} tokens", "dim"),
         ]
         return Node([self._screen.mark(status), " ", (run.branch, "bold"), "  ", *about])

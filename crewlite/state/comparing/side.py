@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from crewlite.state.format.record import Record
-from crewlite.state.reading.progress import RunStatus, status_of
+from crewlite.state.reading.progress import RunStatus, in_words, status_of
 from crewlite.state.reading.times import Times
 from crewlite.usage import Usage
 
@@ -29,6 +29,13 @@ class Side:
     usage: Usage
     seconds: float
     """How long the run has worked, in all kickoffs; parallel steps count once."""
+    kicked_off: bool
+    """Whether the branch has run: False for a fork that nobody has kicked off yet."""
+
+    @property
+    def now(self) -> str:
+        """The status for people to read: that of a new fork is `not run yet`."""
+        return in_words(self.status, kicked_off=self.kicked_off)
 
     @property
     def ref(self) -> str:
@@ -50,4 +57,5 @@ def side_of(record: Record, at: str | None) -> Side:
         datetime.fromisoformat(record.started_at),
         record.usage,
         Times(record).of(),
+        not record.fresh,
     )

@@ -14,6 +14,7 @@ from crewlite.state.comparing.fields import FieldDiff, Status
 from crewlite.state.format.addresses import in_order, outers, without_tries
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
+from crewlite.state.reading.own import doubtful, tries_of
 from crewlite.state.reading.prompts import Prompts
 from crewlite.state.reading.shown import said
 from crewlite.state.reading.steps import StepStatus, model_of, stale, standing
@@ -102,7 +103,7 @@ class _Found:
     def status(self) -> StepStatus:
         if self.outcome:
             return "finished"
-        return "failed" if self.address in self.record.attempts else "in_doubt"
+        return "failed" if tries_of(self.record, self.address or "") else "in_doubt"
 
     def output(self) -> str | None:
         """Return the outcome of the step as text; of a failed step, its error; None if it has neither."""
@@ -125,7 +126,7 @@ class _Found:
     def side(self) -> StepSide | None:
         if self.address is None:
             return None
-        outcome, tries = self.outcome, self.record.attempts.get(self.address, ())
+        outcome, tries = self.outcome, tries_of(self.record, self.address)
         return StepSide(
             self.address,
             self.status(),
@@ -181,11 +182,11 @@ def _keyed(record: Record) -> dict[_Key, str]:
     """Return {key: address} of all steps that are still in use, in the order of their commits."""
     stands = {at for at in record.outcomes if standing(record, at)}
     order = [(record.outcomes[at].seq, record.outcomes[at].order, at) for at in stands]
-    order += [(tries[-1].seq, tries[-1].order, at) for at, tries in record.attempts.items() if at not in stands]
-    doubtful = (at for at in record.intents if at not in record.outcomes and at not in record.attempts)
+    failed = {at: tries[-1] for at in record.attempts if at not in stands and (tries := tries_of(record, at))}
+    order += [(last.seq, last.order, at) for at, last in failed.items()]
     gone = stale(record)
     found: dict[str, list[str]] = {}
-    for at in (*(at for _, _, at in sorted(order)), *doubtful):
+    for at in (*(at for _, _, at in sorted(order)), *doubtful(record)):
         if not gone or gone.isdisjoint((at, *outers(at))):
             found.setdefault(without_tries(at), []).append(at)
     return {(key, rank): at for key, tries in found.items() for rank, at in enumerate(reversed(tries))}

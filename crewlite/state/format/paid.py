@@ -19,6 +19,7 @@ class Paid:
     def __init__(self) -> None:
         self._total = self._own = UsageSum()
         self._inside: dict[str, UsageSum] = {}
+        self._own_inside = self._inside
 
     @property
     def total(self) -> Usage:
@@ -39,9 +40,13 @@ class Paid:
         found = self._inside.get(address) if address else self._total
         return found.usage if found else NO_USAGE
 
+    def own_inside(self, address: str) -> Usage:
+        """Return the part of the usage of a step and all steps inside it that this branch has since it was forked."""
+        return found.usage if (found := self._own_inside.get(address)) else NO_USAGE
+
     def fork(self) -> None:
         """Note that a fork begins here: the usage so far was inherited from its base."""
-        self._own = UsageSum()
+        self._own, self._own_inside = UsageSum(), {}
 
     def take(self, commit: CommitParts) -> None:
         """Add all usage in a commit."""
@@ -81,6 +86,12 @@ class Paid:
 
     def _count(self, address: str, usage: UsageRecord) -> None:
         if address:
-            if (inside := self._inside.get(address)) is None:
-                inside = self._inside[address] = UsageSum()
-            inside.add(usage)
+            _add_at(self._inside, address, usage)
+            if self._own_inside is not self._inside:
+                _add_at(self._own_inside, address, usage)
+
+
+def _add_at(sums: dict[str, UsageSum], address: str, usage: UsageRecord) -> None:
+    if (inside := sums.get(address)) is None:
+        inside = sums[address] = UsageSum()
+    inside.add(usage)

@@ -13,6 +13,7 @@ from crewlite.state.format.addresses import leaf, outer, outers, try_of
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.reading.conversation import superseded
+from crewlite.state.reading.own import doubtful, tries_of_base
 from crewlite.state.reading.times import Times
 from crewlite.state.reading.undecided import keeps_failure, undecided
 from crewlite.usage import Usage
@@ -33,7 +34,7 @@ class StepView:
     milliseconds: float
     """How long the run worked on the step, in all attempts and kickoffs. Parallel steps count once, waits do not."""
     attempts: tuple[Attempt, ...]
-    """The attempts that failed."""
+    """The attempts that failed. In a fork, those of its base count only for a step that finished there."""
     type: str | None = None
     """The kind of work as the author of the step names it: `@step(type="llm_call")`."""
     reused_from: str | None = None
@@ -115,8 +116,7 @@ def _all_steps(record: Record) -> list[StepView]:
         StepView(
             address, leaf(address).partition(":")[0], "in_doubt", None, Usage(), 0.0, (), repeatable=effect != "once"
         )
-        for address, effect in record.intents.items()
-        if address not in record.outcomes and address not in tries
+        for address, effect in doubtful(record).items()
     ]
     return views
 
@@ -145,7 +145,11 @@ def _tries(record: Record) -> dict[str, tuple[Attempt, ...]]:
     spent, tries = _spent_inside(record), dict(record.attempts)
     for address, last in undecided(record).items():
         tries[address] = [*tries.get(address, ()), last]
-    return {address: tuple(_numbered_on(_with_usage(attempts, spent))) for address, attempts in tries.items()}
+    found = {
+        address: tuple(_numbered_on(_with_usage(attempts, spent)))[tries_of_base(record, address) :]
+        for address, attempts in tries.items()
+    }
+    return {address: counting for address, counting in found.items() if counting}
 
 
 def _numbered_on(attempts: list[Attempt]) -> Iterator[Attempt]:

@@ -7,6 +7,7 @@ from datetime import datetime
 from crewlite import kinds
 from crewlite.state.format.addresses import around, outers
 from crewlite.state.format.record import Record
+from crewlite.state.reading.own import tries_of
 from crewlite.state.reading.undecided import undecided
 
 _WORK, _CODE, _WAIT = range(3)
@@ -20,7 +21,8 @@ class Times:
 
     Parallel steps count once; waiting for people and timers does not count. The own code of flows, crews, tasks and
     agents does not count either: it waits for its steps, for its pace, for the next attempt. If a budget stopped a
-    step, the time until then was recorded, including that of cancelled steps inside it.
+    step, the time until then was recorded, including that of cancelled steps inside it. Of the failed attempts, those
+    of `tries_of` count.
 
     `after`: the number of a commit; only what was recorded after it counts, such as the own work of a fork.
     """
@@ -36,7 +38,7 @@ class Times:
             if at in enclosing and (kind.enters or kind.worker == "model"):
                 continue
             what = _WAIT if kind.waits else _CODE if at in enclosing else _WORK
-            tries = [*record.attempts.get(at, ()), *([pending[at]] if at in pending else [])]
+            tries = [*tries_of(record, at), *([pending[at]] if at in pending else [])]
             spans = [(one.started_at.timestamp(), one.ended_at.timestamp(), what) for one in tries if one.seq > after]
             if (outcome := record.outcomes.get(at)) and outcome.seq > after:
                 ended = datetime.fromisoformat(outcome.at).timestamp()

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from crewlite import kinds
 from crewlite.state.format.addresses import in_order
 from crewlite.state.format.record import Record
+from crewlite.state.reading.own import Spent
 from crewlite.state.reading.prompts import Prompt, Prompts
 from crewlite.state.reading.shown import said
 from crewlite.state.reading.steps import StepView, model_of, standing, steps_of
@@ -52,9 +53,11 @@ class Row:
 
 def rows_of(record: Record) -> list[Row]:
     """Return the steps of a branch, each before the steps inside it."""
-    prompts, steps = Prompts(record), {step.address: step for step in steps_of(record)}
+    prompts, spent, steps = Prompts(record), Spent(record), {step.address: step for step in steps_of(record)}
     begun = datetime.fromisoformat(record.started_at)
-    return [_row(record, prompts, steps[address], begun) for address in in_order(_by_time(steps)) if address in steps]
+    return [
+        _row(record, prompts, spent, steps[address], begun) for address in in_order(_by_time(steps)) if address in steps
+    ]
 
 
 def cut(text: str) -> str:
@@ -67,7 +70,7 @@ def _by_time(steps: dict[str, StepView]) -> list[str]:
     return sorted(steps, key=lambda at: (began := steps[at].begun_at) is None or began.timestamp())
 
 
-def _row(record: Record, prompts: Prompts, step: StepView, begun: datetime) -> Row:
+def _row(record: Record, prompts: Prompts, spent: Spent, step: StepView, begun: datetime) -> Row:
     outcome, kind = standing(record, step.address), kinds.of(step.kind)
     asks = kind.asks_model and outcome is not None
     last = step.attempts[-1] if step.attempts else None
@@ -75,7 +78,7 @@ def _row(record: Record, prompts: Prompts, step: StepView, begun: datetime) -> R
         output = "" if kind is kinds.CREW else said(kind, record.value(step.address))
     else:
         output = f"{last.error_type}: {last.message}" if last else ""
-    used = step.usage if asks else record.paid.inside(step.address)
+    used = step.usage if asks else spent.of(step.address)
     state = "edited" if step.edited else "reused" if step.reused_from else step.status.replace("_", " ")
     state = "failed" if last and not outcome else state
     began = max((step.begun_at or begun) - begun, timedelta())

@@ -55,7 +55,7 @@ class Happened:
     labels: Mapping[str, frozenset[str]]
     """The labels that each router has returned."""
     status: str
-    """The status of the run; "at work" while a live process runs it."""
+    """The status of the run, as `RunHistory.now`."""
 
     def state(self, method: str) -> State:
         """Return what a method has come to: of several starts, the one that needs most attention."""
@@ -76,7 +76,7 @@ def happened(graph: Graph, flow: str, run: RunHistory) -> Happened:
     for step in run.steps:
         parts.setdefault([step.address, *outers(step.address)][-1], []).append(step)
     waits = {[asked.address, *outers(asked.address)][-1]: asked.question for asked in run.waiting}
-    status = "at work" if run.status in ("unfinished", "waiting") and run.at_work else run.status
+    status = run.now
     open_: State = "at work" if status == "at work" else "interrupted"
     begun = _begun(graph, run.steps) if status in ("at work", "unfinished") else ()
     addresses = [at for at in dict.fromkeys([*parts, *waits, *begun]) if kinds.at(at) is kinds.METHOD]
