@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
+from crewlite.background import guarded, in_own_context
 from crewlite.errors import ConfigError
 from crewlite.permits import width
 from crewlite.refs import as_run_id
@@ -69,7 +70,8 @@ async def akickoff_for_each(
                 raise
             failures[number] = error  # a signal has ended this one
 
-    await side_by_side((in_turn(n, request_for(n)) for n in range(len(all_inputs))), max_concurrency or width())
+    at_once = min(max_concurrency or width(), len(all_inputs))
+    await side_by_side((in_turn(n, request_for(n)) for n in range(len(all_inputs))), at_once)
     for _, error in sorted(failures.items()):
         if not return_exceptions or not isinstance(error, Exception):
             raise error
@@ -97,22 +99,18 @@ async def side_by_side(works: Iterable[Coroutine[Any, Any, None]], width: int) -
 
     The iterable makes a coroutine when it begins, so that those which wait take no memory.
     """
-    free, running, failures = asyncio.Semaphore(width), set[asyncio.Task[None]](), list[BaseException]()
+    waiting, failures = iter(works), list[Exception]()
 
-    def ended(task: asyncio.Task[None]) -> None:
-        running.discard(task)
-        free.release()
-        if not task.cancelled() and (failure := task.exception()):
-            failures.append(failure)
+    async def one_after_another() -> None:
+        for work in waiting:
+            try:
+                await guarded(in_own_context(work))
+            except Exception as error:  # noqa: BLE001 - raised when all have ended
+                failures.append(error)
 
-    works = iter(works)
+    running = [asyncio.ensure_future(one_after_another()) for _ in range(width)]
     try:
-        while await free.acquire() and (work := next(works, None)):
-            task = asyncio.ensure_future(work)
-            running.add(task)
-            task.add_done_callback(ended)
-        while running:
-            await asyncio.wait(running)
+        await asyncio.gather(*running)
     finally:
         for task in running:  # if the caller is cancelled
             task.cancel()

@@ -78,7 +78,7 @@ async def explore(
             row = await _row_anew(begun, branch, base, judging, allow_effects=allow_effects)
         rows[variant.name] = row
 
-    await side_by_side((end(variant) for variant in begun.variants), max_concurrency)
+    await side_by_side((end(variant) for variant in begun.variants), min(max_concurrency, len(begun.variants)))
     place = Base(base["branch"], base["seq"], base["place"]["id"] if base["place"] else None)
     ended = tuple(rows[variant.name] for variant in begun.variants)
     return Exploration(begun.name, begun.found.run_id, begun.found.location, place, ended)
