@@ -61,16 +61,16 @@ async def on_loop(work: Coroutine[Any, Any, T]) -> T:
     return await work if on_loop_thread() else await asyncio.wrap_future(submit(work))
 
 
-async def within(work: Awaitable[T], limit: float | None, what: str | Exception) -> T:
+async def within(work: Awaitable[T], limit: float | None, what: str | Exception, *, once: bool = False) -> T:
     """Await `work` for at most `limit` seconds, then cancel it. Work that does not stop when cancelled is abandoned.
 
     Raises StepTimeout with the name `what`, or `what` itself if that is an exception. Raises RuntimeError if the work
-    raises SystemExit or the like, which would end the loop for all runs on it.
+    raises SystemExit or the like, which would end the loop for all runs on it. `once`: see StepTimeout.
     """
     if limit is None:
         return await guarded(work)
     until = time.monotonic() + limit
-    late = StepTimeout(what, limit) if isinstance(what, str) else what
+    late = StepTimeout(what, limit, once=once) if isinstance(what, str) else what
     return await while_left(work, lambda: until - time.monotonic(), lambda: late)
 
 

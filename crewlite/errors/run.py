@@ -43,15 +43,15 @@ class InDoubt(CrewliteError, RuntimeError):
 
     def __init__(self, address: str, what: str, failed: str = "") -> None:
         """`failed`: the error of its last attempt; "" if it was interrupted."""
-        self.address, self.what, self.failed = address, what, failed
+        self.address, self.what, self.failed = address, what, failed.rstrip(".")
         super().__init__(f"{self.found}, so it is not repeated. {self.advice(address)}.")
 
     @staticmethod
-    def advice(address: str) -> str:
-        """Return in words how to settle the doubt about a call, without a full stop."""
+    def advice(address: str, resume: str = "") -> str:
+        """Return in words how to settle the doubt about a call, without a full stop. `resume`: see to_resume."""
         return (
-            f"Check whether it took effect, then kick off again with answers={{{address!r}: <its result>}} if it did, "
-            f"or rerun=[{address!r}] if it did not"
+            f"Check whether it took effect, then kick off again with {resume and f'{resume}, '}"
+            f"answers={{{address!r}: <its result>}} if it did, or rerun=[{address!r}] if it did not"
         )
 
     @property
@@ -314,10 +314,10 @@ class StepTimeout(CrewliteError, TimeoutError):
 
     code = "step_timeout"
 
-    def __init__(self, what: str, limit: float) -> None:
-        super().__init__(
-            f"{what} did not end within {limit:g} s. Raise its limit, or kick off the same run again to go on."
-        )
+    def __init__(self, what: str, limit: float, *, once: bool = False) -> None:
+        """`once`: whether it is declared effect="once", so that the next kickoff does not repeat it."""
+        way_on = ". Raise its limit, or kick off the same run again to go on."
+        super().__init__(f"{what} did not end within {limit:g} s{', and may still take effect.' if once else way_on}")
         self.what, self.limit = what, limit
 
 

@@ -207,7 +207,8 @@ class Execution(Generic[T]):
         """Return the awaitable of one attempt, which raises DeadlineExceeded if the deadline has passed already."""
         step, work = self.step, limited(work_in_full(self.step, frame), self.budgets)
         if step.deadline is None:
-            return work if step.timeout is None else within(work, step.timeout, what(step))
+            once = step.effect == "once"
+            return work if step.timeout is None else within(work, step.timeout, what(step), once=once)
         late = DeadlineExceeded(what(step), step.deadline, self._begun().isoformat(timespec="seconds"))
         return within(work, self._left() or 0.0, late)
 

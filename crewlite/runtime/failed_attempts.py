@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from crewlite import codec, durable, kinds
 from crewlite.durable import Step
-from crewlite.errors import CrewliteError, NotCodable
+from crewlite.errors import CrewliteError, InDoubt, NotCodable
 from crewlite.recovery import Evidence, Failure, FailureType, RecordedStep
 from crewlite.runtime.causes import causes_of, for_author, message_of, traceback_of, type_of
 from crewlite.runtime.failures import Told, raised, written
@@ -50,7 +50,7 @@ class FailedAttempt:
 
 def described(frame: Frame, error: Exception) -> ErrorRecord:
     """Describe the error of an attempt for the record; the decision about it is filled in later."""
-    causes, shown = causes_of(frame, error), frame.run.presentable(error)
+    causes, shown = causes_of(frame, error), frame.run.presentable(_original(frame, error))
     description: ErrorRecord = {
         "type": type_of(shown),
         "message": message_of(shown),
@@ -63,6 +63,12 @@ def described(frame: Frame, error: Exception) -> ErrorRecord:
     if for_author(frame, error):
         description["for_author"] = True
     return description
+
+
+def _original(frame: Frame, error: Exception) -> Exception:
+    """Return the error that put this call in doubt, which the next InDoubt tells again; else `error` itself."""
+    before = error.__cause__ if isinstance(error, InDoubt) and error.address == frame.address else None
+    return before if isinstance(before, Exception) else error
 
 
 async def keep(

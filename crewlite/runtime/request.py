@@ -16,10 +16,13 @@ from uuid import UUID
 from crewlite import kinds
 from crewlite.definition import check_inputs
 from crewlite.durable import Durability
-from crewlite.errors import ConfigError, meant_setting
+from crewlite.errors import ConfigError, InDoubt, meant_setting, to_resume
+from crewlite.lazy import lazy
 from crewlite.refs import as_run_id
 from crewlite.state.config import CheckpointConfig
 from crewlite.usage import NO_USAGE, Usage
+
+steps = lazy("crewlite.state.reading.steps")  # only a run reads a record, and every definition loads this module
 
 if TYPE_CHECKING:
     from crewlite.state.journal.journal import Journal
@@ -104,6 +107,8 @@ class Progress:
     """Whether this kickoff has waited for another process."""
     finished_steps: int | None = None
     """The number of recorded outcomes, set when the run releases its branch."""
+    in_doubt: tuple[str, ...] = ()
+    """The calls that the next kickoff stops at with InDoubt, set when the run releases its branch."""
 
     @property
     def usage(self) -> Usage:
@@ -132,6 +137,7 @@ class Progress:
         """Note that the run has released its branch. Keeps the usage and drops the journal."""
         if self.journal:
             self.finished_steps = len(self.journal.record.outcomes)
+            self.in_doubt = steps.doubtful(self.journal.record)
         self.paid, self.journal = self.usage, None
 
 
@@ -199,6 +205,9 @@ class Request:
             return self.progress.how_to_go_on()
         if self.progress.run_id is None or self.progress.location is None:
             return f"Nothing was saved. To be able to resume a run, give the {kind} checkpoint=True."
+        if at := next(iter(self.progress.in_doubt), None):
+            resume = to_resume(self.progress.run_id, self.progress.branch)
+            return f"{at} may have taken effect. {InDoubt.advice(at, resume)}."
         if kinds.of(kind) is kinds.TRIAL:
             return f"To go on: call test or train of the crew again, with run_id={self.progress.run_id!r}"
         if self.progress.branch != "main":

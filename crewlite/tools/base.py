@@ -191,7 +191,8 @@ class BaseTool(Described, Resource):
 
     async def arun(self, **arguments: Any) -> Any:
         """Check the arguments and run. Raises pydantic.ValidationError, TimeoutError, and what the tool raises."""
-        return await background.within(self._arun(**self.check(arguments)), self.timeout, f"tool {self.name}")
+        work, once = self._arun(**self.check(arguments)), self.effect == "once"
+        return await background.within(work, self.timeout, f"tool {self.name}", once=once)
 
     def _code(self) -> Any:
         overridden = type(self)._arun is not BaseTool._arun

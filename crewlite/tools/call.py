@@ -141,7 +141,7 @@ def _told(tool: BaseTool, error: Exception) -> ToolResult:
     """What the model hears of an error."""
     if isinstance(error, StepTimeout) and error.what == f"tool {tool.name}":
         if tool.effect == "once":
-            raise InDoubt(durable.scope().address, error.what) from error
+            raise InDoubt(durable.scope().address, error.what, f"StepTimeout: {text_of(error)}") from error
         may = " It may still take effect." if tool.effect == "idempotent" else ""
         return ToolResult.failed(tool.safe_name, error, f"it did not end within {error.limit:g} s.{may}")
     return ToolResult.failed(tool.safe_name, error, f"{type(error).__name__}: {text_of(error)}")

@@ -525,7 +525,7 @@ def test_a_run_at_work_in_this_process_is_known_to_be(tmp_path):
 def test_a_call_in_doubt_comes_with_the_lines_that_settle_it(location):
     for words in (["show", "killed"], ["info", "killed"]):
         text = ask(*words, "--location", location)
-        at = re.search(r"in doubt  (\S+) was cut in the middle", text)[1]
+        at = re.search(r"in doubt  (\S+) did not finish", text)[1]
         line = rf"crewlite checkpoint resume killed {{}} --location {re.escape(location)} --crew MODULE:NAME\n"
         assert re.search(line.format(re.escape(f"--answer '{at}=RESULT'").replace("'", "'?")), text)
         assert re.search(line.format(rf"--rerun '?{re.escape(at)}'?"), text)

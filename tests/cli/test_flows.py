@@ -591,8 +591,8 @@ def test_a_call_in_doubt_is_told_once_and_not_with_what_is_around_it(flows):
     assert flows.do("run", "pays:pays", "--run-id", "p").returncode == 9
     for _ in range(2):
         said = flows.ask("checkpoint", "show", "p").stdout
-        assert [line for line in said.splitlines() if "cut in the middle: check" in line] == [
-            "in doubt  step:around/step:pay was cut in the middle: check whether it took effect"
+        assert [line for line in said.splitlines() if "did not finish: check" in line] == [
+            "in doubt  step:around/step:pay did not finish: check whether it took effect"
         ]
         assert flows.do("run", "pays:pays", "--run-id", "p").returncode == 3
     (flows.path / "go").touch()

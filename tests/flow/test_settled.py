@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from typing import Literal
@@ -9,7 +10,7 @@ from typing import Literal
 import pytest
 
 from crewlite import Agent, Crew, History, Task, ToolCall, tool
-from crewlite.errors import AnswerRefused, ConfigError, InDoubt, RefError, Suspended
+from crewlite.errors import AnswerRefused, ConfigError, InDoubt, RefError, StepTimeout, Suspended
 from crewlite.flow import ask, flow, step
 from crewlite.state.verbs.answer import Typed
 from crewlite.testing import ScriptedLLM
@@ -123,6 +124,60 @@ def test_a_result_of_a_tool_is_compared_as_the_model_reads_it(memory):
         crew.kickoff(run_id="one", answers={at: {"paid": 4}})
     with pytest.raises(AnswerRefused, match="task:bill .*finished with another"):
         crew.kickoff(run_id="one", answers={"task:bill": "Not paid."})
+
+
+# what is said about a call that may happen once, and has not ended
+
+
+@pytest.fixture
+def hangs(on_disk):
+    """Kickoffs of a flow and a crew whose payment, which may happen once, does not end in time."""
+
+    @step(effect="once", timeout=0.01)
+    async def wire():
+        await asyncio.sleep(3600)
+
+    @step(effect="once")
+    async def transfer():
+        return await wire()
+
+    @flow(checkpoint=on_disk())
+    async def shop():
+        return await transfer()
+
+    @tool(effect="once", timeout=0.01)
+    async def pay(amount: int) -> str:
+        """Pay."""
+        await asyncio.sleep(3600)
+
+    clerk = Agent(role="Clerk", goal="pay", llm=ScriptedLLM([ToolCall("pay", {"amount": 3}), "Paid."]), tools=[pay])
+    task = Task(name="bill", description="Pay", expected_output="A line", agent=clerk)
+    return {"flow": shop, "crew": Crew(tasks=[task], checkpoint=on_disk())}
+
+
+@pytest.mark.parametrize(("kind", "at"), [("flow", "step:transfer"), ("crew", "task:bill/tool:pay")])
+def test_each_kickoff_says_the_same_of_a_call_that_did_not_end_in_time_and_that_works(hangs, on_disk, kind, at):
+    what = "step wire" if kind == "flow" else "tool pay"
+    told, late = [], f"{what} did not end within 0.01 s, and may still take effect"
+    for _ in range(3):
+        with pytest.raises((InDoubt, StepTimeout)) as stopped:
+            hangs[kind].kickoff(run_id="one")
+        told.append(stopped.value)
+        with History(on_disk().location) as history:
+            assert history.run("one").in_doubt == (at,)
+    first = told.pop(0)
+    if kind == "flow":
+        advice = InDoubt.advice(at, "run_id='one'")
+        assert (str(first), first.__notes__[-1].splitlines()[-1]) == (
+            f"{late}.",
+            f"{at} may have taken effect. {advice}.",
+        )
+    else:
+        told.append(first)
+    found = f"{at.partition('/')[2].replace(':', ' ') or 'step transfer'} at {at} failed (StepTimeout: {late})"
+    said = f"{found}, and it is declared effect='once', so it is not repeated. {InDoubt.advice(at)}."
+    assert {str(one) for one in told} == {said}
+    hangs[kind].kickoff(run_id="one", answers={at: "paid"})
 
 
 def test_a_kickoff_inside_a_run_takes_neither_answers_nor_reruns(memory):

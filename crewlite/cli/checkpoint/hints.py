@@ -31,9 +31,9 @@ def tell(screen: Screen, opened: Opened, run: RunHistory, head: str = "to go on 
         return screen.line((head, "dim"), f"it is at work ({run.at_work})", whole=True)
     ref, lines = ref_of(run), again(opened, run)
     waits(screen, opened, run)
-    for address in in_doubt(run):
+    for address in run.in_doubt:
         answered, rerun = lines.settling(ref, address)
-        doubt = f"  {address} was cut in the middle: check whether it took effect"
+        doubt = f"  {address} did not finish: check whether it took effect"
         screen.line(("in doubt", "bold"), doubt, whole=True)
         screen.line(("  if it did      ", "dim"), answered, whole=True)
         screen.line(("  if it did not  ", "dim"), rerun, whole=True)
@@ -96,13 +96,3 @@ def _has_live(facts: object) -> bool:
         live = facts.get("live", {}).keys() - facts.get("models", {}).keys()
         return bool(live) or any(map(_has_live, facts.values()))
     return isinstance(facts, list) and any(map(_has_live, facts))
-
-
-def in_doubt(run: RunHistory) -> list[str]:
-    """Calls that were cut in the middle, and are not simply made again."""
-    failed = {step.address: step.attempts[-1] for step in run.steps if step.status == "failed"}
-    refused = {last.cause for last in failed.values() if last.cause and last.error_type == "InDoubt"}
-    within = {address for address, last in failed.items() if last.error_type == "InDoubt"}
-    finished = {step.address for step in run.steps if step.status == "finished"}
-    cut = {step.address for step in run.steps if step.status == "in_doubt" and not step.repeatable}
-    return sorted(cut | (refused - within - finished))

@@ -121,6 +121,16 @@ def _all_steps(record: Record) -> list[StepView]:
     return views
 
 
+def doubtful(record: Record) -> tuple[str, ...]:
+    """Return the addresses of calls that the next kickoff stops at with InDoubt, without those inside another one."""
+    once = [at for at, effect in record.intents.items() if effect == "once" and not record.settled(at)]
+    if record.finished or not once:
+        return ()
+    handled = record.failures.keys() | undecided(record).keys()
+    found = sorted(at for at in once if at not in handled)
+    return tuple(at for at in found if not any(around in found for around in outers(at)))
+
+
 def model_of(outcome: Outcome | None) -> str | None:
     """Return the model that answered; None if this is not the outcome of a model call."""
     if outcome is None or not kinds.of(outcome.kind).asks_model:
