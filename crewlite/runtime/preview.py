@@ -44,7 +44,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import journals_of_branch, with_inherited
 from crewlite.state.reading.locate import Located
-from crewlite.state.reading.steps import doubtful
+from crewlite.state.reading.steps import unsettled
 from crewlite.state.subscriber import CheckpointSubscriber
 from crewlite.state.verbs.answer import decode_answer
 from crewlite.step_parts import Recorded
@@ -301,7 +301,7 @@ class DryScope(StepScope):
     def _why(self, address: str, step: Step[Any], recorded: Outcome | None) -> str:
         """Return why a step would run."""
         record, waits = self.run.record, " and waits for an answer" if step.kind.asks_person else ""
-        if cut := [at for at in doubtful(record) if at == address or address in outers(at)]:
+        if cut := [at for at in unsettled(record) if at == address or address in outers(at)]:
             how = "has failed" if all(failed_before(record, at) for at in cut) else "was interrupted"
             return f"{how} in a call with effect='once': kickoff will raise InDoubt"
         if recorded is not None and self.inherited.mode.diverged:

@@ -137,7 +137,7 @@ class Progress:
         """Note that the run has released its branch. Keeps the usage and drops the journal."""
         if self.journal:
             self.finished_steps = len(self.journal.record.outcomes)
-            self.in_doubt = steps.doubtful(self.journal.record)
+            self.in_doubt = steps.unsettled(self.journal.record)
         self.paid, self.journal = self.usage, None
 
 

@@ -28,7 +28,7 @@ from crewlite.state.reading.own import Spent
 from crewlite.state.reading.progress import RunStatus, in_words, status_of
 from crewlite.state.reading.prompts import Prompt, Prompts
 from crewlite.state.reading.result import result_of
-from crewlite.state.reading.steps import StepView, attempts_of, doubtful, steps_of
+from crewlite.state.reading.steps import StepView, attempts_of, steps_of, unsettled
 from crewlite.state.verbs.transfer import digest
 from crewlite.usage import NO_USAGE, Usage
 
@@ -263,7 +263,7 @@ class RunHistory:
     @property
     def in_doubt(self) -> tuple[str, ...]:
         """The addresses of calls with effect="once" that did not finish: the next kickoff raises InDoubt there."""
-        return doubtful(self._record)
+        return unsettled(self._record)
 
     @property
     def steps(self) -> list[StepView]:

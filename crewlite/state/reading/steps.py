@@ -121,7 +121,7 @@ def _all_steps(record: Record) -> list[StepView]:
     return views
 
 
-def doubtful(record: Record) -> tuple[str, ...]:
+def unsettled(record: Record) -> tuple[str, ...]:
     """Return the addresses of calls that the next kickoff stops at with InDoubt, without those inside another one."""
     once = [at for at, effect in record.intents.items() if effect == "once" and not record.settled(at)]
     if record.finished or not once:
