@@ -35,7 +35,7 @@ class HeldBudget:
 
     def __init__(self, budget: Budget, run: Run, address: str) -> None:
         self.budget, self._run, self._address = budget, run, address
-        self._clock = _ActiveClock(Times(run.record).of(address)) if budget.max_execution_time else None
+        self._clock = _ActiveClock(Times(run.record, of_base=True).of(address)) if budget.max_execution_time else None
         self._told = False
 
     @property

@@ -339,6 +339,15 @@ def test_a_fork_has_used_what_its_base_had_used_and_a_rebuilt_crew_may_be_given_
     assert len(llm.calls) == 4
 
 
+def test_a_fork_has_also_used_the_time_of_what_failed_before_it(on_disk):
+    with pytest.raises(ValueError, match="no"):
+        crew_of(ScriptedLLM([ValueError("no")], delay=0.1), checkpoint=on_disk()).kickoff(run_id="r")
+    crew = crew_of(llm := looking(0), checkpoint=on_disk(), crew={"max_execution_time": 0.05})
+    with pytest.raises(TimeBudgetExceeded):
+        crew.fork("r", branch="late").kickoff()
+    assert llm.calls == []
+
+
 @pytest.mark.parametrize("owner", OWNERS)
 @pytest.mark.parametrize("cut", ["model", "tool"])
 def test_time_that_a_budget_has_cut_is_counted_so_the_same_kickoff_pays_nothing_again(on_disk, owner, cut):

@@ -21,13 +21,15 @@ class Times:
 
     Parallel steps count once; waiting for people and timers does not count. The own code of flows, crews, tasks and
     agents does not count either: it waits for its steps, for its pace, for the next attempt. If a budget stopped a
-    step, the time until then was recorded, including that of cancelled steps inside it. Of the failed attempts, those
-    of `tries_of` count.
+    step, the time until then was recorded, including that of cancelled steps inside it.
 
-    `after`: the number of a commit; only what was recorded after it counts, such as the own work of a fork.
+    Args:
+        record: The record.
+        after: The number of a commit; only what was recorded after it counts, such as the own work of a fork.
+        of_base: Whether in a fork all failed attempts of its base count, not only those of `tries_of`.
     """
 
-    def __init__(self, record: Record, *, after: int = 0) -> None:
+    def __init__(self, record: Record, *, after: int = 0, of_base: bool = False) -> None:
         self._worked = record.worked
         self._spans: dict[str, list[_Span]] = {}
         pending = undecided(record)
@@ -38,7 +40,8 @@ class Times:
             if at in enclosing and (kind.enters or kind.worker == "model"):
                 continue
             what = _WAIT if kind.waits else _CODE if at in enclosing else _WORK
-            tries = [*tries_of(record, at), *([pending[at]] if at in pending else [])]
+            failed = record.attempts.get(at, ()) if of_base else tries_of(record, at)
+            tries = [*failed, *([pending[at]] if at in pending else [])]
             spans = [(one.started_at.timestamp(), one.ended_at.timestamp(), what) for one in tries if one.seq > after]
             if (outcome := record.outcomes.get(at)) and outcome.seq > after:
                 ended = datetime.fromisoformat(outcome.at).timestamp()
