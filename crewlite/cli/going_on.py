@@ -19,7 +19,6 @@ from crewlite.cli.kinds import KINDS, Definition, check_takes, with_types
 from crewlite.cli.options import CREW, RunOptions, pairs, run_options
 from crewlite.cli.runner import Runner
 from crewlite.cli.shell import Again
-from crewlite.errors import QuestionsChanged
 from crewlite.llm.models import named
 from crewlite.runtime.fork import forked_in_memory
 from crewlite.state.format.entry import STATE
@@ -123,7 +122,7 @@ def fork(
             check_takes(definition, given, message, chosen.model)
             given = with_types(definition, given)
             if preview:
-                return runner.output.preview(foreseen(run, definition, chosen.model, source, (edited, again, given)))
+                return runner.output.preview(foreseen(definition, chosen.model, source, (edited, again, given)))
             changes["inputs"] = given
             made = allow(lambda allowed: _forked(opened, definition, source, {**changes, "allow_effects": allowed}))
         runner.say(f"Forked {title_of(run)}: {made.run_id}/{made.branch}.")
@@ -162,7 +161,6 @@ def _typed(
 
 
 def foreseen(
-    run: RunHistory,
     definition: Definition,
     model: str | None,
     source: CheckpointConfig,
@@ -177,11 +175,7 @@ def foreseen(
     whole = definition.with_model(model) if model else definition
     if changes is None:
         return whole.preview(from_checkpoint=source)
-    try:
-        return forked_in_memory(whole, source, *changes).preview()
-    except QuestionsChanged as error:
-        kind = definition.run_kind.name
-        raise QuestionsChanged(error.run_id, error.changed, kind=kind, branch=run.branch) from error
+    return forked_in_memory(whole, source, *changes).preview()
 
 
 def _apart(run: RunHistory, rerun: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -50,5 +50,5 @@ def preview(
             check_takes(definition, given, None, model)
             changes = (edited, rerun, with_types(definition, given))
             forks = any(changes) or at not in (run.run_id, f"{run.run_id}/{run.branch}")
-            found = foreseen(run, definition, model, source, changes if forks else None)
+            found = foreseen(definition, model, source, changes if forks else None)
         runner.output.preview(found)

@@ -25,7 +25,7 @@ from crewlite.runtime.root import Root
 from crewlite.runtime.run import Run
 from crewlite.state.format.commit import RunStart
 from crewlite.state.format.record import Record
-from crewlite.state.verbs.fork import asked_for
+from crewlite.state.verbs.taken import asked_for
 from crewlite.task.assignment import FilledTask
 
 _OTHERS = ("lite_agent_", "crew_test_", "crew_train_", "agent_evaluation_", "task_evaluation")

@@ -114,11 +114,19 @@ class QuestionsChanged(RunMismatch):
 
     code = "questions_changed"
 
-    def __init__(self, run_id: str, changed: Mapping[str, str], *, kind: str = "crew", branch: str = "main") -> None:
-        ref = branch_ref(run_id, branch)
+    def __init__(
+        self,
+        run_id: str,
+        changed: Mapping[str, str],
+        *,
+        kind: str = "crew",
+        branch: str = "main",
+        repeats_effects: bool = False,
+    ) -> None:
+        ref, allow = branch_ref(run_id, branch), ", allow_effects=True" if repeats_effects else ""
         told = "; ".join(f"{address or 'it'} {how}" for address, how in changed.items())
         steps = [address for address in changed if address]
-        fork = f"fork({ref!r}, rerun={steps!r}).kickoff()" if steps else f"fork({ref!r}).kickoff('...')"
+        fork = f"fork({ref!r}, rerun={steps!r}{allow}).kickoff()" if steps else f"fork({ref!r}).kickoff('...')"
         instead = "To have both answers, choose another run_id"
         if branch != "main":
             instead = f"To go on in this branch, use the {kind} that ran it (of a study: study['NAME'].definition)"
@@ -128,6 +136,7 @@ class QuestionsChanged(RunMismatch):
             f"as it is, fork it: {kind}.{fork}."
         )
         self.run_id, self.branch, self.ref, self.changed = run_id, branch, ref, dict(changed)
+        self.kind, self.repeats_effects = kind, repeats_effects
 
 
 class TaskDrifted(RunMismatch):

@@ -274,7 +274,7 @@ async def _resume(
         inputs, others = inputs_of(root, request, journal)
         if request.progress.waited:
             check_joined(root, journal)
-        drifted = None if others else kept_result(root, journal, inputs, config)
+        drifted = None if others else await kept_result(root, journal, inputs, config, target)
         finished = drifted is not None
         answers = answers_given(journal, request, changed=bool(others))
         check_rerun(journal, request.rerun, root.kind)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from crewlite.errors import ConfigError
+from crewlite.codec import decode
+from crewlite.errors import ConfigError, MissingInput
 from crewlite.runtime.rebuild import definition_of
-from crewlite.runtime.request import Bind, FromCheckpoint
+from crewlite.runtime.request import Bind, FromCheckpoint, Request
+from crewlite.runtime.resumption import kept_answers
 from crewlite.runtime.runnable import Runnable
 from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig, defaults
+from crewlite.state.format.record import Record
 from crewlite.state.reading.locate import Located, locate
 from crewlite.state.verbs.copy_run import copy_if_elsewhere
 from crewlite.state.verbs.fork import Changes, fork, tried
@@ -47,7 +51,8 @@ def forked(
     secrets = Secrets.of(*(definition.secret_sources() if definition is not None else ()), extra=own.redact or ())
     found = copy_if_elsewhere(found, given)
     about: Any = {"branch": branch, "operation_id": operation_id, "changed": changed, "secrets": secrets}
-    made = fork(found, source, **about, allow_effects=allow_effects)
+    check = goes_on(definition, own.overridden_by(given), secrets) if definition is not None else None
+    made = fork(found, source, **about, check=check, allow_effects=allow_effects)
     at = bound_there(given, made)
     return source.from_checkpoint(at, bind=bind) if isinstance(source, type) else source.bound_to(at)
 
@@ -56,8 +61,26 @@ def forked_in_memory(
     definition: D, given: CheckpointConfig, edits: Mapping[str, Any], rerun: Iterable[str], inputs: Mapping[str, Any]
 ) -> D:
     """Return the definition bound to the branch that a fork would create, for a preview. Writes nothing."""
-    found = located_for(definition, config_of(definition), given)
-    return definition.bound_to(bound_there(given, tried(found, changes_for(definition, edits, rerun, inputs))))
+    own = config_of(definition)
+    found, check = located_for(definition, own, given), goes_on(definition, own.overridden_by(given), Secrets.of())
+    return definition.bound_to(bound_there(given, tried(found, changes_for(definition, edits, rerun, inputs), check)))
+
+
+def goes_on(definition: Runnable[Any], config: CheckpointConfig, secrets: Secrets) -> Callable[[Record], None]:
+    """Return a check of the record of a fork: it raises what the fork's kickoff would raise for changed questions.
+
+    Those are QuestionsChanged and TaskDrifted. What a kickoff would say to inputs that it may still be given is left to
+    the kickoff, and so is the next message of a conversation.
+    """
+
+    def check(record: Record) -> None:
+        if definition.run_kind.takes_messages:
+            return
+        with contextlib.suppress(MissingInput):
+            root = definition.as_root(Request())
+            kept_answers(root, record, decode(record.run["inputs"]), config.on_drift, secrets.mask)
+
+    return check
 
 
 def config_of(definition: Runnable[Any] | None) -> CheckpointConfig:

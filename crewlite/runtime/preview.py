@@ -115,7 +115,7 @@ async def preview(root: Root[Any], request: Request) -> Preview:
     record = Record.of(entries)
     journal = Journal(found.run_id, found.branch, record, secrets_of(root, config))
     inputs, others = inputs_of(root, request, journal)
-    if not others and kept_result(root, journal, inputs, config) is not None:
+    if not others and await kept_result(root, journal, inputs, config, found) is not None:
         return Preview(tuple(_reused(record.outcomes[at]) for at in _inside(record.outcomes, "")))
     check_newest(root, record, found)
     run = Drive(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from crewlite import kinds
+from crewlite.background import in_thread
 from crewlite.codec import decode, digest, encode, laid_over
 from crewlite.errors import (
     AnswerRefused,
@@ -37,7 +38,8 @@ from crewlite.state.reading.locate import Located, check_stands, locate
 from crewlite.state.reading.steps import inherited
 from crewlite.state.reading.undecided import undecided
 from crewlite.state.verbs.answer import given
-from crewlite.state.verbs.fork import asked_for, check_taken
+from crewlite.state.verbs.fork import advised
+from crewlite.state.verbs.taken import asked_for, check_taken
 from crewlite.tools.base import as_text
 
 
@@ -138,27 +140,37 @@ def _input_digest(inputs: Mapping[str, Any], name: str) -> str | None:
     return digest(encode(inputs[name])) if name in inputs else None
 
 
-def kept_result(
-    root: Root[Any], journal: Journal, inputs: dict[str, Any], config: CheckpointConfig
+async def kept_result(
+    root: Root[Any], journal: Journal, inputs: dict[str, Any], config: CheckpointConfig, found: Located
 ) -> tuple[Drifted, ...] | None:
     """Return the drifted steps whose answers the stored result keeps (mostly none), if that result is to be returned.
 
     Returns None if the run has no result yet, or is to run the steps whose questions have changed. Raises
     QuestionsChanged, TaskDrifted.
     """
-    record, mask = journal.record, journal.secrets.mask
-    if root.address:
-        return _kept_answer(root, journal, inputs, config)
+    try:
+        if root.address:
+            return _kept_answer(root, journal, inputs, config)
+        return kept_answers(root, journal.record, inputs, config.on_drift, journal.secrets.mask)
+    except QuestionsChanged as error:
+        raise await in_thread(advised, error, found) from None
+
+
+def kept_answers(
+    root: Root[Any], record: Record, inputs: dict[str, Any], on_drift: OnDrift | None, mask: Callable[[str], str]
+) -> tuple[Drifted, ...] | None:
+    """Return what `kept_result` returns for a run with this record that is no conversation. Raises what it raises."""
     if not record.finished:
         return None
+    run = record.run
     fingerprint = digest([root.kind, root.question(inputs)])
-    verdict, found = decide_result(record, root.compare(record, inputs), fingerprint, config.on_drift)
+    verdict, found = decide_result(record, root.compare(record, inputs), fingerprint, on_drift)
     drifted = [replace(one, asked={name: mask(text) for name, text in one.asked.items()}) for one in found]
     if verdict == "drifted":
-        raise TaskDrifted(journal.run_id, drifted[0].address, str(drifted[0]))
+        raise TaskDrifted(run["run_id"], drifted[0].address, str(drifted[0]))
     if verdict == "refused":
         changed = {one.address: str(one) for one in drifted}
-        raise QuestionsChanged(journal.run_id, changed, kind=root.kind, branch=journal.branch)
+        raise QuestionsChanged(run["run_id"], changed, kind=root.kind, branch=run["branch"])
     return tuple(drifted) if verdict == "stored" else None
 
 

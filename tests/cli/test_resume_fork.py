@@ -136,7 +136,11 @@ def test_a_preview_of_a_changed_definition_names_the_run_and_the_fork_that_can_b
     refused = shop.ask(*words)
     assert refused.returncode == 1
     assert refused.stderr.startswith("Error: Run 'r' is finished, but it is asked something else now: task:three ")
-    assert "crewlite checkpoint fork r --rerun task:three --crew crews:changed - or" in refused.stderr
+    advice = "crewlite checkpoint fork r --rerun task:three --crew crews:changed - or"
+    assert advice in refused.stderr
+    for words_of in (words[:-1], [*words[:-1], "--no-run"]):
+        assert advice in shop.ask(*words_of).stderr
+    assert [run.branch for run in History(str(shop.path / ".checkpoints")).runs()] == ["main"], "nothing was forked"
     done = shop.ask(*words, "--rerun", "task:three")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "runs     task:three  is to run again")
     assert shop.paid() == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from crewlite import Agent, Crew, History, Task, ToolCall, event_bus, tool
@@ -248,6 +250,39 @@ def test_a_lone_agents_answer_belongs_to_its_goal(config):
     assert (again.raw, again.drifted) == ("by prose", False)
     with pytest.raises(RunMismatch, match="agent 'Poet', and this is agent 'Cook'"):
         Agent(role="Cook", goal="prose", llm=ScriptedLLM(["x"]), checkpoint=config()).kickoff(run_id="t")
+
+
+def test_a_fork_that_would_be_refused_is_not_made_and_the_fork_that_is_advised_works(config):
+    booked = []
+
+    @tool(effect="once")
+    def book() -> str:
+        """Book."""
+        booked.append(1)
+        return "booked"
+
+    def booking(city):
+        llm = ScriptedLLM(lambda messages: f"in {city}" if messages[-1]["role"] == "tool" else ToolCall("book"))
+        agent = Agent(role="Clerk", goal="g", llm=llm, tools=[book])
+        task = Task(name="book", description=f"Book {city}", expected_output="x", agent=agent)
+        return Crew(tasks=[task], checkpoint=config())
+
+    booking("Rome").kickoff(run_id="t")
+    changed = booking("Berlin")
+    advice = "crew.fork('t', rerun=['task:book'], allow_effects=True).kickoff()"
+    for act in (
+        lambda: changed.fork("t"),
+        lambda: changed.fork("t", allow_effects=True),
+        lambda: changed.kickoff(run_id="t"),
+        lambda: changed.preview(run_id="t"),
+    ):
+        with pytest.raises(QuestionsChanged, match=re.escape(f"fork it: {advice}.")):
+            act()
+    with History(config().location, config().provider) as history:
+        assert [run.branch for run in history.runs()] == ["main"]
+        history.fork("t", branch="made")
+    assert eval(advice, {"crew": changed}).raw == "in Berlin"
+    assert len(booked) == 2
 
 
 def test_a_finished_task_that_is_gone_is_told_also_of_a_finished_run(config):

@@ -208,9 +208,11 @@ def test_on_drift_error_does_not_stop_what_inputs_have_changed(finished):
     strict = finished(on_drift="error")
     forked = team(echo(2), strict).fork(at(finished, "r"), branch="f")
     assert outputs(forked.kickoff({"topic": "moons"}))[:2] == ["about moons (2)", "b (2)"]
-    edited = team(echo(2), strict, e="E").fork(at(finished, "r"), branch="g")
+    edited = team(echo(2), strict, e="E")
     with pytest.raises(TaskDrifted, match="task:e"):
-        edited.kickoff({"topic": "moons"})
+        edited.fork(at(finished, "r"), branch="g")
+    with pytest.raises(TaskDrifted, match="task:e"):
+        edited.fork(at(finished, "r"), branch="g", inputs={"topic": "moons"}).kickoff()
 
 
 def test_what_a_fork_has_done_again_is_kept_like_anything_else_when_the_script_changes(finished):

@@ -7,18 +7,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from crewlite import events, kinds, templates
-from crewlite.codec import JsonObject, decode, digest, encode, laid_over
+from crewlite import events
+from crewlite.codec import digest, encode, laid_over
 from crewlite.definition import check_inputs
 from crewlite.errors import (
     BranchConflictError,
     BranchExists,
     ConfigError,
     CrewliteError,
+    EffectsRepeat,
     JournalCorrupt,
+    QuestionsChanged,
     RefError,
     StoreError,
-    meant,
 )
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id, short
@@ -33,10 +34,8 @@ from crewlite.state.reading.locate import Located, abandoned_by
 from crewlite.state.verbs.appending import appended
 from crewlite.state.verbs.edit import changed_steps
 from crewlite.state.verbs.effects import check_effects
+from crewlite.state.verbs.taken import check_taken
 from crewlite.state.verbs.transfer import commits
-
-TEMPLATES = ("description", "expected_output", "output_file", "role", "goal", "backstory")
-"""The fields of tasks and agents whose placeholders are replaced by inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +88,14 @@ def fork(
     changed: Changes = NO_CHANGES,
     secrets: Secrets | None = None,
     base: ForkBase | None = None,
+    check: Callable[[Record], None] | None = None,
     allow_effects: bool = True,
 ) -> Located:
     """Create a branch that starts at `found`: at its checkpoint or, without one, at the head of its branch.
 
     Emits the fork events with `source` as their source. Returns the new branch. Raises RefError if there is nothing to
     fork, BranchExists if the name is taken, ConfigError for changes that cannot be made, StoreError if nothing can be
-    saved, and, unless `allow_effects`, EffectsRepeat. No branch exists after an error.
+    saved, what `check` raises, and, unless `allow_effects`, EffectsRepeat. No branch exists after an error.
 
     Args:
         found: The branch, and the checkpoint on it, to fork.
@@ -105,6 +105,7 @@ def fork(
         changed: What the fork changes.
         secrets: Masked in the recorded changes; None for the secrets of the environment.
         base: The base of another fork, to start at the same commit; `found` is then that fork's origin.
+        check: Is called with the record that the fork would begin with. Raises if it could not be kicked off.
         allow_effects: Whether the fork may repeat calls with effect="once" that were made after its base.
     """
     if operation_id is not None and not (isinstance(operation_id, str) and operation_id):
@@ -119,7 +120,8 @@ def fork(
     try:
         store = found.provider.open(found.location)
         try:
-            _fork(store, found, name, operation, changed, secrets or Secrets.of(), base, allow_effects=allow_effects)
+            how: Any = {"check": check, "allow_effects": allow_effects}
+            _fork(store, found, name, operation, changed, secrets or Secrets.of(), base, **how)
         finally:
             store.close()
     except Exception as error:
@@ -132,10 +134,10 @@ def fork(
     return Located(found.provider, found.location, found.run_id, name)
 
 
-def tried(found: Located, changed: Changes) -> Located:
+def tried(found: Located, changed: Changes, check: Callable[[Record], None]) -> Located:
     """Create the fork in memory only, for a preview: writes nothing to the store and emits no event.
 
-    Raises RefError, ConfigError.
+    Raises RefError, ConfigError, and what `check` raises, as in `fork`.
     """
     kept, provider = found.provider.open(found.location), InMemoryProvider()
     try:
@@ -144,8 +146,24 @@ def tried(found: Located, changed: Changes) -> Located:
     finally:
         kept.close()
     made = Located(provider, found.location, found.run_id, f"fork/{short(new_id())}")
-    _fork(there, found, made.branch, None, changed, Secrets.of())
+    _fork(there, found, made.branch, None, changed, Secrets.of(), check=check)
     return made
+
+
+def advised(error: QuestionsChanged, found: Located) -> QuestionsChanged:
+    """Return the error with advice for this place: the fork that it names also allows calls that it would repeat."""
+    store = found.provider.open(found.location)
+    try:
+        base, entries = _place(store, found, None)
+    finally:
+        store.close()
+    again = Changes(rerun=tuple(address for address in error.changed if address))
+    repeats = False
+    try:
+        check_effects(entries, base["seq"], found.ref, changed_parts(_record_at(base, entries), again))
+    except EffectsRepeat:
+        repeats = True
+    return QuestionsChanged(error.run_id, error.changed, kind=error.kind, branch=found.branch, repeats_effects=repeats)
 
 
 def place_of(store: Store, found: Located, same: ForkBase | None = None) -> tuple[ForkBase, Record]:
@@ -174,6 +192,7 @@ def _fork(
     secrets: Secrets,
     same: ForkBase | None = None,
     *,
+    check: Callable[[Record], None] | None = None,
     allow_effects: bool = True,
 ) -> None:
     run_id, origin = found.run_id, found.branch
@@ -195,13 +214,34 @@ def _fork(
             raise gone(store, f"{run_id}/{origin}", "branch")
         if not _is_free(infos.get(name), found, operation):
             return [], None
-        return [_beginning(infos[origin], name, base, first)], None
+        made = _beginning(infos[origin], name, base, first)
+        if check:
+            _check(store, found, base, made, read, check)
+        return [made], None
 
     try:
         appended(store, make)
     except BranchConflictError:
         store.read(run_id, name)  # raises JournalCorrupt for a damaged branch of this name, which is not listed
         raise
+
+
+def _check(
+    store: Store,
+    found: Located,
+    base: ForkBase,
+    made: Commit,
+    entries: Sequence[Entry] | None,
+    check: Callable[[Record], None],
+) -> None:
+    """Call `check` with the record of the fork that begins with the commit `made`."""
+    with contextlib.suppress(JournalCorrupt):  # a damaged journal can be forked before the damage
+        entries = read_lineage(store, found.run_id, found.branch) if entries is None else entries
+        record = Record.of([*(entry for entry in entries if entry.seq <= base["seq"]), *made.entries])
+        try:
+            check(record)
+        except QuestionsChanged as error:
+            raise advised(error, found) from None
 
 
 def _is_free(taken: BranchInfo | None, found: Located, operation: str | None) -> bool:
@@ -328,37 +368,6 @@ def _changes(record: Record, changed: Changes, secrets: Secrets) -> CommitParts:
     if steps:
         parts["steps"] = steps
     return parts
-
-
-def check_taken(record: Record, inputs: Iterable[str], takes: Iterable[str]) -> None:
-    """Raise ConfigError for an input that is not recorded and that no recorded text or parameter uses.
-
-    `takes` are names that the current definition uses, which are accepted too.
-    """
-    asked = asked_for(record.run["definition"])
-    if asked is None:
-        return
-    known = sorted({*decode(record.run["inputs"]), *asked, *takes})
-    for name in inputs:
-        if name not in known:
-            hint = meant(name, known) or f"it takes {', '.join(known) or 'none'}"
-            raise ConfigError(f"Run {record.run['run_id']!r} has no input {name!r}; {hint}")
-
-
-def asked_for(definition: JsonObject) -> list[str] | None:
-    """Return the names of the inputs that a recorded definition uses; None if they are not known.
-
-    They are not known if callbacks before the kickoff may use any input, and in records of early releases.
-    """
-    live = definition.get("live")
-    if isinstance(live, dict) and "before_kickoff_callbacks" in live:
-        return None
-    if "agents" in definition:
-        facts = [*definition["tasks"], *definition["agents"]]
-        texts = [fact.get(name) for fact in facts for name in TEMPLATES]
-        return [name for text in texts if isinstance(text, str) for name in templates.placeholders(text)]
-    takes: list[str] | None = ["messages"] if kinds.of(definition["kind"]).takes_messages else definition.get("takes")
-    return takes
 
 
 def _beginning(origin: BranchInfo, name: str, base: ForkBase, changed: CommitParts) -> Commit:

@@ -1,0 +1,44 @@
+"""The inputs that a recorded definition takes, as far as the record tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from crewlite import kinds, templates
+from crewlite.codec import JsonObject, decode
+from crewlite.errors import ConfigError, meant
+from crewlite.state.format.record import Record
+
+TEMPLATES = ("description", "expected_output", "output_file", "role", "goal", "backstory")
+"""The fields of tasks and agents whose placeholders are replaced by inputs."""
+
+
+def check_taken(record: Record, inputs: Iterable[str], takes: Iterable[str]) -> None:
+    """Raise ConfigError for an input that is not recorded and that no recorded text or parameter uses.
+
+    `takes` are names that the current definition uses, which are accepted too.
+    """
+    asked = asked_for(record.run["definition"])
+    if asked is None:
+        return
+    known = sorted({*decode(record.run["inputs"]), *asked, *takes})
+    for name in inputs:
+        if name not in known:
+            hint = meant(name, known) or f"it takes {', '.join(known) or 'none'}"
+            raise ConfigError(f"Run {record.run['run_id']!r} has no input {name!r}; {hint}")
+
+
+def asked_for(definition: JsonObject) -> list[str] | None:
+    """Return the names of the inputs that a recorded definition uses; None if they are not known.
+
+    They are not known if callbacks before the kickoff may use any input, and in records of early releases.
+    """
+    live = definition.get("live")
+    if isinstance(live, dict) and "before_kickoff_callbacks" in live:
+        return None
+    if "agents" in definition:
+        facts = [*definition["tasks"], *definition["agents"]]
+        texts = [fact.get(name) for fact in facts for name in TEMPLATES]
+        return [name for text in texts if isinstance(text, str) for name in templates.placeholders(text)]
+    takes: list[str] | None = ["messages"] if kinds.of(definition["kind"]).takes_messages else definition.get("takes")
+    return takes
