@@ -116,9 +116,10 @@ def _changed(error: QuestionsChanged, again: Again) -> str:
 
 def _refused(error: AnswerRefused, ref: str, again: Again) -> str:
     if error.edit:
+        follows = "The branch cannot go on with it" if error.by_run else "Nothing was forked"
         return (
-            f"The edit of {error.address} was refused: {error.problem}. Nothing was forked. Fork again with an answer "
-            f"that fits: --edit {error.address}=VALUE, or as JSON --edit {error.address}:=VALUE"
+            f"The edit of {error.address} was refused: {error.problem}. {follows}. Fork again with an answer that "
+            f"fits: --edit {error.address}=VALUE, or as JSON --edit {error.address}:=VALUE"
         )
     if error.second:
         other = again.line("fork", ref, "--edit", f"{error.address}=VALUE")

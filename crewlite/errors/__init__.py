@@ -28,6 +28,7 @@ is also the built-in a caller would catch without knowing crewlite; and its `cod
     └── OutputInvalid, GuardrailFailed, AnswerRefused (ValueError)
 """
 
+from crewlite.errors.answers import AnswerRefused, AnswerTimeout
 from crewlite.errors.definition import (
     BindMissing,
     ConfigError,
@@ -79,8 +80,6 @@ from crewlite.errors.root import (
     to_resume,
 )
 from crewlite.errors.run import (
-    AnswerRefused,
-    AnswerTimeout,
     CheckpointIsBehind,
     DeadlineExceeded,
     GuardrailFailed,

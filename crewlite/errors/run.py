@@ -251,33 +251,6 @@ class Suspended(CrewliteError, RuntimeError):
         self.run_id, self.location, self.waiting, self.branch = run_id, location, dict(waiting), branch
 
 
-class AnswerRefused(CrewliteError, ValueError):
-    """An answer does not fit its question, which still waits; or it is a second answer, and the first one counts."""
-
-    code = "answer_refused"
-    ends_run = True
-
-    def __init__(self, address: str, problem: str, *, edit: bool = False, second: bool = False) -> None:
-        what, next_ = ("edit of", "fork again") if edit else ("answer to", "answer again")
-        if second:
-            next_ = f"for another answer, fork the run with edits={{{address!r}: ...}}"
-        super().__init__(f"The {what} {address} was refused: {problem}. Nothing was changed: {next_}.")
-        self.address, self.problem, self.edit, self.second = address, problem, edit, second
-
-
-class AnswerTimeout(CrewliteError, TimeoutError):
-    """Nobody answered in time (seconds)."""
-
-    code = "answer_timeout"
-
-    def __init__(self, address: str, limit: float) -> None:
-        super().__init__(
-            f"Nobody answered {address} within {limit:g} s. Catch this where the flow asks, to go on without an "
-            f"answer, or allow more time in a new run."
-        )
-        self.address, self.limit = address, limit
-
-
 class OnLoopThread(CrewliteError, RuntimeError):
     """A blocking method was called on the thread of an event loop, which it would block."""
 

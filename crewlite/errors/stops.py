@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from crewlite.errors.answers import AnswerRefused
 from crewlite.errors.record import BranchConflictError, JournalCorrupt, StoreError
 from crewlite.errors.root import CrewliteError, to_resume
-from crewlite.errors.run import AnswerRefused, RunCancelled, Suspended
+from crewlite.errors.run import RunCancelled, Suspended
 
 _UNITS = {
     "max_tokens": "tokens",

@@ -366,7 +366,7 @@ class StepScope(Frame):
         try:
             return step.decode(value)
         except AnswerRefused as refused:
-            raise AnswerRefused(address, refused.problem, edit=outcome.edited) from None
+            raise AnswerRefused(address, refused.problem, edit=outcome.edited, by_run=True) from None
         except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
             if isinstance(error, CrewliteError):
                 raise

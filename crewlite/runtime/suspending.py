@@ -18,6 +18,7 @@ from crewlite.recovery import Abort, Escalate, Failure, FailureType, Remedy, Rep
 from crewlite.recovery.remedy import hinted, typed
 from crewlite.runtime.human import Question, question_step
 from crewlite.runtime.plain_voice import Silent
+from crewlite.state.reading.wanted import begins_with
 
 _CHOICES: dict[str, Callable[[str], Remedy]] = {
     "retry": lambda said: Retry(hint=said),
@@ -55,9 +56,7 @@ async def chosen(suspend: Suspend, failure: Failure, source: object) -> Remedy:
 
 def _answers(how: str) -> Any:
     """Return the type of the answers that name a remedy. Its JSON schema describes them to those who answer."""
-    words = ("".join(f"[{letter.upper()}{letter}]" for letter in name) for name in _CHOICES)
-    pattern = rf"^\s*({'|'.join(words)})\s*(:|$)"
-    shown = {"type": "string", "pattern": pattern, "description": how}
+    shown = {"type": "string", "pattern": begins_with(_CHOICES), "description": how}
     return Annotated[str, AfterValidator(_checked), WithJsonSchema(shown)]
 
 

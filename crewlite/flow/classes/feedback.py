@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,6 +19,7 @@ from crewlite.ids import now
 from crewlite.llm.base import BaseLLM
 from crewlite.llm.foreign import as_model
 from crewlite.runtime.human import Question, QuestionEvents
+from crewlite.state.reading.wanted import begins_with
 
 
 @dataclass
@@ -74,29 +76,42 @@ class Feedback:
             lambda stamp, **more: stamp(events.HumanFeedbackRequestedEvent, **about, **shown, **more),
             lambda stamp, **more: stamp(events.HumanFeedbackReceivedEvent, **about, **more),
         )
-        return Question(self._text(output), check=self.check, told=told)
-
-    def check(self, answer: str) -> None:
-        """Raise ValueError for an answer that stands for no outcome, if no model could tell it."""
-        if self.emit and self.outcome(answer) is None and (self.llm is None or not answer.strip()):
-            words = ", or your own words" if self.llm else ", alone or with words: 'OUTCOME: words'"
-            raise ValueError(f"wanted one of {', '.join(map(repr, self.emit))}{words}")
+        return Question(self._text(output), wider=(self._schema, self._checked) if self.emit else None, told=told)
 
     def outcome(self, answer: str) -> str | None:
         """Return the outcome that an answer names: `approved`, `Approved: well done`; nothing means the default."""
-        said = answer.strip().casefold()
-        if not said:
+        if not answer.strip():
             return self.default_outcome
-        named = (one for one in self.emit if said == one.casefold() or said.startswith(f"{one.casefold()}:"))
-        return next(named, None)
+        return next((one for one in self.emit if re.search(begins_with([one]), answer)), None)
+
+    @property
+    def _schema(self) -> dict[str, Any]:
+        """The JSON schema of the answers that stand for an outcome, or from which the model could tell one."""
+        pattern = r"\S" if self.llm else begins_with(self.emit)
+        pattern += r"|^\s*$" if self.default_outcome else ""
+        return {"type": "string", "pattern": pattern, "description": self._wanted}
+
+    @property
+    def _wanted(self) -> str:
+        words = ", or your own words" if self.llm else ", alone or with words: 'OUTCOME: words'"
+        return f"one of {', '.join(map(repr, self.emit))}{words}{self._if_empty}"
+
+    @property
+    def _if_empty(self) -> str:
+        return f"; nothing: {self.default_outcome}" if self.default_outcome else ""
+
+    def _checked(self, answer: Any) -> str:
+        """Return an answer unchanged. Raises ValueError for one that stands for no outcome, if no model could tell."""
+        if isinstance(answer, str) and (self.outcome(answer) or (self.llm and answer.strip())):
+            return answer
+        raise ValueError(f"wanted {self._wanted}")
 
     def _text(self, output: Any) -> str:
         parts = [] if output is None else [_shown(output)]
         parts.append(self.message)
         if self.emit:
-            default = f"; nothing: {self.default_outcome}" if self.default_outcome else ""
             words = ", or your own words" if self.llm else ""
-            parts.append(f"({', '.join(self.emit)}{words}{default})")
+            parts.append(f"({', '.join(self.emit)}{words}{self._if_empty})")
         return "\n\n".join(parts)
 
 

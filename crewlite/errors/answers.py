@@ -1,0 +1,38 @@
+"""Errors of answers: one that does not fit its question, and one that never came."""
+
+from __future__ import annotations
+
+from crewlite.errors.root import CrewliteError
+
+
+class AnswerRefused(CrewliteError, ValueError):
+    """An answer does not fit its question, which still waits; or it is a second answer, and the first one counts."""
+
+    code = "answer_refused"
+    ends_run = True
+
+    def __init__(
+        self, address: str, problem: str, *, edit: bool = False, second: bool = False, by_run: bool = False
+    ) -> None:
+        """`by_run`: whether the answer was recorded, and the run that read it refused it."""
+        what, next_ = ("edit of", "fork again") if edit else ("answer to", "answer again")
+        if second:
+            next_ = f"for another answer, fork the run with edits={{{address!r}: ...}}"
+        follows = "Nothing was changed"
+        if by_run:
+            follows = "The branch cannot go on with it" if edit else "The answer is withdrawn, and the question waits"
+        super().__init__(f"The {what} {address} was refused: {problem}. {follows}: {next_}.")
+        self.address, self.problem, self.edit, self.second, self.by_run = address, problem, edit, second, by_run
+
+
+class AnswerTimeout(CrewliteError, TimeoutError):
+    """Nobody answered in time (seconds)."""
+
+    code = "answer_timeout"
+
+    def __init__(self, address: str, limit: float) -> None:
+        super().__init__(
+            f"Nobody answered {address} within {limit:g} s. Catch this where the flow asks, to go on without an "
+            f"answer, or allow more time in a new run."
+        )
+        self.address, self.limit = address, limit
