@@ -8,10 +8,41 @@ from __future__ import annotations
 PAGE = "docs/crewai.md"
 """The page of the documentation that tells it in full."""
 _KNOWN = "what a run should know goes into its inputs, or is looked up by a tool"
-_MODULE: dict[str, str] = {"Knowledge": _KNOWN, "Memory": _KNOWN}
+_FEEDBACK = "a run without a terminal waits by itself: kickoff(answers=...) answers it"
+_FAILURE = "a tool that cannot do its work raises an error, which the model is told; BaseTool(failure_policy=...)"
+_CHAT = "agent.kickoff(text, run_id=...) continues a conversation"
+_SKILLS = "agents have tools: Agent(tools=[...])"
+_HOOKS = "with crewlite.around(hook): wraps attempts; a guard refuses calls, a tool with requires_approval=True asks"
+_MODULE: dict[str, str] = {
+    "Knowledge": _KNOWN,
+    "Memory": _KNOWN,
+    "load_crew": "Crew.from_yaml(...) makes a crew of its files",
+    "load_crew_and_kickoff": "Crew.from_yaml(...) makes a crew of its files",
+    "EnvVar": "a tool reads the environment itself",
+    "ToolFailure": _FAILURE,
+    "ToolFailurePolicy": _FAILURE,
+    "HumanFeedbackPending": _FEEDBACK,
+    "HumanFeedbackProvider": _FEEDBACK,
+    "PendingFeedbackContext": _FEEDBACK,
+    "ChatState": _CHAT,
+    "ConversationConfig": _CHAT,
+    "ConversationalConfig": _CHAT,
+    "ConversationalInputs": _CHAT,
+}
 _FILES: dict[str, str] = {
     "crewlite.flow.persistence": "a store of your own is a provider: CheckpointConfig(provider=...)",
-    "crewlite.flow.async_feedback": "a run without a terminal waits by itself: kickoff(answers=...) answers it",
+    "crewlite.flow.async_feedback": _FEEDBACK,
+    "crewlite.hooks": _HOOKS,
+    "crewlite.llms.hooks": _HOOKS,
+    "crewlite.a2a": "a tool asks the other agent",
+    "crewlite.agents.agent_adapters": "a tool, or a BaseLLM of your own, asks an agent of another framework",
+    "crewlite.experimental": _CHAT,
+    "crewlite.rag": _KNOWN,
+    "crewlite.security": "a crew is known by its name, a run by its run_id; secrets are never written",
+    "crewlite.skills": _SKILLS,
+    "crewlite.tools.tool_failure": _FAILURE,
+    "crewlite.types.streaming": "a crew, agent or flow streams the events of a run: crew.stream(...)",
+    "crewlite.utilities.exceptions": "errors: from crewlite.errors import ...",
     "crewlite.utilities": "events: from crewlite.events import ...; the bus: from crewlite import event_bus",
     "crewlite.knowledge": _KNOWN,
     "crewlite.memory": _KNOWN,

@@ -36,6 +36,7 @@ _PATHS: dict[str, Mapping[str, str]] = {
     "crewlite.process": {"Process": "crewlite.crew.crew"},
     "crewlite.project.annotations": {"*": "crewlite.project"},
     "crewlite.project.crew_base": {"CrewBase": "crewlite.project"},
+    "crewlite.state.checkpoint_config": {"CheckpointConfig": "crewlite.state.config"},
     "crewlite.tasks": {"ConditionalTask": "crewlite.task.conditional", "TaskOutput": "crewlite.task.output"},
     "crewlite.tasks.conditional_task": {"ConditionalTask": "crewlite.task.conditional"},
     "crewlite.tasks.llm_guardrail": {"LLMGuardrail": "crewlite.agent.guardrail"},

@@ -41,7 +41,7 @@ class CrewOutput(Structured, BaseModel):  # type: ignore[misc]  # BaseModel.json
         for output in self.tasks_output:
             if output.name == name:
                 return output
-        fields = self.to_dict()
+        fields = self._fields()
         if name in fields:
             return fields[name]
         names = ", ".join(output.name for output in self.tasks_output if output.name) or "none has a name"

@@ -141,11 +141,6 @@ class ReplyText(str):
 Reply = str | LLMReply | ToolCall | Sequence[ToolCall]
 
 
-_USUAL = frozenset(
-    {"api_key", "base_url", "max_tokens", "provider", "seed", "stop", "stream", "temperature", "timeout", "top_p"}
-)
-
-
 class BaseLLM(Resource):
     """Base class for models of your own: write `call` or `acall`. Events, retries and recording are added around it.
 
@@ -172,6 +167,16 @@ class BaseLLM(Resource):
     """
 
     model: str = "custom"
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
+    stop: Sequence[str] | None = ()
+    stream: bool = False
+    timeout: float | None = None
+    api_key: Any = None
+    base_url: str | None = None
+    provider: str | None = None
     tool_protocol: ToolProtocol = "native"
     """ "text" for a model without tool calls of its own: tools and calls are then part of the messages' text."""
     fallbacks: tuple[BaseLLM, ...] = ()
@@ -181,12 +186,12 @@ class BaseLLM(Resource):
     model; if there is none, `crewlite.recovery.DEFAULT` decides."""
 
     def __init__(self, model: str | None = None, **settings: Any) -> None:
-        """Settings become attributes: those that the class names itself, and those that models usually have."""
+        """Settings become attributes: those that the class names itself, and the usual ones of this class."""
         if model is not None:
             self.model = model
         for name, value in settings.items():
-            if not hasattr(type(self), name) and name not in _USUAL | _annotated(type(self)):
-                hint = meant(name, ["model", *_USUAL, *_annotated(type(self))])
+            if not hasattr(type(self), name) and name not in _annotated(type(self)):
+                hint = meant(name, sorted(_annotated(type(self))))
                 raise ConfigError(
                     f"{type(self).__name__} has no setting {name!r}; {hint or 'correct it, or add it to the class'}"
                 )

@@ -3,6 +3,7 @@
 They build ordinary agents, tasks and crews, which are saved, resumed, forked and rebuilt like any other.
 """
 
+from crewlite.coming_from import missing_import
 from crewlite.project.crew_class import CrewBase
 from crewlite.project.methods import (
     after_kickoff,
@@ -32,3 +33,7 @@ __all__ = [
     "task",
     "tool",
 ]
+
+
+def __getattr__(name: str) -> None:
+    raise missing_import("crewlite.project", name) or AttributeError(f"crewlite.project has no {name!r}")

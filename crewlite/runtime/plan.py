@@ -13,7 +13,7 @@ from crewlite import background
 from crewlite.errors import ConfigError
 from crewlite.runtime.request import Request
 from crewlite.runtime.root import Root
-from crewlite.runtime.terminal import terminal
+from crewlite.runtime.terminal import piped, terminal
 from crewlite.settings import resolve
 from crewlite.state.config import CheckpointConfig, defaults
 from crewlite.state.subscriber import Setting
@@ -76,8 +76,9 @@ def plan(root: Root[Any], request: Request) -> Plan:
         log.warning(
             "on_events: %s is never emitted in a run of %s %r and creates no checkpoint", events, root.kind, root.name
         )
-    asks = root.asks_people or (root.asks_approval and not request.auto_approve)
-    if asks and config is None and not request.answers and not terminal():
+    asks_approval = root.asks_approval and not request.auto_approve
+    unheard = asks_approval or (root.asks_people and not piped())  # a pipe answers questions, and approves nothing
+    if unheard and config is None and not request.answers and not terminal():
         instead = "" if root.asks_people else ", or kick off with auto_approve=True"
         raise ConfigError(
             f"{root.kind} {root.name!r} asks people (human_input, requires_approval), and nobody could answer: "

@@ -29,6 +29,14 @@ class Structured:
             return dict(self.json_dict)
         return self.pydantic.model_dump() if isinstance(self.pydantic, BaseModel) else {}
 
+    def _fields(self) -> dict[str, Any]:
+        """Return the fields of the structured answer; of an object as they are, so that nested objects stay objects."""
+        if self.json_dict is not None or not isinstance(found := self.pydantic, BaseModel):
+            return self.to_dict()
+        kind = type(found)
+        names = (*kind.model_fields, *kind.model_computed_fields, *(found.model_extra or ()))
+        return {name: getattr(found, name) for name in names}
+
     @property
     def json(self) -> str:
         """The structured answer as JSON. Raises ConfigError if none was asked for."""
@@ -62,4 +70,4 @@ class TaskOutput(Structured, BaseModel):  # type: ignore[misc]  # BaseModel.json
     """It is a ConditionalTask whose condition said no; `raw` is empty."""
 
     def __getitem__(self, key: str) -> Any:
-        return self.to_dict()[key]
+        return self._fields()[key]

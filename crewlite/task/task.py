@@ -48,7 +48,8 @@ class Task(Definition):
     """
 
     description: str = Field(min_length=1)
-    expected_output: str = Field(min_length=1)
+    expected_output: str
+    """What the answer should be like. "" leaves that to the description."""
     agent: Agent | None = None
     name: str | None = Field(default=None, min_length=1, max_length=100)
     """The name in addresses (`task:research`) and results (`result["research"]`), by which a resume finds the task."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import count
 
 from crewlite.errors import ConfigError, an
 from crewlite.tools.base import BaseTool
-from crewlite.tools.foreign import adopt
-from crewlite.tools.function import tool as make_tool
+from crewlite.tools.foreign import ForeignTool, adopt
+from crewlite.tools.function import FunctionTool, tool as make_tool
+from crewlite.tools.naming import safe_name
 
 
 def as_tools(value: object) -> object:
@@ -18,7 +20,7 @@ def as_tools(value: object) -> object:
         raise ConfigError("tools is one tool; wanted a list: tools=[...]")
     if not isinstance(value, list | tuple):
         return value
-    made = tuple(_as_tool(item, number) for number, item in enumerate(value))
+    made = _told_apart([_as_tool(item, number) for number, item in enumerate(value)])
     by_name: dict[str, BaseTool] = {}
     for item in made:
         other = by_name.setdefault(item.safe_name, item)
@@ -29,6 +31,25 @@ def as_tools(value: object) -> object:
                 f"{what}; a model could not tell them apart: {'remove' if other is item else 'rename'} one"
             )
     return made
+
+
+def _told_apart(tools: Sequence[BaseTool]) -> tuple[BaseTool, ...]:
+    """Number the names of several instances of one class, which differ by their settings: search, search_2."""
+    used = {tool.safe_name for tool in tools}
+    found: dict[str, BaseTool] = {}
+    made = []
+    for at, tool in enumerate(tools):
+        first = found.setdefault(tool.safe_name, tool)
+        of_one_class = type(first) is type(tool) and not isinstance(tool, FunctionTool | ForeignTool)
+        if first is tool or not of_one_class or any(tool is earlier for earlier in tools[:at]):
+            made.append(tool)
+            continue
+        numbered = tool.model_copy()  # the same object may be the tool of another agent, under its own name
+        names = (f"{tool.name}_{number}" for number in count(2))
+        numbered.name = next(name for name in names if safe_name(name) not in used)
+        used.add(numbered.safe_name)
+        made.append(numbered)
+    return tuple(made)
 
 
 def as_names(value: object) -> object:

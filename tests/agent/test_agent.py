@@ -343,6 +343,29 @@ def test_two_tools_of_one_name_are_refused():
         agent(tools=[shout, other])
 
 
+class Shelf(BaseTool):
+    name: str = "look up"
+    description: str = "Look something up."
+    shelf: str
+
+    def _run(self, word: str) -> str:
+        return f"{word} on {self.shelf}"
+
+
+def test_instances_of_one_tool_class_are_numbered():
+    maps, logs, charts = Shelf(shelf="maps"), Shelf(shelf="logs"), Shelf(shelf="charts", name="look_up_2")
+    calls = [ToolCall(name, {"word": "tide"}) for name in ("look_up", "look_up_3", "look_up_2")]
+    who = agent(calls, "done", tools=[maps, logs, charts])
+    assert [tool.name for tool in who.tools] == ["look up", "look up_3", "look_up_2"]
+    assert logs.name == "look up", "its own name is kept, for another agent"
+    who.kickoff("go")
+    told = [message["content"] for message in who.llm.calls[1] if message["role"] == "tool"]
+    assert [word for text in told for word in ("maps", "logs", "charts") if word in text] == ["maps", "logs", "charts"]
+    assert agent(tools=who.tools).tools == who.tools
+    with pytest.raises(ConfigError, match="listed twice|two tools are named look up"):
+        agent(tools=[maps, logs, logs])
+
+
 def test_plain_functions_become_tools():
     def add(a: int, b: int) -> int:
         """Add."""

@@ -130,6 +130,23 @@ def test_a_class_that_its_subclasses_complete_is_checked_with_them():
         type("Part", (Base,), {"act": start()(act)})
 
 
+def test_a_conditional_start_that_begins_the_flow_may_wait_for_what_nobody_returns_yet():
+    class Watch(Flow):
+        @start("another_night")
+        def look_out(self):
+            return "a light"
+
+        @listen(look_out)
+        def report(self, seen):
+            return f"seen: {seen}"
+
+    assert Watch().kickoff() == "seen: a light"
+    with pytest.raises(ConfigError, match="'b' waits for 'agian', which is no method.*did you mean 'again'"):
+        flow(b=start("agian"), r=router("b", emit=["again"]))
+    with pytest.raises(ConfigError, match="'b' waits for 'another_night'"):
+        flow(a=start(), b=start("another_night"))
+
+
 class Way(Enum):
     LEFT = "left"
     RIGHT = "right"

@@ -61,6 +61,14 @@ def test_a_setting_that_asks_for_something_and_does_nothing_is_logged(caplog):
     assert "allow_code_execution has no effect: no code is run" in caplog.text
 
 
+def test_memory_that_is_only_switched_on_is_accepted_with_a_warning(caplog):
+    assert made(Crew, memory=True).kickoff().raw == "done"
+    assert made(Agent, memory=True).kickoff("?").raw == "done"
+    assert caplog.text.count("memory has no effect: a run knows its inputs") == 2
+    with pytest.raises(ConfigError, match="no field 'memory': a run knows its inputs"):
+        made(Crew, memory={"provider": "mem0"})
+
+
 def test_a_misspelt_setting_is_no_setting_of_others():
     with pytest.raises(ConfigError, match="no field 'max_itr'; did you mean 'max_iter'"):
         made(Agent, max_itr=3)

@@ -8,7 +8,7 @@ import threading
 import weakref
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, computed_field
 
 from crewlite import Agent, Crew, Task
 from crewlite.errors import ConfigError
@@ -18,6 +18,19 @@ from crewlite.testing import ScriptedLLM
 class Report(BaseModel):
     title: str
     total: int
+
+
+class Tide(BaseModel):
+    hour: int
+
+
+class Day(BaseModel):
+    tides: list[Tide]
+    first: Tide | None = None
+
+    @computed_field
+    def number(self) -> int:
+        return len(self.tides)
 
 
 def crew_of(says, **fields):
@@ -87,6 +100,16 @@ def test_a_result_falls_back_to_its_structured_answer(shape):
     assert result["count"]["total"] == 3
     with pytest.raises(KeyError, match="No task named .sum. .tasks: count.; its answer has title, total"):
         result["sum"]
+
+
+def test_objects_inside_of_an_answer_stay_objects():
+    says = '{"tides": [{"hour": 6}, {"hour": 18}]}'
+    result = crew_of([says], output_pydantic=Day).kickoff({"x": 1})
+    for found in (result, result["count"]):
+        assert [tide.hour for tide in found["tides"]] == [6, 18]
+        assert (found["first"], found["number"]) == (None, 2)
+    assert result.to_dict()["tides"] == [{"hour": 6}, {"hour": 18}]
+    assert crew_of([says], output_json=Day).kickoff({"x": 1})["tides"] == [{"hour": 6}, {"hour": 18}]
 
 
 def test_a_result_without_structure_has_its_tasks_alone():

@@ -21,6 +21,12 @@ from crewlite.flow import flow, human_feedback
         ("from crewlite.utilities.printer import Printer", "the bus: from crewlite import event_bus"),
         ("from crewlite.tasks import Printer", "crewlite.tasks has no 'Printer': it has ConditionalTask, TaskOutput"),
         ("import crewlite.flow.persistence.base", "a store of your own is a provider"),
+        ("from crewlite.hooks import before_tool_call", "crewlite.around(hook)"),
+        ("from crewlite.tools.tool_failure import ToolFailure", "BaseTool(failure_policy=...)"),
+        ("from crewlite.utilities.exceptions.window import TooLong", "from crewlite.errors import"),
+        ("from crewlite.project import load_crew", "crewlite.project has no 'load_crew': Crew.from_yaml"),
+        ("from crewlite.tools import EnvVar", "crewlite.tools has no 'EnvVar': a tool reads the environment itself"),
+        ("from crewlite.project import crow", "cannot import name 'crow' from 'crewlite.project'"),
     ],
 )
 def test_an_import_of_what_is_not_here_says_what_to_write(line, told):
@@ -57,6 +63,7 @@ def test_a_verb_of_a_crew_that_is_not_here_says_what_to_write(name):
         ("crewlite.flow.human_feedback", "human_feedback", human_feedback),
         ("crewlite.flow", "human_feedback", human_feedback),
         ("crewlite.agents.agent_builder.base_agent", "BaseAgent", Agent),
+        ("crewlite.state.checkpoint_config", "CheckpointConfig", CheckpointConfig),
         ("crewlite.types.usage_metrics", "UsageMetrics", crewlite.Usage),
         ("crewlite.events", "crewai_event_bus", crewlite.event_bus),
         ("crewlite.events.event_bus", "crewai_event_bus", crewlite.event_bus),

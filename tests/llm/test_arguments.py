@@ -51,6 +51,17 @@ def test_arguments_that_litellm_takes_are_handed_on_by_name():
         LLM("openai/m", extra="x", presence_penalty=1)
 
 
+def test_the_usual_settings_of_a_model_of_ones_own_can_be_read_where_none_were_given():
+    class Own(BaseLLM):
+        def call(self, messages):
+            return f"{self.temperature} {self.max_tokens} {list(self.stop)}"
+
+    assert Agent(role="Clerk", goal="answer", llm=Own("mine")).kickoff("?").raw == "None None []"
+    assert Own("mine", temperature=0.5, stop=["END"]).call([]) == "0.5 None ['END']"
+    with pytest.raises(ConfigError, match="Own has no setting 'temprature'; did you mean 'temperature'"):
+        Own("mine", temprature=1)
+
+
 def test_max_retries_holds_in_a_run(serve):
     server = serve(*([[b"HTTP/1.1 503 Busy\r\nretry-after: 0\r\nContent-Length: 0\r\n\r\n"]] * 4))
     llm = LLM("openai/m", base_url=server.base_url, max_retries=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,24 @@ def test_output_pydantic_and_output_json_give_the_answer_its_shape():
         run({}, reply).kickoff().json  # noqa: B018 - a property
     with pytest.raises(ConfigError, match="choose one"):
         Task(description="d", expected_output="x", output_json=Fact, output_pydantic=Fact)
+
+
+def test_an_expected_output_may_be_left_to_the_description():
+    crew = run({"expected_output": ""}, "done")
+    assert crew.kickoff().raw == "done"
+    [[_, asked]] = crew.tasks[0].agent.llm.calls
+    assert asked["content"] == "d"
+
+
+def test_a_person_without_a_terminal_may_be_heard_on_a_pipe(monkeypatch, tmp_path):
+    (tmp_path / "said.txt").write_text("shorter\n\n")
+    with (tmp_path / "said.txt").open() as said:
+        monkeypatch.setattr(sys, "stdin", said)
+        assert run({"human_input": True}, "a long answer", "short").kickoff().raw == "short"
+    with open(os.devnull) as nobody:
+        monkeypatch.setattr(sys, "stdin", nobody)
+        with pytest.raises(ConfigError, match="nobody could answer"):
+            run({"human_input": True}, "a").kickoff()
 
 
 def test_the_output_file_is_written_whole_with_its_placeholders_filled():

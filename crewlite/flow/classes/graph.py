@@ -174,7 +174,10 @@ class Graph:
             for name in dict.fromkeys(condition.names()):
                 if not self.emitters(name):
                     unknown.add(name)
-                    hint = meant(name, known) or f"it has {', '.join(map(repr, dict.fromkeys(known)))}"
+                    near = meant(name, known)
+                    if listener in self.entries and not near:
+                        continue  # it begins the flow without the label too
+                    hint = near or f"it has {', '.join(map(repr, dict.fromkeys(known)))}"
                     yield f"{listener!r} waits for {name!r}, which is no method, and no router returns it; {hint}"
         reached = self._reached(unknown)
         for name, method in self.methods.items():
