@@ -112,7 +112,7 @@ def nothing(): ...
             lambda: plan()(persistence=object()),
             "'persistence'; a flow is kept with its checkpoints; instead: checkpoint=",
         ),
-        (lambda: type("Open", (Flow,), {"begin": start()(begin)})(tracing=True), "'tracing'; nothing is sent"),
+        (lambda: type("Open", (Flow,), {"begin": start()(begin)})(memory=True), "'memory'; a run knows its inputs"),
     ],
 )
 def test_a_mistake_says_what_is_wrong(make, told):
