@@ -155,7 +155,7 @@ class Step(Generic[T]):
     counts only while the questions of the enclosing steps, and what the model there has heard, are the same."""
 
     known_as: Callable[[], str] | None = None
-    """Returns the name of an attempt for messages, if it differs between attempts, such as the model that is called."""
+    """Of a model call: returns the model of the current attempt, which may be a fallback."""
 
     @property
     def title(self) -> str:

@@ -334,7 +334,7 @@ class Execution(Generic[T]):
             "kind": step.kind.name,
             "attempt": attempt,
             "ms": milliseconds,
-            "error": {**(known or described(frame, error)), "failure": decision.kind, "final": final},
+            "error": {**(known or described(step, frame, error)), "failure": decision.kind, "final": final},
         }
         if decision.kind:
             attempted["error"]["remedy"] = self._masked(recorded_remedy(decision.remedy))

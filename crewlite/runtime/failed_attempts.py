@@ -48,7 +48,7 @@ class FailedAttempt:
         return self.outcome, self
 
 
-def described(frame: Frame, error: Exception) -> ErrorRecord:
+def described(step: Step[Any], frame: Frame, error: Exception) -> ErrorRecord:
     """Describe the error of an attempt for the record; the decision about it is filled in later."""
     causes, shown = causes_of(frame, error), frame.run.presentable(_original(frame, error))
     description: ErrorRecord = {
@@ -62,6 +62,8 @@ def described(frame: Frame, error: Exception) -> ErrorRecord:
     }
     if for_author(frame, error):
         description["for_author"] = True
+    if step.known_as:
+        description["model"] = step.known_as()
     return description
 
 
@@ -84,7 +86,7 @@ async def keep(
         return
     try:
         kept = {
-            "error": described(frame, error),
+            "error": described(step, frame, error),
             "raised": written(frame.run.presentable(error)),
             "ms": failed.milliseconds,
             "said": failed.said,

@@ -305,7 +305,7 @@ def test_show_of_a_killed_run_tells_what_is_open_and_what_is_in_doubt(location):
 def test_show_of_a_failed_run_tells_why(location):
     text = ask("show", "hostile", "--location", location)
     assert text.startswith("✗ hostile/main  failed\n")
-    assert "task:style/llm#1  try 1, given up\n    RuntimeError: a\\x1b[31mred" in text
+    assert "task:style/llm#1  try 1, scripted, given up\n    RuntimeError: a\\x1b[31mred" in text
     assert "task:style  try 1, given up\n    because task:style/llm#1 failed" in text
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from click.testing import CliRunner
 from server import HANG, chat, error, reply
 
 from crewlite import LLM, Agent, History
+from crewlite.cli.main import main
 from crewlite.errors import LLMAuthError, LLMRejected, LLMUnavailable, MissingKey
 from crewlite.events import LLMCallCompletedEvent, LLMCallFailedEvent, LLMCallStartedEvent
 from crewlite.testing import EventRecorder, ScriptedLLM
@@ -38,6 +40,9 @@ def test_each_has_the_whole_budget_in_order_and_the_reply_says_whose_it_is(serve
         attempts = history.run("r").attempts
     assert [attempt.error_type for attempt in attempts] == ["LLMUnavailable"] * 4 + ["LLMRejected", "LLMUnavailable"]
     assert [attempt.number for attempt in attempts] == [1, 2, 3, 4, 5, 6]
+    assert [attempt.model for attempt in attempts] == ["openai/a"] * 4 + ["openai/b", "openai/c"]
+    shown = CliRunner().invoke(main, ["checkpoint", "show", "r"]).stdout
+    assert f"  {attempts[4].address}  try 5, openai/b, tried again" in shown.splitlines()
     assert not [attempt for attempt in attempts if attempt.final]
 
 

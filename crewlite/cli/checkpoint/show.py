@@ -208,8 +208,9 @@ def _calls(value: dict[str, Any]) -> str:
 
 def _attempt(screen: Screen, run: RunHistory, attempt: Attempt, *, whole: bool = False) -> None:
     what = attempt.address or root_name(run)
-    after = ", not decided yet" if attempt.undecided else ", given up" if attempt.final else ", tried again"
-    screen.line(f"  {what}  ", (f"try {attempt.number}{after}", "dim"), whole=True)
+    after = "not decided yet" if attempt.undecided else "given up" if attempt.final else "tried again"
+    about = ", ".join(filter(None, (f"try {attempt.number}", attempt.model, after)))
+    screen.line(f"  {what}  ", (about, "dim"), whole=True)
     if whole:
         rows: list[tuple[str, Part]] = [
             ("began", iso(attempt.started_at)),

@@ -10,6 +10,7 @@ from crewlite.events.base import BaseEvent
 class _Failed(BaseEvent):
     kind: str
     name: str
+    """The name of the step; of a model call, the model that was asked."""
     attempt: int
     """The number of the try that failed, counted over all kickoffs of the run."""
     error: str

@@ -83,6 +83,8 @@ class Attempt:
     """In History: the usage of the steps that finished inside the attempt."""
     order: Order = ()
     """The position of the attempt among all steps that the record holds."""
+    model: str | None = None
+    """Of a model call: the model that was asked, which may be a fallback. None in records of early releases."""
 
     @property
     def undecided(self) -> bool:
@@ -134,6 +136,7 @@ def attempt_of(step: StepRecord, seq: int, at: str, place: int = 0) -> Attempt:
         _remedy_of(error),
         error.get("said"),
         order=(seq, place),
+        model=error.get("model"),
     )
 
 

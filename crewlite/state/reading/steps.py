@@ -117,6 +117,7 @@ def _all_steps(record: Record) -> list[StepView]:
             address, leaf(address).partition(":")[0], "in_doubt", None, Usage(), 0.0, (), repeatable=effect != "once"
         )
         for address, effect in doubtful(record).items()
+        if address not in tries  # as is a failure whose remedy is not chosen yet
     ]
     return views
 
