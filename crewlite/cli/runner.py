@@ -178,7 +178,9 @@ class Runner:
         if isinstance(error, click.ClickException):
             text, code = error.message, "usage" if isinstance(error, click.UsageError) else "failed"
         else:
-            text, code = said(error, self._ref(), self._placed()), getattr(error, "code", "failed")
+            at = self.progress.target  # known before the run is resumed
+            ref = self._ref() or (branch_ref(at.run_id, at.branch) if at else None)
+            text, code = said(error, ref, self._placed()), getattr(error, "code", "failed")
             if isinstance(error, ConfigError) and self.again.model:
                 self.again = replace(self.again, model="PROVIDER/MODEL")  # do not advise the wrong model again
             if self.progress.run_id and not isinstance(error, InDoubt | AnswerRefused | ChangeUnused):

@@ -78,7 +78,7 @@ def test_a_kickoff_that_refuses_an_answer_says_that_it_was_withdrawn(memory):
     with pytest.raises(AnswerRefused, match="The answer is withdrawn, and the question waits: answer again") as refused:
         review(memory()).kickoff(run_id=RUN, answers={ADDRESS: "perhaps"})
     assert refused.value.by_run
-    with pytest.raises(AnswerRefused, match="The answer is withdrawn"):
+    with pytest.raises(AnswerRefused, match="Nothing was changed: answer again"):
         review(memory()).kickoff(run_id=RUN, answers={ADDRESS: "approvedish"})
     assert review(memory()).kickoff(run_id=RUN, answers={ADDRESS: "approved"}) == "published: approved"
 

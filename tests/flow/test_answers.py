@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from datetime import UTC, date, datetime, time, timedelta
@@ -333,3 +334,18 @@ def test_of_two_that_answer_at_once_the_later_one_hears_that_there_is_an_answer(
     with pytest.raises(Suspended):
         asking.kickoff(run_id="r")
     assert asking.kickoff(run_id="r", answers={"human:b": True}) == (True, True)
+
+
+def test_of_several_answers_to_one_kickoff_all_are_checked_before_any_is_recorded():
+    @flow(checkpoint=True)
+    async def both():
+        return await asyncio.gather(ask("Count?", int, name="count"), ask("Sure?", bool, name="sure"))
+
+    with pytest.raises(Suspended):
+        both.kickoff(run_id="r")
+    with History() as history:
+        before = history.run("r").digest
+        with pytest.raises(AnswerRefused, match="human:count .*'many' is not of type 'integer'"):
+            both.kickoff(run_id="r", answers={"human:sure": True, "human:count": "many"})
+        assert history.run("r").digest == before
+    assert both.kickoff(run_id="r", answers={"human:sure": False, "human:count": 3}) == [3, False]

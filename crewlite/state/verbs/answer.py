@@ -163,8 +163,8 @@ def _check_is_last(record: Record, address: str) -> None:
 def given(record: Record, answers: Mapping[str, Any], secrets: Secrets, *, changed: bool = False) -> list[GivenAnswer]:
     """Return the answers given to a kickoff, ready to be recorded. Leaves out answers that are recorded already.
 
-    Raises AnswerRefused for an answer to a question that is recorded with a different answer, RefError for an answer
-    about a failed attempt that is not the last one.
+    Raises AnswerRefused for an answer that does not fit its recorded question, or to a question that is recorded with a
+    different answer, RefError for an answer about a failed attempt that is not the last one.
 
     Args:
         record: The record of the branch that the kickoff resumes.
@@ -184,6 +184,8 @@ def given(record: Record, answers: Mapping[str, Any], secrets: Secrets, *, chang
         said = meant(value, asked.get("schema")) if asked else value
         given_answer = _given_answer(address, said, asked, secrets)
         if other or not _known(record, asked, given_answer):
+            if asked:
+                check(asked, said)
             recorded_answers.append(given_answer)
     return recorded_answers
 
