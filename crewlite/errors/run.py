@@ -41,9 +41,9 @@ class InDoubt(CrewliteError, RuntimeError):
     code = "in_doubt"
     ends_run = True
 
-    def __init__(self, address: str, what: str, failed: str = "") -> None:
-        """`failed`: the error of its last attempt; "" if it was interrupted."""
-        self.address, self.what, self.failed = address, what, failed.rstrip(".")
+    def __init__(self, address: str, what: str, failed: str = "", arguments: str = "") -> None:
+        """`failed`: the error of its last attempt; "" if it was interrupted. `arguments`: of a tool call, as JSON."""
+        self.address, self.what, self.failed, self.arguments = address, what, failed.rstrip("."), arguments
         super().__init__(f"{self.found}, so it is not repeated. {self.advice(address)}.")
 
     @staticmethod
@@ -58,7 +58,8 @@ class InDoubt(CrewliteError, RuntimeError):
     def found(self) -> str:
         """What has happened to the call."""
         happened = f"failed ({self.failed})" if self.failed else "was interrupted"
-        return f"{self.what} at {self.address} {happened}, and it is declared effect='once'"
+        given = f" with {self.arguments}" if self.arguments else ""
+        return f"{self.what} at {self.address}{given} {happened}, and it is declared effect='once'"
 
 
 class RunMismatch(CrewliteError, ValueError):

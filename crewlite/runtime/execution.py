@@ -22,7 +22,6 @@ from crewlite.durable import Step
 from crewlite.errors import (
     CONTROL_FLOW,
     DeadlineExceeded,
-    InDoubt,
     NotCodable,
     StateConflict,
 )
@@ -30,10 +29,10 @@ from crewlite.events.base import BaseEvent
 from crewlite.ids import now, now_text
 from crewlite.recovery import Abort, Remedy
 from crewlite.runtime import remedies
-from crewlite.runtime.attempts import beside_conflict, failed_before, following, next_attempt
+from crewlite.runtime.attempts import beside_conflict, following, next_attempt
 from crewlite.runtime.budgets import HeldBudget, admit, held, limited
 from crewlite.runtime.causes import message_of, type_of
-from crewlite.runtime.deciding import Decided, announce_end, announce_success, decided, started, what
+from crewlite.runtime.deciding import Decided, announce_end, announce_success, decided, doubt, intended, started, what
 from crewlite.runtime.failed_attempts import FailedAttempt, described, kept
 from crewlite.runtime.failures import written
 from crewlite.runtime.frame import Frame
@@ -102,12 +101,12 @@ class Execution(Generic[T]):
             if step.effect == "once" and address not in run.rerun:
                 once, number, _ = self._next()
                 if kept(step, self._frame(number, once=once)) is None:  # else it waits for its remedy
-                    raise InDoubt(address, what(step), failed_before(run.record, address))
+                    raise doubt(step, address, run.record, self.outer.mask)
         if step.cache and address not in run.rerun and (found := await run.cache.recall(step, step.cache, address)):
             return found.value, _Ended(found.changes), found.origin
         if step.effect == "once":
             if address not in run.record.intents:
-                await run.journal.save({"intents": [(address, step.effect)]}, now=True)
+                await run.journal.save(intended(step, address, self.outer.mask), now=True)
             await run.journal.assured()
         return None
 

@@ -18,6 +18,7 @@ from crewlite.tools.approval import Verdict
 from crewlite.tools.base import BaseTool, as_text
 from crewlite.tools.naming import address_name
 from crewlite.tools.result import ToolResult, key_of
+from crewlite.tools.shorten import shown_arguments
 
 log = logging.getLogger("crewlite.tools")
 
@@ -100,7 +101,7 @@ async def use(tool: BaseTool, call: ToolCall, about: dict[str, Any]) -> ToolResu
         await _announce(tool, error, tracebacks.text(error), about)
         if not tool.is_told_of(error):
             raise
-        return _told(tool, error)
+        return _told(tool, call, error)
     return ToolResult(
         text, reusable=key_of(tool.description, call.arguments) if await _may_be_reused(tool, call, result) else None
     )
@@ -137,11 +138,13 @@ async def _announce(tool: BaseTool, error: Exception, trace: str, about: dict[st
     )
 
 
-def _told(tool: BaseTool, error: Exception) -> ToolResult:
+def _told(tool: BaseTool, call: ToolCall, error: Exception) -> ToolResult:
     """What the model hears of an error."""
     if isinstance(error, StepTimeout) and error.what == f"tool {tool.name}":
         if tool.effect == "once":
-            raise InDoubt(durable.scope().address, error.what, f"StepTimeout: {text_of(error)}") from error
+            scope, failed = durable.scope(), f"StepTimeout: {text_of(error)}"
+            arguments = shown_arguments(call.arguments, scope.mask)
+            raise InDoubt(scope.address, error.what, failed, arguments) from error
         may = " It may still take effect." if tool.effect == "idempotent" else ""
         return ToolResult.failed(tool.safe_name, error, f"it did not end within {error.limit:g} s.{may}")
     return ToolResult.failed(tool.safe_name, error, f"{type(error).__name__}: {text_of(error)}")

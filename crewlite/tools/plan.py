@@ -116,7 +116,8 @@ class _Plan:
             return dataclasses.replace(await use(tool, other, about), note=note)
 
         voice = Made(tool, about, self._scope.in_doubt(address))
-        return call_step(other, address, tool, work, voice, tool.effect)
+        step = call_step(other, address, tool, work, voice, tool.effect)
+        return dataclasses.replace(step, answer=lambda value: ToolResult(as_text(value), note=note))
 
     def _earlier(self, tool: BaseTool) -> tuple[set[str], Sequence[Call]]:
         """The calls of a tool that the run has begun, and what is recorded of them; none where nobody needs to know."""

@@ -1,10 +1,15 @@
-"""Long results: recorded whole, shown to the model by head and tail.
+"""Long results, shown to the model by head and tail, and arguments, of which people see the beginning.
 
-What is left out follows from the text and the limit alone, so a resumed agent reads the same.
+Results are recorded whole. What is left out follows from the text and the limit alone, so a resumed agent reads the
+same.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+
+_ARGUMENTS = 120  # characters
 _HEAD = 2 / 3  # of the limit; the rest is the tail
 
 
@@ -24,3 +29,9 @@ def shortened(text: str, limit: int | None, address: str) -> str:
         f"To read more of it, call the tool again with narrower arguments.]"
     )
     return f"{text[:head]}\n{note}\n{text[-tail:]}"
+
+
+def shown_arguments(arguments: object, mask: Callable[[str], str] = str) -> str:
+    """The beginning of the arguments of a call, as JSON. `mask` hides secrets in a text."""
+    text = mask(json.dumps(arguments, ensure_ascii=False, default=str))
+    return text if len(text) <= _ARGUMENTS else f"{text[: _ARGUMENTS - 1]}…"

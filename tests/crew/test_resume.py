@@ -404,7 +404,9 @@ def test_a_call_in_doubt_that_may_happen_once_stops_and_asks(on_disk):
     steps = {step.address: step.status for step in History(on_disk().location).run("r").steps}
     assert steps["task:t/tool:pay"] == "in_doubt"
     assert not any(step.repeatable for step in History(on_disk().location).run("r").steps)
-    with pytest.raises(InDoubt, match=r"tool pay at task:t/tool:pay was interrupted.*answers=.*rerun=") as caught:
+    with pytest.raises(
+        InDoubt, match=r"tool pay at task:t/tool:pay with .* was interrupted.*answers=.*rerun="
+    ) as caught:
         crew.kickoff(run_id="r")
     assert paid == []
     result = crew.kickoff(run_id="r", answers={caught.value.address: "paid already"})

@@ -174,7 +174,8 @@ def test_each_kickoff_says_the_same_of_a_call_that_did_not_end_in_time_and_that_
         )
     else:
         told.append(first)
-    found = f"{at.partition('/')[2].replace(':', ' ') or 'step transfer'} at {at} failed (StepTimeout: {late})"
+    given = "" if kind == "flow" else ' with {"amount": 3}'
+    found = f"{at.partition('/')[2].replace(':', ' ') or 'step transfer'} at {at}{given} failed (StepTimeout: {late})"
     said = f"{found}, and it is declared effect='once', so it is not repeated. {InDoubt.advice(at)}."
     assert {str(one) for one in told} == {said}
     hangs[kind].kickoff(run_id="one", answers={at: "paid"})

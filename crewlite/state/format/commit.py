@@ -100,6 +100,8 @@ class CommitParts(TypedDict, total=False):
     """Outcomes, failed attempts, and tombstones of finished steps."""
     intents: list[Intent]
     """Calls that are about to be made: (address, effect)."""
+    arguments: dict[Text, Text]
+    """The beginning of the arguments, as JSON, of intended calls that a person has approved and may have changed."""
     made: list[MadeCall]
     """The calls with effect="once" in the commits that a compaction has merged."""
     asked: list[AskedQuestion]
@@ -239,7 +241,7 @@ class TimeAtWork(TypedDict):
 
 
 class MadeCall(TypedDict):
-    """A call with effect="once" that was made; `seq` is the number of the commit that holds its intent."""
+    """A call with effect="once" that was made; `seq` was the number of the commit that held its intent."""
 
     address: Text
     seq: Number

@@ -6,7 +6,6 @@ calls, and moves those of others to a later commit: it keeps the calls themselve
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 
@@ -15,8 +14,7 @@ from crewlite.state.format.addresses import leaf, prefix_beside
 from crewlite.state.format.commit import Commit, MadeCall, StepRecord
 from crewlite.state.format.entry import Entry
 from crewlite.tools.naming import address_name
-
-_SHOWN = 120  # characters of the arguments
+from crewlite.tools.shorten import shown_arguments
 
 
 def once_calls(entries: Sequence[Entry]) -> list[MadeCall]:
@@ -35,7 +33,8 @@ def once_calls(entries: Sequence[Entry]) -> list[MadeCall]:
         made, intents = commit.get("made", ()), commit.get("intents", ())
         listed = {call["address"] for call in made}
         intended = (requested.call(at, commit) for at, effect in intents if effect == "once" and at not in listed)
-        for call in (*made, *intended):
+        merged = [MadeCall(**{**call, "seq": commit["seq"]}) for call in made]  # counted as the steps beside them
+        for call in (*merged, *intended):
             if not call["finished"]:
                 unfinished.setdefault(call["address"], []).append(len(found))
             found.append(call)
@@ -64,13 +63,12 @@ class _Requested:
         for call in value.get("tool_calls", ()):
             stem = f"{prefix}{kinds.TOOL.name}:{address_name(call[0])}"
             counts[stem] += 1
-            text = json.dumps(call[1], ensure_ascii=False, default=str)
             at = stem if counts[stem] == 1 else f"{stem}#{counts[stem]}"
-            self._arguments[at] = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+            self._arguments[at] = shown_arguments(call[1])
 
     def call(self, address: str, commit: Commit) -> MadeCall:
         """Build the record of a call that `commit` intends."""
-        arguments = self._arguments.get(address, "")
+        arguments = commit.get("arguments", {}).get(address) or self._arguments.get(address, "")
         return {
             "address": address,
             "seq": commit["seq"],
