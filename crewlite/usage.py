@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
@@ -76,8 +76,8 @@ class Usage(BaseModel):
         if self is NO_USAGE:
             return other
         both = UsageSum()
-        both.add(self.to_record())
-        both.add(other.to_record())
+        both.add(counted(self.to_record()))
+        both.add(counted(other.to_record()))
         return both.usage
 
     def to_record(self) -> UsageRecord:
@@ -93,6 +93,22 @@ NO_USAGE = Usage()
 """Of no call. It is shared, so that sums which begin with it cost nothing."""
 
 
+class Counted(NamedTuple):
+    """A recorded usage, in the form in which sums take it."""
+
+    counts: Mapping[str, float]
+    by_agent: Mapping[str, Mapping[str, float]]
+    """The part of each agent, by its role."""
+
+
+def counted(usage: UsageRecord) -> Counted:
+    """Return a recorded usage in the form in which sums take it."""
+    counts = _known(usage)
+    if "agent" in usage:
+        return Counted(counts, {usage["agent"]: counts})
+    return Counted(counts, {role: _known(part) for role, part in usage.get("by_agent", {}).items()})
+
+
 class UsageSum:
     """A sum of recorded usages that grows. A long run adds up thousands, which plain numbers do ten times faster."""
 
@@ -103,12 +119,11 @@ class UsageSum:
         self._by_agent: dict[str, dict[str, Any]] = {}
         self._usage: Usage | None = NO_USAGE
 
-    def add(self, usage: UsageRecord) -> None:
+    def add(self, usage: Counted) -> None:
         """Add a usage. The cost of the sum is unknown only if all costs are."""
-        parts = {usage["agent"]: usage} if "agent" in usage else usage.get("by_agent", {})
-        _count(self._counts, usage)
-        for role, part in parts.items():
-            _count(self._by_agent.setdefault(role, {}), part)
+        _add(self._counts, usage.counts)
+        for role, part in usage.by_agent.items():
+            _add(self._by_agent.setdefault(role, {}), part)
         self._usage = None
 
     def copy(self) -> UsageSum:
@@ -130,7 +145,13 @@ class UsageSum:
 _NOTHING = {name: value for name, value in NO_USAGE.__dict__.items() if name != "by_agent"}
 
 
-def _count(total: dict[str, Any], counts: Mapping[str, Any]) -> None:
+def _known(counts: Mapping[str, Any]) -> dict[str, float]:
+    return {name: count for name, count in counts.items() if count is not None and name in _NOTHING}
+
+
+def _add(total: dict[str, float], counts: Mapping[str, float]) -> None:
+    if not total:  # as in most sums: of one call
+        total.update(counts)
+        return
     for name, count in counts.items():
-        if count is not None and name in _NOTHING:
-            total[name] = total.get(name, 0) + count
+        total[name] = total.get(name, 0) + count

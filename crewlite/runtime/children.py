@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from crewlite import kinds
@@ -15,6 +15,7 @@ from crewlite.state.format.kept import Order
 from crewlite.state.journal.view import View
 
 _NONE = frozenset[str]()
+_NONE_RECORDED = set[str]()  # nothing is ever added to `unrequested`
 _NO_COMPENSATORS: dict[str, Callable[[Any], Any]] = {}
 _SHORTEST_REFERENCE = 64  # characters; a shorter text is no longer than the reference to it
 
@@ -27,7 +28,6 @@ class Children:
         "blocked",
         "compensators",
         "drifted",
-        "driven",
         "expected",
         "failed",
         "numbering",
@@ -39,17 +39,18 @@ class Children:
         "view",
     )
 
-    def __init__(self, prefix: str, recorded: Iterable[str]) -> None:
+    def __init__(self, prefix: str, recorded: Collection[str]) -> None:
         self.numbering = Numbering(prefix)
         """Gives the child steps their addresses, which begin with `prefix`."""
-        self.unrequested = set(recorded)
+        self.unrequested = set(recorded) if recorded else _NONE_RECORDED
         """Addresses of recorded child steps that have not been requested yet."""
-        self.asked: dict[str, str] = {}
-        """Addresses of the requested steps, in order, with the digests of their outcomes; "" without an outcome."""
+        self.asked: dict[str, str | None] = {}
+        """Addresses of the requested steps, in order, with the digests of their outcomes.
+
+        "" without an outcome; None if the step was not awaited or spawned yet.
+        """
         self.compensators: dict[str, Callable[[Any], Any]] = _NO_COMPENSATORS
         """By address of a requested step: the function that undoes its work."""
-        self.driven: set[str] = set()
-        """Addresses of the steps that were awaited or spawned after they were requested."""
         self.expected = _NONE
         """Addresses of steps that may begin although the run is stopping: they were decided on before it stopped."""
         self.failed: dict[str, BaseException] = {}

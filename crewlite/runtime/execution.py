@@ -118,7 +118,7 @@ class Execution(Generic[T]):
         view = states.begin(address, self.start)  # handlers of the start may change it
         await self._begin()
         remedy: Remedy | None
-        heard = view.changes() if address and states.shared.used else []  # the changes of these handlers
+        heard = view.changes() if address and states.shared.used else ()  # the changes of these handlers
         while True:
             frame = self._frame(number, once=once)
             frame.children.view = view

@@ -282,8 +282,8 @@ class Frame(Scope):
         """
         if not self.address and self.run.unused:
             raise ChangeUnused(sorted(self.run.unused))
-        if not self.children.asked.keys() <= self.children.driven:
-            never = self.children.asked.keys() - self.children.driven
+        if None in self.children.asked.values():
+            never = [address for address, outcome in self.children.asked.items() if outcome is None]
             raise ConfigError(
                 f"{', '.join(sorted(never))} was requested in {self.address or self.name} and not awaited, so it never "
                 f"ran: write `await` before the call"

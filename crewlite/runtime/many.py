@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from crewlite.background import guarded, in_own_context
+from crewlite.definition import check_inputs
 from crewlite.errors import ConfigError
 from crewlite.permits import width
 from crewlite.refs import as_run_id
@@ -50,8 +51,10 @@ async def akickoff_for_each(
     def request_for(number: int) -> Request:
         return Request(all_inputs[number], f"{name}.{number}" if name else None, auto_approve=auto_approve, wait=wait)
 
-    for number in range(len(all_inputs)):  # refused before the first begins
-        request_for(number)
+    for each in all_inputs:  # refused before the first begins
+        check_inputs(each)
+    if all_inputs:
+        request_for(len(all_inputs) - 1)  # which has the longest run id
     results, failures = dict[int, Any](), dict[int, BaseException]()
     root: Root[Any] | None = None
 

@@ -69,7 +69,7 @@ class StepScope(Frame):
         The step may begin even if an error stops the run in between.
         """
         children = self.children
-        children.asked.setdefault(address, "")
+        children.asked.setdefault(address, None)
         if children.blocked is None:
             children.expected |= {address}
 
@@ -84,7 +84,7 @@ class StepScope(Frame):
         elif address is None:
             address = children.numbering.beside(step.kind.name, step.name, fingerprint)
         behind = None if step.kind.asks_person or address in children.expected else children.blocked
-        children.asked[address] = ""
+        children.asked[address] = None
         if self.sayings is not None:
             self.sayings.expect(address)
         if step.compensate:
@@ -143,7 +143,7 @@ class StepScope(Frame):
         """Apply a step's changes of the state, because the code receives the step's result now."""
         view = self.children.view
         if view and not self.run.journal.states.shared.used:
-            view.handed.add(address)
+            view.handed[address] = None
         elif view:
             view.deliver(address)
 
@@ -181,7 +181,7 @@ class StepScope(Frame):
             return await self._beside(step, asked)
         if self.run.journal.closed:  # abandoned work, in a thread that outlived its timeout
             raise self.run.journal.ended()
-        self.children.driven.add(address)
+        self.children.asked[address] = ""
         if step.rests_on_more:
             step = self.on_its_basis(step, address)
         decision = self._decide(step, address, fingerprint)

@@ -8,7 +8,7 @@ again wherever that step is answered from the record.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -210,7 +210,7 @@ class States:
         names = None if self._unsure else view.unshown
         if names is not None and not names:
             return []
-        view.unshown, self._unsure = set(), False
+        view.unshown, self._unsure = {}, False
         seen = view.outlook(but={step["address"] for step in commit.get("steps", ())})
         return _difference(self._recorded_with(commit), seen, names)
 
@@ -222,7 +222,7 @@ class States:
     def _is_caught_up(self, view: View) -> bool:
         """Return whether the run's code has requested all steps with changes that were recorded before the resume."""
         if self._missing:
-            self._missing -= view.handed
+            self._missing -= view.handed.keys()
             self._missing -= view.pending.keys()
         return not self._missing
 
@@ -278,7 +278,7 @@ class States:
 
 
 def _difference(
-    before: Mapping[str, Json], after: Mapping[str, Json], names: set[str] | None = None
+    before: Mapping[str, Json], after: Mapping[str, Json], names: Collection[str] | None = None
 ) -> list[Operation]:
     """Return the operations that turn `before` into `after`, ignoring the order of names; with `names`, only theirs."""
     order = [*before, *(name for name in after if name not in before)]

@@ -213,9 +213,11 @@ class Values(MutableMapping[str, Any]):
         """All names, including those of collections."""
         return self._coded.keys()
 
-    def take_written(self) -> set[str]:
+    def take_written(self) -> Collection[str]:
         """Return the names that the program changed since the last call. Changes inside values count once settled."""
         with self._lock:
+            if not self._written:
+                return ()
             found, self._written = self._written, set()
             return found
 

@@ -83,9 +83,9 @@ class View:
         self._added = 0
         """The number of collection items that the code of the step has added."""
         self._inside: _Inside | None = None
-        self.handed = set[str]()
+        self.handed: dict[str, None] = {}
         """The addresses of steps inside whose results were handed to the code."""
-        self.unshown = set[str]()
+        self.unshown: dict[str, None] = {}
         """The names that the code of the step has changed since a commit last recorded them."""
         self.ended = False
         self.mirror: Mirror | None = None
@@ -179,7 +179,7 @@ class View:
     def deliver(self, address: str) -> None:
         """Apply the changes of a step inside, because its result is handed to the code now."""
         with self._shared.lock:
-            self.handed.add(address)
+            self.handed[address] = None
             if self._inside is None or not (changes := self._inside.pending.pop(address, None)):
                 return
             self._shared.moment += 1
@@ -234,7 +234,7 @@ class View:
         now = values.settle(self._shared.refused)
         if written := values.take_written():
             self._shared.moment += 1
-            self.unshown |= written
+            self.unshown |= dict.fromkeys(written)
             if self._inside:
                 for name in written:
                     self._inside.trails.pop(name, None)
