@@ -68,6 +68,8 @@ _FLOW: dict[str, str] = {
     "usage_metrics": "a run has its usage: flow.submit().usage, or History(location).run(run_id).usage",
 }
 _OF = {"Crew": _RUN, "Task": _TASK, "Flow": _FLOW}
+_OF_RESULTS = {"Crew": "raw pydantic json_dict tasks_output token_usage", "Agent": "raw pydantic"}
+"""Attributes of what a kickoff returns, which is looked for in the definition where a fork was not kicked off."""
 
 
 def missing_import(module: str, name: str) -> ImportError | None:
@@ -87,6 +89,9 @@ def missing_module(name: str) -> ModuleNotFoundError | None:
 
 
 def instead_of(kind: type, attribute: str) -> str | None:
-    """Return what to write instead of a method or field of CrewAI; None for any other attribute."""
-    told = next((_OF[cls.__name__].get(attribute) for cls in kind.__mro__ if cls.__name__ in _OF), None)
+    """Return what to write instead of a method or field of CrewAI or of a result; None for any other attribute."""
+    names = [cls.__name__ for cls in kind.__mro__]
+    if any(attribute in _OF_RESULTS.get(name, "").split() for name in names):
+        return f"it is of a result: kickoff().{attribute}, and of a fork: fork(ref).kickoff().{attribute}"
+    told = next((_OF[name].get(attribute) for name in names if name in _OF), None)
     return f"{told} ({PAGE})" if told else None

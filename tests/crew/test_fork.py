@@ -286,6 +286,18 @@ def test_forks_at_once_in_threads_and_tasks_never_mix(make_crew, config):
 # Names.
 
 
+def test_what_a_result_has_is_not_looked_for_in_a_fork(config):
+    agent = Agent(role="R", goal="g", llm=ScriptedLLM(["a"]))
+    crew = Crew(tasks=[Task(description="d", expected_output="x", agent=agent)], checkpoint=config())
+    crew.kickoff(run_id="r")
+    for name in ("raw", "tasks_output"):
+        with pytest.raises(AttributeError, match=rf"fork\(ref\)\.kickoff\(\)\.{name}"):
+            getattr(crew.fork("r"), name)
+    with pytest.raises(AttributeError, match=r"Agent has no 'raw': .*kickoff\(\)\.raw"):
+        _ = agent.raw
+    assert not hasattr(agent, "no_such_thing")
+
+
 def test_a_name_is_made_up_or_checked_or_taken(make_crew, config):
     with pytest.raises(Stop):
         make_crew(["a", Stop()], checkpoint=config()).kickoff(run_id="r")
