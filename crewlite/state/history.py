@@ -253,7 +253,8 @@ class History:
         process is running receives the answer at once.
 
         A question of an unfinished run (`human:...`) may be answered before it is asked. That answer is checked when
-        the question is asked, and replaces an earlier one of this kind. With `ahead=False` it raises RefError.
+        the question is asked, and replaces an earlier one of this kind; `rewind` to an earlier place takes it back. An
+        address that looks like a misspelt one is warned of. With `ahead=False` all this raises RefError.
 
         Raises:
             RefError: the run does not ask this question. AnswerRefused: the answer does not fit, or the question has

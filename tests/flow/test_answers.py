@@ -13,11 +13,11 @@ from uuid import UUID
 import pytest
 from pydantic import AfterValidator, BaseModel, Field
 
-from crewlite import CheckpointConfig, History
+from crewlite import Agent, CheckpointConfig, Crew, History, Task
 from crewlite.errors import AnswerRefused, ConfigError, RefError, Suspended
 from crewlite.events import HumanFeedbackReceivedEvent, HumanFeedbackRequestedEvent
 from crewlite.flow import ask, flow, step
-from crewlite.testing import EventRecorder
+from crewlite.testing import EventRecorder, ScriptedLLM
 from tests.state.wrapped import Wrapped
 
 
@@ -349,3 +349,40 @@ def test_of_several_answers_to_one_kickoff_all_are_checked_before_any_is_recorde
             both.kickoff(run_id="r", answers={"human:sure": True, "human:count": "many"})
         assert history.run("r").digest == before
     assert both.kickoff(run_id="r", answers={"human:sure": False, "human:count": 3}) == [3, False]
+
+
+def test_an_answer_ahead_to_a_misspelt_address_is_warned_of_and_taken_back_by_a_rewind(caplog):
+    @step
+    def draft():
+        return "draft"
+
+    @flow(checkpoint=True)
+    def sure():
+        return draft(), ask("Sure?", name="sure-1"), ask("Sure?", name="sure-2")
+
+    with pytest.raises(Suspended):
+        sure.kickoff(run_id="r")
+    with History() as history:
+        history.answer("r", "human:sure-2", "yes")
+        assert caplog.text == "", "the number is another one on purpose"
+        history.answer("r", "human:suer-1", "yes")
+        assert "'r' has not asked this; did you mean 'human:sure-1'? A rewind takes it back" in caplog.text
+        history.rewind("r@step:draft")
+        caplog.clear()
+        with pytest.raises(Suspended):
+            sure.kickoff(run_id="r")
+        history.answer("r", "human:sure-1", "yes")
+    with pytest.raises(Suspended):
+        sure.kickoff(run_id="r")
+    assert "suer" not in caplog.text
+
+
+def test_an_answer_to_a_task_that_the_crew_lacks_is_refused():
+    agent = Agent(role="Clerk", goal="g", llm=ScriptedLLM(["a"]))
+    task = Task(name="tell", description="d", expected_output="x", agent=agent, human_input=True)
+    with pytest.raises(Suspended):
+        Crew(tasks=[task], checkpoint=True).kickoff(run_id="r")
+    with History() as history:
+        with pytest.raises(RefError, match="inside no task of run 'r'.*task:tell"):
+            history.answer("r", "task:tel/human#1", "yes")
+        history.answer("r", "task:tell/human#1", "yes")

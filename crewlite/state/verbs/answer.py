@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
@@ -16,12 +17,12 @@ from uuid import UUID
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
-from crewlite import codec
-from crewlite.errors import AnswerRefused, BranchConflictError, InDoubt, RefError, StoreError
+from crewlite import codec, kinds
+from crewlite.errors import AnswerRefused, BranchConflictError, InDoubt, RefError, StoreError, meant as did_you_mean
 from crewlite.ids import now
 from crewlite.lazy import lazy
 from crewlite.secrets import Secrets
-from crewlite.state.format.addresses import is_question, subject
+from crewlite.state.format.addresses import is_question, outers, subject
 from crewlite.state.format.commit import AskedQuestion, CommitParts, GivenAnswer
 from crewlite.state.format.record import Record
 from crewlite.state.journal.holder import holder
@@ -34,10 +35,12 @@ from crewlite.state.reading.wanted import what_fits
 from crewlite.state.verbs.appending import appended
 from crewlite.tools.approval import is_unchecked
 
+log = logging.getLogger("crewlite.run")
 referencing = lazy("referencing")
 jsonschema = lazy("jsonschema")  # only answers given from outside of a run need it; a run checks with its own classes
 _FORMATS: dict[str, Any] = {"date": date, "date-time": datetime, "time": time, "duration": timedelta, "uuid": UUID}
 _SECOND = "it has an answer already, and that is kept"
+_DIGITS = re.compile(r"\d+")
 _YES_OR_NO = {"y": True, "yes": True, "n": False, "no": False}
 
 
@@ -93,10 +96,14 @@ def answer(store: Store, run_id: str, branch: str, address: str, value: Any, *, 
 
     With `ahead`, a question that was not asked yet may be answered. Raises RefError if the run does not ask it,
     AnswerRefused if the answer does not fit or is the second, BranchConflictError if another process runs the branch.
+    Logs a warning if the address of a question that was not asked looks like a misspelt one.
     """
+    hint = ""
 
     def make() -> tuple[list[Commit], None]:
+        nonlocal hint
         record = recorded(store, run_id, branch)
+        hint = _meant_address(record, address)
         if journal := at_work_on(record.claim, store.location):
             _answer_live(journal, lambda: _answered(journal.record, journal.secrets, address, value, ahead=ahead))
             return [], None
@@ -107,6 +114,21 @@ def answer(store: Store, run_id: str, branch: str, address: str, value: Any, *, 
         return [Commit.saying(run_id, branch, record.head, parts)], None
 
     appended(store, make)
+    if hint:
+        log.warning(
+            "the answer to %s was recorded ahead: run %r has not asked this; %s A rewind takes it back",
+            address,
+            run_id,
+            hint,
+        )
+
+
+def _meant_address(record: Record, address: str) -> str:
+    """Return the hint about an address that was not asked and looks like a misspelt one; "" for any other."""
+    if address in record.asked:
+        return ""
+    known = [at for at in record.asked if _DIGITS.sub("", at) != _DIGITS.sub("", address)]
+    return did_you_mean(address, known)
 
 
 def _answer_live(journal: Journal, make: Callable[[], CommitParts]) -> None:
@@ -127,6 +149,8 @@ def _answered(record: Record, secrets: Secrets, address: str, value: Any, *, ahe
             raise RefError(address, f"is no question but a call in doubt. {InDoubt.advice(address)}")
         none = "" if waiting else ", which waits for no answer"
         raise RefError(address, f"is not an open question of run {record.run['run_id']!r}{none}", waiting)
+    if asked is None:
+        _check_task(record, address)
     if asked:
         _check_is_last(record, address)
     before = asked and record.answer_to(asked)
@@ -136,6 +160,14 @@ def _answered(record: Record, secrets: Secrets, address: str, value: Any, *, ahe
         value = meant(value, asked.get("schema"))
         check(asked, value)
     return {"answers": [_given_answer(address, value, asked, secrets)]}
+
+
+def _check_task(record: Record, address: str) -> None:
+    """Raise RefError for a question inside a task that a crew does not have."""
+    definition, outermost = record.run["definition"], [address, *outers(address)][-1]
+    known = [task["address"] for task in definition.get("tasks", ())]
+    if kinds.of(definition["kind"]) is kinds.CREW and kinds.at(outermost).is_task and outermost not in known:
+        raise RefError(address, f"is inside no task of run {record.run['run_id']!r}", known)
 
 
 def _may_misfit(asked: AskedQuestion, answer: GivenAnswer) -> bool:
