@@ -104,8 +104,8 @@ class CheckpointMismatch(JournalCorrupt):
 class BranchConflictError(CrewliteError, RuntimeError):
     """The branch is in use elsewhere, or was changed or deleted since it was read. Nothing was overwritten.
 
-    `expected` and `found` are numbers of the last commit; `found` is None while `holder` runs the branch. A store that
-    found something else gives the `problem`: what it found and what to do, as the end of a sentence about the branch.
+    `expected` and `found` are numbers of the last commit; `found` is None while `holder` runs the branch. `holder` is
+    "" if nobody is known to run it. A store that found something else gives the `problem`: what it found and what to do, as the end of a sentence about the branch.
     """
 
     code = "branch_conflict"
@@ -118,10 +118,11 @@ class BranchConflictError(CrewliteError, RuntimeError):
         *,
         expected: int | None = None,
         found: int | str | None = None,
-        holder: str = "this process",
+        holder: str = "",
         kind: str = "run",
         problem: str = "",
     ) -> None:
+        holder = holder or ("" if problem or found is not None else "this process")
         self.run_id, self.branch, self.expected, self.found, self.holder = run_id, branch, expected, found, holder
         self.problem = problem
         if kind == "state":

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from crewlite import Agent, Crew, History, Task, disk
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, disk
 from crewlite.errors import BranchConflictError
 from crewlite.ids import now
 from crewlite.state.format.entry import SCHEMA, seal
@@ -25,6 +25,7 @@ from crewlite.state.journal.writer import Writer
 from crewlite.state.providers import Commit, provider_for
 from crewlite.testing import ScriptedLLM
 from tests import children
+from tests.state.wrapped import Wrapped
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="stops and kills processes by POSIX signals")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="what is known of other processes is read from /proc")
@@ -140,6 +141,32 @@ def test_a_run_at_work_is_refused_to_others_who_are_told_by_whom(make_crew, on_d
         (tmp_path / "go").touch()
         assert child.stdout.read() == "asked 2\nfrom the child\n"
     assert answers(crew.kickoff(run_id="r")) == ["from the child"] * 3
+
+
+class Overtaken(Wrapped):
+    """A provider in whose stores another process begins the run just before this one does."""
+
+    def __init__(self, provider, overtake):
+        super().__init__(provider)
+        self.overtake = overtake
+
+    def _do(self, store, verb, call, args):
+        if verb == "append" and (overtake := self.overtake):
+            self.overtake = None
+            overtake()
+        return call()
+
+
+def test_whoever_is_overtaken_at_the_beginning_of_a_run_is_told_by_whom(make_crew, on_disk, tmp_path):
+    with contextlib.ExitStack() as stack:
+        there = on_disk()
+        others = provider_for(there.location, there.provider)
+        begun = []
+        provider = Overtaken(others, lambda: begun.append(stack.enter_context(holder(on_disk, tmp_path))))
+        crew = make_crew(ScriptedLLM([]), checkpoint=CheckpointConfig(location=there.location, provider=provider))
+        with pytest.raises(BranchConflictError, match="process .*wait=True.*fork") as told:
+            crew.kickoff(run_id="r")
+        assert told.value.holder == f"process {begun[0].pid} on {os.uname().nodename}"
 
 
 def test_a_run_at_work_is_forked_beside(make_crew, on_disk, tmp_path):

@@ -59,17 +59,28 @@ def _entered(writer: Writer, target: Located) -> WriteQueue:
 async def store_claim(journal: Journal, parts: CommitParts) -> None:
     """Claim the branch for this process with a commit, and wait until the commit is stored.
 
-    Raises StoreUnusable if it cannot be stored, so that a run fails before anything has been paid.
+    Raises StoreUnusable if it cannot be stored, so that a run fails before anything has been paid, and
+    BranchConflictError if another process was first.
     """
     mine = journal.take_claim()  # before the wait, so that a cancellation during it still releases the claim
     try:
         await journal.store({**parts, "claim": mine})
     except Exception as error:
         journal.give_up_claim()  # nothing was started, so there is nothing to save later
+        if isinstance(error, BranchConflictError) and journal.queue:
+            raise await background.in_thread(_named, error, journal.queue.store) from None
         if isinstance(error, CrewliteError):
             raise
         problem = f"nothing can be saved ({error}), so nothing was started: make it writable, or use another location"
         raise StoreUnusable(journal.location or "", problem) from error
+
+
+def _named(conflict: BranchConflictError, store: Store) -> BranchConflictError:
+    """Return the error with the process that has claimed the branch meanwhile, if that is alive."""
+    run_id, branch = conflict.run_id, conflict.branch
+    claim = Record.of(find_lineage(store, run_id, branch)).claim
+    by = held_by(claim, store.touched(run_id, branch)) if claim else None
+    return BranchConflictError(run_id, branch, holder=by) if by else conflict
 
 
 def _release(acquired: AcquiredBranch) -> None:
