@@ -105,7 +105,8 @@ class BranchConflictError(CrewliteError, RuntimeError):
     """The branch is in use elsewhere, or was changed or deleted since it was read. Nothing was overwritten.
 
     `expected` and `found` are numbers of the last commit; `found` is None while `holder` runs the branch. `holder` is
-    "" if nobody is known to run it. A store that found something else gives the `problem`: what it found and what to do, as the end of a sentence about the branch.
+    "" if nobody is known to run it. A store that found something else gives the `problem`: what it found and what to
+    do, as the end of a sentence about the branch.
     """
 
     code = "branch_conflict"
