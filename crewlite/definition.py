@@ -250,7 +250,7 @@ def _cannot_be_set(cls: type[BaseModel], name: str) -> str:
     copied = f".with_({name}=...)" if issubclass(cls, Definition) else f".model_copy(update={{{name!r}: ...}})"
     when = "once a crew is made of it, or it is kicked off" if issubclass(cls, Definition) else "once it is made"
     return (
-        f"{name!r} of a {kind} cannot be set: a {kind} is frozen {when}, as many runs may use it at once. "
+        f"{name!r} of {an(kind)} cannot be set: {an(kind)} is frozen {when}, as many runs may use it at once. "
         f"Pass it to the constructor, {kind}({name}=...), or make a copy: {kind.lower()}{copied}"
     )
 

@@ -20,6 +20,7 @@ import click
 from crewlite.cli.exits import Failed
 from crewlite.cli.shell import shell_line
 from crewlite.console.text import printable, say
+from crewlite.errors import number_of
 from crewlite.ids import new_id, short
 from crewlite.lazy import lazy
 from crewlite.state.history import History
@@ -141,11 +142,21 @@ def _on_disk(console: Console, where: Path, run_id: str) -> set[str]:
         doubtful = [step for step in run.steps if step.status == "in_doubt"]
         checkpoints = run.checkpoints()
         tokens, status = run.usage.total_tokens, run.status
-    say(console, "saved", f"run {run_id}: {status}, {len(finished)} steps recorded, {tokens:,} tokens paid", depth=1)
+    say(
+        console,
+        "saved",
+        f"run {run_id}: {status}, {number_of(len(finished), 'step')} recorded, {number_of(tokens, 'token')} paid",
+        depth=1,
+    )
     for checkpoint in checkpoints:
         say(console, "saved", f"checkpoint {Path(checkpoint.ref).name}", depth=1)
     if doubtful:
-        say(console, "saved", f"in doubt, as announced without a result: {len(doubtful)} tool calls", depth=1)
+        say(
+            console,
+            "saved",
+            f"in doubt, as announced without a result: {number_of(len(doubtful), 'tool call')}",
+            depth=1,
+        )
     return {step.address for step in finished}
 
 
@@ -165,8 +176,8 @@ def _compare(console: Console, where: Path, run_id: str, first: _Life, second: _
         say(console, "failed", f"recorded, and yet run again: {', '.join(twice)}")
         return False
     when = "before the kill" if first.killed else "by the first process"
-    say(console, "done", f"Recorded {when}: {len(recorded)} steps. None of them ran again.")
-    say(console, "done", f"Paid once, not twice: {saved:,} tokens.")
+    say(console, "done", f"Recorded {when}: {number_of(len(recorded), 'step')}. None of them ran again.")
+    say(console, "done", f"Paid once, not twice: {number_of(saved, 'token')}.")
     return True
 
 

@@ -16,6 +16,7 @@ from crewlite.codec import decode
 from crewlite.console.status_lines import status_lines_of
 from crewlite.console.text import say
 from crewlite.console.underway import Underway, depth_of, is_part_of, titled
+from crewlite.errors import number_of
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import short
@@ -99,7 +100,7 @@ def _of_run(event: BaseEvent, usage: Usage | None) -> _Line:
         case events.CrewKickoffStartedEvent():
             return "begun", f"crew {event.crew_name} {verb} (run {event.run_id})"
         case events.CrewKickoffCompletedEvent():
-            return "done", f"crew {event.crew_name} has finished: {event.total_tokens:,} tokens"
+            return "done", f"crew {event.crew_name} has finished: {number_of(event.total_tokens, 'token')}"
         case events.CrewKickoffFailedEvent():
             return "failed", f"crew {event.crew_name} stopped: {_error(event)}"
         case events.LiteAgentExecutionStartedEvent():
@@ -224,7 +225,7 @@ def _of_call(event: BaseEvent, usage: Usage | None) -> _Line:
     match event:
         case events.LLMCallCompletedEvent():
             used = sum(event.usage.get(name, 0) for name in ("prompt_tokens", "completion_tokens"))
-            return "done", f"model {event.model}: {used:,} tokens, so far {_tokens(usage)}"
+            return "done", f"model {event.model}: {number_of(used, 'token')}, so far {_tokens(usage)}"
         case events.LLMCallFailedEvent():
             return "failed", f"model {event.model} failed: {_error(event)}"
         case events.LLMCallPacedEvent():
@@ -264,8 +265,7 @@ def _of_record(event: BaseEvent, usage: Usage | None) -> _Line:
         case events.CheckpointFailedEvent():
             return "failed", f"not saved: {_error(event)}"
         case events.CheckpointRestoreCompletedEvent():
-            steps = "step" if event.finished_steps == 1 else "steps"
-            return "reused", f"{event.finished_steps} recorded {steps} from {event.location}"
+            return "reused", f"{number_of(event.finished_steps, 'recorded step')} from {event.location}"
     return None
 
 
@@ -281,7 +281,7 @@ def _call(
 
 
 def _tokens(usage: Usage | None) -> str:
-    return f"{usage.total_tokens:,} tokens" if usage is not None else "unknown"
+    return number_of(usage.total_tokens, "token") if usage is not None else "unknown"
 
 
 def _again(event: Any) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from crewlite.errors import number_of
 from crewlite.events.base import BaseEvent
 
 if TYPE_CHECKING:
@@ -121,10 +122,10 @@ def spent(runs: Sequence[Underway]) -> str:
     parts = [
         f"{len(runs)} runs" if len(runs) > 1 else "",
         elapsed(max((run._clock() - run.since for run in runs), default=0.0)),
-        f"{sum(usage.total_tokens for usage in usages):,} tokens",
+        number_of(sum(usage.total_tokens for usage in usages), "token"),
         f"${sum(costs):,.4f}" if costs else "",
-        f"{saved:,} checkpoint{'' if saved == 1 else 's'}" if saved else "",
-        f"{again:,} {'retry' if again == 1 else 'retries'}" if again else "",
+        number_of(saved, "checkpoint") if saved else "",
+        number_of(again, "retry", "retries") if again else "",
     ]
     return ", ".join(part for part in parts if part)
 

@@ -20,7 +20,7 @@ from crewlite.crew.staff import assignments, suggestions_for
 from crewlite.crew.trial import Judge, Trial, check_iterations, kicked_off, ready
 from crewlite.definition import check_takes
 from crewlite.durable import Stamp, Step
-from crewlite.errors import ConfigError
+from crewlite.errors import ConfigError, number_of
 from crewlite.flow.root import Returned
 from crewlite.llm.base import BaseLLM
 from crewlite.runtime.callbacks import callback_step, called, name_of
@@ -167,7 +167,9 @@ def _check_feedback(crew: Crew, n_iterations: int, feedback: Feedback) -> None:
     if isinstance(feedback, str | Mapping) or not isinstance(feedback, Sequence):
         raise ConfigError(f"feedback is {feedback!r}; {wanted}")
     if len(feedback) != n_iterations:
-        raise ConfigError(f"feedback has {len(feedback)} items for {n_iterations} iterations; {wanted}")
+        raise ConfigError(
+            f"feedback has {number_of(len(feedback), 'item')} for {number_of(n_iterations, 'iteration')}; {wanted}"
+        )
     names = {task.name for task in crew.tasks}
     for item in feedback:
         fits = isinstance(item, str) or (

@@ -76,6 +76,7 @@ from crewlite.errors.root import (
     meant,
     meant_setting,
     nearest,
+    number_of,
     text_of,
     to_resume,
 )
@@ -183,6 +184,7 @@ __all__ = [
     "meant",
     "meant_setting",
     "nearest",
+    "number_of",
     "text_of",
     "to_resume",
 ]

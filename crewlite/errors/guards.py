@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crewlite.errors.root import CrewliteError
+from crewlite.errors.root import CrewliteError, number_of
 
 
 class CallVetoed(CrewliteError, RuntimeError):
@@ -24,6 +24,7 @@ class CircuitOpen(CallVetoed, ConnectionError):
     code = "circuit_open"
 
     def __init__(self, what: str, failures: int, retry_after: float) -> None:
-        reason = f"it has failed {failures} times of late. Try it again in {retry_after:.3g} s, or go on without it."
+        often = number_of(failures, "time")
+        reason = f"it has failed {often} of late. Try it again in {retry_after:.3g} s, or go on without it."
         super().__init__("CircuitBreaker", what, reason, "external_fault")
         self.failures, self.retry_after = failures, retry_after

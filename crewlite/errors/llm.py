@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from crewlite.errors.root import CrewliteError
+from crewlite.errors.root import CrewliteError, number_of
 
 
 class LLMError(CrewliteError, RuntimeError):
@@ -94,7 +94,8 @@ class ScriptExhausted(LLMError):
 
     def __init__(self, calls: int) -> None:
         super().__init__(
-            f"ScriptedLLM has {_replies(calls)} and was called once more. Add a reply, or pass a function."
+            f"ScriptedLLM has {number_of(calls, 'reply', 'replies')} and was called once more. Add a reply, "
+            f"or pass a function."
         )
         self.calls = calls
 
@@ -106,7 +107,7 @@ class RecordingMissing(LLMError, LookupError):
     ends_run = True
 
     def __init__(self, path: str, asked: str, count: int, *, alike: bool = False) -> None:
-        held = f"{_replies(count)}, but none to {asked!r}" if count else "no replies"
+        held = f"{number_of(count, 'reply', 'replies')}, but none to {asked!r}" if count else "no replies"
         same_end = "A recorded request ends in the same way, but its earlier messages, its tools or its schema differ."
         why = f" {same_end}" if alike else ""
         super().__init__(
@@ -128,7 +129,3 @@ class RecordingDamaged(LLMError, ValueError):
             f"record the reply again."
         )
         self.where = where
-
-
-def _replies(count: int) -> str:
-    return f"{count} {'reply' if count == 1 else 'replies'}"

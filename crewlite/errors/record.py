@@ -13,9 +13,9 @@ class RefError(CrewliteError, LookupError):
     code = "ref"
 
     def __init__(self, ref: str, problem: str, candidates: Sequence[str] = ()) -> None:
-        listing = f" Candidates: {', '.join(candidates[:12])}." if candidates else ""
+        self.ref, self.candidates = ref, tuple(dict.fromkeys(candidates))
+        listing = f" Candidates: {', '.join(self.candidates[:12])}." if candidates else ""
         super().__init__(f"{ref!r} {problem}.{listing}")
-        self.ref, self.candidates = ref, tuple(candidates)
 
 
 class ChangeUnused(RefError):

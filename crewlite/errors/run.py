@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from crewlite import kinds
-from crewlite.errors.root import CrewliteError, branch_ref, to_resume
+from crewlite.errors.root import CrewliteError, branch_ref, number_of, to_resume
 
 
 class CheckpointIsBehind(CrewliteError, RuntimeError):
@@ -273,8 +273,9 @@ class MaxIterations(CrewliteError, RuntimeError):
 
     def __init__(self, agent: str, limit: int) -> None:
         super().__init__(
-            f"Agent {agent!r} gave no final answer in {limit} turns (max_iter), nor when it was asked for one then. "
-            f"Raise max_iter, or look at the tool calls it repeats: History(location).run(run_id).steps"
+            f"Agent {agent!r} gave no final answer in {number_of(limit, 'turn')} (max_iter), nor when it was "
+            f"asked for one then. Raise max_iter, or look at the tool calls it repeats: "
+            f"History(location).run(run_id).steps"
         )
         self.agent, self.limit = agent, limit
 
@@ -286,8 +287,8 @@ class TooManyCalls(CrewliteError, RecursionError):
 
     def __init__(self, flow: str, method: str, limit: int) -> None:
         super().__init__(
-            f"Method {method!r} of flow {flow!r} was to start more than {limit} times (max_method_calls). If its cycle "
-            f"has an end, raise max_method_calls and kick off the same run again: it goes on from there."
+            f"Method {method!r} of flow {flow!r} was to start more than {number_of(limit, 'time')} (max_method_calls). "
+            f"If its cycle has an end, raise max_method_calls and kick off the same run again: it goes on from there."
         )
         self.flow, self.method, self.limit = flow, method, limit
 
@@ -380,7 +381,7 @@ class OutputInvalid(CrewliteError, ValueError):
 
     def __init__(self, task: str, problem: str, *, tries: int) -> None:
         super().__init__(
-            f"{task}: the answer does not fit the output schema after {tries} tries: {problem}. Kick off the run again "
-            f"for a new attempt, or relax the schema."
+            f"{task}: the answer does not fit the output schema after {number_of(tries, 'try', 'tries')}: {problem}. "
+            f"Kick off the run again for a new attempt, or relax the schema."
         )
         self.task, self.problem, self.tries = task, problem, tries

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from crewlite.errors import ConfigError
+from crewlite.errors import ConfigError, number_of
 from crewlite.recovery.checks import seconds, whole
 from crewlite.recovery.delays import delay
 from crewlite.recovery.failure import LONGEST_WAIT, Failure
@@ -206,8 +206,7 @@ def _same_type(failure: Failure, past: Sequence[Remedy]) -> list[Remedy]:
 
 
 def _used_up(failure: Failure, most: int) -> str:
-    times = "1 remedy" if most == 1 else f"{most} remedies"
-    return f"The budget of {times} for failures of type {failure.type} is used up"
+    return f"The budget of {number_of(most, 'remedy', 'remedies')} for failures of type {failure.type} is used up"
 
 
 def _times(name: str, **given: int) -> int:

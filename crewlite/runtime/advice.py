@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 
 from crewlite import kinds
-from crewlite.errors import CrewliteError, Redacted, StepRaised, branch_ref, ends_run
+from crewlite.errors import CrewliteError, Redacted, StepRaised, branch_ref, ends_run, number_of
 from crewlite.runtime.human import warn_unasked
 from crewlite.runtime.request import Request
 from crewlite.runtime.run import Run
@@ -50,10 +50,9 @@ def note_way_on(error: Exception, kind: str, request: Request) -> None:
     kept = progress.target and not declares(progress.target.provider, "in_memory")
     if not kept or progress.run_id is None or progress.how_to_go_on:
         return
-    steps = {None: "", 1: "1 finished step of "}.get(
-        progress.finished_steps, f"{progress.finished_steps} finished steps of "
-    )
-    again = {None: "", 0: "", 1: " It is not run again."}.get(progress.finished_steps, " They are not run again.")
+    done = progress.finished_steps
+    steps = "" if done is None else f"{number_of(done, 'finished step')} of "
+    again = {None: "", 0: "", 1: " It is not run again."}.get(done, " They are not run again.")
     note = f"{RECORDED}{steps}run {progress.run_id!r} in {progress.location}.{again}\n{request.how_to_go_on(kind)}"
     before = [one for one in getattr(error, "__notes__", ()) if not str(one).startswith(RECORDED)]
     with contextlib.suppress(AttributeError, TypeError):  # the error is frozen, or its `__notes__` is not a list

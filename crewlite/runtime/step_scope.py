@@ -22,6 +22,7 @@ from crewlite.errors import (
     JournalCorrupt,
     NonDeterminism,
     TaskDrifted,
+    an,
 )
 from crewlite.events.base import BaseEvent
 from crewlite.runtime import replay, replayed
@@ -370,7 +371,9 @@ class StepScope(Frame):
         except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
             if isinstance(error, CrewliteError):
                 raise
-            problem = f"the outcome of {address!r} is not one of a {step.kind} ({type(error).__name__}: {error})"
+            problem = (
+                f"the outcome of {address!r} is not one of {an(step.kind.title)} ({type(error).__name__}: {error})"
+            )
             raise JournalCorrupt(f"run {self.run.run_id}, branch {self.run.branch}", problem, None) from error
 
     def _question(self, step: Step[Any]) -> str:

@@ -16,7 +16,7 @@ from textual.reactive import Reactive
 from textual.widgets import Footer, RichLog, Static, TabbedContent, TabPane, Tabs, Tree
 from textual.widgets.tree import TreeNode
 
-from crewlite.errors import CrewliteError
+from crewlite.errors import CrewliteError, number_of
 from crewlite.tui.colours import DARK, LIGHT
 from crewlite.tui.panels import Comparison, Events, Fields, Overview, Steps
 from crewlite.tui.places import PAGE, Line, Listing, Place
@@ -138,7 +138,7 @@ class Browser(App[None]):
         tree = self.query_one(RunTree)
         tree.show(tree.root, self._listing.first(self._runs))
         count = self._listing.runs
-        self._say(f"{self.location}  {count:,} run{'' if count == 1 else 's'}")
+        self._say(f"{self.location}  {number_of(count, 'run')}")
         if tree.cursor_node is None and tree.root.children:
             tree.root.children[0].expand()
             tree.call_after_refresh(tree.move_cursor, tree.root.children[0])

@@ -9,6 +9,7 @@ from typing import Any
 
 from crewlite import kinds
 from crewlite.cli.checkpoint import document
+from crewlite.errors import an
 from crewlite.state.reading.steps import StepView
 from crewlite.state.run_history import RunHistory
 from crewlite.state.verbs.edit import can_edit
@@ -61,7 +62,7 @@ def _output(step: StepView) -> Field:
     kind, value = kinds.of(step.kind), step.value
     if not kind.holds_value and isinstance(value, dict):
         value = next((value[name] for name in ("raw", "text", "answer") if name in value), value)
-    fixed = "" if can_edit(kind) else f"the outcome of a {kind.title} step cannot be edited"
+    fixed = "" if can_edit(kind) else f"the outcome of {an(kind.title)} step cannot be edited"
     return _field(step.address, value, "--edit", fixed)
 
 

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from crewlite.cli.checkpoint.info import name_of
 from crewlite.cli.checkpoint.screen import Part, ago
-from crewlite.errors import RefError, branch_ref
+from crewlite.errors import RefError, branch_ref, number_of
 from crewlite.state.providers import BranchInfo
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.named_places import NamedPlace, by_place
@@ -108,7 +108,7 @@ class Listing:
         """Return the lines of the newest runs, at most `count`."""
         lines = [_run(info) for info in self._begun[:count]]
         if left := len(self._begun) - len(lines):
-            lines.append(Line(None, line((f"… {left:,} older runs", "dim")), opens=False, more=True))
+            lines.append(Line(None, line((f"… {number_of(left, 'older run')}", "dim")), opens=False, more=True))
         return lines
 
     def below(

@@ -361,15 +361,23 @@ def test_show_in_json_has_the_sums_of_the_table_and_the_model_of_each_call(locat
     assert "  model  scripted\n" in ask("show", "report", "--step", "task:style/llm#1", "--location", location)
 
 
-@pytest.mark.parametrize("words", [["list"], ["list", "--runs"], ["tree"]], ids=" ".join)
-def test_an_answer_in_json_says_that_there_is_more_and_how_to_get_it(tmp_path, words):
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        (["list"], "There are older ones: "),
+        (["list", "--runs"], "1 older run left out: "),
+        (["tree"], "1 older run left"),
+    ],
+    ids=["list", "list --runs", "tree"],
+)
+def test_an_answer_in_json_says_that_there_is_more_and_how_to_get_it(tmp_path, words, left):
     runs, location = 21 if "--runs" in words else 11, str(tmp_path / "runs")
     for number in range(runs):
         crew_of(ScriptedLLM(["x", "x"]), location, 2).kickoff({"topic": ""}, run_id=f"r{number}")
     done = CliRunner().invoke(main, ["checkpoint", *words, location, "--json"])
     said = json.loads(done.stdout)
     assert said["more"] is True
-    assert done.stderr.startswith("There are ")
+    assert done.stderr.startswith(left)
     assert done.stderr.endswith("--all\n")
     done = CliRunner().invoke(main, ["checkpoint", *words, location, "--json", "--all"])
     assert (json.loads(done.stdout)["more"], done.stderr) == (False, "")

@@ -189,7 +189,7 @@ def written(text):
         (lambda crew: crew.train(1, "t.pkl"), "plain JSON and never a pickle; name it 't.json'"),
         (lambda crew: crew.train(1, "."), "is a directory"),
         (lambda crew: crew.train(1, written("[]")), "t.json is no file of trained agents"),
-        (lambda crew: crew.train(2, feedback=["x"]), "feedback has 1 items for 2 iterations"),
+        (lambda crew: crew.train(2, feedback=["x"]), "feedback has 1 item for 2 iterations"),
         (lambda crew: crew.train(1, feedback="x"), "wanted a function that takes the TaskOutput, a list"),
         (lambda crew: crew.train(1, feedback=[{"ine": "x"}]), "texts by the names of tasks (one, two)"),
         (lambda crew: crew.train(1), "asks people"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 import pytest
 
@@ -206,3 +207,28 @@ def test_the_tree_is_drawn_as_it_is():
 )
 def test_a_name_is_only_hinted_at_if_it_is_spelt_alike_and_means_alike(name, known, hint):
     assert errors.meant(name, known) == (f"did you mean {hint!r}?" if hint else "")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.CircuitOpen("tool pay", 1, 3.0),
+        errors.MaxIterations("Writer", 1),
+        errors.TooManyCalls("Shop", "pay", 1),
+        errors.OutputInvalid("task 'bill'", "no JSON", tries=1),
+        errors.ScriptExhausted(1),
+    ],
+    ids=lambda error: error.code,
+)
+def test_one_of_something_is_no_more_than_one(error):
+    assert re.search(r"\b1 \w+(?<!s)\b", str(error))
+
+
+@pytest.mark.parametrize("word", ["an Agent", "a Task", "an LLM", "a TaskOutput", "a UUID", "an integer"])
+def test_a_word_has_its_article(word):
+    assert errors.an(word.split()[1]) == word
+
+
+def test_a_candidate_is_named_once():
+    error = errors.RefError("main", "names two things", ["b", "a", "b"])
+    assert (error.candidates, str(error)) == (("b", "a"), "'main' names two things. Candidates: b, a.")

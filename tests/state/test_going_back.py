@@ -249,7 +249,7 @@ def test_nothing_goes_on_from_an_abandoned_place_by_mistake(store):
                 crew.kickoff(from_checkpoint=CheckpointConfig(restore_from=ref, **where(store)))
         with pytest.raises(RefError, match="was abandoned"):
             history.cancel("r@abandoned:1")
-        with pytest.raises(RefError, match="rewound 1 times"):
+        with pytest.raises(RefError, match="rewound 1 time"):
             history.run("r@abandoned:2")
         assert history.checkpoint(left.id) == left and history.checkpoint(left.id).abandoned
         assert history.checkpoint("r@abandoned:1~1").address == "task:second/llm#1"

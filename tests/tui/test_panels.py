@@ -50,7 +50,7 @@ def test_a_listing_begins_with_the_branches_that_nothing_in_it_is_the_parent_of(
         "x"
     ]  # its checkpoint is gone
     *some, more = listing.first(2)
-    assert len(some) == 2 and more.more and str(more.text) == "… 1 older runs"
+    assert len(some) == 2 and more.more and str(more.text) == "… 1 older run"
 
 
 def test_the_timeline_leaves_out_the_time_between_kickoffs():

@@ -10,6 +10,7 @@ import click
 from crewlite.cli.checkpoint import document, hints
 from crewlite.cli.checkpoint.screen import Part, Screen, ago, cost, iso
 from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument
+from crewlite.errors import number_of
 from crewlite.ids import short
 
 if TYPE_CHECKING:
@@ -125,5 +126,5 @@ def name_of(definition: dict[str, Any]) -> str:
 def spent(usage: Usage) -> str:
     """Tokens, calls and cost in words."""
     parts = f"{usage.prompt_tokens:,} in, {usage.completion_tokens:,} out"
-    calls = f"{usage.requests:,} call{'' if usage.requests == 1 else 's'}"
-    return f"{usage.total_tokens:,} tokens ({parts}) in {calls}, cost {cost(usage.cost) or 'unknown'}"
+    tokens, calls = number_of(usage.total_tokens, "token"), number_of(usage.requests, "call")
+    return f"{tokens} ({parts}) in {calls}, cost {cost(usage.cost) or 'unknown'}"

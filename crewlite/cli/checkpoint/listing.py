@@ -13,7 +13,7 @@ from crewlite.cli.checkpoint.info import name_of
 from crewlite.cli.checkpoint.screen import STYLES, Column, Part, Screen, cost
 from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument, refs
 from crewlite.cli.exits import notice
-from crewlite.errors import JournalCorrupt
+from crewlite.errors import JournalCorrupt, number_of
 from crewlite.ids import short
 from crewlite.state.reading.named_places import NamedPlace, by_place
 
@@ -119,7 +119,7 @@ def _runs(asked: Asked, opened: Opened, limit: int | None) -> None:
     else:
         notice(_nothing(opened, "runs", None))
     if left:
-        notice(f"There are {left} older ones: --limit {len(found)}, or --all")
+        notice(f"{number_of(left, 'older run')} left out: --limit {len(found)}, or --all")
 
 
 def _run_row(screen: Screen, run: RunHistory) -> list[Part]:

@@ -15,7 +15,7 @@ from crewlite.cli.checkpoint.screen import Part, Screen
 from crewlite.cli.checkpoint.where import Asked, options, ref_argument
 from crewlite.cli.exits import FAILED, Failed, notice
 from crewlite.cli.locations import DIRECTORY, detected
-from crewlite.errors import JournalCorrupt, RefError, SchemaTooNew
+from crewlite.errors import JournalCorrupt, RefError, SchemaTooNew, number_of
 from crewlite.ids import short
 from crewlite.lazy import lazy
 
@@ -116,22 +116,18 @@ def sees_terminal() -> bool:
 def _tell(screen: Screen, done: Pruned, *, rehearsal: bool) -> None:
     would = "would be " if rehearsal else ""
     if done.runs:
-        screen.line(f"{_count(done.runs, 'run')} {would}deleted: {_names(done.runs)}", whole=True)
+        screen.line(f"{number_of(len(done.runs), 'run')} {would}deleted: {_names(done.runs)}", whole=True)
     if done.checkpoints:
         ids = [short(one) for one in done.checkpoints]
-        screen.line(f"{_count(ids, 'checkpoint')} {would}taken away: {_names(ids)}", whole=True)
+        screen.line(f"{number_of(len(ids), 'checkpoint')} {would}taken away: {_names(ids)}", whole=True)
     if done.freed:
         screen.line(f"{_bytes(done.freed)} of journals {would}freed")
     if done.results:
-        screen.line(f"{done.results:,} kept result{'' if done.results == 1 else 's'} of steps {would}forgotten")
+        screen.line(f"{number_of(done.results, 'kept result')} of steps {would}forgotten")
     if not (done.runs or done.checkpoints or done.freed or done.results):
         screen.line("nothing to take away")
     if done.busy:
         screen.line(f"left alone, because processes run them: {', '.join(done.busy)}", whole=True)
-
-
-def _count(things: tuple[str, ...] | list[str], name: str) -> str:
-    return f"{len(things):,} {name}{'' if len(things) == 1 else 's'}"
 
 
 def _names(names: tuple[str, ...] | list[str]) -> str:

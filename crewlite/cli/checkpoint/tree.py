@@ -13,7 +13,7 @@ from crewlite.cli.checkpoint.info import name_of
 from crewlite.cli.checkpoint.screen import STYLES, Node, Part, Screen
 from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument, refs
 from crewlite.cli.exits import notice
-from crewlite.errors import JournalCorrupt
+from crewlite.errors import JournalCorrupt, number_of
 from crewlite.ids import short
 from crewlite.state.reading.named_places import by_place
 
@@ -55,12 +55,8 @@ def draw(asked: Asked, what: str | None = None, *, run: str | None = None, whole
             screen.tree([_Run(screen, run_id, group, whole).root])
         if left := len(runs) - len(shown):
             screen.line()
-            screen.line((f"... {_older(left)}: --all", "dim"))
+            screen.line((f"... {number_of(left, 'older run')}: --all", "dim"))
     return None
-
-
-def _older(left: int) -> str:
-    return f"{left} older run{'s' if left > 1 else ''}"
 
 
 def _answer(opened: Opened, runs: Sequence[tuple[str, Sequence[RunHistory]]], left: int) -> None:
@@ -72,7 +68,7 @@ def _answer(opened: Opened, runs: Sequence[tuple[str, Sequence[RunHistory]]], le
             branches.append(document.of_run(one, checkpoints=document.of_checkpoints(checkpoints or ())))
     document.answer({"location": opened.location, "runs": branches, "more": left > 0})
     if left:
-        notice(f"There are {_older(left)}: --all")
+        notice(f"{number_of(left, 'older run')} left out: --all")
 
 
 def _own(run: RunHistory, *, abandoned: bool = False) -> list[Checkpoint] | None:
@@ -115,10 +111,10 @@ class _Run:
         except JournalCorrupt as error:
             said: list[Part] = [run.branch, "  ", ("damaged", STYLES["damaged"]), f": {error}"]
             return Node([self._screen.mark("damaged"), " ", *said])
-        done = f", {len(tasks)} of {total} tasks" if total else ""
+        done = f", {len(tasks)} of {number_of(total, 'task')}" if total else ""
         about: list[Part] = [
             (f"at work ({by})" if by else run.now, STYLES[status]),
-            (f"{done}, {usage.total_tokens:,} tokens", "dim"),
+            (f"{done}, {number_of(usage.total_tokens, 'token')}", "dim"),
         ]
         return Node([self._screen.mark(status), " ", (run.branch, "bold"), "  ", *about])
 

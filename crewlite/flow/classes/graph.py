@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from types import FunctionType
 from typing import Any, NamedTuple
 
-from crewlite.errors import ConfigError, meant
+from crewlite.errors import ConfigError, an, meant
 from crewlite.flow.classes.conditions import Condition, method_at
 from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.labels import known_labels, label_of
@@ -81,7 +81,7 @@ class Graph:
                     raise ConfigError(f"{flow.__name__}.{name}: write {_WITH_PARENTHESES[value.of]}")
                 if isinstance(getattr(value, "__func__", None), FlowMethod):
                     raise ConfigError(
-                        f"{flow.__name__}.{name} is a {type(value).__name__}; wanted a plain method with self"
+                        f"{flow.__name__}.{name} is {an(type(value).__name__)}; wanted a plain method with self"
                     )
                 if isinstance(value, FlowMethod):
                     methods[name] = value

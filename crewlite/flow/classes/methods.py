@@ -11,7 +11,7 @@ from enum import Enum
 from types import MethodType
 from typing import Any, Generic, Never, ParamSpec, TypedDict, TypeVar, Unpack
 
-from crewlite.errors import ConfigError
+from crewlite.errors import ConfigError, an
 from crewlite.flow.classes.conditions import Condition, address_name, condition_of
 from crewlite.flow.classes.feedback import Feedback
 from crewlite.flow.classes.labels import annotated_labels, label_of
@@ -102,7 +102,7 @@ class FlowMethod(Generic[P, R]):
             return func
         if isinstance(func, staticmethod | classmethod | property):
             raise ConfigError(
-                f"a {type(func).__name__} is no method of a flow; wanted a plain method with self: {func!r}"
+                f"{an(type(func).__name__)} is no method of a flow; wanted a plain method with self: {func!r}"
             )
         returning(by, called(func), func)
         name = named(by, called(func))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from crewlite import codec, resources
-from crewlite.errors import ConfigError, CrewliteError, meant
+from crewlite.errors import ConfigError, CrewliteError, an, meant
 from crewlite.llm.base import BaseLLM
 from crewlite.llm.foreign import as_model
 from crewlite.llm.models import named
@@ -142,7 +142,7 @@ def _changed(definition: Runnable[Any], one: Mapping[str, Any], model: BaseLLM |
     """Return the definition that runs a variant. Raises ConfigError for an unusable definition or prompt."""
     made = one.get("definition", definition)
     if not isinstance(made, Runnable) or made.run_kind is not definition.run_kind:
-        raise ConfigError(f"definition is {made!r}; wanted a {definition.run_kind}")
+        raise ConfigError(f"definition is {made!r}; wanted {an(str(definition.run_kind))}")
     if model is not None:
         made = made.with_model(model)
     if (prompt := one.get("prompt")) is not None:

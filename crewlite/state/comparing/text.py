@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from crewlite.errors import number_of
 from crewlite.escaping import escaped
 from crewlite.state.comparing.fields import FieldDiff
 from crewlite.state.comparing.side import Side
@@ -27,7 +28,7 @@ def as_lines(
     for name, side in (("a", a), ("b", b)):
         yield _line(f"{name}  {side.ref:<{width}}  {side.now}, {spent(side.usage)}, {seconds(side.seconds)}")
     if common:
-        yield _line(f"   both begin with the same {_count(common, 'commit')}")
+        yield _line(f"   both begin with the same {number_of(common, 'commit')}")
     for name, found in fields.items():
         if name != "state":
             yield from _section(name, found)
@@ -51,7 +52,7 @@ def counts(steps: Sequence[StepDiff]) -> str:
 def spent(usage: Usage) -> str:
     """Return tokens and cost as text."""
     cost = "cost unknown" if usage.cost is None else f"cost {_dollars(usage.cost)}"
-    return f"{_count(usage.total_tokens, 'token')}, {cost}" if usage.requests else "no model was asked"
+    return f"{number_of(usage.total_tokens, 'token')}, {cost}" if usage.requests else "no model was asked"
 
 
 def seconds(value: float) -> str:
@@ -107,10 +108,6 @@ def _lines(lines: Iterable[str], indent: str) -> Iterator[Line]:
 
 def _line(text: str = "", mark: str = "") -> Line:
     return mark, escaped(text)
-
-
-def _count(number: int, name: str) -> str:
-    return f"{number:,} {name}{'' if number == 1 else 's'}"
 
 
 def _dollars(cost: float) -> str:

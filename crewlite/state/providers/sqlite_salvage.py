@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crewlite import disk
-from crewlite.errors import SchemaTooNew, StoreBusy, StoreError
+from crewlite.errors import SchemaTooNew, StoreBusy, StoreError, number_of
 from crewlite.ids import now
 from crewlite.lazy import lazy
 from crewlite.state.format.entry import SCHEMA, Entry
@@ -169,7 +169,7 @@ class SqliteSalvage:
             kept = [str(row.id) for rows in self._orphans.values() for row in rows if type(row.id) is int]
             among = f"branch_id NOT IN (SELECT id FROM branch) AND branch_id NOT IN ({', '.join(kept)})"  # noqa: S608
             if number := self._db.execute(f"SELECT count(*) FROM place WHERE {among}").fetchone()[0]:  # noqa: S608
-                problem = f"{number} rows belong to checkpoints whose branch does not exist"
+                problem = f"{number_of(number, 'row')} of checkpoints whose branch does not exist"
                 mend = partial(self._run, self._quarantine_checkpoints(among, (), "", ""))
                 yield Flaw("stale_index", str(self._path), problem, "set aside", mend)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crewlite import kinds
-from crewlite.errors import ConfigError, JournalCorrupt, RefError, SchemaTooNew, nearest
+from crewlite.errors import ConfigError, JournalCorrupt, RefError, SchemaTooNew, nearest, number_of
 from crewlite.ids import SHORT, short
 from crewlite.refs import Ref, check_name, parse
 from crewlite.state.format.checkpoints import along
@@ -237,7 +237,7 @@ def abandoned_by(entries: Sequence[Entry], number: int, ref: str) -> list[Entry]
     ends = ends_of_tails(entries)
     if number > len(ends):
         names = [f"@abandoned:{known}" for known in range(1, len(ends) + 1)]
-        raise RefError(ref, f"names nothing: the branch was rewound {len(ends)} times", names)
+        raise RefError(ref, f"names nothing: the branch was rewound {number_of(len(ends), 'time')}", names)
     return [entry for entry in entries if entry.seq <= ends[number - 1]]
 
 
@@ -298,4 +298,4 @@ def _end_of_turn(record: Record, checkpoints: Sequence[CheckpointInfo], at: str 
 
 
 def _too_far(ref: Ref) -> str:
-    return f"goes back {ref.back} checkpoint{'s' if ref.back > 1 else ''}, which is further than the first one"
+    return f"goes back {number_of(ref.back, 'checkpoint')}, which is further than the first one"

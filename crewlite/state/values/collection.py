@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any, NoReturn
 
 from crewlite.codec import decode
-from crewlite.errors import ConfigError
+from crewlite.errors import ConfigError, number_of
 from crewlite.refs import check_name
 from crewlite.state.journal.values import Values
 
@@ -63,4 +63,4 @@ class Collection(Mapping[str, Any]):
         return identifier in self._values().items_of(self._name)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._name!r}: {len(self)} items>"
+        return f"<{type(self).__name__} {self._name!r}: {number_of(len(self), 'item')}>"

@@ -81,7 +81,7 @@ def _choice(given: Json, recorded: Json, what: str) -> Json:
     if isinstance(was, Enum):  # this program defines the class
         choices = [codec.encode(one.value) for one in type(was)]
         if given not in choices:
-            raise _misfit(given, what, f"a {recorded['c']}: {', '.join(map(_shown, choices))}")
+            raise _misfit(given, what, f"{an(recorded['c'])}: {', '.join(map(_shown, choices))}")
     return {**recorded, "v": given}
 
 
