@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from functools import partial
 from typing import Any, Generic, Self, TypeVar
 
 from crewlite import background, events, kinds
-from crewlite.errors import OnLoopThread
+from crewlite.errors import ConfigError, OnLoopThread
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.forked import lock
@@ -24,12 +25,14 @@ from crewlite.runtime.request import Progress
 from crewlite.state.format.addresses import outers
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class RunStream(Generic[R]):
     """Iterates over the events of a run, with `for` or `async for`, until the run ends; then raises the run's error.
 
-    `result` is the run's result. Each event is given to one reader only. As a context manager (in a coroutine: `async
+    `result` is the run's result. Each event is given once: whoever reads on after a `break` gets the rest, and reading
+    beside another reader, or again after the end, raises ConfigError. As a context manager (in a coroutine: `async
     with`), the stream cancels a run that has not ended when the block does, and waits until it has released its branch.
     """
 
@@ -55,31 +58,21 @@ class RunStream(Generic[R]):
         return self.handle.__await__()
 
     def __iter__(self) -> Iterator[BaseEvent]:
-        if background.running_loop():
-            raise OnLoopThread("__iter__", "async for event in stream")
-        while (event := self._left.take()) is not None:
-            yield event
-        self.handle.result()
+        return _Reader(self, lambda event: event)
 
-    async def __aiter__(self) -> AsyncIterator[BaseEvent]:
-        while (event := await self._left.atake()) is not None:
-            yield event
-        await self.handle
+    def __aiter__(self) -> AsyncIterator[BaseEvent]:
+        return _Reader(self, lambda event: event)
 
     def text(self) -> Iterator[str]:
         """Yield what the agents say: pieces if a model streams (`LLM(..., stream=True)`), else complete replies.
 
         Replies of models about the work are left out: plans, evaluations of steps, verdicts of guardrails, summaries.
         """
-        for event in self:
-            if piece := self._text_in(event):
-                yield piece
+        return _Reader(self, self._text_in)
 
-    async def atext(self) -> AsyncIterator[str]:
+    def atext(self) -> AsyncIterator[str]:
         """Yield the same texts as `text`, for `async for`."""
-        async for event in self:
-            if piece := self._text_in(event):
-                yield piece
+        return _Reader(self, self._text_in)
 
     def cancel(self) -> None:
         """Cancel the run. A kickoff with its run_id resumes it."""
@@ -117,6 +110,52 @@ class RunStream(Generic[R]):
         return "" if event.address in self._streamed else event.response
 
 
+class _Reader(Generic[T]):
+    """One pass over a stream. No generator: an asynchronous one that is left early ends only some time later."""
+
+    def __init__(self, stream: RunStream[Any], take_from: Callable[[BaseEvent], T | None]) -> None:
+        self._stream, self._take_from, self._ended = stream, take_from, False
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def __next__(self) -> T:
+        if background.running_loop():
+            raise OnLoopThread("__iter__", "async for event in stream")
+        self._check_is_alone()
+        while not self._ended:
+            if (event := self._stream._left.take()) is None:
+                self._end()
+                self._stream.handle.result()
+            elif found := self._take_from(event):
+                return found
+        raise StopIteration
+
+    async def __anext__(self) -> T:
+        self._check_is_alone()
+        while not self._ended:
+            if (event := await self._stream._left.atake()) is None:
+                self._end()
+                await self._stream.handle
+            elif found := self._take_from(event):
+                return found
+        raise StopAsyncIteration
+
+    def _check_is_alone(self) -> None:
+        """Raise ConfigError if another reader has read the stream to its end, or reads it and was not left."""
+        if not self._ended and (problem := self._stream._left.give_to(self)):
+            raise ConfigError(
+                f"The stream {problem} already, and each event is given once. Read it in one place: `for event in "
+                f"stream` gives the text too, in LLMStreamChunkEvent and LLMCallCompletedEvent"
+            )
+
+    def _end(self) -> None:
+        self._ended = self._stream._left.is_read = True
+
+
 def _is_aside(address: str | None) -> bool:
     """Return whether a call of a model is inside a step that judges, plans or summarises the work."""
     return any(kinds.at(around).is_aside for around in outers(address or ""))
@@ -136,6 +175,18 @@ class _Left:
         self._over = False
         self._lock = lock()
         self._waiting: list[Callable[[], object]] = []
+        self._reader: weakref.ref[object] | None = None
+        self.is_read = False
+        """Whether a reader was told that no more events will come."""
+
+    def give_to(self, reader: object) -> str:
+        """Note who reads. Returns why this reader may not, such as "is being read"; "" if it may."""
+        with self._lock:
+            other = self._reader() if self._reader else None
+            if self.is_read or other not in (None, reader):
+                return "was read to its end" if self.is_read else "is being read"
+            self._reader = weakref.ref(reader)
+        return ""
 
     def put(self, event: BaseEvent) -> None:
         """Add an event."""

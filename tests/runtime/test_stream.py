@@ -209,6 +209,54 @@ def test_a_model_that_streams_is_read_piece_by_piece():
     assert stream.result.raw == "in pieces"
 
 
+def test_a_second_reader_is_refused_while_the_first_one_reads_and_takes_nothing():
+    stream = crew_of(["a", "b"]).stream({"topic": "tides"})
+    first, text = iter(stream), stream.text()
+    begun = next(first)
+    with pytest.raises(ConfigError, match="is being read"):
+        next(text)
+    assert [begun.type, [*first][-1].type] == ["crew_kickoff_started", "crew_kickoff_completed"]
+    for again in (text, iter(stream)):
+        with pytest.raises(ConfigError, match="was read to its end"):
+            next(again)
+    assert [*first] == []
+
+    async def main():
+        stream = crew_of(["a", "b"]).stream({"topic": "tides"})
+
+        async def read(events):
+            return [one async for one in events]
+
+        events, text = await asyncio.gather(read(stream), read(stream.atext()), return_exceptions=True)
+        assert isinstance(text, ConfigError)
+        assert events[-1].type == "crew_kickoff_completed"
+
+    asyncio.run(main())
+
+
+def test_who_stops_reading_leaves_the_rest_to_the_next_one():
+    stream = crew_of(["a", "b"]).stream({"topic": "tides"})
+    for event in stream:
+        if isinstance(event, TaskCompletedEvent):
+            break
+    for piece in stream.text():
+        assert piece == "b"
+        break
+    assert [*stream][-1].type == "crew_kickoff_completed"
+
+    async def main():
+        stream = crew_of(["a", "b"]).stream({"topic": "tides"})
+        async for event in stream:
+            if isinstance(event, TaskCompletedEvent):
+                break
+        async for piece in stream.atext():
+            assert piece == "b"
+            break
+        return [event.type async for event in stream]
+
+    assert asyncio.run(main())[-1] == "crew_kickoff_completed"
+
+
 def test_what_cannot_be_streamed_says_so():
     with pytest.raises(ConfigError, match="inputs is 7"):
         crew_of(["a"]).stream(7)
