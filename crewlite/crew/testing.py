@@ -19,7 +19,7 @@ from crewlite.llm.foreign import as_model
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.request import KickoffOptions
 from crewlite.runtime.step_scope import StepScope
-from crewlite.state.reading.times import Times
+from crewlite.state.format.times import Times
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task
 

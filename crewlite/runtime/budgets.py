@@ -21,7 +21,7 @@ from crewlite.ids import now_text
 from crewlite.pacing import Pace
 from crewlite.runtime.run import Run
 from crewlite.state.format.commit import TimeAtWork
-from crewlite.state.reading.times import Times
+from crewlite.state.format.times import Times
 
 T = TypeVar("T")
 Announce = Callable[[object, Callable[[Stamp], Any]], Awaitable[str]]

@@ -20,7 +20,7 @@ from crewlite.runtime.failures import Told, raised, written
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.plain_voice import Silent
 from crewlite.state.format.failed import ErrorRecord, SaidRecord
-from crewlite.state.reading.undecided import name_of
+from crewlite.state.format.undecided import name_of
 
 for _cls in (Failure, Evidence, RecordedStep, FailureType):  # the classes of a recorded failure
     codec.register(_cls)

@@ -32,11 +32,11 @@ from crewlite.state.format.addresses import is_question, outer, outers, prefix_b
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
+from crewlite.state.format.undecided import undecided
 from crewlite.state.journal.journal import Journal
 from crewlite.state.providers import provider_for
 from crewlite.state.reading.locate import Located, check_stands, locate
 from crewlite.state.reading.steps import inherited
-from crewlite.state.reading.undecided import undecided
 from crewlite.state.verbs.answer import given
 from crewlite.state.verbs.fork import advised
 from crewlite.state.verbs.taken import asked_for, check_taken

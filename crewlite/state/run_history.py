@@ -16,6 +16,7 @@ from crewlite.state.format.checkpoints import recorded_in
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.outcome import Attempt, LightEvent
+from crewlite.state.format.own import Spent
 from crewlite.state.format.record import Record
 from crewlite.state.format.rewinds import counting_at, ends_of_tails
 from crewlite.state.journal.holder import holder
@@ -24,7 +25,6 @@ from crewlite.state.providers import Store
 from crewlite.state.reading.checkpoint import Checkpoint, collections_in, values_in
 from crewlite.state.reading.checkpoints import Checkpoints
 from crewlite.state.reading.locate import abandoned_by
-from crewlite.state.reading.own import Spent
 from crewlite.state.reading.progress import RunStatus, in_words, status_of
 from crewlite.state.reading.prompts import Prompt, Prompts
 from crewlite.state.reading.result import result_of

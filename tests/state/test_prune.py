@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, event_bus, tool
-from crewlite.errors import BranchConflictError, ConfigError, JournalCorrupt, RefError
+from crewlite.errors import BranchConflictError, ConfigError, JournalCorrupt, RefError, Suspended
 from crewlite.events import TaskCompletedEvent
+from crewlite.flow import ask
 from crewlite.state.journal.compaction import compact_entries
 from crewlite.testing import ScriptedLLM
 from crewlite.testing.bench import Branch
@@ -136,6 +137,37 @@ def test_folding_keeps_outcomes_usage_events_and_what_each_kept_checkpoint_tells
     assert "task:t0/llm#1" not in kept, "the inside of a finished step is what goes"
     assert "task:t5/tool:look" in kept, "unless a checkpoint stands in its middle"
     assert looking(ScriptedLLM([]), 6, config()).kickoff(run_id="r") == result
+
+
+def test_what_steps_have_worked_stays_without_the_steps_inside_them(config):
+    @tool
+    def wonder() -> str:
+        """Ask somebody."""
+        return ask("Really?")
+
+    llm = ScriptedLLM([ToolCall("wonder"), "first", "second", "third"], delay=0.03)
+    agent = Agent(role="Scout", goal="look", llm=llm, tools=[wonder])
+    tasks = [Task(name=f"t{n}", description=f"Do {n}", expected_output="x", agent=agent) for n in range(3)]
+    crew = Crew(tasks=tasks, checkpoint=config())
+    with pytest.raises(Suspended):
+        crew.kickoff(run_id="r")
+    crew.kickoff(run_id="r", answers={"task:t0/tool:wonder/human#1": "yes"})
+
+    def worked():
+        with history(config) as found:
+            return {step.address: step.milliseconds for step in found.run("r").steps if "/" not in step.address}
+
+    before = worked()
+    assert before["task:t0"] > 50, "also what the first kickoff has done"
+    for _ in range(2):
+        with history(config) as found:
+            found.prune(keep_last=1)
+            assert "task:t0/llm#1" not in {step.address for step in found.run("r").steps}
+            assert found.doctor() == []
+        assert worked() == pytest.approx(before, abs=0.2)
+    with history(config) as found:
+        copy = found.fork("r", branch="f", rerun=["task:t2"])
+        assert {step.address: step.milliseconds for step in copy.steps}["task:t0"] == before["task:t0"]
 
 
 def test_every_kept_checkpoint_can_be_forked_as_before(config):

@@ -18,10 +18,10 @@ from crewlite.runtime.request import Request
 from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.record import Record
+from crewlite.state.format.times import Times
 from crewlite.state.journal.lineage import recorded
 from crewlite.state.providers import Store
 from crewlite.state.reading.locate import Located
-from crewlite.state.reading.times import Times
 from crewlite.state.verbs.score import RecordedScore, record_score, recorded_score
 from crewlite.tools.base import as_text
 

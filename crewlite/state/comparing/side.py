@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from crewlite.state.format.record import Record
+from crewlite.state.format.times import Times
 from crewlite.state.reading.progress import RunStatus, in_words, status_of
-from crewlite.state.reading.times import Times
 from crewlite.usage import Usage
 
 

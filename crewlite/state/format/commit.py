@@ -216,6 +216,8 @@ class StepRecord(TypedDict):
     question: NotRequired[dict[Text, Text]]
     drifted: NotRequired[list[Text]]
     said: NotRequired[SaidRecord]
+    worked: NotRequired[Annotated[float, Field(ge=0, allow_inf_nan=False)]]
+    """For how many milliseconds all attempts worked, after a compaction that has left out the steps inside."""
     unused: NotRequired[list[Text]]
     """Steps inside this one that a fork has inherited, and that its code has not requested."""
     state: NotRequired[Operations]

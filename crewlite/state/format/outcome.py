@@ -46,6 +46,8 @@ class Outcome(NamedTuple):
     """The position of these changes among those of other steps."""
     said: SaidRecord | None = None
     """What the code of the step has reported about its work, with `record_step` and `update_state`."""
+    worked: float | None = None
+    """For how many milliseconds all attempts worked, if a compaction has left out the steps inside; else None."""
     unused: tuple[str, ...] = ()
     """The addresses of steps inside this one that a fork has inherited, and that were not requested when it ran."""
 
@@ -172,5 +174,6 @@ def outcome_of(step: StepRecord, seq: int, at: str, place: int = 0) -> Outcome:
         step.get("state", ()),
         tuple(step.get("order", (seq, place))),
         step.get("said"),
+        step.get("worked"),
         tuple(step.get("unused", ())),
     )

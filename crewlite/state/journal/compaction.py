@@ -9,11 +9,12 @@ are chained.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import cast
 
 from crewlite import kinds
 from crewlite.errors import JournalCorrupt
-from crewlite.state.format.addresses import around
+from crewlite.state.format.addresses import around, outers
 from crewlite.state.format.commit import (
     Commit,
     CommitParts,
@@ -30,6 +31,7 @@ from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.paid import Paid
 from crewlite.state.format.record import Record
 from crewlite.state.format.references import resolved
+from crewlite.state.format.times import Times
 
 
 def compact_entries(before: Sequence[Entry], own: Sequence[Entry], stands: Iterable[int]) -> list[Entry]:
@@ -51,13 +53,13 @@ def compact_entries(before: Sequence[Entry], own: Sequence[Entry], stands: Itera
         if back := entry.commit.get("rewind"):  # the commits that a rewind abandons are compacted separately
             ends |= {back["seq"], entry.first - 1, entry.seq}  # and the rewind keeps its time
     base, read, once = own[0].commit["run"].get("base"), list(before), once_calls([*before, *own])
-    after = base["sum"] if base else ""
+    after, thinned = base["sum"] if base else "", _Thinned(record)
     for part in _parts(own, ends):
         live = live.before(part[0], read)
         held, restored, kept = _outcomes_before(part, live), live.restored, live.kept
         for entry in part:
             live.apply(entry)
-        commit = _merged(part, held, live, record)
+        commit = _merged(part, held, live, record, thinned)
         if changed := _values(commit, kept, restored, live):
             commit["values"] = changed
         if made := [call for call in once if part[0].first <= call["seq"] <= part[-1].seq]:
@@ -95,15 +97,17 @@ def _outcomes_before(part: Sequence[Entry], live: Record) -> dict[str, Outcome]:
     return {at: live.outcomes[at] for at in about | around(about) if at in live.outcomes}
 
 
-def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, record: Record) -> Commit:
+def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, record: Record, thinned: _Thinned) -> Commit:
     """Build one commit from the entries `part`, without the steps inside steps that have finished at the end of `part`.
 
-    `live` is the record at that end, `held` the outcomes before `part`, `record` the record of the complete branch.
+    `live` is the record at that end, `held` the outcomes before `part`, `record` the record of the complete branch,
+    `thinned` the steps from which the parts before have left out others.
     """
     last, paid = part[-1], Paid()
     begins, ends = CommitParts(), CommitParts()
     steps = [step for entry in part for step in _dated(entry, last)]
     gone = {step["address"] for step in steps if live.is_inside(step["address"])}
+    thinned.add(gone)
     for entry in part:
         begins |= cast(
             CommitParts,
@@ -115,7 +119,7 @@ def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, recor
         )
         paid.take_totals(entry.commit)
     paid.take_steps(step for step in steps if step["address"] in gone)
-    kept = [_resolved(step, gone, live) for step in steps if step["address"] not in gone]
+    kept = [thinned.timed(_resolved(step, gone, live)) for step in steps if step["address"] not in gone]
     if live.claim:
         ends["claim"] = live.claim
     else:
@@ -136,6 +140,29 @@ def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, recor
         **paid.parts(left_out=live.is_inside),
         **ends,
     }
+
+
+class _Thinned:
+    """The steps of a branch from which a compaction leaves out others. Their times do not follow from the rest."""
+
+    def __init__(self, record: Record) -> None:
+        self._record, self._steps = record, set[str]()
+
+    def add(self, gone: Iterable[str]) -> None:
+        """Note that these steps are left out."""
+        self._steps |= {at for step in gone for at in (*outers(step), "")}
+
+    def timed(self, step: StepRecord) -> StepRecord:
+        """Return the outcome of such a step with its time, unless it has one; any other step as it is."""
+        outcome = self._record.outcomes.get(at := step["address"]) if step["address"] in self._steps else None
+        same = outcome and (step.get("digest"), step["ms"]) == (outcome.digest, outcome.milliseconds)
+        if not same or "worked" in step:
+            return step
+        return {**step, "worked": self._times.milliseconds(at)}
+
+    @cached_property
+    def _times(self) -> Times:
+        return Times(self._record)
 
 
 def _tombstones(held: dict[str, Outcome], live: Record) -> list[StepRecord]:

@@ -11,11 +11,11 @@ from crewlite import kinds
 from crewlite.codec import decode
 from crewlite.state.format.addresses import leaf, outer, outers, try_of
 from crewlite.state.format.outcome import Attempt, Outcome
+from crewlite.state.format.own import doubtful, tries_of_base
 from crewlite.state.format.record import Record
+from crewlite.state.format.times import Times
+from crewlite.state.format.undecided import keeps_failure, undecided
 from crewlite.state.reading.conversation import superseded
-from crewlite.state.reading.own import doubtful, tries_of_base
-from crewlite.state.reading.times import Times
-from crewlite.state.reading.undecided import keeps_failure, undecided
 from crewlite.usage import Usage
 
 StepStatus = Literal["finished", "failed", "in_doubt"]

@@ -10,12 +10,12 @@ from crewlite.errors import CrewliteError
 from crewlite.pages.rendering import rendered
 from crewlite.state.comparing.page import FOLDER, for_parts
 from crewlite.state.comparing.run_diff import RunDiff, compare, last_common
+from crewlite.state.format.times import Times
 from crewlite.state.journal.lineage import UNREADABLE, readable_branches
 from crewlite.state.providers import Store
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.named_places import NamedPlace, by_place
 from crewlite.state.reading.shown import as_text, plain
-from crewlite.state.reading.times import Times
 from crewlite.state.run_history import RunHistory
 from crewlite.state.run_page.rows import Row, cut, rows_of, span_of
 from crewlite.usage import Usage

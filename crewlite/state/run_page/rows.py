@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 
 from crewlite import kinds
 from crewlite.state.format.addresses import in_order
+from crewlite.state.format.own import Spent
 from crewlite.state.format.record import Record
-from crewlite.state.reading.own import Spent
 from crewlite.state.reading.prompts import Prompt, Prompts
 from crewlite.state.reading.shown import said
 from crewlite.state.reading.steps import StepView, model_of, standing, steps_of

@@ -6,9 +6,9 @@ from datetime import datetime
 
 from crewlite import kinds
 from crewlite.state.format.addresses import around, outers
+from crewlite.state.format.own import tries_of
 from crewlite.state.format.record import Record
-from crewlite.state.reading.own import tries_of
-from crewlite.state.reading.undecided import undecided
+from crewlite.state.format.undecided import undecided
 
 _WORK, _CODE, _WAIT = range(3)
 """How a span of time counts: as work; as work unless a step inside waits; as waiting."""
@@ -21,7 +21,8 @@ class Times:
 
     Parallel steps count once; waiting for people and timers does not count. The own code of flows, crews, tasks and
     agents does not count either: it waits for its steps, for its pace, for the next attempt. If a budget stopped a
-    step, the time until then was recorded, including that of cancelled steps inside it.
+    step, the time until then was recorded, including that of cancelled steps inside it. So was the time of a step whose
+    inner steps a compaction has left out; it is shown as one span that ends with the step.
 
     Args:
         record: The record.
@@ -31,11 +32,18 @@ class Times:
 
     def __init__(self, record: Record, *, after: int = 0, of_base: bool = False) -> None:
         self._worked = record.worked
+        self._whole = {
+            at: one.worked for at, one in record.outcomes.items() if one.worked is not None and one.seq > after
+        }
         self._spans: dict[str, list[_Span]] = {}
         pending = undecided(record)
         addresses = {*record.outcomes, *record.attempts, *pending}
         enclosing = around(addresses) | ({""} if len(addresses) > 1 else set())
         for at in addresses:
+            if (worked := self._whole.get(at)) is not None:
+                ended = datetime.fromisoformat(record.outcomes[at].at).timestamp()
+                self._add(at, [(ended - worked / 1000, ended, _WORK)])
+                continue
             kind = kinds.at(at) if at else kinds.of(record.run["definition"]["kind"])
             if at in enclosing and (kind.enters or kind.worker == "model"):
                 continue
@@ -46,11 +54,19 @@ class Times:
             if (outcome := record.outcomes.get(at)) and outcome.seq > after:
                 ended = datetime.fromisoformat(outcome.at).timestamp()
                 spans.append((ended - outcome.milliseconds / 1000, ended, what))
-            for step in {at, *outers(at), ""}:
-                self._spans.setdefault(step, []).extend(spans)
+            self._add(at, spans)
+
+    def _add(self, address: str, spans: list[_Span]) -> None:
+        """Add spans to a step and to those that enclose it, up to one whose time is recorded."""
+        for step in dict.fromkeys((address, *outers(address), "")):
+            if step != address and step in self._whole:
+                return
+            self._spans.setdefault(step, []).extend(spans)
 
     def of(self, address: str = "") -> float:
         """Return for how many seconds all kickoffs worked on a step ("" for the run); of a wait, how long it lasted."""
+        if (whole := self._whole.get(address)) is not None:
+            return whole / 1000
         total, before = 0.0, 0.0
         if stopped := self._worked.get(address):
             total, before = stopped["seconds"], datetime.fromisoformat(stopped["at"]).timestamp()
