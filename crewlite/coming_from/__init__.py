@@ -14,8 +14,6 @@ _CHAT = "agent.kickoff(text, run_id=...) continues a conversation"
 _SKILLS = "agents have tools: Agent(tools=[...])"
 _HOOKS = "with crewlite.around(hook): wraps attempts; a guard refuses calls, a tool with requires_approval=True asks"
 _MODULE: dict[str, str] = {
-    "Knowledge": _KNOWN,
-    "Memory": _KNOWN,
     "load_crew": "Crew.from_yaml(...) makes a crew of its files",
     "load_crew_and_kickoff": "Crew.from_yaml(...) makes a crew of its files",
     "EnvVar": "a tool reads the environment itself",
@@ -67,6 +65,7 @@ _FLOW: dict[str, str] = {
     "flow_id": "each run has an id: self.state.id, or self.state['id'] of a mapping",
     "usage_metrics": "a run has its usage: flow.submit().usage, or History(location).run(run_id).usage",
 }
+_FLOW |= dict.fromkeys(("remember", "recall", "extract_memories"), "what a run should know is kept in its state")
 _OF = {"Crew": _RUN, "Task": _TASK, "Flow": _FLOW}
 _OF_RESULTS = {"Crew": "raw pydantic json_dict tasks_output token_usage", "Agent": "raw pydantic"}
 """Attributes of what a kickoff returns, which is looked for in the definition where a fork was not kicked off."""
@@ -77,7 +76,8 @@ def missing_import(module: str, name: str) -> ImportError | None:
 
     It is an ImportError, because `from crewlite import ...` replaces the text of an AttributeError.
     """
-    return ImportError(f"{module} has no {name!r}: {instead} ({PAGE})") if (instead := _MODULE.get(name)) else None
+    instead = _MODULE.get(name) or (_KNOWN if name.startswith(("Knowledge", "Memory")) else None)
+    return ImportError(f"{module} has no {name!r}: {instead} ({PAGE})") if instead else None
 
 
 def missing_module(name: str) -> ModuleNotFoundError | None:

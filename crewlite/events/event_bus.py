@@ -197,6 +197,9 @@ class EventBus:
             for event in list(self._signals):
                 self._drop(event, lambda receiver: receiver.order > start)
 
+    scoped_handlers = scoped
+    """The name that CrewAI has for it."""
+
     def _add(self, event: type[BaseEvent], handler: Handler, source: weakref.ref[Any] | None) -> Receiver:
         receiver = Receiver(
             handler,

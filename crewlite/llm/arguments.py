@@ -17,6 +17,8 @@ _HANDED_ON = frozenset(
     | {"top_k", "top_logprobs", "user", "web_search_options"}
 )
 _OF_SERVICES = ("aws_", "azure_", "vertex_", "watsonx_")
+_PROVIDERS = {"aws": "bedrock", "azure_openai": "azure", "claude": "anthropic", "google": "gemini"}
+"""Names of providers in CrewAI, and those of litellm."""
 _EXTRA = "pass arguments of litellm.acompletion in extra={...}"
 
 
@@ -28,6 +30,18 @@ def handed_on(extra: Mapping[str, Any] | None, others: dict[str, Any]) -> tuple[
     own = {name: value for name, value in asked.items() if name in _HANDED_ON or name.startswith(_OF_SERVICES)}
     left = {name: value for name, value in asked.items() if name not in own}
     return {**(extra or {}), **{name: value for name, value in own.items() if value is not None}}, left
+
+
+def full_name(model: str, others: dict[str, Any]) -> str:
+    """Return the name of a model with its provider, which CrewAI may have in other arguments; these are removed."""
+    given = others.pop("provider", None)
+    given = "openai" if others.pop("custom_openai", None) else given
+    named, slash, rest = model.partition("/") if isinstance(model, str) else ("", "", "")
+    if given and given != named:
+        named, rest = str(given), model
+    elif not slash:
+        return model
+    return f"{_PROVIDERS.get(named, named)}/{rest}"
 
 
 def _number(value: object) -> bool:

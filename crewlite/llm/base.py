@@ -256,9 +256,13 @@ def ask_outside(llm: BaseLLM, messages: str | list[Message], context: dict[str, 
     """
     if background.on_loop_thread():
         raise OnLoopThread("call", "await acall(messages)")
-    asked = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
-    reply = background.submit(_acall(llm, asked, context)).result()
+    reply = background.submit(_acall(llm, as_messages(messages), context)).result()
     return ReplyText(whole_reply(reply, llm.model))
+
+
+def as_messages(asked: str | list[Message]) -> list[Message]:
+    """Return messages as they are, and a text as one message of a user."""
+    return [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
 
 
 async def _acall(llm: BaseLLM, messages: list[Message], context: dict[str, Any]) -> Reply:

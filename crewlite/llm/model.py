@@ -24,7 +24,7 @@ from crewlite.errors import (
 )
 from crewlite.lazy import lazy
 from crewlite.llm import faults, keys, library as provided, wire
-from crewlite.llm.arguments import check, handed_on
+from crewlite.llm.arguments import check, full_name, handed_on
 from crewlite.llm.base import (
     OFFLINE,
     BaseLLM,
@@ -33,6 +33,7 @@ from crewlite.llm.base import (
     OnChunk,
     ReplyText,
     ToolProtocol,
+    as_messages,
     ask_outside,
     whole_reply,
 )
@@ -64,8 +65,9 @@ class LLM(BaseLLM):
     variable (OPENAI_API_KEY, ANTHROPIC_API_KEY, ...); it is never written, logged or shown.
 
     Args:
-        model: Provider and model. A name without a provider is one of those that litellm knows, such as `gpt-4o`;
-            `offline` answers without a network, whatever the other settings say.
+        model: Provider and model. A name without a provider is one of those that litellm knows, such as `gpt-4o`, or
+            with a `base_url` any that a server with OpenAI's protocol has there; `offline` answers without a network,
+            whatever the other settings say.
         base_url: Where to ask, instead of the provider's own address.
         temperature, top_p, max_tokens, stop, seed, reasoning_effort, response_format: As the provider defines them;
             None leaves them to it. A pydantic class as response_format is sent as its JSON schema. What a provider
@@ -83,8 +85,8 @@ class LLM(BaseLLM):
         max_retries: How often a call that failed for now is made again: a policy of `Retry` alone. None takes
             `failure_policy`.
         extra: Any other argument of `litellm.acompletion`, except those that crewlite sets itself. The common ones,
-            such as `presence_penalty`, are taken by name as well; so are `api_base` for base_url and `default_headers`
-            for extra_headers.
+            such as `presence_penalty`, are taken by name as well; so are `api_base` for base_url, `default_headers`
+            for extra_headers, `stop_sequences` for stop, and `provider`, or `custom_openai=True`, for that in `model`.
 
     Raises:
         ConfigError: a setting has a value that it cannot have, or does not exist.
@@ -117,6 +119,8 @@ class LLM(BaseLLM):
     ) -> None:
         base_url = base_url or others.pop("api_base", None) or None
         extra_headers = extra_headers or others.pop("default_headers", None)
+        stop = stop or others.pop("stop_sequences", None)
+        model = full_name(model, others)
         extra, others = handed_on(extra, others)
         check({name: value for name, value in locals().items() if name not in _NO_SETTINGS}, others)
         super().__init__(model)
@@ -139,6 +143,7 @@ class LLM(BaseLLM):
             self.tool_protocol = tool_protocol
         self._decided = tool_protocol is not None
         self._provider: str | None = None
+        self._bare = False  # whether litellm has to be told the provider, as the name of the model does not
         self._sees = True
         self._login = keys.Login.of(base_url)
         self._stand_in = offline.OfflineLLM() if model == OFFLINE else None
@@ -204,21 +209,25 @@ class LLM(BaseLLM):
 
     async def acall(
         self,
-        messages: list[Message],
+        messages: str | list[Message],
         *,
         tools: Sequence[dict[str, Any]] = (),
         response_schema: dict[str, Any] | None = None,
         stop: Sequence[str] = (),
         on_chunk: OnChunk | None = None,
         **context: Any,
-    ) -> LLMReply:
-        """Ask once and return the complete reply. Ignores the rest of the context. Raises kinds of LLMError."""
+    ) -> ReplyText:
+        """Ask once and return the complete reply. Ignores the rest of the context. Raises kinds of LLMError.
+
+        A text in place of messages is sent as one user message.
+        """
+        asked = as_messages(messages)
         if self._stand_in is not None:
-            reply = await self._stand_in.acall(messages, tools=tools, response_schema=response_schema)
-            return whole_reply(reply, self.model)
+            reply = await self._stand_in.acall(asked, tools=tools, response_schema=response_schema)
+            return ReplyText(whole_reply(reply, self.model))
         await self.ready()
-        asking = self._ask(messages, tools, response_schema, stop, on_chunk)
-        return await background.on_loop(asking)  # connections belong to a loop, and the background loop stays open
+        asking = self._ask(asked, tools, response_schema, stop, on_chunk)
+        return ReplyText(await background.on_loop(asking))  # connections belong to a loop: to the one that stays open
 
     async def ready(self) -> None:
         """Import litellm and check that the model can be asked at all. Raises MissingKey, UnknownProvider."""
@@ -230,7 +239,9 @@ class LLM(BaseLLM):
         try:
             _, provider, *_ = library.get_llm_provider(self.model, api_base=self.base_url, api_key=self._key)
         except library.exceptions.BadRequestError:
-            raise UnknownProvider(self.model, provided.close_names(library, self.model)) from None
+            if named or not keys.is_elsewhere("openai", self.base_url):
+                raise UnknownProvider(self.model, provided.close_names(library, self.model)) from None
+            provider, self._bare = "openai", True
         self._check_key(provider)
         if not self._decided:
             self.tool_protocol = "native" if provided.calls_tools(library, self.model, provider) else "text"
@@ -316,6 +327,7 @@ class LLM(BaseLLM):
             **{name: value for name, value in settings.items() if value is not None},
             **({"tools": [dict(tool) for tool in tools]} if tools else {}),
             **({"stream": True, "stream_options": {"include_usage": True}} if self.stream else {}),
+            **({"custom_llm_provider": provider} if self._bare else {}),
             **self.extra,
         }
 

@@ -234,6 +234,7 @@ def renamed(func, name):
         ("method_outputs", "History(location).run(run_id).steps"),
         ("flow_id", "self.state.id"),
         ("usage_metrics", "flow.submit().usage"),
+        ("recall", "what a run should know is kept in its state"),
     ],
 )
 def test_a_name_of_crewai_says_what_to_write(name, told):

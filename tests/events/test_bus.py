@@ -126,7 +126,7 @@ def test_handlers_subscribed_in_a_scope_are_gone_after_it(bus):
     with bus.scoped() as same:
         assert same is bus
         bus.on(BaseEvent, lambda source, event: heard.append("inner"))
-        with bus.scoped():
+        with bus.scoped_handlers():
             bus.on(BaseEvent, lambda source, event: heard.append("innermost"))
             bus.emit(None, step())
         bus.emit(None, step())

@@ -26,6 +26,8 @@ from crewlite.flow import flow, human_feedback
         ("from crewlite.utilities.exceptions.window import TooLong", "from crewlite.errors import"),
         ("from crewlite.project import load_crew", "crewlite.project has no 'load_crew': Crew.from_yaml"),
         ("from crewlite.tools import EnvVar", "crewlite.tools has no 'EnvVar': a tool reads the environment itself"),
+        ("from crewlite.events import MemoryQueryCompletedEvent", "what a run should know goes into its inputs"),
+        ("from crewlite import Knowledge", "what a run should know goes into its inputs"),
         ("from crewlite.project import crow", "cannot import name 'crow' from 'crewlite.project'"),
     ],
 )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+from server import chat, reply
 
 from crewlite import LLM, Agent, BaseLLM, Crew, FailurePolicy, Task
 from crewlite.errors import ConfigError, LLMUnavailable
@@ -38,6 +41,31 @@ def test_other_names_of_arguments_are_taken():
     assert LLM("openai/m", base_url=None, default_headers=None).base_url is None
     with pytest.raises(ConfigError, match="extra_headers is an int|extra_headers is 3"):
         LLM("openai/m", default_headers=3)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"model": "m", "provider": "openai"}, "openai/m"),
+        ({"model": "openai/m", "provider": "openai"}, "openai/m"),
+        ({"model": "lab/m", "custom_openai": True, "base_url": "http://127.0.0.1:1/v1"}, "openai/lab/m"),
+        ({"model": "google/m", "custom_openai": False}, "gemini/m"),
+        ({"model": "m", "provider": "claude"}, "anthropic/m"),
+        ({"model": "m", "provider": None}, "m"),
+    ],
+)
+def test_a_provider_may_be_named_as_in_crewai(given, named):
+    assert LLM(**given).model == named
+
+
+def test_a_bare_name_is_asked_at_a_server_of_ones_own(serve):
+    server = serve(reply(chat("Low water.")), reply(chat("High water.")))
+    llm = LLM("harbour-model", base_url=server.base_url, stop_sequences=["END"])
+    assert llm.call("When?") == "Low water."
+    assert asyncio.run(llm.acall("And then?")).strip() == "High water."
+    first, second = (request.body for request in server.requests)
+    assert (first["model"], first["stop"]) == ("harbour-model", ["END"])
+    assert second["messages"] == [{"role": "user", "content": "And then?"}]
 
 
 def test_arguments_that_litellm_takes_are_handed_on_by_name():
