@@ -82,7 +82,7 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
     """
 
     agents: tuple[Agent, ...] = ()
-    """May be left out: every task names its agent."""
+    """If left out: those of the tasks, in order."""
     tasks: tuple[Task, ...] = Field(min_length=1)
     name: str = "crew"
     process: Process = Process.sequential
@@ -175,6 +175,8 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
             problems.append("a task is listed twice; make a second Task")
         if problems:
             raise ConfigError("; ".join(problems))
+        if not self.agents:  # not as a field that is set: a copy with other tasks has the agents of those
+            vars(self)["agents"] = tuple(dict.fromkeys(task.agent for task in self.tasks if task.agent))
         for part in (*self.tasks, *self.people()):
             part.settle()
         return self
@@ -363,4 +365,7 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
             tasks[task] = task.model_copy(update={"agent": agent, "context": context, **fields[task]})
         agents = tuple(people[agent] for agent in self.agents)
         manager = people[self.manager_agent] if self.manager_agent else None
-        return self.model_copy(update={"agents": agents, "tasks": tuple(tasks.values()), "manager_agent": manager})
+        made = self.model_copy(update={"agents": agents, "tasks": tuple(tasks.values()), "manager_agent": manager})
+        if "agents" not in self.model_fields_set:
+            made.__pydantic_fields_set__.discard("agents")
+        return made

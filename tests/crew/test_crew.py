@@ -29,6 +29,21 @@ def test_the_result_is_the_last_answer_and_holds_every_tasks(make_crew):
         result["t9"]
 
 
+def test_without_agents_of_its_own_a_crew_has_those_of_its_tasks_and_records_the_same():
+    writer, editor, other = agent(role="Writer"), agent(role="Editor"), agent(role="Other")
+    tasks = [
+        Task(description=name, expected_output="x", agent=who) for name, who in zip("abc", [writer, editor, writer])
+    ]
+    crew = Crew(tasks=tasks)
+    assert crew.agents == (writer, editor)
+    facts = [made.as_root(made.as_request()).facts() for made in (crew, Crew(tasks=tasks, agents=crew.agents))]
+    assert facts[0] == facts[1]
+    for copy in (crew, crew.with_model("offline"), crew.with_(name="b")):
+        changed = copy.with_(tasks=[Task(description="d", expected_output="x", agent=other)])
+        assert changed.agents == changed.people() == (other,)
+    assert [one.role for one in crew.with_model("offline").agents] == ["Writer", "Editor"]
+
+
 def test_a_task_is_given_the_outputs_it_builds_on_and_no_others():
     llm = ScriptedLLM(["alpha", "beta", "gamma", "delta"])
     who = Agent(role="Worker", goal="work", llm=llm)
