@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any
 
 from crewlite import kinds
@@ -25,6 +26,7 @@ class Children:
 
     __slots__ = (
         "asked",
+        "before_first",
         "blocked",
         "compensators",
         "drifted",
@@ -33,6 +35,7 @@ class Children:
         "numbering",
         "spawned",
         "suspended",
+        "task",
         "texts",
         "turns",
         "unrequested",
@@ -57,6 +60,10 @@ class Children:
         """Addresses of the steps that failed, with their errors; the latest last."""
         self.suspended: Suspended | AnswerRefused | BudgetExceeded | None = None
         """The error with which a child step stops the run: it waits for a person, or a budget is used up."""
+        self.before_first: Callable[[], Awaitable[None]] | None = None
+        """Awaited once, before the first child step begins."""
+        self.task: asyncio.Task[Any] | None = None
+        """The asyncio task of the code that requests them in order; None if that code is no coroutine."""
         self.blocked: Suspended | AnswerRefused | BudgetExceeded | None = None
         """The error of `suspended`, once it was raised to the parent's code.
 

@@ -100,8 +100,9 @@ async def decided(
         return Decided(Abort(), error)
     failure = failed.failure or _failure(outer, step, frame, error, past, failed.said)
     beside = _beside(outer, step, frame)
+    asked = beside.children
     keeping = partial(keep, step, frame, failed, failure, _beside(outer, step, frame))
-    beside.before_step = keeping
+    asked.before_first = keeping
     if (classifier := getattr(policy, "classifier", None)) is not None:
         with durable.entered(beside):
             failure = await classified(classifier, failure, frame.mask)
@@ -109,7 +110,7 @@ async def decided(
     try:
         remedy = remedy_for(policy, failure, remedies.counted(record, frame.address, past))
         if isinstance(remedy, Suspend):
-            beside.before_step = beside.before_step and partial(keeping, again=step.effect != "once")
+            asked.before_first = asked.before_first and partial(keeping, again=step.effect != "once")
             with durable.entered(beside):
                 remedy = await suspending.chosen(remedy, failure, step.voice.source)
     except ConfigError as misused:

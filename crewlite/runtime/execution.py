@@ -195,9 +195,8 @@ class Execution(Generic[T]):
         """Build the frame of one attempt. `once`: see next_attempt."""
         tries = self.outer.run.record.attempts.get(self.address)
         inside = remedies.place(tries, attempt, once=once) if tries else attempt
-        frame = self.outer.child(self.step, self.address, self.settings, inside, self.budgets)
+        frame = self.outer.child(self.step, self.address, self.settings, inside, self.budgets, self.slots)
         frame.started, frame.fingerprint = self.started, self.fingerprint
-        frame.slots = self.slots or self.outer.slots
         if tries and remedies.goes_on(tries):
             frame.go_on_otherwise()
         return frame

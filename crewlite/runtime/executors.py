@@ -71,7 +71,7 @@ class Inline:
         """Make the call."""
         if job.is_async:
             if isinstance(frame := durable.scope(), StepScope):
-                frame.task = asyncio.current_task()
+                frame.children.task = asyncio.current_task()
             value = await job.func(*job.args, **job.kwargs)
         else:
             in_thread = background.blocking if job.counts else background.in_thread

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
@@ -40,7 +39,6 @@ class Frame(Scope):
     __slots__ = (
         "address",
         "around",
-        "before_step",
         "children",
         "fingerprint",
         "inherited",
@@ -48,9 +46,7 @@ class Frame(Scope):
         "past",
         "run",
         "sayings",
-        "slots",
         "started",
-        "task",
     )
 
     address: str
@@ -83,14 +79,8 @@ class Frame(Scope):
         """The remedies for this step's failed attempts so far."""
         self.sayings: Sayings | None = None
         """What the code of this attempt reports about its work; None if neither this step nor one around it listens."""
-        self.before_step: Callable[[], Awaitable[None]] | None = None
-        """Awaited once, before the first step inside begins."""
         self.started: str | None = None
         """The id of the event of this step's start."""
-        self.task: asyncio.Task[Any] | None = None
-        """The asyncio task that runs the code of this step, if that is a coroutine."""
-        self.slots: Slots | None = None
-        """The slots that this step holds under limits, or else those of the nearest enclosing step that has limits."""
 
     @property
     def idempotency_key(self) -> str:
@@ -139,8 +129,9 @@ class Frame(Scope):
         settings: tuple[Setting, ...] = (),
         attempt: int = 1,
         budgets: tuple[HeldBudget, ...] = (),
+        slots: Slots | None = None,
     ) -> Self:
-        """Build the frame of an attempt at a child step. `budgets` are those of the child step itself."""
+        """Build the frame of an attempt at a child step, which has these budgets and slots of its own."""
         own = self.inherited
         mode = own.mode
         if mode.strict_replay is not step.strict_replay:
@@ -149,7 +140,9 @@ class Frame(Scope):
         policy = step.child_policy or own.policy
         approved = own.auto_approve if step.auto_approve is None else step.auto_approve
         after = max(own.after, step.after or 0)
-        inherited = Inherited(mode, settings, limits, policy, own.budgets + budgets, approved, after)
+        inherited = Inherited(
+            mode, settings, limits, policy, own.budgets + budgets, approved, after, slots or own.slots
+        )
         frame = type(self)(self.run, address, step.title, inherited=inherited, attempt=attempt)
         frame.around = self
         if step.hears or self.sayings is not None:
@@ -200,12 +193,6 @@ class Frame(Scope):
             if (told := context_of(tries)) and (at or not is_behind(record, tries, self.address)):
                 return told
         return None
-
-    async def prepare(self) -> None:
-        """Do what has to be done before the first step inside begins."""
-        act, self.before_step = self.before_step, None
-        if act:
-            await act()
 
     def cut(self) -> None:
         """Cancel the child steps that are still running, and all that are requested later."""

@@ -1,4 +1,4 @@
-"""Settings that a step hands down to the steps inside it: one frozen value, so that no step can change another's."""
+"""What a step hands down to the steps inside it: one frozen value, so that no step can change another's."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import NamedTuple
 from crewlite.recovery import Policy
 from crewlite.runtime.budgets import HeldBudget
 from crewlite.runtime.replay import Mode
+from crewlite.runtime.slots import Slots
 from crewlite.state.subscriber import Setting
 from crewlite.step_parts import Limit
 
 
 class Inherited(NamedTuple):
-    """The settings that a step hands down to the steps inside it."""
+    """The settings and the slots that a step hands down to the steps inside it."""
 
     mode: Mode
     settings: tuple[Setting, ...] = ()
@@ -27,3 +28,5 @@ class Inherited(NamedTuple):
     """Whether calls of tools that require approval are approved."""
     after: int = 0
     """The number of the latest commit that an enclosing step reacts to; 0 for none."""
+    slots: Slots | None = None
+    """The slots that the step holds under limits, or else those of the nearest enclosing step that has limits."""

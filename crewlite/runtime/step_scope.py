@@ -101,7 +101,12 @@ class StepScope(Frame):
         """Return whether the running step's own coroutine makes this request; tasks beside it do so in any order."""
         if not self.inherited.mode.strict_replay or step.chained or (step.kind.asks_person and step.name):
             return True
-        return own_threads.bound_scope() is not self and (self.task is None or self.task is asyncio.current_task())
+        return own_threads.bound_scope() is not self and not self._in_other_task
+
+    @property
+    def _in_other_task(self) -> bool:
+        """Whether the running task is another than that of this step's own coroutine."""
+        return self.children.task is not None and self.children.task is not asyncio.current_task()
 
     def addressed(self, step: Step[T]) -> Step[T]:
         """Return the step with its address set. This counts as the request for the step."""
@@ -178,7 +183,7 @@ class StepScope(Frame):
     async def _drive(self, step: Step[T], asked: Asked, *, own_task: bool = False) -> T:
         """Return a step's outcome from the record, or run the step."""
         address, fingerprint = asked.address, asked.fingerprint
-        if self.task is not None and not own_task and self.task is not asyncio.current_task():
+        if not own_task and self._in_other_task:
             return await self._beside(step, asked)
         if self.run.journal.closed:  # abandoned work, in a thread that outlived its timeout
             raise self.run.journal.ended()
@@ -191,10 +196,11 @@ class StepScope(Frame):
         if isinstance(decision, Reraise):
             raise await self._failed_again(step, decision.failure, own_task=own_task)
         self._admit(step, asked)
-        if self.before_step:
-            await self.prepare()
+        if prepare := self.children.before_first:
+            self.children.before_first = None
+            await prepare()
         limits = self.inherited.limits + step.limits
-        slots = Slots(self.run.pools, address, limits, self.slots) if limits else None
+        slots = Slots(self.run.pools, address, limits, self.inherited.slots) if limits else None
         try:
             return await Execution(self, step, address, fingerprint, slots, asked.start).run()
         except Exception as error:
