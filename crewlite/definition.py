@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 
@@ -196,6 +196,14 @@ def check_takes(value: object, field: str, argument: str) -> None:
     except TypeError:
         name = getattr(value, "__name__", type(value).__name__)
         raise ConfigError(f"{field} is {name}{signature}; {wanted}") from None
+
+
+def to_rerun(rerun: object) -> tuple[str, ...]:
+    """Return the addresses in `rerun`, one or several. Raises ConfigError for anything else."""
+    found = (rerun,) if isinstance(rerun, str) else tuple(rerun) if isinstance(rerun, Iterable) else (rerun,)
+    if not all(isinstance(at, str) for at in found):
+        raise ConfigError(f"rerun is {rerun!r}; wanted a list of addresses, such as ['task:pay/tool:send']")
+    return found
 
 
 def check_inputs(inputs: object) -> None:

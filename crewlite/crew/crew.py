@@ -114,9 +114,9 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
     max_tokens: int | None = Field(default=None, ge=1)
     """A budget: the tokens that a run may use, with all resumes. When it is used up, the run stops with BudgetExceeded;
     kicked off again with more, it goes on."""
-    max_cost_usd: float | None = Field(default=None, gt=0)
+    max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """US dollars that a run may use, likewise."""
-    max_execution_time: float | None = Field(default=None, gt=0)
+    max_execution_time: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Seconds at work, likewise."""
     max_iter: int | None = Field(default=None, ge=1)
     """Replies of models that a run may use, likewise."""

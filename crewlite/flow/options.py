@@ -104,8 +104,8 @@ def named(kind: str, name: str) -> str:
         raise ConfigError(f"{kind} is named {name!r}; wanted text")
     if not can_be_name(name):
         raise ConfigError(
-            f"{kind} is named {name!r}; wanted a name without / # and !, which separate the parts of a step's "
-            f"address: choose another with name="
+            f"{kind} is named {name!r}; wanted a name that is not empty, without / # and !, which separate "
+            f"the parts of a step's address: choose another with name="
         )
     return name
 

@@ -63,8 +63,8 @@ def asked_here(asked: Question, name: str | None) -> Any:
     """Ask a person this question, as `ask` does: on the run's loop return an awaitable, elsewhere wait and return."""
     if name is not None and not can_be_name(name):
         raise ConfigError(
-            f"ask(name={name!r}): wanted a name without / # and !, which separate the parts of a step's address; "
-            f"for example name='approval'"
+            f"ask(name={name!r}): wanted a name that is not empty, without / # and !, which separate the parts of a "
+            f"step's address; for example name='approval'"
         )
     scope = durable.scope()
     if not isinstance(scope, StepScope):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 from uuid import UUID
 
 from crewlite import kinds
-from crewlite.definition import check_inputs
+from crewlite.definition import check_inputs, to_rerun
 from crewlite.durable import Durability
 from crewlite.errors import ConfigError, InDoubt, meant_setting, to_resume
 from crewlite.lazy import lazy
@@ -162,13 +162,13 @@ class Request:
     """Whether a study makes this request, to run one of its variants."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.rerun, Iterable):
-            raise ConfigError(f"rerun is {self.rerun!r}; wanted a list of addresses, such as ['task:pay/tool:send']")
-        if self.answers is not None and not isinstance(self.answers, Mapping):
+        object.__setattr__(self, "rerun", to_rerun(self.rerun))
+        if self.answers is not None and not (
+            isinstance(self.answers, Mapping) and all(isinstance(at, str) for at in self.answers)
+        ):
             raise ConfigError(
                 f"answers is {self.answers!r}; wanted a dict from addresses to answers, such as {{'human:ok': True}}"
             )
-        object.__setattr__(self, "rerun", (self.rerun,) if isinstance(self.rerun, str) else tuple(self.rerun))
         check_inputs(self.inputs)
         if self.run_id is not None:
             object.__setattr__(self, "run_id", as_run_id(self.run_id))

@@ -16,7 +16,7 @@ Script = Sequence[Line] | Callable[..., Line]
 
 
 class ScriptedLLM(BaseLLM):
-    """Answers from a list, in order, or by a function called as `f(messages, **context)`.
+    """Answers from a list, in order, or by a function called as `f(messages, **context)` on the event loop of the run.
 
     A line is text, a ToolCall or a list of them, an LLMReply, or an exception to raise. `delay` (seconds) passes
     before each answer. `calls` holds the messages of every call so far, so `len(llm.calls)` counts them.

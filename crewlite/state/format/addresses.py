@@ -80,9 +80,15 @@ def is_in_a_task_or_call(address: str) -> bool:
     return any(kind.is_task or kind.is_call for kind in map(kinds.at, outers(address)))
 
 
-def can_be_name(text: str) -> bool:
-    """Return whether a text can be the name of a step in an address: not empty, and without / # !"""
-    return bool(text) and not any(mark in text for mark in "/#!")
+def can_be_name(name: object) -> bool:
+    """Return whether this can be the name of a step in an address: a text, not empty, and without / # !"""
+    return isinstance(name, str) and bool(name) and not any(mark in name for mark in "/#!")
+
+
+def bare_name(address: str) -> str:
+    """Return the name in the last part of an address, without its kind, cause and number: `draft`."""
+    kind, _, name = leaf(address).partition(":")
+    return re.split("[@#]", name or kind, maxsplit=1)[0]
 
 
 def prefix_beside(address: str) -> str:

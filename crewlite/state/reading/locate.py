@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import count, takewhile
 from pathlib import Path
 
 from crewlite import kinds
@@ -270,7 +271,9 @@ def _walk(record: Record, ref: Ref, text: str) -> str:
     counting = [one for one in checkpoints if record.counts(one.seq)]
     found = _end_of_turn(record, counting, ref.at) or meant(counting, ref.at) or meant(checkpoints, ref.at)
     if len(found) != 1 or ref.back >= len(checkpoints):
-        named = [f"{short(one.id)} ({one.address or one.trigger})" for one in checkpoints]
+        named = _turns(record, counting, ref.at) or [
+            f"{short(one.id)} ({one.address or one.trigger})" for one in checkpoints
+        ]
         many = f"matches {len(found)} checkpoints of this branch: give more of the id"
         problem = many if found else "names no checkpoint of this branch"
         raise RefError(text, _too_far(ref) if ref.back else problem, named)
@@ -283,6 +286,14 @@ def _walk(record: Record, ref: Ref, text: str) -> str:
         raise RefError(text, _too_far(ref), [short(one.id) for one in checkpoints])
     identifier: str = checkpoint["id"]
     return identifier
+
+
+def _turns(record: Record, checkpoints: list[CheckpointInfo], at: str | None) -> list[str]:
+    """If `at` looks like the address of a turn, return those of the turns with checkpoints, the newest first."""
+    if not (at or "").startswith(kinds.TURN.name):
+        return []
+    known = (f"{kinds.TURN.name}#{number}" for number in count(1))
+    return [f"@{turn}" for turn in takewhile(lambda turn: _end_of_turn(record, checkpoints, turn), known)][::-1]
 
 
 def _end_of_turn(record: Record, checkpoints: Sequence[CheckpointInfo], at: str | None) -> list[CheckpointInfo]:

@@ -17,7 +17,7 @@ from crewlite.kinds import Kind
 from crewlite.llm.base import LLMReply, ToolCall, whole_reply
 from crewlite.llm.call import recorded
 from crewlite.secrets import Secrets
-from crewlite.state.format.addresses import BEGINNING, outers
+from crewlite.state.format.addresses import BEGINNING, bare_name, leaf, outers
 from crewlite.state.format.commit import AskedQuestion, StepRecord, invalidated
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
@@ -79,7 +79,10 @@ def _finished(record: Record, address: str, what: str) -> Outcome:
     outcome = record.outcomes.get(address)
     if outcome is None or not address:
         close = [at for at in record.outcomes if at]
-        raise RefError(address, f"names no finished step at that checkpoint, so it cannot be {what}", close)
+        same = [at for at in close if bare_name(at) == bare_name(address)]
+        same.sort(key=lambda at: leaf(address) not in at)  # those of the same kind first
+        hint = f"; did you mean {same[0]!r}?" if same else ""
+        raise RefError(address, f"names no finished step at that checkpoint, so it cannot be {what}{hint}", close)
     return outcome
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from crewlite import events
 from crewlite.codec import digest, encode, laid_over
-from crewlite.definition import check_inputs
+from crewlite.definition import check_inputs, to_rerun
 from crewlite.errors import (
     BranchConflictError,
     BranchExists,
@@ -61,10 +61,7 @@ class Changes:
             raise ConfigError(
                 f"edits is {edits!r}; wanted outcomes by address, such as {{'task:research': 'another text'}}"
             )
-        again = (rerun,) if isinstance(rerun, str) else tuple(rerun) if isinstance(rerun, Iterable) else (rerun,)
-        if not all(isinstance(at, str) for at in again):
-            raise ConfigError(f"rerun is {rerun!r}; wanted addresses of steps, such as ['task:research']")
-        return cls(dict(edits or {}), again, dict(inputs or {}))
+        return cls(dict(edits or {}), to_rerun(rerun), dict(inputs or {}))
 
     def operation_digest(self, operation_id: str) -> str:
         """Return a digest of the operation id and these changes, so that the id itself need not be stored."""

@@ -44,7 +44,11 @@ def written(
         config = setting if isinstance(setting, CheckpointConfig) else defaults()
         with History(config.location, config.provider) as history:
             text = page(graph, name, happened(graph, name, history.run(run_id)))
-    disk.replace(path, text.encode("utf-8", "replace"), mode=0o600, durable=False)
+    try:
+        disk.replace(path, text.encode("utf-8", "replace"), mode=0o600, durable=False)
+    except OSError as error:
+        problem = error.strerror or error
+        raise ConfigError(f"plot: {str(path)!r} cannot be written ({problem}); choose another filename") from error
     if show:
         webbrowser.open(path.as_uri())
     return str(path)
@@ -52,6 +56,8 @@ def written(
 
 def _path(filename: str | os.PathLike[str]) -> Path:
     """Return the absolute path of the page. Raises ConfigError if no file can be there."""
+    if not isinstance(filename, str | os.PathLike):
+        raise ConfigError(f"plot: filename is {filename!r}; wanted the name of a file, such as 'flow.html'")
     given = os.fspath(filename)
     if os.path.basename(given) in ("", os.curdir, os.pardir, "~"):
         raise ConfigError(f"plot: filename is {given!r}; wanted the name of a file, such as 'flow.html'")
