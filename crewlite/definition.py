@@ -152,7 +152,8 @@ class Definition(Described):
         if name not in type(self).model_fields:
             super().__setattr__(name, value)
         elif self._settled:
-            raise ConfigError(_cannot_be_set(type(self), name))
+            if (tuple(value) if isinstance(value, list) else value) != getattr(self, name):
+                raise ConfigError(_cannot_be_set(type(self), name))
         else:
             vars(self).update(vars(_made_of(self, {name: value})))
             self.__pydantic_fields_set__.add(name)

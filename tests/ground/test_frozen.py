@@ -43,6 +43,15 @@ def test_what_is_in_use_says_what_to_do_instead(thing, name):
         delattr(made, name)
 
 
+def test_a_field_of_a_definition_in_use_may_be_set_to_what_it_is():
+    made = crew()
+    [task] = made.tasks
+    task.agent, task.expected_output, made.tasks = made.agents[0], "x", [task]
+    assert (task.agent, made.tasks) == (made.agents[0], (task,))
+    with pytest.raises(ConfigError, match="'agent' of a Task cannot be set"):
+        task.agent = Agent(role="Clerk", goal="answer", llm="offline")
+
+
 def test_a_definition_may_be_set_until_a_crew_is_made_of_it():
     agent = Agent(role="Clerk", goal="answer")
     research = Task(description="Research", expected_output="x")
