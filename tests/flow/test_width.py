@@ -278,6 +278,7 @@ def test_a_loop_that_is_closed_with_calls_in_it_keeps_no_permits(calls, width):
         return "done"
 
     loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda loop, context: None)  # it tells of the tasks that are left in it
     begun = [loop.create_task(permitted(forever)) for _ in range(calls)]
     loop.run_until_complete(asyncio.to_thread(began.wait))
     loop.close()
