@@ -40,10 +40,11 @@ def run_sync(verb: str, work: Callable[[], Coroutine[Any, Any, T]], how_to_go_on
         try:
             return waiting.wait(future)
         except (KeyboardInterrupt, SystemExit):
-            until = time.monotonic() + GRACE
-            waiting.cut(future)
-            if not ended.wait(max(0.0, until - time.monotonic())):
-                _say("The run did not stop within 2 s; what it recorded is safe.")
+            with contextlib.suppress(KeyboardInterrupt):  # a second one: do not wait
+                until = time.monotonic() + GRACE
+                waiting.cut(future)
+                if not ended.wait(max(0.0, until - time.monotonic())):
+                    _say("The run did not stop within 2 s; what it recorded is safe.")
             _say(f"\nInterrupted. {how_to_go_on()}")
             raise
 

@@ -75,6 +75,36 @@ def test_ctrl_c_leaves_a_resumable_run_and_says_how_to_go_on(tmp_path, name):
     assert out.split("\n") == ["asked task:t1/llm#1", "asked task:t2/llm#1", "done", ""]
 
 
+STUBBORN = """
+import asyncio, sys
+from crewlite import Agent, CheckpointConfig, Crew, Task
+from crewlite.testing import ScriptedLLM
+class Stubborn(ScriptedLLM):
+    async def acall(self, messages, **context):
+        print("asked", flush=True)
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                print("cut", flush=True)
+who = Agent(role="W", goal="g", llm=Stubborn([]))
+crew = Crew(tasks=[Task(name="t", description="d", expected_output="x", agent=who)],
+            checkpoint=CheckpointConfig(location=sys.argv[1]))
+crew.kickoff_for_each([{}], run_id="r")
+"""
+
+
+def test_a_second_ctrl_c_does_not_wait_and_still_says_how_to_go_on(tmp_path):
+    script = [sys.executable, "-c", STUBBORN, str(tmp_path / "store")]
+    process = children.Child(script, stdout=children.PIPE, stderr=children.PIPE, text=True)
+    for said in ("asked\n", "cut\n"):
+        assert process.stdout.readline() == said
+        process.send_signal(signal.SIGINT)
+    _, said = process.communicate()
+    assert said.count("Interrupted. Call kickoff_for_each again") == 1
+    assert "During handling" not in said
+
+
 def test_a_run_without_a_name_is_told_its_name(tmp_path):
     _, said = interrupt(start(tmp_path / "store", "slow", "unnamed"))
     run_id = History(tmp_path / "store").runs()[0].run_id
