@@ -141,7 +141,7 @@ class Browser(App[None]):
         self._say(f"{self.location}  {number_of(count, 'run')}")
         if tree.cursor_node is None and tree.root.children:
             tree.root.children[0].expand()
-            tree.call_after_refresh(tree.move_cursor, tree.root.children[0])
+            tree.call_after_refresh(tree.begin)
         if not count:
             empty = "No runs are recorded here yet. They appear when a run begins."
             self.query_one(Overview).show([("", [("", Text(empty))])])

@@ -82,6 +82,11 @@ class RunTree(Tree[Line]):
                 return True
         return False
 
+    def begin(self) -> None:
+        """Move the cursor to the first line, unless a key has moved it already."""
+        if self.cursor_node is None and self.root.children:
+            self.move_cursor(self.root.children[0])
+
     def _below(self, node: TreeNode[Line]) -> Iterator[TreeNode[Line]]:
         for child in list(node.children):
             yield child

@@ -45,6 +45,8 @@ class Driver:
             await self.pilot.pause(0.1)
 
     async def press(self, *keys):
+        """Press keys, but not before the tree has its cursor, if it has lines."""
+        await self.until(lambda: self.tree.cursor_node or not self.tree.root.children)
         await self.pilot.press(*keys)
 
     async def sees(self, *texts):
