@@ -16,7 +16,6 @@ from crewlite.state.format.kept import Order
 from crewlite.state.journal.view import View
 
 _NONE = frozenset[str]()
-_NONE_RECORDED = set[str]()  # nothing is ever added to `unrequested`
 _NO_COMPENSATORS: dict[str, Callable[[Any], Any]] = {}
 _SHORTEST_REFERENCE = 64  # characters; a shorter text is no longer than the reference to it
 
@@ -45,7 +44,7 @@ class Children:
     def __init__(self, prefix: str, recorded: Collection[str]) -> None:
         self.numbering = Numbering(prefix)
         """Gives the child steps their addresses, which begin with `prefix`."""
-        self.unrequested = set(recorded) if recorded else _NONE_RECORDED
+        self.unrequested: set[str] | frozenset[str] = set(recorded) if recorded else _NONE
         """Addresses of recorded child steps that have not been requested yet."""
         self.asked: dict[str, str | None] = {}
         """Addresses of the requested steps, in order, with the digests of their outcomes.

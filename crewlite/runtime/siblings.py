@@ -36,7 +36,10 @@ class Siblings:
         return task
 
     async def alone(self, step: Awaitable[T], address: str) -> asyncio.Future[T]:
-        """Run a step to its end in the current task, and return a future that is done. Otherwise it is like `begin`."""
+        """Run a step to its end in the current task. Return a future that is done.
+
+        `end` raises its failure, unless `mark_awaited` was called with the future.
+        """
         ended: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         try:
             ended.set_result(await in_own_context(step))

@@ -90,7 +90,8 @@ class StepScope(Frame):
             self.sayings.expect(address)
         if step.compensate:
             children.compensators = {**children.compensators, address: step.compensate}
-        children.unrequested.discard(address)
+        if address in children.unrequested:
+            children.unrequested -= {address}
         self.run.unused.discard(address)
         start = start or self.start_inside()
         if children.view:

@@ -83,7 +83,7 @@ class View:
         self._added = 0
         """The number of collection items that the code of the step has added."""
         self._inside: _Inside | None = None
-        self.handed: dict[str, None] = {}
+        self.handed: dict[str, None] = {}  # there is one for each step, and an empty set takes three times as much
         """The addresses of steps inside whose results were handed to the code."""
         self.unshown: dict[str, None] = {}
         """The names that the code of the step has changed since a commit last recorded them."""
