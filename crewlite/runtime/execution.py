@@ -395,4 +395,4 @@ class _Ended(NamedTuple):
 
 
 def _ms(since: float) -> float:
-    return round((time.perf_counter() - since) * 1000, 1)
+    return round((time.perf_counter() - since) * 10_000) / 10  # whole numbers are rounded faster

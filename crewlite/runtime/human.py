@@ -345,11 +345,11 @@ async def _put(frame: StepScope, asked: Question, schema: Any, name: str | None)
 def warn_unasked(run: Run) -> None:
     """Warn about answers to questions that the run has not asked a person: an address may be misspelt."""
     record = run.record
+    given = [at for at in {**record.answers, **run.answers} if is_question(at) and not record.settled(at)]
+    if not given:
+        return
     known = record.asked.keys() | {step.address for step in record.outcomes.values() if kinds.of(step.kind).asks_person}
-    left = [
-        at for at in {**record.answers, **run.answers} if is_question(at) and at not in known and not record.settled(at)
-    ]
-    if left:
+    if left := [at for at in given if at not in known]:
         run.journal.warn(
             f"an answer was given ahead to {', '.join(left)}, but the run has not asked this; the questions so far "
             f"are {', '.join(sorted(known)) or 'none'}"
