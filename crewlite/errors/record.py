@@ -15,7 +15,7 @@ class RefError(CrewliteError, LookupError):
     def __init__(self, ref: str, problem: str, candidates: Sequence[str] = ()) -> None:
         self.ref, self.candidates = ref, tuple(dict.fromkeys(candidates))
         listing = f" Candidates: {', '.join(self.candidates[:12])}." if candidates else ""
-        super().__init__(f"{ref!r} {problem}.{listing}")
+        super().__init__(f"{ref!r} {problem}{'' if problem.endswith('?') else '.'}{listing}")
 
 
 class ChangeUnused(RefError):

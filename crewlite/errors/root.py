@@ -60,16 +60,17 @@ def to_resume(run_id: str, branch: str) -> str:
 
 def meant(name: str, known: Iterable[str]) -> str:
     """Return the hint "did you mean 'x'?" about a misspelt name; "" if no known name is similar."""
-    return _hint(next((one for one in nearest(name, known) if _is_slip(name, one)), None))
+    return did_you_mean(next((one for one in nearest(name, known) if _is_slip(name, one)), None))
 
 
 def meant_setting(name: str, known: Iterable[str]) -> str:
     """Do the same for a setting of a definition, also for one that other frameworks call otherwise."""
     settings = tuple(known)
-    return meant(name, settings) or _hint(same_here(name, settings))
+    return meant(name, settings) or did_you_mean(same_here(name, settings))
 
 
-def _hint(close: str | None) -> str:
+def did_you_mean(close: str | None) -> str:
+    """Return the hint about a name that may have been meant; "" for None."""
     return f"did you mean {close!r}?" if close else ""
 
 

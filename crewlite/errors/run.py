@@ -301,8 +301,10 @@ class StepTimeout(CrewliteError, TimeoutError):
     def __init__(self, what: str, limit: float, *, once: bool = False) -> None:
         """`once`: whether it is declared effect="once", so that the next kickoff does not repeat it."""
         way_on = ". Raise its limit, or kick off the same run again to go on."
-        super().__init__(f"{what} did not end within {limit:g} s{', and may still take effect.' if once else way_on}")
-        self.what, self.limit = what, limit
+        if once:
+            way_on = ", and may still take effect: check that before you kick off again."
+        super().__init__(f"{what} did not end within {limit:g} s{way_on}")
+        self.what, self.limit, self.once = what, limit, once
 
 
 class StepCrashed(CrewliteError, RuntimeError):

@@ -374,7 +374,8 @@ class StepScope(Frame):
         try:
             return step.decode(value)
         except AnswerRefused as refused:
-            raise AnswerRefused(address, refused.problem, edit=outcome.edited, by_run=True) from None
+            edited = outcome.edited
+            raise AnswerRefused(address, refused.problem, edit=edited, second=not edited, by_run=True) from None
         except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
             if isinstance(error, CrewliteError):
                 raise

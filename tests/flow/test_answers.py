@@ -118,6 +118,29 @@ def test_an_answer_that_only_the_run_can_tell_is_wrong_is_refused_there_and_give
     assert asker.kickoff(run_id="one") == 4
 
 
+def test_a_recorded_answer_that_the_changed_question_takes_no_more_is_to_be_edited_in_a_fork(memory):
+    def kick_off(allowed):
+        def may(number: int) -> int:
+            if number not in allowed:
+                raise ValueError("wanted another number")
+            return number
+
+        @flow(checkpoint=memory())
+        def asker():
+            number = ask("Well?", Annotated[int, AfterValidator(may)], name="q")
+            return number, ask("And?", name="r")
+
+        return asker.kickoff(run_id="one", answers={"human:q": 3})
+
+    with pytest.raises(Suspended):
+        kick_off([3])
+    way_on = "wanted another number. The branch cannot go on with it: for another answer, fork the run with edits="
+    for _ in range(2):
+        with pytest.raises(AnswerRefused, match=way_on) as refused:
+            kick_off([4])
+        assert (refused.value.edit, refused.value.second, refused.value.by_run) == (False, True, True)
+
+
 @pytest.mark.parametrize("ended", [True, False])
 def test_a_second_answer_is_refused_with_what_to_do_instead_of_it(asker, waiting, ended):
     with waiting("even") as found:

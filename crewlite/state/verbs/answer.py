@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
 from crewlite import codec, kinds
-from crewlite.errors import AnswerRefused, BranchConflictError, InDoubt, RefError, StoreError, meant as did_you_mean
+from crewlite.errors import AnswerRefused, BranchConflictError, InDoubt, RefError, StoreError, meant
 from crewlite.ids import now
 from crewlite.lazy import lazy
 from crewlite.secrets import Secrets
@@ -69,7 +69,7 @@ def typed(text: str, schema: Any) -> Any:
     return text
 
 
-def meant(value: Any, schema: Any) -> Any:
+def converted(value: Any, schema: Any) -> Any:
     """Return the answer that is meant: what a person typed converted by `typed`, and yes or no as True or False.
 
     A text that the schema takes as it is stays that text.
@@ -86,9 +86,9 @@ def _takes_yes_or_no(schema: Any) -> bool:
 
 
 def decode_answer(given_answer: GivenAnswer, schema: Any) -> Any:
-    """Decode a recorded answer. One that was given before its question was asked is converted by `meant` here."""
+    """Decode a recorded answer. One that was given before its question was asked is converted here."""
     value = codec.decode(given_answer["value"])
-    return meant(Typed(value) if given_answer.get("typed") else value, schema)
+    return converted(Typed(value) if given_answer.get("typed") else value, schema)
 
 
 def answer(store: Store, run_id: str, branch: str, address: str, value: Any, *, ahead: bool) -> None:
@@ -128,7 +128,7 @@ def _meant_address(record: Record, address: str) -> str:
     if address in record.asked:
         return ""
     known = [at for at in record.asked if _DIGITS.sub("", at) != _DIGITS.sub("", address)]
-    return did_you_mean(address, known)
+    return meant(address, known)
 
 
 def _answer_live(journal: Journal, make: Callable[[], CommitParts]) -> None:
@@ -157,7 +157,7 @@ def _answered(record: Record, secrets: Secrets, address: str, value: Any, *, ahe
     if record.settled(address) or (asked and before and not _may_misfit(asked, before)):
         raise AnswerRefused(address, _SECOND, second=True)
     if asked:
-        value = meant(value, asked.get("schema"))
+        value = converted(value, asked.get("schema"))
         check(asked, value)
     return {"answers": [_given_answer(address, value, asked, secrets)]}
 
@@ -213,7 +213,7 @@ def given(record: Record, answers: Mapping[str, Any], secrets: Secrets, *, chang
         asked = None if other else record.asked.get(address)
         if asked:
             _check_is_last(record, address)
-        said = meant(value, asked.get("schema")) if asked else value
+        said = converted(value, asked.get("schema")) if asked else value
         given_answer = _given_answer(address, said, asked, secrets)
         if other or not _known(record, asked, given_answer):
             if asked:

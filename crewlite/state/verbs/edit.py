@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from crewlite import codec, kinds
-from crewlite.errors import AnswerRefused, ConfigError, RefError, an
+from crewlite.errors import AnswerRefused, ConfigError, RefError, an, did_you_mean
 from crewlite.kinds import Kind
 from crewlite.llm.base import LLMReply, ToolCall, whole_reply
 from crewlite.llm.call import recorded
@@ -21,7 +21,7 @@ from crewlite.state.format.addresses import BEGINNING, bare_name, leaf, outers
 from crewlite.state.format.commit import AskedQuestion, StepRecord, invalidated
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
-from crewlite.state.verbs.answer import Typed, check, meant
+from crewlite.state.verbs.answer import Typed, check, converted
 from crewlite.state.verbs.coerce_edit import coerce, read
 from crewlite.tools.approval import schema_of
 from crewlite.tools.base import as_text
@@ -81,8 +81,8 @@ def _finished(record: Record, address: str, what: str) -> Outcome:
         close = [at for at in record.outcomes if at]
         same = [at for at in close if bare_name(at) == bare_name(address)]
         same.sort(key=lambda at: leaf(address) not in at)  # those of the same kind first
-        hint = f"; did you mean {same[0]!r}?" if same else ""
-        raise RefError(address, f"names no finished step at that checkpoint, so it cannot be {what}{hint}", close)
+        problem = f"names no finished step at that checkpoint, so it cannot be {what}"
+        raise RefError(address, f"{problem}; {did_you_mean(same[0])}" if same else problem, close)
     return outcome
 
 
@@ -128,7 +128,7 @@ def _approval(outcome: Outcome, was: Any) -> AskedQuestion | None:
 def _read(outcome: Outcome, said: Any, recorded: Any, asked: AskedQuestion | None) -> Any:
     """Convert text that a person typed, and a person's yes or no, to the type that an outcome of this kind has."""
     if kinds.of(outcome.kind).asks_person:
-        return meant(said, asked.get("schema") if asked else None)
+        return converted(said, asked.get("schema") if asked else None)
     if not isinstance(said, Typed):
         return said
     return read(said, recorded) if kinds.of(outcome.kind).holds_value else str(said)
