@@ -254,7 +254,7 @@ async def _begin(root: Root[Any], request: Request, journal: Journal, config: Ch
         "definition": journal.secrets.mask_data(root.facts()),
         "inputs": coded,
     }
-    answers = answers_given(journal, request, changed=True)
+    answers = answers_given(root, journal, request, changed=True)
     await store_claim(journal, {"run": first, **answers, **approvals_given(journal, request)})
     request.progress.attach(journal)
     subscriber, rerun = _subscriber(root, config), frozenset(request.rerun)
@@ -276,7 +276,7 @@ async def _resume(
             check_joined(root, journal)
         drifted = None if others else await kept_result(root, journal, inputs, config, target)
         finished = drifted is not None
-        answers = answers_given(journal, request, changed=bool(others))
+        answers = answers_given(root, journal, request, changed=bool(others))
         check_rerun(journal, request.rerun, root.kind)
         superseded = record.finished and not finished
         approved = approvals_given(journal, request)

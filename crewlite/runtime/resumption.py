@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from crewlite import kinds
 from crewlite.background import in_thread
@@ -37,7 +37,7 @@ from crewlite.state.journal.journal import Journal
 from crewlite.state.providers import provider_for
 from crewlite.state.reading.locate import Located, check_stands, locate
 from crewlite.state.reading.steps import inherited
-from crewlite.state.verbs.answer import given
+from crewlite.state.verbs.answer import check_task, given, misspelt
 from crewlite.state.verbs.fork import advised
 from crewlite.state.verbs.taken import asked_for, check_taken
 from crewlite.tools.base import as_text
@@ -256,9 +256,14 @@ def check_variant(root: Root[Any], request: Request, journal: Journal) -> None:
 
 def definition_now(root: Root[Any], journal: Journal) -> CommitParts:
     """Return the commit part that records the definition as it is now; {} if it has not changed."""
+    now = _facts_now(root, journal)
+    return {} if now == journal.record.run["definition"] else {"definition": now}
+
+
+def _facts_now(root: Root[Any], journal: Journal) -> dict[str, Any]:
     record = journal.record
-    now = journal.secrets.mask_data(root.facts_now(record.run, frozenset(record.outcomes)))
-    return {} if now == record.run["definition"] else {"definition": now}
+    facts = root.facts_now(record.run, frozenset(record.outcomes)) if record.seq else root.facts()
+    return cast("dict[str, Any]", journal.secrets.mask_data(facts))
 
 
 def in_doubt(record: Record) -> frozenset[str]:
@@ -313,13 +318,18 @@ def check_rerun(journal: Journal, rerun: Iterable[str], kind: str) -> None:
         )
 
 
-def answers_given(journal: Journal, request: Request, *, changed: bool) -> CommitParts:
+def answers_given(root: Root[Any], journal: Journal, request: Request, *, changed: bool) -> CommitParts:
     """Check the answers passed to a kickoff, and return those of people as commit parts.
 
-    `changed`: its inputs differ from the recorded ones. Raises what `check_results` and `given` raise.
+    `changed`: its inputs differ from the recorded ones. Raises what `check_results`, `given` and `check_task` raise.
     """
-    check_results(journal.record, request.answers or {}, journal.secrets)
-    answers = given(journal.record, request.answers or {}, journal.secrets, changed=changed)
+    said, record = request.answers or {}, journal.record
+    check_results(record, said, journal.secrets)
+    answers = given(record, said, journal.secrets, changed=changed)
+    for address in [one["address"] for one in answers if one["address"] not in record.asked]:
+        check_task(journal.run_id, _facts_now(root, journal), address)
+        if doubt := misspelt(record, address, said.keys()):
+            journal.warn(doubt)
     return {"answers": answers} if answers else {}
 
 

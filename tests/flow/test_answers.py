@@ -389,7 +389,11 @@ def test_an_answer_ahead_to_a_misspelt_address_is_warned_of_and_taken_back_by_a_
         history.answer("r", "human:sure-2", "yes")
         assert caplog.text == "", "the number is another one on purpose"
         history.answer("r", "human:suer-1", "yes")
-        assert "'r' has not asked this; did you mean 'human:sure-1'? A rewind takes it back" in caplog.text
+        assert (doubt := "'r' has not asked this; did you mean 'human:sure-1'? A rewind takes it back") in caplog.text
+        caplog.clear()
+        with pytest.raises(Suspended):
+            sure.kickoff(run_id="r", answers={"human:suer-1": "yes"})
+        assert caplog.text.count(doubt) == 1
         history.rewind("r@step:draft")
         caplog.clear()
         with pytest.raises(Suspended):
@@ -403,9 +407,25 @@ def test_an_answer_ahead_to_a_misspelt_address_is_warned_of_and_taken_back_by_a_
 def test_an_answer_to_a_task_that_the_crew_lacks_is_refused():
     agent = Agent(role="Clerk", goal="g", llm=ScriptedLLM(["a"]))
     task = Task(name="tell", description="d", expected_output="x", agent=agent, human_input=True)
+    crew = Crew(tasks=[task], checkpoint=True)
     with pytest.raises(Suspended):
-        Crew(tasks=[task], checkpoint=True).kickoff(run_id="r")
+        crew.kickoff(run_id="r")
     with History() as history:
         with pytest.raises(RefError, match="inside no task of run 'r'.*task:tell"):
             history.answer("r", "task:tel/human#1", "yes")
+        for run_id in ("r", "new"):
+            with pytest.raises(RefError, match=f"inside no task of run '{run_id}'.*task:tell"):
+                crew.kickoff(run_id=run_id, answers={"task:tel/human#1": "yes"})
+        assert [run.run_id for run in history.runs()] == ["r"]
         history.answer("r", "task:tell/human#1", "yes")
+
+
+def test_an_answer_to_a_task_that_the_crew_has_now_is_taken_by_a_kickoff():
+    def crew(*names):
+        agent = Agent(role="Clerk", goal="g", llm=ScriptedLLM(lambda messages: "a"))
+        each = {"expected_output": "x", "agent": agent, "human_input": True}
+        return Crew(tasks=[Task(name=name, description=name, **each) for name in names], checkpoint=True)
+
+    with pytest.raises(Suspended):
+        crew("tell").kickoff(run_id="r")
+    crew("tell", "more").kickoff(run_id="r", answers={"task:tell/human#1": "", "task:more/human#1": ""})

@@ -9,7 +9,7 @@ import contextlib
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import date, datetime, time, timedelta
 from typing import Any
 from uuid import UUID
@@ -98,37 +98,37 @@ def answer(store: Store, run_id: str, branch: str, address: str, value: Any, *, 
     AnswerRefused if the answer does not fit or is the second, BranchConflictError if another process runs the branch.
     Logs a warning if the address of a question that was not asked looks like a misspelt one.
     """
-    hint = ""
 
-    def make() -> tuple[list[Commit], None]:
-        nonlocal hint
+    def make() -> tuple[list[Commit], str]:
         record = recorded(store, run_id, branch)
-        hint = _meant_address(record, address)
+        doubt = misspelt(record, address)
         if journal := at_work_on(record.claim, store.location):
             _answer_live(journal, lambda: _answered(journal.record, journal.secrets, address, value, ahead=ahead))
-            return [], None
+            return [], doubt
         parts = _answered(record, Secrets.of(), address, value, ahead=ahead)
         if by := holder(store, run_id, branch, record.claim):
             problem = f"is being run by {by}, so the answer was not recorded: give it again once that run waits"
             raise BranchConflictError(run_id, branch, holder=by, problem=problem)
-        return [Commit.saying(run_id, branch, record.head, parts)], None
+        return [Commit.saying(run_id, branch, record.head, parts)], doubt
 
-    appended(store, make)
-    if hint:
-        log.warning(
-            "the answer to %s was recorded ahead: run %r has not asked this; %s A rewind takes it back",
-            address,
-            run_id,
-            hint,
-        )
+    if doubt := appended(store, make):
+        log.warning("%s", doubt)
 
 
-def _meant_address(record: Record, address: str) -> str:
-    """Return the hint about an address that was not asked and looks like a misspelt one; "" for any other."""
+def misspelt(record: Record, address: str, others: Collection[str] = ()) -> str:
+    """Return the warning about an address that was not asked and looks like a misspelt one; "" for any other.
+
+    `others`: addresses that are answered as well, so that none of these was meant.
+    """
     if address in record.asked:
         return ""
-    known = [at for at in record.asked if _DIGITS.sub("", at) != _DIGITS.sub("", address)]
-    return meant(address, known)
+    known = [at for at in record.asked if at not in others and _DIGITS.sub("", at) != _DIGITS.sub("", address)]
+    if not (hint := meant(address, known)):
+        return ""
+    run_id = record.run["run_id"]
+    return (
+        f"the answer to {address} was recorded ahead: run {run_id!r} has not asked this; {hint} A rewind takes it back"
+    )
 
 
 def _answer_live(journal: Journal, make: Callable[[], CommitParts]) -> None:
@@ -150,7 +150,7 @@ def _answered(record: Record, secrets: Secrets, address: str, value: Any, *, ahe
         none = "" if waiting else ", which waits for no answer"
         raise RefError(address, f"is not an open question of run {record.run['run_id']!r}{none}", waiting)
     if asked is None:
-        _check_task(record, address)
+        check_task(record.run["run_id"], record.run["definition"], address)
     if asked:
         _check_is_last(record, address)
     before = asked and record.answer_to(asked)
@@ -162,12 +162,12 @@ def _answered(record: Record, secrets: Secrets, address: str, value: Any, *, ahe
     return {"answers": [_given_answer(address, value, asked, secrets)]}
 
 
-def _check_task(record: Record, address: str) -> None:
-    """Raise RefError for a question inside a task that a crew does not have."""
-    definition, outermost = record.run["definition"], [address, *outers(address)][-1]
+def check_task(run_id: str, definition: Mapping[str, Any], address: str) -> None:
+    """Raise RefError for a question inside a task that a crew of this definition does not have."""
+    outermost = [address, *outers(address)][-1]
     known = [task["address"] for task in definition.get("tasks", ())]
     if kinds.of(definition["kind"]) is kinds.CREW and kinds.at(outermost).is_task and outermost not in known:
-        raise RefError(address, f"is inside no task of run {record.run['run_id']!r}", known)
+        raise RefError(address, f"is inside no task of run {run_id!r}", known)
 
 
 def _may_misfit(asked: AskedQuestion, answer: GivenAnswer) -> bool:
