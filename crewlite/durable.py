@@ -181,6 +181,10 @@ class Scope(Protocol):
         """The id of the run; "" outside a run."""
 
     @property
+    def run_kind(self) -> str:
+        """The kind of the definition of the run; "" outside a run."""
+
+    @property
     def address(self) -> str:
         """The address of the running step."""
 
@@ -283,6 +287,7 @@ class _Plain:
     """The scope outside a run: steps are plain calls, and nothing is recorded or emitted."""
 
     run_id = ""
+    run_kind = ""
     address = ""
     dry = False
     loop = None

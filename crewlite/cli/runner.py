@@ -29,10 +29,10 @@ from crewlite.errors import (
     InDoubt,
     MissingInput,
     Suspended,
-    branch_ref,
 )
 from crewlite.flow import Flow, FlowFunction
 from crewlite.lazy import lazy
+from crewlite.resuming import branch_ref
 from crewlite.runtime.engine import kickoff_here
 from crewlite.runtime.request import Progress, Request
 from crewlite.state.providers import declares

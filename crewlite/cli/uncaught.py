@@ -15,7 +15,8 @@ from types import TracebackType
 
 from crewlite.cli import questions
 from crewlite.cli.shell import Again
-from crewlite.errors import CrewliteError, Suspended, branch_ref, text_of, to_resume
+from crewlite.errors import CrewliteError, Suspended, text_of
+from crewlite.resuming import branch_ref, to_resume
 from crewlite.state.history import History
 from crewlite.tracebacks import is_full, is_of_a_run
 

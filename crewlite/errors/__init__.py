@@ -71,7 +71,6 @@ from crewlite.errors.recovery import RecoveryAborted, RecoveryEscalated
 from crewlite.errors.root import (
     CrewliteError,
     an,
-    branch_ref,
     did_you_mean,
     ends_run,
     meant,
@@ -79,7 +78,6 @@ from crewlite.errors.root import (
     nearest,
     number_of,
     text_of,
-    to_resume,
 )
 from crewlite.errors.run import (
     CheckpointIsBehind,
@@ -180,7 +178,6 @@ __all__ = [
     "UnknownProvider",
     "VariantsRefused",
     "an",
-    "branch_ref",
     "did_you_mean",
     "ends_run",
     "meant",
@@ -188,5 +185,4 @@ __all__ = [
     "nearest",
     "number_of",
     "text_of",
-    "to_resume",
 ]

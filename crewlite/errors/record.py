@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crewlite.errors.root import CrewliteError, branch_ref, to_resume
+from crewlite.errors.root import CrewliteError
+from crewlite.resuming import branch_ref, to_resume
 
 
 class RefError(CrewliteError, LookupError):
@@ -161,7 +162,7 @@ class BranchExists(CrewliteError, ValueError):
     def __init__(self, run_id: str, branch: str) -> None:
         super().__init__(
             f"Run {run_id!r} has a branch {branch!r} already, so a fork cannot have that name. Choose another branch=, "
-            f"or leave it out; to resume the existing branch, kick off with from_checkpoint='{run_id}/{branch}'."
+            f"or leave it out; to resume the existing branch, kick off with {to_resume(run_id, branch)}."
         )
         self.run_id, self.branch = run_id, branch
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from crewlite.errors.root import CrewliteError, to_resume
+from crewlite.errors.root import CrewliteError
+from crewlite.resuming import to_resume
 
 
 class RecoveryEscalated(CrewliteError, RuntimeError):

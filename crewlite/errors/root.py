@@ -48,16 +48,6 @@ def number_of(count: int, one: str, more: str = "") -> str:
     return f"{count:,} {one if count == 1 else more or f'{one}s'}"
 
 
-def branch_ref(run_id: str, branch: str) -> str:
-    """Return the ref that a branch is resumed by: "order-7", or "order-7/trial" for another branch than main."""
-    return run_id if branch == "main" else f"{run_id}/{branch}"
-
-
-def to_resume(run_id: str, branch: str) -> str:
-    """Return the argument with which a kickoff resumes a branch: "run_id='order-7'"."""
-    return f"{'run_id' if branch == 'main' else 'from_checkpoint'}={branch_ref(run_id, branch)!r}"
-
-
 def meant(name: str, known: Iterable[str]) -> str:
     """Return the hint "did you mean 'x'?" about a misspelt name; "" if no known name is similar."""
     return did_you_mean(next((one for one in nearest(name, known) if _is_slip(name, one)), None))

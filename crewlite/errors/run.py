@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from crewlite import kinds
-from crewlite.errors.root import CrewliteError, branch_ref, number_of, to_resume
+from crewlite.errors.root import CrewliteError, number_of
+from crewlite.resuming import branch_ref, call_again, to_resume
 
 
 class CheckpointIsBehind(CrewliteError, RuntimeError):
@@ -41,16 +42,22 @@ class InDoubt(CrewliteError, RuntimeError):
     code = "in_doubt"
     ends_run = True
 
-    def __init__(self, address: str, what: str, failed: str = "", arguments: str = "") -> None:
-        """`failed`: the error of its last attempt; "" if it was interrupted. `arguments`: of a tool call, as JSON."""
+    def __init__(self, address: str, what: str, failed: str = "", arguments: str = "", *, kind: str = "crew") -> None:
+        """`failed`: the error of its last attempt; "" if it was interrupted. `arguments`: of a tool call, as JSON.
+
+        `kind`: of the definition of the run.
+        """
         self.address, self.what, self.failed, self.arguments = address, what, failed.rstrip("."), arguments
-        super().__init__(f"{self.found}, so it is not repeated. {self.advice(address)}.")
+        super().__init__(f"{self.found}, so it is not repeated. {self.advice(address, kind=kind)}.")
 
     @staticmethod
-    def advice(address: str, resume: str = "") -> str:
-        """Return in words how to settle the doubt about a call, without a full stop. `resume`: see to_resume."""
+    def advice(address: str, resume: str = "", *, kind: str = "crew") -> str:
+        """Return in words how to settle the doubt about a call, without a full stop.
+
+        `resume`: the argument that resumes the run, such as "run_id='order-7'"; `kind`: of its definition.
+        """
         return (
-            f"Check whether it took effect, then kick off again with {resume and f'{resume}, '}"
+            f"Check whether it took effect, then {call_again(kind)} with {resume and f'{resume}, '}"
             f"answers={{{address!r}: <its result>}} if it did, or rerun=[{address!r}] if it did not"
         )
 
@@ -79,8 +86,8 @@ class InputsChanged(RunMismatch):
         ref = branch_ref(run_id, branch)
         if kinds.of(kind) is kinds.TRIAL:
             super().__init__(
-                f"Run {ref!r} was started with another {' and another '.join(names)}. To go on, call test or train of "
-                f"the crew as it was called then; for another trial, use another run_id."
+                f"Run {ref!r} was started with another {' and another '.join(names)}. To go on, "
+                f"{call_again(kind)}, as it was called then; for another trial, use another run_id."
             )
         elif kinds.of(kind).takes_messages:
             super().__init__(
@@ -238,16 +245,10 @@ class Suspended(CrewliteError, RuntimeError):
         first = next(iter(waiting))
         where = branch_ref(run_id, branch)
         answered = f"{to_resume(run_id, branch)}, answers={{{first!r}: ...}}"
-        is_trial = kinds.of(kind) is kinds.TRIAL
-        resume = (
-            f"Call test or train of the crew again with {answered}"
-            if is_trial
-            else (f"Resume it with kickoff({answered})")
-        )
-        later = "call it" if is_trial else "kick off"
+        again = call_again(kind)
         super().__init__(
-            f"Run {where!r} waits for an answer: {questions} {resume}, or call "
-            f"History({location!r}).answer({where!r}, {first!r}, ...) and {later} again."
+            f"Run {where!r} waits for an answer: {questions} To resume it, {again} with {answered}; or answer with "
+            f"History({location!r}).answer({where!r}, {first!r}, ...), then {again}."
         )
         self.run_id, self.location, self.waiting, self.branch = run_id, location, dict(waiting), branch
 

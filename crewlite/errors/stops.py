@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from crewlite.errors.answers import AnswerRefused
 from crewlite.errors.record import BranchConflictError, JournalCorrupt, StoreError
-from crewlite.errors.root import CrewliteError, to_resume
+from crewlite.errors.root import CrewliteError
 from crewlite.errors.run import RunCancelled, Suspended
+from crewlite.resuming import to_resume
 
 _UNITS = {
     "max_tokens": "tokens",

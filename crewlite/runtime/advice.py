@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import Sequence
 
 from crewlite import kinds
-from crewlite.errors import CrewliteError, Redacted, StepRaised, branch_ref, ends_run, number_of
+from crewlite.errors import CrewliteError, Redacted, StepRaised, ends_run, number_of
+from crewlite.resuming import branch_ref
 from crewlite.runtime.human import warn_unasked
 from crewlite.runtime.request import Request
 from crewlite.runtime.run import Run

@@ -146,7 +146,8 @@ def intended(step: Step[Any], address: str, mask: Callable[[str], str]) -> Commi
 
 def doubt(step: Step[Any], address: str, record: Record, mask: Callable[[str], str]) -> InDoubt:
     """Build the error of a call that may have taken effect already."""
-    return InDoubt(address, what(step), failed_before(record, address), _arguments(step, mask))
+    failed, arguments = failed_before(record, address), _arguments(step, mask)
+    return InDoubt(address, what(step), failed, arguments, kind=record.run["definition"]["kind"])
 
 
 def _arguments(step: Step[Any], mask: Callable[[str], str]) -> str:

@@ -93,6 +93,11 @@ class Frame(Scope):
         return self.run.run_id
 
     @property
+    def run_kind(self) -> str:
+        """The kind of the definition of the run."""
+        return str(self.run.record.run["definition"]["kind"])
+
+    @property
     def guards(self) -> Sequence[Guard]:
         """The guards of the nearest failure policy."""
         return guards_of(self.inherited.policy)

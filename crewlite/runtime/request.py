@@ -16,9 +16,10 @@ from uuid import UUID
 from crewlite import kinds
 from crewlite.definition import check_inputs, to_rerun
 from crewlite.durable import Durability
-from crewlite.errors import ConfigError, InDoubt, meant_setting, to_resume
+from crewlite.errors import ConfigError, InDoubt, meant_setting
 from crewlite.lazy import lazy
 from crewlite.refs import as_run_id
+from crewlite.resuming import call_again, to_resume
 from crewlite.state.config import CheckpointConfig
 from crewlite.usage import NO_USAGE, Usage
 
@@ -205,17 +206,13 @@ class Request:
             return self.progress.how_to_go_on()
         if self.progress.run_id is None or self.progress.location is None:
             return f"Nothing was saved. To be able to resume a run, give the {kind} checkpoint=True."
+        resume = to_resume(self.progress.run_id, self.progress.branch)
         if at := next(iter(self.progress.in_doubt), None):
-            resume = to_resume(self.progress.run_id, self.progress.branch)
-            return f"{at} may have taken effect. {InDoubt.advice(at, resume)}."
+            return f"{at} may have taken effect. {InDoubt.advice(at, resume, kind=kind)}."
         if kinds.of(kind) is kinds.TRIAL:
-            return f"To go on: call test or train of the crew again, with run_id={self.progress.run_id!r}"
-        if self.progress.branch != "main":
-            ref = f"{self.progress.run_id}/{self.progress.branch}"
-            return f"To go on: {kind}.kickoff(from_checkpoint={ref!r})"
-        if self.run_id or self.resume:
-            return f"To go on: run the same script again, or {kind}.kickoff(run_id={self.progress.run_id!r})"
-        return f"To go on: {kind}.kickoff(run_id={self.progress.run_id!r})"
+            return f"To go on: {call_again(kind)} with {resume}"
+        same_script = (self.run_id or self.resume) and self.progress.branch == "main"
+        return f"To go on: {'run the same script again, or ' if same_script else ''}{kind}.kickoff({resume})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,10 @@ from crewlite.errors import (
     RefError,
     RunMismatch,
     TaskDrifted,
-    branch_ref,
 )
 from crewlite.ids import new_id, short
 from crewlite.refs import STUDIES
+from crewlite.resuming import branch_ref
 from crewlite.runtime.questions import Drifted, OnDrift, decide_result, is_another
 from crewlite.runtime.request import Request
 from crewlite.runtime.root import Root

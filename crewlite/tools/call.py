@@ -140,14 +140,15 @@ async def _announce(tool: BaseTool, error: Exception, trace: str, about: dict[st
 
 def _told(tool: BaseTool, call: ToolCall, error: Exception) -> ToolResult:
     """What the model hears of an error."""
+    said = f"{type(error).__name__}: {text_of(error)}"
     if isinstance(error, StepTimeout) and error.what == f"tool {tool.name}":
         if tool.effect == "once":
-            scope, failed = durable.scope(), f"StepTimeout: {text_of(error)}"
+            scope = durable.scope()
             arguments = shown_arguments(call.arguments, scope.mask)
-            raise InDoubt(scope.address, error.what, failed, arguments) from error
+            raise InDoubt(scope.address, error.what, said, arguments, kind=scope.run_kind) from error
         may = " It may still take effect." if tool.effect == "idempotent" else ""
         return ToolResult.failed(tool.safe_name, error, f"it did not end within {error.limit:g} s.{may}")
-    return ToolResult.failed(tool.safe_name, error, f"{type(error).__name__}: {text_of(error)}")
+    return ToolResult.failed(tool.safe_name, error, said)
 
 
 async def _may_be_reused(tool: BaseTool, call: ToolCall, result: object) -> bool:

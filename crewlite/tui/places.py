@@ -14,7 +14,8 @@ from rich.text import Text
 
 from crewlite.cli.checkpoint.info import name_of
 from crewlite.cli.checkpoint.screen import Part, ago
-from crewlite.errors import RefError, branch_ref, number_of
+from crewlite.errors import RefError, number_of
+from crewlite.resuming import branch_ref
 from crewlite.state.providers import BranchInfo
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.named_places import NamedPlace, by_place

@@ -1,15 +1,19 @@
 """`crew.test` and `crew.train`: several kickoffs in one run, which goes on where it was cut."""
 
+import asyncio
 import json
 import os
+import re
 
 import pytest
 from click.testing import CliRunner
 
-from crewlite import Agent, CheckpointConfig, ConditionalTask, Crew, History, Process, Task, event_bus
+from crewlite import Agent, CheckpointConfig, ConditionalTask, Crew, History, Process, Task, event_bus, tool
 from crewlite.cli.main import main
-from crewlite.errors import ConfigError, InputsChanged, OutputInvalid, QuestionsChanged, Suspended
+from crewlite.errors import ConfigError, InDoubt, InputsChanged, OutputInvalid, QuestionsChanged, Suspended
 from crewlite.events import BaseEvent
+from crewlite.llm import ToolCall
+from crewlite.runtime.request import Progress, Request
 from crewlite.testing import ScriptedLLM
 from tests.cuts import lives
 
@@ -152,14 +156,37 @@ def test_a_person_is_asked_for_feedback_and_a_manager_learns_too(on_disk):
     with pytest.raises(Suspended) as waits:
         crew.train(1, inputs=TOPIC, run_id="r")
     assert list(waits.value.waiting) == ["human:feedback.1.one"]
-    assert "Call test or train of the crew again with run_id='r', answers=" in str(waits.value)
-    with pytest.raises(InputsChanged, match="another n_iterations. To go on, call test or train of the crew as it was"):
+    assert "To resume it, call test or train of the crew again with run_id='r', answers=" in str(waits.value)
+    with pytest.raises(
+        InputsChanged, match="another n_iterations. To go on, call test or train of the crew again, as it"
+    ):
         crew.train(2, inputs=TOPIC, run_id="r")
     answers = {"human:feedback.1.one": "Delegate.", "human:feedback.1.two": ""}
     result = crew.train(1, inputs=TOPIC, run_id="r", answers=answers)
     assert list(result.agents) == ["Crew Manager"]
     again = crew_of(trained_agents_file=FILE, process=Process.hierarchical, manager_llm=ScriptedLLM(says))
     assert "- Be brief" in (again.kickoff(TOPIC) and again.manager_llm.calls[0][0]["content"])
+
+
+def test_a_test_with_a_call_in_doubt_is_told_to_be_called_again(on_disk):
+    @tool(effect="once", timeout=0.01)
+    async def pay() -> str:
+        """Pay."""
+        await asyncio.sleep(60)
+
+    payer = Agent(role="Payer", goal="g", llm=ScriptedLLM([[ToolCall("pay", {})]]), tools=[pay])
+    task = Task(name="pay", description="Pay", expected_output="x", agent=payer)
+    crew, at = Crew(name="shop", tasks=[task], checkpoint=on_disk()), "crew:shop/task:pay/tool:pay"
+    advice = f"call test or train of the crew again with answers={{{at!r}: <its result>}} if it did"
+    for _ in range(2):
+        with pytest.raises(InDoubt, match=re.escape(advice)):
+            crew.test(1, ScriptedLLM(says), TOPIC, run_id="r")
+    again = "call test or train of the crew again with "
+    for branch, resume in (("main", "run_id='r'"), ("b", "from_checkpoint='r/b'")):
+        cut = Request(progress=Progress(run_id="r", location="l", branch=branch))
+        assert cut.how_to_go_on("trial") == f"To go on: {again}{resume}"
+        cut.progress.in_doubt = (at,)
+        assert f"then {again}{resume}, answers=" in cut.how_to_go_on("trial")
 
 
 def test_without_feedback_nothing_is_learned_and_no_file_is_written():
@@ -216,7 +243,7 @@ def test_the_command_says_how_a_test_goes_on_and_a_fork_of_it_does(tmp_path):
         crew.test(1, ScriptedLLM([PermissionError("key expired")]), TOPIC, run_id="r")
     for words in (["show", "r"], ["resume", "r"]):
         said = CliRunner().invoke(main, ["checkpoint", *words, "--location", str(tmp_path / "here")])
-        assert "call test or train of the crew again, with run_id='r'" in " ".join(said.output.split())
+        assert "call test or train of the crew again with run_id='r'" in " ".join(said.output.split())
     with History(tmp_path / "here") as history:
         history.fork("r", branch="other")
     said = CliRunner().invoke(main, ["checkpoint", "show", "r/other", "--location", str(tmp_path / "here")])

@@ -9,9 +9,9 @@ from crewlite.cli import questions
 from crewlite.cli.checkpoint.screen import Screen
 from crewlite.cli.checkpoint.where import Opened
 from crewlite.cli.shell import Again
-from crewlite.errors import branch_ref, to_resume
 from crewlite.ids import short
 from crewlite.lazy import lazy
+from crewlite.resuming import branch_ref, call_again, to_resume
 from crewlite.state.format.entry import STATE
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ def on(opened: Opened, run: RunHistory, lines: Again | None = None) -> str:
 
 
 def trial_on(run: RunHistory) -> str:
-    """What to do to go on with a test or a training; the record does not say by which command it was begun."""
-    return f"call test or train of the crew again, with {to_resume(run.run_id, run.branch)}"
+    """What to do to go on with a test or a training."""
+    return f"{call_again(run.definition['kind'])} with {to_resume(run.run_id, run.branch)}"
 
 
 def fork(opened: Opened, run: RunHistory, checkpoint: Checkpoint) -> str:

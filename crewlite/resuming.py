@@ -1,0 +1,23 @@
+"""How messages name a branch, and what its user calls to resume it."""
+
+from __future__ import annotations
+
+from crewlite import kinds
+
+
+def branch_ref(run_id: str, branch: str) -> str:
+    """Return the ref that a branch is resumed by: "order-7", or "order-7/trial" for another branch than main."""
+    return run_id if branch == "main" else f"{run_id}/{branch}"
+
+
+def to_resume(run_id: str, branch: str) -> str:
+    """Return the argument with which a kickoff resumes a branch: "run_id='order-7'"."""
+    return f"{'run_id' if branch == 'main' else 'from_checkpoint'}={branch_ref(run_id, branch)!r}"
+
+
+def call_again(kind: str) -> str:
+    """Return what to do to resume a run, by the kind of its definition: "kick off again".
+
+    A trial is resumed by the verb that began it, which the record does not name.
+    """
+    return "call test or train of the crew again" if kinds.of(kind) is kinds.TRIAL else "kick off again"
