@@ -154,8 +154,8 @@ class Runner:
             added = ("--input", f"{error.name}=VALUE")
             line = None if self._instead else self._placed().line("fork", self._ref() or "RUN", *added)
             return f"To go on with that: {line}" if line else "Begin another run with that."
-        if progress.in_doubt and not self._instead:
-            return self._placed().to_settle(self._ref() or "RUN", progress.in_doubt[0])
+        if progress.unsettled and not self._instead:
+            return self._placed().to_settle(self._ref() or "RUN", progress.unsettled[0])
         where = "" if sys.stderr.isatty() else f", in {os.getcwd()}"  # for whoever reads it in the log of a timer
         return f"To go on{where}: {self._line_on()}"
 

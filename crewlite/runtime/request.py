@@ -108,7 +108,7 @@ class Progress:
     """Whether this kickoff has waited for another process."""
     finished_steps: int | None = None
     """The number of recorded outcomes, set when the run releases its branch."""
-    in_doubt: tuple[str, ...] = ()
+    unsettled: tuple[str, ...] = ()
     """The calls that the next kickoff stops at with InDoubt, set when the run releases its branch."""
 
     @property
@@ -138,7 +138,7 @@ class Progress:
         """Note that the run has released its branch. Keeps the usage and drops the journal."""
         if self.journal:
             self.finished_steps = len(self.journal.record.outcomes)
-            self.in_doubt = steps.unsettled(self.journal.record)
+            self.unsettled = steps.unsettled(self.journal.record)
         self.paid, self.journal = self.usage, None
 
 
@@ -207,7 +207,7 @@ class Request:
         if self.progress.run_id is None or self.progress.location is None:
             return f"Nothing was saved. To be able to resume a run, give the {kind} checkpoint=True."
         resume = to_resume(self.progress.run_id, self.progress.branch)
-        if at := next(iter(self.progress.in_doubt), None):
+        if at := next(iter(self.progress.unsettled), None):
             return f"{at} may have taken effect. {InDoubt.advice(at, resume, kind=kind)}."
         if kinds.of(kind) is kinds.TRIAL:
             return f"To go on: {call_again(kind)} with {resume}"

@@ -25,7 +25,7 @@ from crewlite.state.providers import Store
 from crewlite.state.reading.checkpoint import Checkpoint, collections_in, values_in
 from crewlite.state.reading.checkpoints import Checkpoints
 from crewlite.state.reading.locate import abandoned_by
-from crewlite.state.reading.progress import RunStatus, in_words, status_of
+from crewlite.state.reading.progress import RunStatus, status_of, status_text_of
 from crewlite.state.reading.prompts import Prompt, Prompts
 from crewlite.state.reading.result import result_of
 from crewlite.state.reading.steps import StepView, attempts_of, steps_of, unsettled
@@ -150,9 +150,9 @@ class RunHistory:
         return not self._record.fresh
 
     @property
-    def now(self) -> str:
+    def status_text(self) -> str:
         """The status for people to read: `at work` while a process runs the branch, `not run yet` for a new fork."""
-        return "at work" if self.at_work else in_words(self.status, kicked_off=self.kicked_off)
+        return "at work" if self.at_work else status_text_of(self.status, kicked_off=self.kicked_off)
 
     @property
     def result(self) -> Any:
@@ -261,7 +261,7 @@ class RunHistory:
         ]
 
     @property
-    def in_doubt(self) -> tuple[str, ...]:
+    def unsettled(self) -> tuple[str, ...]:
         """The addresses of calls with effect="once" that did not finish: the next kickoff raises InDoubt there."""
         return unsettled(self._record)
 

@@ -114,7 +114,7 @@ def _agent(agent: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _run(run: RunHistory) -> Rows:
-    status = run.now
+    status = run.status_text
     by = f" ({run.at_work})" if run.at_work else ""
     rows: Rows = [("status", line(mark(status), " ", (status, style_of(status)), by))]
     if run.status == "failed" and (own := [one for one in run.attempts if not one.address]):

@@ -111,7 +111,7 @@ class Reading:
     def status(self, place: Place) -> str:
         """Return the status of a branch, or "damaged" if it cannot be read."""
         try:
-            return self._unread(place.head).now
+            return self._unread(place.head).status_text
         except JournalCorrupt:
             return "damaged"
 
@@ -126,7 +126,7 @@ class Reading:
             place,
             checkpoint.label if checkpoint else None,
             str(run.definition["kind"]),
-            run.now,
+            run.status_text,
             overview(run, checkpoint),
             timeline(run, steps, at),
             {one.address: one for one in steps},

@@ -167,7 +167,7 @@ def test_each_kickoff_says_the_same_of_a_call_that_did_not_end_in_time_and_that_
             hangs[kind].kickoff(run_id="one")
         told.append(stopped.value)
         with History(on_disk().location) as history:
-            assert history.run("one").in_doubt == (at,)
+            assert history.run("one").unsettled == (at,)
     first = told.pop(0)
     if kind == "flow":
         assert first.once

@@ -181,14 +181,14 @@ def test_what_failed_before_a_fork_is_no_failure_of_the_fork(store):
         crew_of("found", ValueError("no")).kickoff(run_id="r")
     with History(store.location, store.provider) as history:
         new = history.fork("r", branch="f")
-        assert (new.kicked_off, new.now, new.status, new.attempts) == (False, "not run yet", "unfinished", [])
+        assert (new.kicked_off, new.status_text, new.status, new.attempts) == (False, "not run yet", "unfinished", [])
         diff = history.diff("r", "r/f")
         assert "r/f     not run yet" in str(diff)
         assert {one.address for one in diff.steps_with("only_a")} == {"", "task:tell", "task:tell/llm#1"}
 
         crew_of("told").kickoff(from_checkpoint="r/f")
         run = history.run("r/f")
-        assert (run.kicked_off, run.now) == (True, "finished")
+        assert (run.kicked_off, run.status_text) == (True, "finished")
         assert [step.address for step in run.steps if step.attempts] == run.attempts == []
         assert run.usage_of("task:tell") == run.own_usage
 

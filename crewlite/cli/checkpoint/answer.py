@@ -81,6 +81,6 @@ def _the_only_one(opened: Opened, run: RunHistory, value: str | None) -> tuple[s
 def _advice(error: RefError, opened: Opened, run: RunHistory) -> str:
     """Return what to do about an address that is no open question."""
     address, ref, lines = error.ref, hints.ref_of(run), hints.again(opened, run)
-    if address not in run.in_doubt:
+    if address not in run.unsettled:
         return f"{error} How it goes on: {Again(opened.location).line('show', ref)}"
     return f"{address} is no question but a call in doubt. {lines.to_settle(ref, address)}"

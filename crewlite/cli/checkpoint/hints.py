@@ -31,7 +31,7 @@ def tell(screen: Screen, opened: Opened, run: RunHistory, head: str = "to go on 
         return screen.line((head, "dim"), f"it is at work ({run.at_work})", whole=True)
     ref, lines = ref_of(run), again(opened, run)
     waits(screen, opened, run)
-    for address in run.in_doubt:
+    for address in run.unsettled:
         answered, rerun = lines.settling(ref, address)
         doubt = f"  {address} did not finish: check whether it took effect"
         screen.line(("in doubt", "bold"), doubt, whole=True)

@@ -50,7 +50,7 @@ def _show(screen: Screen, opened: Opened, found: Checkpoint, run: RunHistory) ->
         where = f"of {named}" if opened.ref else f"in {opened.location}, {found.run_id}/{found.branch}"
         screen.line((f"the newest checkpoint {where}", "dim"), whole=True)
         screen.line()
-    now = f"at work ({run.at_work})" if run.at_work else run.now
+    now = f"at work ({run.at_work})" if run.at_work else run.status_text
     at = f" at {found.address}" if found.address else ""
     rows: list[tuple[str, Part]] = [
         ("checkpoint", (found.id, "cyan")),

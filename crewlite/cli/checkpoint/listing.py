@@ -125,7 +125,7 @@ def _runs(asked: Asked, opened: Opened, limit: int | None) -> None:
 def _run_row(screen: Screen, run: RunHistory) -> list[Part]:
     try:
         status, usage = run.status, run.usage
-        said: Part = (run.now, STYLES[status])
+        said: Part = (run.status_text, STYLES[status])
         total = len(run.definition.get("tasks", ()))
         tasks = f"{len(run.tasks)}/{total}" if total else ""
         when: Part = (screen.when(run.started_at), "dim")

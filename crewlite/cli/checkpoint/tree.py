@@ -113,7 +113,7 @@ class _Run:
             return Node([self._screen.mark("damaged"), " ", *said])
         done = f", {len(tasks)} of {number_of(total, 'task')}" if total else ""
         about: list[Part] = [
-            (f"at work ({by})" if by else run.now, STYLES[status]),
+            (f"at work ({by})" if by else run.status_text, STYLES[status]),
             (f"{done}, {number_of(usage.total_tokens, 'token')}", "dim"),
         ]
         return Node([self._screen.mark(status), " ", (run.branch, "bold"), "  ", *about])

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from crewlite.state.format.record import Record
 from crewlite.state.format.times import Times
-from crewlite.state.reading.progress import RunStatus, in_words, status_of
+from crewlite.state.reading.progress import RunStatus, status_of, status_text_of
 from crewlite.usage import Usage
 
 
@@ -33,9 +33,9 @@ class Side:
     """Whether the branch has run: False for a fork that nobody has kicked off yet."""
 
     @property
-    def now(self) -> str:
+    def status_text(self) -> str:
         """The status for people to read: that of a new fork is `not run yet`."""
-        return in_words(self.status, kicked_off=self.kicked_off)
+        return status_text_of(self.status, kicked_off=self.kicked_off)
 
     @property
     def ref(self) -> str:

@@ -13,7 +13,7 @@ from crewlite import kinds
 from crewlite.state.comparing.fields import FieldDiff, Status
 from crewlite.state.format.addresses import in_order, outers, without_tries
 from crewlite.state.format.outcome import Outcome
-from crewlite.state.format.own import doubtful, tries_of
+from crewlite.state.format.own import calls_in_doubt, tries_of
 from crewlite.state.format.record import Record
 from crewlite.state.format.times import Times
 from crewlite.state.reading.prompts import Prompts
@@ -186,7 +186,7 @@ def _keyed(record: Record) -> dict[_Key, str]:
     order += [(last.seq, last.order, at) for at, last in failed.items()]
     gone = stale(record)
     found: dict[str, list[str]] = {}
-    for at in (*(at for _, _, at in sorted(order)), *doubtful(record)):
+    for at in (*(at for _, _, at in sorted(order)), *calls_in_doubt(record)):
         if not gone or gone.isdisjoint((at, *outers(at))):
             found.setdefault(without_tries(at), []).append(at)
     return {(key, rank): at for key, tries in found.items() for rank, at in enumerate(reversed(tries))}

@@ -26,7 +26,7 @@ def as_lines(
     """Yield the lines. `fields`: the fields that differ, by section; the section `state` comes after the steps."""
     width = max(len(a.ref), len(b.ref))
     for name, side in (("a", a), ("b", b)):
-        yield _line(f"{name}  {side.ref:<{width}}  {side.now}, {spent(side.usage)}, {seconds(side.seconds)}")
+        yield _line(f"{name}  {side.ref:<{width}}  {side.status_text}, {spent(side.usage)}, {seconds(side.seconds)}")
     if common:
         yield _line(f"   both begin with the same {number_of(common, 'commit')}")
     for name, found in fields.items():

@@ -29,7 +29,7 @@ def tries_of_base(record: Record, address: str) -> int:
     return 0 if ended_there else before
 
 
-def doubtful(record: Record) -> dict[str, str]:
+def calls_in_doubt(record: Record) -> dict[str, str]:
     """Return the calls without an outcome or a failure that counts, each with its effect, by address.
 
     Of calls that failed before a fork, these are the ones with effect="once", which may have taken effect.

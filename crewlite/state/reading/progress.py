@@ -20,6 +20,6 @@ def status_of(record: Record) -> RunStatus:
     return "waiting" if record.waiting else "unfinished"
 
 
-def in_words(status: RunStatus, *, kicked_off: bool) -> str:
+def status_text_of(status: RunStatus, *, kicked_off: bool) -> str:
     """Return a status for people to read: that of a fork which nobody has kicked off is `not run yet`."""
     return status if kicked_off or status != "unfinished" else "not run yet"

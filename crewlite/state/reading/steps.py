@@ -11,7 +11,7 @@ from crewlite import kinds
 from crewlite.codec import decode
 from crewlite.state.format.addresses import leaf, outer, outers, try_of
 from crewlite.state.format.outcome import Attempt, Outcome
-from crewlite.state.format.own import doubtful, tries_of_base
+from crewlite.state.format.own import calls_in_doubt, tries_of_base
 from crewlite.state.format.record import Record
 from crewlite.state.format.times import Times
 from crewlite.state.format.undecided import keeps_failure, undecided
@@ -116,7 +116,7 @@ def _all_steps(record: Record) -> list[StepView]:
         StepView(
             address, leaf(address).partition(":")[0], "in_doubt", None, Usage(), 0.0, (), repeatable=effect != "once"
         )
-        for address, effect in doubtful(record).items()
+        for address, effect in calls_in_doubt(record).items()
         if address not in tries  # as is a failure whose remedy is not chosen yet
     ]
     return views

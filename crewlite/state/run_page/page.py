@@ -30,7 +30,7 @@ class BranchPart:
     """The anchor that links lead to."""
     depth: int
     status: str
-    """The status of the branch, as `RunHistory.now`; "abandoned" for what a rewind abandoned."""
+    """The status of the branch, as `RunHistory.status_text`; "abandoned" for what a rewind abandoned."""
     inputs: tuple[tuple[str, str], ...]
     rows: Sequence[Row]
     span: float
@@ -128,7 +128,7 @@ def _part(run: RunHistory, depth: int, branches: dict[str, RunHistory], number: 
 def _status(run: RunHistory) -> str:
     if run.abandoned_by is not None:
         return "abandoned"
-    return run.now
+    return run.status_text
 
 
 def _differences(run: RunHistory, beside: RunHistory) -> RunDiff:

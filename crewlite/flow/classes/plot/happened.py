@@ -55,7 +55,7 @@ class Happened:
     labels: Mapping[str, frozenset[str]]
     """The labels that each router has returned."""
     status: str
-    """The status of the run, as `RunHistory.now`."""
+    """The status of the run, as `RunHistory.status_text`."""
 
     def state(self, method: str) -> State:
         """Return what a method has come to: of several starts, the one that needs most attention."""
@@ -76,7 +76,7 @@ def happened(graph: Graph, flow: str, run: RunHistory) -> Happened:
     for step in run.steps:
         parts.setdefault([step.address, *outers(step.address)][-1], []).append(step)
     waits = {[asked.address, *outers(asked.address)][-1]: asked.question for asked in run.waiting}
-    status = run.now
+    status = run.status_text
     open_: State = "at work" if status == "at work" else "interrupted"
     begun = _begun(graph, run.steps) if status in ("at work", "unfinished") else ()
     addresses = [at for at in dict.fromkeys([*parts, *waits, *begun]) if kinds.at(at) is kinds.METHOD]
