@@ -152,6 +152,7 @@ class Definition(Described):
         if name not in type(self).model_fields:
             super().__setattr__(name, value)
         elif self._settled:
+            # a program may assign the same agent wherever it makes a crew; nothing changes then
             if (tuple(value) if isinstance(value, list) else value) != getattr(self, name):
                 raise ConfigError(_cannot_be_set(type(self), name))
         else:

@@ -13,6 +13,7 @@ _FAILURE = "a tool that cannot do its work raises an error, which the model is t
 _CHAT = "agent.kickoff(text, run_id=...) continues a conversation"
 _SKILLS = "agents have tools: Agent(tools=[...])"
 _HOOKS = "with crewlite.around(hook): wraps attempts; a guard refuses calls, a tool with requires_approval=True asks"
+_STATE = "what a run should know is kept in its state"
 _MODULE: dict[str, str] = {
     "load_crew": "Crew.from_yaml(...) makes a crew of its files",
     "load_crew_and_kickoff": "Crew.from_yaml(...) makes a crew of its files",
@@ -64,10 +65,16 @@ _FLOW: dict[str, str] = {
     "method_outputs": "what its methods returned are steps of the run: History(location).run(run_id).steps",
     "flow_id": "each run has an id: self.state.id, or self.state['id'] of a mapping",
     "usage_metrics": "a run has its usage: flow.submit().usage, or History(location).run(run_id).usage",
+    "remember": _STATE,
+    "recall": _STATE,
+    "extract_memories": _STATE,
 }
-_FLOW |= dict.fromkeys(("remember", "recall", "extract_memories"), "what a run should know is kept in its state")
 _OF = {"Crew": _RUN, "Task": _TASK, "Flow": _FLOW}
-_OF_RESULTS = {"Crew": "raw pydantic json_dict tasks_output token_usage", "Agent": "raw pydantic"}
+_OF_EVERY_RESULT = ("raw", "pydantic", "token_usage", "own_usage", "run_id", "drifted", "durability")
+_OF_RESULTS = {
+    "Crew": (*_OF_EVERY_RESULT, "json_dict", "tasks_output", "to_dict"),
+    "Agent": (*_OF_EVERY_RESULT, "agent_role", "turn"),
+}
 """Attributes of what a kickoff returns, which is looked for in the definition where a fork was not kicked off."""
 
 
@@ -91,7 +98,7 @@ def missing_module(name: str) -> ModuleNotFoundError | None:
 def instead_of(kind: type, attribute: str) -> str | None:
     """Return what to write instead of a method or field of CrewAI or of a result; None for any other attribute."""
     names = [cls.__name__ for cls in kind.__mro__]
-    if any(attribute in _OF_RESULTS.get(name, "").split() for name in names):
+    if any(attribute in _OF_RESULTS.get(name, ()) for name in names):
         return f"it is of a result: kickoff().{attribute}, and of a fork: fork(ref).kickoff().{attribute}"
     told = next((_OF[name].get(attribute) for name in names if name in _OF), None)
     return f"{told} ({PAGE})" if told else None

@@ -1,6 +1,7 @@
 """Settings of CrewAI that crewlite lacks: which values are accepted, and what to write instead of the others.
 
-A value is accepted if ignoring it changes nothing: False, None, an empty value, or the default of CrewAI (`usual`).
+A value is accepted if the program works without it: False, None, an empty value, or the `accepted` one. For a setting
+that is `told`, a warning is logged.
 Fields that crewlite has are not looked up in this table.
 """
 
@@ -12,7 +13,7 @@ from typing import Any
 
 log = logging.getLogger("crewlite")
 ANY = object()
-"""Stands for any value: the `usual` one of a setting that has no effect of its own in CrewAI either."""
+"""Stands for any value: the `accepted` one of a setting without which every program works."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Setting:
     of: str
     """The names of the classes that have it, separated by spaces."""
     name: str
-    usual: object
+    accepted: object
     """The value that is accepted besides False, None and empty ones; ANY to accept all."""
     here: str
     """The behaviour of crewlite, whether it is set or not."""
@@ -33,11 +34,11 @@ class Setting:
 
     def accepts(self, value: object) -> bool:
         """Return whether this value can be ignored."""
-        if self.usual is ANY or value is None or value is False:
+        if self.accepted is ANY or value is None or value is False:
             return True
         if isinstance(value, str | list | tuple | dict | set) and not value:
             return True
-        return self.usual is not None and type(value) is type(self.usual) and value == self.usual
+        return self.accepted is not None and type(value) is type(self.accepted) and value == self.accepted
 
 
 _NO_LEARNING = "a run knows its inputs and the outputs of its tasks"

@@ -9,7 +9,7 @@ from typing import Any, cast, get_args
 from crewlite.coming_from.settings import why_not, without_accepted
 from crewlite.errors import ConfigError, an, meant_setting
 from crewlite.llm import keys, library as provided
-from crewlite.llm.base import ToolProtocol
+from crewlite.llm.base import OFFLINE, ToolProtocol
 
 _HANDED_ON = frozenset(
     {"frequency_penalty", "logit_bias", "logprobs", "max_completion_tokens", "metadata", "modalities", "n", "num_ctx"}
@@ -36,12 +36,14 @@ def full_name(model: str, others: dict[str, Any]) -> str:
     """Return the name of a model with its provider, which CrewAI may have in other arguments; these are removed."""
     given = others.pop("provider", None)
     given = "openai" if others.pop("custom_openai", None) else given
-    named, slash, rest = model.partition("/") if isinstance(model, str) else ("", "", "")
-    if given and given != named:
-        named, rest = str(given), model
-    elif not slash:
-        return model
-    return f"{_PROVIDERS.get(named, named)}/{rest}"
+    if not isinstance(given, str | None):
+        raise ConfigError(f"LLM: provider is {_shown(given)}; wanted a name, such as 'openai'")
+    if model == OFFLINE or not isinstance(model, str):
+        return model  # `check` raises an error for what is no text
+    named, slash, rest = model.partition("/")
+    known = _PROVIDERS.get(named, named) if slash else ""
+    provider = _PROVIDERS.get(given, given) if given else known
+    return f"{provider}/{rest if known == provider else model}" if provider else model
 
 
 def _number(value: object) -> bool:
@@ -91,9 +93,12 @@ def check(settings: Mapping[str, Any], unknown: Iterable[str]) -> None:
     for name, (fits, wanted) in _WANTED.items():
         value = settings[name]
         if (value is not None or name == "model") and not fits(value):
-            shown = repr(value) if isinstance(value, int | float) else f"{an(type(value).__name__)} that does not fit"
-            raise ConfigError(f"LLM: {name} is {shown}; wanted {wanted}")
+            raise ConfigError(f"LLM: {name} is {_shown(value)}; wanted {wanted}")
     for name in settings["extra"] or ():
         if name in settings or name in provided.OWNED:
             instead = provided.OWNED.get(name, f"{name}=")
             raise ConfigError(f"LLM: extra holds {name!r}, which crewlite sets itself; use {instead}")
+
+
+def _shown(value: object) -> str:
+    return repr(value) if isinstance(value, int | float) else f"{an(type(value).__name__)} that does not fit"

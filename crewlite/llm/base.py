@@ -177,6 +177,7 @@ class BaseLLM(Resource):
     api_key: Any = None
     base_url: str | None = None
     provider: str | None = None
+    """As `temperature` and the other settings above: for models of your own, this class does nothing with it."""
     tool_protocol: ToolProtocol = "native"
     """ "text" for a model without tool calls of its own: tools and calls are then part of the messages' text."""
     fallbacks: tuple[BaseLLM, ...] = ()

@@ -119,7 +119,9 @@ class LLM(BaseLLM):
     ) -> None:
         base_url = base_url or others.pop("api_base", None) or None
         extra_headers = extra_headers or others.pop("default_headers", None)
-        stop = stop or others.pop("stop_sequences", None)
+        if (sequences := others.pop("stop_sequences", None)) and stop:
+            raise ConfigError("LLM: stop and stop_sequences are one setting; give stop or stop_sequences, not both")
+        stop = stop or sequences
         model = full_name(model, others)
         extra, others = handed_on(extra, others)
         check({name: value for name, value in locals().items() if name not in _NO_SETTINGS}, others)

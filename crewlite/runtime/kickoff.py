@@ -31,6 +31,7 @@ from crewlite.state.verbs.answer import unheard
 
 T = TypeVar("T")
 log = logging.getLogger("crewlite.run")
+_OF_OUTERMOST = ("run_id", "from_checkpoint", "resume", "answers", "rerun")
 _TO_STOP = 1.0  # seconds that cancelled steps have to end before they are abandoned
 
 
@@ -168,10 +169,10 @@ async def inside(scope: StepScope, root: Root[T], request: Request, step: Step[T
 
     `own`: the step drives a separate run. Raises ConfigError for options that only an outermost kickoff can have.
     """
-    if not own and (request.run_id or request.from_checkpoint or request.resume or request.answers or request.rerun):
+    if not own and (given := [name for name in _OF_OUTERMOST if getattr(request, name)]):
         raise ConfigError(
-            f"{root.kind} {root.name!r} is kicked off inside a run and becomes part of it, so it takes no run_id, "
-            f"from_checkpoint, resume, answers or rerun: pass these to the outermost kickoff"
+            f"{root.kind} {root.name!r} is kicked off inside a run and becomes part of it, so it takes no "
+            f"{', '.join(given)}: pass {'it' if len(given) == 1 else 'them'} to the outermost kickoff"
         )
     if not own and (signals := listed_signals((root.setting, *root.inner))):
         log.warning("on_events: only the outermost run listens to %s; %r does not", ", ".join(signals), root.name)

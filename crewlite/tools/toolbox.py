@@ -20,16 +20,17 @@ def as_tools(value: object) -> object:
         raise ConfigError("tools is one tool; wanted a list: tools=[...]")
     if not isinstance(value, list | tuple):
         return value
-    made = _told_apart([_as_tool(item, number) for number, item in enumerate(value)])
+    tools = [_as_tool(item, number) for number, item in enumerate(value)]
+    for at, item in enumerate(tools):
+        if any(value[at] is earlier for earlier in value[:at]):
+            raise ConfigError(f"the tool {item.name} is listed twice; remove one")
+    made = _told_apart(tools)
     by_name: dict[str, BaseTool] = {}
     for item in made:
         other = by_name.setdefault(item.safe_name, item)
-        if other is not item or made.count(item) > 1:
+        if other is not item:
             names = " and ".join(sorted({other.name, item.name}))
-            what = f"the tool {names} is listed twice" if other is item else f"two tools are named {names}"
-            raise ConfigError(
-                f"{what}; a model could not tell them apart: {'remove' if other is item else 'rename'} one"
-            )
+            raise ConfigError(f"two tools are named {names}; a model could not tell them apart: rename one")
     return made
 
 
@@ -38,10 +39,10 @@ def _told_apart(tools: Sequence[BaseTool]) -> tuple[BaseTool, ...]:
     used = {tool.safe_name for tool in tools}
     found: dict[str, BaseTool] = {}
     made = []
-    for at, tool in enumerate(tools):
+    for tool in tools:
         first = found.setdefault(tool.safe_name, tool)
         of_one_class = type(first) is type(tool) and not isinstance(tool, FunctionTool | ForeignTool)
-        if first is tool or not of_one_class or any(tool is earlier for earlier in tools[:at]):
+        if first is tool or not of_one_class:
             made.append(tool)
             continue
         numbered = tool.model_copy()  # the same object may be the tool of another agent, under its own name

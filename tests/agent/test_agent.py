@@ -362,8 +362,9 @@ def test_instances_of_one_tool_class_are_numbered():
     told = [message["content"] for message in who.llm.calls[1] if message["role"] == "tool"]
     assert [word for text in told for word in ("maps", "logs", "charts") if word in text] == ["maps", "logs", "charts"]
     assert agent(tools=who.tools).tools == who.tools
-    with pytest.raises(ConfigError, match="listed twice|two tools are named look up"):
-        agent(tools=[maps, logs, logs])
+    for tools, name in (([maps, logs, logs], "look up"), ([maps, maps], "look up")):
+        with pytest.raises(ConfigError, match=f"the tool {name} is listed twice.*remove one"):
+            agent(tools=tools)
 
 
 def test_plain_functions_become_tools():

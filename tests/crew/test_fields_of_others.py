@@ -12,7 +12,7 @@ from crewlite.testing import ScriptedLLM
 CLASSES = {"Agent": Agent, "Task": Task, "Crew": Crew}
 EACH = [(CLASSES[cls], one) for one in SETTINGS for cls in one.of.split() if cls in CLASSES]
 EACH = [(cls, one) for cls, one in EACH if one.name not in cls.model_fields]
-ASKING = [(cls, one) for cls, one in EACH if one.usual is not ANY]
+ASKING = [(cls, one) for cls, one in EACH if one.accepted is not ANY]
 
 
 def named(pair):
@@ -30,17 +30,17 @@ def made(cls, **more):
 
 
 @pytest.mark.parametrize("pair", EACH, ids=named)
-def test_a_setting_that_is_off_or_as_usual_is_accepted(pair):
+def test_a_setting_that_is_off_or_can_be_ignored_is_accepted(pair):
     cls, setting = pair
-    usual = "anything" if setting.usual is ANY else setting.usual
-    for value in (False, None, [], "", usual):
+    accepted = "anything" if setting.accepted is ANY else setting.accepted
+    for value in (False, None, [], "", accepted):
         assert setting.name not in vars(made(cls, **{setting.name: value}))
 
 
 @pytest.mark.parametrize("pair", ASKING, ids=named)
 def test_a_setting_that_asks_for_something_is_refused_and_says_what_to_write(pair):
     cls, setting = pair
-    asked = "something" if setting.usual is True else True
+    asked = "something" if setting.accepted is True else True
     with pytest.raises(ConfigError) as caught:
         made(cls, **{setting.name: asked})
     told = str(caught.value)

@@ -136,7 +136,9 @@ def _settings() -> str:
     fields = {cls.__name__: cls.model_fields for cls in (Agent, Task, Crew)}
     for one in SETTINGS:
         missing = [cls for cls in one.of.split() if one.name not in fields.get(cls, ())]
-        accepted = "always" if one.usual is ANY else "if off" if one.usual is None else f"`{one.usual!r}`, or off"
+        accepted = (
+            "always" if one.accepted is ANY else "if off" if one.accepted is None else f"`{one.accepted!r}`, or off"
+        )
         if missing:
             instead = f"`{one.instead}`" if "(" in one.instead else one.instead
             lines.append(f"| `{one.name}` | {', '.join(missing)} | {accepted} | {one.here} | {instead} |")

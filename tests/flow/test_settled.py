@@ -191,8 +191,14 @@ def test_a_kickoff_inside_a_run_takes_neither_answers_nor_reruns(memory):
     def inner():
         return ask("Ship it?", bool, name="ship")
 
-    for given in ({"answers": {"human:ship": True}}, {"rerun": ["step:pay"]}):
-        with pytest.raises(ConfigError, match="answers or rerun: pass these to the outermost kickoff"):
+    answers, rerun = {"answers": {"human:ship": True}}, {"rerun": ["step:pay"]}
+    named = {
+        "no answers: pass it": answers,
+        "no rerun: pass it": rerun,
+        "no answers, rerun: pass them": answers | rerun,
+    }
+    for told, given in named.items():
+        with pytest.raises(ConfigError, match=f"takes {told} to the outermost kickoff"):
             flow(name="outer", checkpoint=memory())(lambda given=given: inner.kickoff(**given)).kickoff()
 
 

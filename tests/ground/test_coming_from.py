@@ -8,7 +8,7 @@ import importlib.util
 import pytest
 
 import crewlite
-from crewlite import Agent, CheckpointConfig, Crew, Task, coming_from
+from crewlite import Agent, CheckpointConfig, Crew, CrewOutput, LiteAgentOutput, Task, coming_from
 from crewlite.coming_from import modules
 from crewlite.errors import ConfigError
 from crewlite.events import BaseEventListener, TaskCompletedEvent, ToolUsageStartedEvent
@@ -122,6 +122,12 @@ def test_what_is_not_here_is_really_not_here():
         assert name not in importlib.import_module("crewlite.flow").__all__
     for kind, names in (("Crew", coming_from._RUN), ("Task", coming_from._TASK)):
         assert not [name for name in names if name in dir(getattr(crewlite, kind))]
+
+
+@pytest.mark.parametrize(("kind", "result"), [(Crew, CrewOutput), (Agent, LiteAgentOutput)])
+def test_every_attribute_of_a_result_is_known_where_a_definition_lacks_it(kind, result):
+    public = {*result.model_fields, *(name for name in dir(result) if not name.startswith("_"))}
+    assert {*coming_from._OF_RESULTS[kind.__name__]} == public - {*kind.model_fields} - {*dir(kind)}
 
 
 def test_an_event_that_nothing_stands_for_gets_no_hint():

@@ -52,10 +52,32 @@ def test_other_names_of_arguments_are_taken():
         ({"model": "google/m", "custom_openai": False}, "gemini/m"),
         ({"model": "m", "provider": "claude"}, "anthropic/m"),
         ({"model": "m", "provider": None}, "m"),
+        ({"model": "gemini/m", "provider": "google"}, "gemini/m"),
+        ({"model": "google/m", "provider": "gemini"}, "gemini/m"),
+        ({"model": "azure/m", "provider": "azure_openai"}, "azure/m"),
+        ({"model": "bedrock/m", "provider": "aws"}, "bedrock/m"),
+        ({"model": "anthropic/m", "provider": "claude"}, "anthropic/m"),
+        ({"model": "openai/m", "provider": "openrouter"}, "openrouter/openai/m"),
+        ({"model": "openai/m", "custom_openai": True, "provider": "lab"}, "openai/m"),
+        ({"model": "offline", "provider": "openai"}, "offline"),
     ],
 )
 def test_a_provider_may_be_named_as_in_crewai(given, named):
     assert LLM(**given).model == named
+
+
+def test_what_is_no_name_of_a_model_or_provider_is_refused():
+    with pytest.raises(ConfigError, match="model is 7; wanted a name"):
+        LLM(7, provider="openai")
+    with pytest.raises(ConfigError, match="provider is 7; wanted a name, such as 'openai'"):
+        LLM("m", provider=7)
+
+
+def test_the_texts_at_which_a_reply_ends_are_given_once():
+    assert LLM("m", stop="END", stop_sequences=None).stop == ["END"]
+    assert LLM("m", stop_sequences=["END"]).stop == ["END"]
+    with pytest.raises(ConfigError, match="give stop or stop_sequences, not both"):
+        LLM("m", stop="END", stop_sequences=["STOP"])
 
 
 def test_a_bare_name_is_asked_at_a_server_of_ones_own(serve):

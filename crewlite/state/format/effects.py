@@ -33,7 +33,8 @@ def once_calls(entries: Sequence[Entry]) -> list[MadeCall]:
         made, intents = commit.get("made", ()), commit.get("intents", ())
         listed = {call["address"] for call in made}
         intended = (requested.call(at, commit) for at, effect in intents if effect == "once" and at not in listed)
-        merged = [MadeCall(**{**call, "seq": commit["seq"]}) for call in made]  # counted as the steps beside them
+        # the outcomes merged with them have this number too
+        merged = [MadeCall(**{**call, "seq": commit["seq"]}) for call in made]
         for call in (*merged, *intended):
             if not call["finished"]:
                 unfinished.setdefault(call["address"], []).append(len(found))

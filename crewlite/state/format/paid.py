@@ -20,6 +20,10 @@ class _Sums:
     inside: dict[str, UsageSum] = field(default_factory=dict)
     """By address: the usage of a step and all steps inside it."""
 
+    def of(self, address: str) -> Usage:
+        found = self.inside.get(address) if address else self.total
+        return found.usage if found else NO_USAGE
+
     def add_inside(self, addresses: Iterable[str], usage: Counted) -> None:
         for address in addresses:
             if (known := self.inside.get(address)) is None:
@@ -49,12 +53,11 @@ class Paid:
 
     def inside(self, address: str) -> Usage:
         """Return the usage of a step and all steps inside it, in all attempts; for "" that of the run."""
-        found = self._all.inside.get(address) if address else self._all.total
-        return found.usage if found else NO_USAGE
+        return self._all.of(address)
 
     def own_inside(self, address: str) -> Usage:
-        """Return the part of the usage of a step and all steps inside it that this branch has since it was forked."""
-        return found.usage if (found := self._own.inside.get(address)) else NO_USAGE
+        """Return the part of `inside` that this branch has since it was forked."""
+        return self._own.of(address)
 
     def fork(self) -> None:
         """Note that a fork begins here: the usage so far was inherited from its base."""
