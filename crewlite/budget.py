@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+from pydantic import Field
 
 from crewlite.pacing import Pace
 from crewlite.usage import Usage
+
+
+def no_limit() -> Any:
+    """Return the field of a definition for a limit in US dollars or seconds: more than 0, and None without one."""
+    return Field(default=None, gt=0, allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True)

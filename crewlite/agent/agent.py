@@ -17,7 +17,7 @@ from crewlite.agent.messages import as_conversation, asked
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.agent.planning import PlanningConfig
 from crewlite.agent.shape import check_format
-from crewlite.budget import Budget
+from crewlite.budget import Budget, no_limit
 from crewlite.definition import Definition
 from crewlite.errors import ConfigError, meant
 from crewlite.kinds import Kind
@@ -101,12 +101,12 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     """How its model is asked: jinja2 with `{{ .Prompt }}`, `role`, `goal` and `backstory`."""
     response_template: str | None = None
     """What stands before `{{ .Response }}` ends the prompt, for models that are to go on with a text."""
-    max_execution_time: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    max_execution_time: float | None = no_limit()
     """A budget in seconds of work on one task, kickoff or turn of a conversation, with all resumes of the run. See
     Task.max_tokens for what happens when a budget is used up."""
     max_tokens: int | None = Field(default=None, ge=1)
     """Tokens for one task or kickoff, with what coworkers use for it. Of a single reply: LLM(max_tokens=...)."""
-    max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    max_cost_usd: float | None = no_limit()
     """US dollars for one task or kickoff, likewise."""
     max_rpm: int | None = Field(default=None, ge=1)
     """Model calls of this agent that begin within a minute, in all runs of the process; others wait."""

@@ -14,7 +14,7 @@ from crewlite.agent.agent import Agent
 from crewlite.agent.coworkers import problems_of
 from crewlite.agent.guardrail import models_of, without_models
 from crewlite.agent.input_files import FILES, as_files
-from crewlite.budget import Budget
+from crewlite.budget import Budget, no_limit
 from crewlite.crew.for_each import ForEach
 from crewlite.crew.learned import Suggestions
 from crewlite.crew.output import CrewOutput
@@ -114,9 +114,9 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
     max_tokens: int | None = Field(default=None, ge=1)
     """A budget: the tokens that a run may use, with all resumes. When it is used up, the run stops with BudgetExceeded;
     kicked off again with more, it goes on."""
-    max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    max_cost_usd: float | None = no_limit()
     """US dollars that a run may use, likewise."""
-    max_execution_time: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    max_execution_time: float | None = no_limit()
     """Seconds at work, likewise."""
     max_iter: int | None = Field(default=None, ge=1)
     """Replies of models that a run may use, likewise."""

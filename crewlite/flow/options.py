@@ -10,7 +10,7 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from crewlite.errors import ConfigError, meant_setting
 from crewlite.flow.code import Version
 from crewlite.recovery import FailureKind, FailurePolicy, Rule, checks
-from crewlite.state.format.addresses import can_be_name
+from crewlite.state.format.addresses import NAME_RULE, can_be_name
 
 _AGAIN: frozenset[FailureKind] = frozenset({"unavailable", "timeout", "empty", "bug"})
 """The failures that `retries=` retries. Errors by which crewlite itself refuses something are not among them."""
@@ -103,10 +103,7 @@ def named(kind: str, name: str) -> str:
     if not isinstance(name, str):
         raise ConfigError(f"{kind} is named {name!r}; wanted text")
     if not can_be_name(name):
-        raise ConfigError(
-            f"{kind} is named {name!r}; wanted a name that is not empty, without / # and !, which separate "
-            f"the parts of a step's address: choose another with name="
-        )
+        raise ConfigError(f"{kind} is named {name!r}; {NAME_RULE}: choose another with name=")
     return name
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from crewlite.errors import number_of
 from crewlite.lazy import lazy
 
 jinja2 = lazy("jinja2")
@@ -52,5 +53,5 @@ def _environment(folders: tuple[str, ...]) -> Any:
         autoescape=True,
         finalize=visible,
     )
-    environment.globals.update(duration=duration, cost=cost)
+    environment.globals.update(duration=duration, cost=cost, number_of=number_of)
     return environment

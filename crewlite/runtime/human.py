@@ -27,7 +27,7 @@ from crewlite.runtime.replay import Basis, recorded_answer, recorded_question
 from crewlite.runtime.run import Run
 from crewlite.runtime.step_scope import StepScope
 from crewlite.runtime.terminal import line, piped, terminal, turn
-from crewlite.state.format.addresses import can_be_name, is_question
+from crewlite.state.format.addresses import NAME_RULE, can_be_name, is_question
 from crewlite.state.format.commit import AskedQuestion, CommitParts
 from crewlite.state.verbs.answer import check_fits, decode_answer, refusal, typed
 
@@ -62,10 +62,7 @@ def ask(question: str, schema: Any = None, *, name: str | None = None, timeout: 
 def asked_here(asked: Question, name: str | None) -> Any:
     """Ask a person this question, as `ask` does: on the run's loop return an awaitable, elsewhere wait and return."""
     if name is not None and not can_be_name(name):
-        raise ConfigError(
-            f"ask(name={name!r}): wanted a name that is not empty, without / # and !, which separate the parts of a "
-            f"step's address; for example name='approval'"
-        )
+        raise ConfigError(f"ask(name={name!r}): {NAME_RULE}; for example name='approval'")
     scope = durable.scope()
     if not isinstance(scope, StepScope):
         try:

@@ -178,6 +178,11 @@ class Drive(Run):
         """Addresses of steps that contain an edited step or a step that is to run again."""
         return around(self.record.edited)
 
+    @cached_property
+    def stops(self) -> tuple[str, ...]:
+        """Addresses of the calls that kickoff would stop at with InDoubt."""
+        return unsettled(self.record)
+
     def note(self, address: str, kind: str, verdict: Verdict, why: str) -> None:
         """Add a step to the preview."""
         self.steps.append(PreviewStep(address, kind, verdict, why))
@@ -301,7 +306,7 @@ class DryScope(StepScope):
     def _why(self, address: str, step: Step[Any], recorded: Outcome | None) -> str:
         """Return why a step would run."""
         record, waits = self.run.record, " and waits for an answer" if step.kind.asks_person else ""
-        if cut := [at for at in unsettled(record) if at == address or address in outers(at)]:
+        if cut := [at for at in self.run.stops if at == address or address in outers(at)]:
             how = "has failed" if all(failed_before(record, at) for at in cut) else "was interrupted"
             return f"{how} in a call with effect='once': kickoff will raise InDoubt"
         if recorded is not None and self.inherited.mode.diverged:

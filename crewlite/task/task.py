@@ -14,7 +14,7 @@ from crewlite.agent.agent import Agent
 from crewlite.agent.guardrail import Guardrail, as_guardrail, as_guardrails
 from crewlite.agent.input_files import as_files
 from crewlite.agent.shape import Shape
-from crewlite.budget import Budget
+from crewlite.budget import Budget, no_limit
 from crewlite.definition import Definition
 from crewlite.errors import ConfigError
 from crewlite.last_kickoff import last
@@ -94,9 +94,9 @@ class Task(Definition):
     max_tokens: int | None = Field(default=None, ge=1)
     """A budget: the tokens that the task may use, with all steps inside it and all resumes of the run. When a budget is
     used up, the run stops with BudgetExceeded; kicked off again with a larger one, it continues."""
-    max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    max_cost_usd: float | None = no_limit()
     """A budget in US dollars, like max_tokens."""
-    max_execution_time: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    max_execution_time: float | None = no_limit()
     """A budget in seconds of work, like max_tokens."""
     max_iter: int | None = Field(default=None, ge=1)
     """A budget in replies of models, like max_tokens."""

@@ -90,7 +90,7 @@ def _state(run: RunHistory, checkpoint: Checkpoint | None) -> Rows:
     place = checkpoint or run
     rows: Rows = [(f"input {name}", _value(value)) for name, value in place.inputs.items()]
     rows += [(name, _value(value)) for name, value in place.values.items()]
-    rows += [(name, line(f"{number_of(len(items), 'item')}")) for name, items in place.collections.items()]
+    rows += [(name, line(number_of(len(items), "item"))) for name, items in place.collections.items()]
     return [(plain(name), value) for name, value in rows]
 
 
@@ -131,7 +131,7 @@ def _run(run: RunHistory) -> Rows:
         rows.append(("forked from", line(f"{base.branch} at {at}")))
     rows.append(("usage", Text(spent(run.usage))))
     for role, used in run.usage.by_agent.items():
-        rows.append(("", line(f"{role}: ", (f"{number_of(used.total_tokens, 'token')}", "dim"))))
+        rows.append(("", line(f"{role}: ", (number_of(used.total_tokens, "token"), "dim"))))
     return rows
 
 

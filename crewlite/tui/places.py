@@ -135,7 +135,9 @@ class Listing:
         ]
         lines = [_fork(info) for info in elsewhere]
         if hidden := len(own[:-count]):
-            lines.append(Line(branch, line((f"… {hidden:,} earlier checkpoints", "dim")), opens=False, more=True))
+            lines.append(
+                Line(branch, line((f"… {number_of(hidden, 'earlier checkpoint')}", "dim")), opens=False, more=True)
+            )
         lines += [self._checkpoint(branch, one) for one in own[-count:]]
         return lines + [_abandoned(branch, number, why) for number, why in enumerate(reasons, 1)]
 

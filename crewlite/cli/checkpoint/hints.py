@@ -27,8 +27,8 @@ def tell(screen: Screen, opened: Opened, run: RunHistory, head: str = "to go on 
         kept = Again(opened.location)
         screen.line(("to go on from it  ", "dim"), again(opened, run).line("fork", run.ref), whole=True)
         return screen.line(("to go back to it  ", "dim"), kept.line("rewind", run.ref), whole=True)
-    if run.at_work:
-        return screen.line((head, "dim"), f"it is at work ({run.at_work})", whole=True)
+    if by := run.at_work:
+        return screen.line((head, "dim"), f"it is at work ({by})", whole=True)
     ref, lines = ref_of(run), again(opened, run)
     waits(screen, opened, run)
     for address in run.unsettled:
@@ -39,6 +39,11 @@ def tell(screen: Screen, opened: Opened, run: RunHistory, head: str = "to go on 
         screen.line(("  if it did not  ", "dim"), rerun, whole=True)
         screen.line()
     return screen.line((head, "dim"), on(opened, run, lines), whole=True)
+
+
+def status_of_run(run: RunHistory) -> str:
+    """The status of a run in words; of one at work, the process that runs it."""
+    return f"at work ({by})" if (by := run.at_work) else run.status_text
 
 
 def on(opened: Opened, run: RunHistory, lines: Again | None = None) -> str:

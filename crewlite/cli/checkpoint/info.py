@@ -50,12 +50,11 @@ def _show(screen: Screen, opened: Opened, found: Checkpoint, run: RunHistory) ->
         where = f"of {named}" if opened.ref else f"in {opened.location}, {found.run_id}/{found.branch}"
         screen.line((f"the newest checkpoint {where}", "dim"), whole=True)
         screen.line()
-    now = f"at work ({run.at_work})" if run.at_work else run.status_text
     at = f" at {found.address}" if found.address else ""
     rows: list[tuple[str, Part]] = [
         ("checkpoint", (found.id, "cyan")),
         ("ref", found.ref),
-        ("run", f"{found.run_id}/{found.branch}, now {now}"),
+        ("run", f"{found.run_id}/{found.branch}, now {hints.status_of_run(run)}"),
         ("version", str(found.version)),
         ("trigger", f"{found.trigger}{at}"),
         ("created", f"{iso(found.created_at)} ({ago(found.created_at)})" if screen.terminal else iso(found.created_at)),

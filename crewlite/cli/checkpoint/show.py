@@ -81,8 +81,8 @@ def _named(opened: Opened) -> tuple[RunHistory, str | None]:
 
 
 def _show_run(screen: Screen, opened: Opened, run: RunHistory) -> None:
-    status, by = run.status, run.at_work
-    now = (f"at work ({by})" if by else run.status_text, STYLES[status])
+    status = run.status
+    now = (hints.status_of_run(run), STYLES[status])
     screen.line(screen.mark(status), " ", (run.ref, "bold"), "  ", now, whole=True)
     begun = f"{iso(run.started_at)} ({ago(run.started_at)})" if screen.terminal else iso(run.started_at)
     base = run.base

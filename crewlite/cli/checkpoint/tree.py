@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crewlite.cli.checkpoint import document
+from crewlite.cli.checkpoint import document, hints
 from crewlite.cli.checkpoint.info import name_of
 from crewlite.cli.checkpoint.screen import STYLES, Node, Part, Screen
 from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument, refs
@@ -106,14 +106,14 @@ class _Run:
     def _head(self, run: RunHistory) -> Node:
         """Build the line of a branch."""
         try:
-            status, usage, tasks, by = run.status, run.usage, run.tasks, run.at_work
+            status, usage, tasks, now = run.status, run.usage, run.tasks, hints.status_of_run(run)
             total = len(run.definition.get("tasks", ()))
         except JournalCorrupt as error:
             said: list[Part] = [run.branch, "  ", ("damaged", STYLES["damaged"]), f": {error}"]
             return Node([self._screen.mark("damaged"), " ", *said])
         done = f", {len(tasks)} of {number_of(total, 'task')}" if total else ""
         about: list[Part] = [
-            (f"at work ({by})" if by else run.status_text, STYLES[status]),
+            (now, STYLES[status]),
             (f"{done}, {number_of(usage.total_tokens, 'token')}", "dim"),
         ]
         return Node([self._screen.mark(status), " ", (run.branch, "bold"), "  ", *about])

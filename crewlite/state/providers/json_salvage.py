@@ -18,7 +18,7 @@ from typing import Any
 
 from crewlite import disk
 from crewlite.codec import JsonObject
-from crewlite.errors import ConfigError, JournalCorrupt, SchemaTooNew
+from crewlite.errors import ConfigError, JournalCorrupt, SchemaTooNew, number_of
 from crewlite.refs import check_name
 from crewlite.state.format.entry import SCHEMA, Entry, parts
 from crewlite.state.format.rewinds import rewinds_of
@@ -77,7 +77,7 @@ class JsonSalvage:
         tail = _joined(raw.records[len(sound) :])
         if not sound or not is_torn(tail, len(_joined(raw.records)) - len(tail)):
             return None
-        return "torn_tail", f"its last {len(tail)} bytes are an incomplete write"
+        return "torn_tail", f"it ends in an incomplete write of {number_of(len(tail), 'byte')}"
 
     def rewrite(self, raw: RawBranch, records: Sequence[Record], head: Head | None, why: str) -> Callable[[], object]:
         """Return a function that replaces the records of a branch by `records`, and quarantines those it removes."""
