@@ -10,8 +10,7 @@ import contextvars
 import inspect
 import threading
 import time
-import types
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Never, TypeVar
 
 from crewlite.errors import StepTimeout
@@ -99,27 +98,6 @@ def _close_unbegun(work: Awaitable[Any]) -> None:
     """Close a coroutine whose task was cancelled before it began: Python would warn about it."""
     if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
         work.close()
-
-
-@types.coroutine
-def in_own_context(work: Awaitable[T]) -> Generator[Any, Any, T]:
-    """Await `work` in a copy of the context variables, as a task of its own would, without the cost of a task.
-
-    So the caller does not see what `work` sets in them. The current task is the caller's.
-    """
-    context, steps = contextvars.copy_context(), work.__await__()
-    go_on: Callable[[Any], Any] = steps.send
-    given: Any = None
-    while True:
-        try:
-            awaited = context.run(go_on, given)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        try:
-            go_on, given = steps.send, (yield awaited)
-        except BaseException as error:  # noqa: BLE001 - such as a cancellation, which the work gets
-            go_on, given = steps.throw, error
 
 
 async def guarded(work: Awaitable[T]) -> T:

@@ -250,7 +250,7 @@ class Scope(Protocol):
     def hand_over(self, task: asyncio.Task[Any]) -> None:
         """Hand the result of a spawned step to the code, which from now on sees the step's changes of the state."""
 
-    def mark_awaited(self, task: asyncio.Future[Any]) -> None:
+    def mark_awaited(self, task: asyncio.Task[Any]) -> None:
         """Mark a spawned step as awaited: its exception reaches the awaiter, so the parent need not raise it again."""
 
     def in_doubt(self, address: str) -> bool:
@@ -324,7 +324,7 @@ class _Plain:
     def hand_over(self, task: asyncio.Task[Any]) -> None:
         return None
 
-    def mark_awaited(self, task: asyncio.Future[Any]) -> None:
+    def mark_awaited(self, task: asyncio.Task[Any]) -> None:
         return None
 
     def in_doubt(self, address: str) -> bool:

@@ -10,7 +10,6 @@ from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 from crewlite import events
-from crewlite.background import in_own_context
 from crewlite.durable import Step
 from crewlite.errors import BudgetExceeded, ConfigError, RunCancelled, Suspended, text_of
 from crewlite.events.event_bus import event_bus
@@ -109,12 +108,7 @@ async def _announce_budget(root: Root[Any], run: Run, setting: Setting, error: B
 
 
 async def _while_ours(journal: Journal, work: Awaitable[T]) -> T:
-    """Await the work of a run. If another process claims the branch or cancels the run, cancel the work and raise.
-
-    A run that begins without a store has no such branch. If it gets one later, its next commit notices.
-    """
-    if journal.queue is None:
-        return await in_own_context(work)
+    """Await the work of a run. If another process claims the branch or cancels the run, cancel the work and raise."""
     doing, ended = asyncio.ensure_future(work), journal.loop.create_future()
 
     def wake(done: asyncio.Future[Any]) -> None:

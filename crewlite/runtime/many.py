@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
-from crewlite.background import guarded, in_own_context
 from crewlite.definition import check_inputs
 from crewlite.errors import ConfigError
 from crewlite.permits import width
@@ -58,9 +57,8 @@ async def akickoff_for_each(
     results, failures = dict[int, Any](), dict[int, BaseException]()
     root: Root[Any] | None = None
 
-    async def in_turn(number: int) -> None:
+    async def in_turn(number: int, request: Request) -> None:
         nonlocal root
-        request = request_for(number)
         try:
             root = root or definition.as_root(request)
             results[number] = await kickoff(definition, request, root)
@@ -74,7 +72,7 @@ async def akickoff_for_each(
                 raise
             failures[number] = error  # a signal has ended this one
 
-    await side_by_side([partial(in_turn, number) for number in range(len(all_inputs))], max_concurrency or width())
+    await side_by_side((in_turn(n, request_for(n)) for n in range(len(all_inputs))), max_concurrency or width())
     for _, error in sorted(failures.items()):
         if not return_exceptions or not isinstance(error, Exception):
             raise error
@@ -97,20 +95,27 @@ def _check(definition: Runnable[Any], inputs: object, max_concurrency: object) -
         raise ConfigError(f"max_concurrency is {max_concurrency!r}; wanted a whole number, 1 or more")
 
 
-async def side_by_side(works: Sequence[Callable[[], Awaitable[None]]], width: int) -> None:
-    """Await all works, at most `width` at once. When all have ended, raise the first failure."""
-    waiting, failures = iter(works), list[Exception]()
+async def side_by_side(works: Iterable[Coroutine[Any, Any, None]], width: int) -> None:
+    """Run all coroutines, at most `width` at once. When all have ended, raise the first failure.
 
-    async def one_after_another() -> None:
-        for work in waiting:
-            try:
-                await guarded(in_own_context(work()))
-            except Exception as error:  # noqa: BLE001 - raised when all have ended
-                failures.append(error)
+    The iterable makes a coroutine when it begins, so that those which wait take no memory.
+    """
+    free, running, failures = asyncio.Semaphore(width), set[asyncio.Task[None]](), list[BaseException]()
 
-    running = [asyncio.ensure_future(one_after_another()) for _ in range(min(width, len(works)))]
+    def ended(task: asyncio.Task[None]) -> None:
+        running.discard(task)
+        free.release()
+        if not task.cancelled() and (failure := task.exception()):
+            failures.append(failure)
+
+    works = iter(works)
     try:
-        await asyncio.gather(*running)
+        while await free.acquire() and (work := next(works, None)):
+            task = asyncio.ensure_future(work)
+            running.add(task)
+            task.add_done_callback(ended)
+        while running:
+            await asyncio.wait(running)
     finally:
         for task in running:  # if the caller is cancelled
             task.cancel()

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, TypeVar
-
-from crewlite.background import in_own_context
 
 T = TypeVar("T")
 _TURNS = 8  # of the loop: enough for an error to pass from a task through `gather` and `wait_for` to the code's end
@@ -18,7 +16,7 @@ class Siblings:
 
     def __init__(self) -> None:
         self._running: dict[asyncio.Task[Any], str] = {}
-        self._failed: dict[asyncio.Future[Any], str] = {}
+        self._failed: dict[asyncio.Task[Any], str] = {}
         self._cut: list[str] = []
         self._over = False
         self._left = False
@@ -35,20 +33,7 @@ class Siblings:
             task.cancel()
         return task
 
-    async def alone(self, step: Awaitable[T], address: str) -> asyncio.Future[T]:
-        """Run a step to its end in the current task. Return a future that is done.
-
-        `end` raises its failure, unless `mark_awaited` was called with the future.
-        """
-        ended: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        try:
-            ended.set_result(await in_own_context(step))
-        except Exception as error:  # noqa: BLE001 - raised to those who await the future, or by `end`
-            ended.set_exception(error)
-            self._failed[ended] = address
-        return ended
-
-    def mark_awaited(self, task: asyncio.Future[Any]) -> None:
+    def mark_awaited(self, task: asyncio.Task[Any]) -> None:
         """Mark a task as awaited: its failure reaches the awaiter, so `end` does not raise it.
 
         Once the code has failed, no failure reaches it: `asyncio.gather` drops all failures but the first.

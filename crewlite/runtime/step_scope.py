@@ -131,16 +131,6 @@ class StepScope(Frame):
         work = self._drive(step, asked, own_task=True)
         return self.children.siblings().begin(work, asked.address)
 
-    async def alone(self, step: Step[T]) -> asyncio.Future[T]:
-        """Request a step, run it to its end in this task, and hand its result over. Return a future that is done.
-
-        The failure of the step is that of the running step too, unless `mark_awaited` is called with the future.
-        """
-        asked = self._asked(step)
-        ended = await self.children.siblings().alone(self._drive(step, asked, own_task=True), asked.address)
-        self._deliver(asked.address)
-        return ended
-
     def hand_over(self, task: asyncio.Task[Any]) -> None:
         """Show a spawned step's changes of the state to the code, which now receives the step's result."""
         if task.done():
@@ -154,7 +144,7 @@ class StepScope(Frame):
         elif view:
             view.deliver(address)
 
-    def mark_awaited(self, task: asyncio.Future[Any]) -> None:
+    def mark_awaited(self, task: asyncio.Task[Any]) -> None:
         """Mark a spawned step as awaited: its exception reaches the awaiter, so the parent need not raise it again."""
         if self.children.spawned:
             self.children.spawned.mark_awaited(task)

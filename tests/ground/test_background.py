@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from contextvars import ContextVar
 
 import pytest
 
@@ -40,36 +39,3 @@ def test_work_whose_time_is_up_before_it_begins_is_not_complained_of():
         gc.collect()
 
     asyncio.run(waits())
-
-
-told = ContextVar("told", default="nothing")
-
-
-def test_work_in_its_own_context_behaves_like_a_task():
-    async def works(fails):
-        told.set("inside")
-        await asyncio.sleep(0)
-        assert told.get() == "inside"
-        if fails:
-            raise LookupError("of the work")
-        return "done"
-
-    async def sleeps():
-        told.set("asleep")
-        try:
-            await asyncio.sleep(60)
-        finally:
-            ends.append(told.get())
-
-    async def all_of_them():
-        assert await background.in_own_context(works(fails=False)) == "done"
-        with pytest.raises(LookupError, match="of the work"):
-            await background.in_own_context(works(fails=True))
-        asyncio.get_running_loop().call_soon(asyncio.current_task().cancel)
-        with pytest.raises(asyncio.CancelledError):
-            await background.in_own_context(sleeps())
-        assert told.get() == "nothing"
-
-    ends = []
-    asyncio.run(all_of_them())
-    assert ends == ["asleep"]

@@ -14,7 +14,7 @@ from types import MethodType
 from typing import Any, NamedTuple
 
 from crewlite import codec, durable, events, kinds
-from crewlite.durable import Stamp, Step
+from crewlite.durable import Scope, Stamp, Step
 from crewlite.errors import Suspended, TooManyCalls
 from crewlite.flow.classes.base import Flow
 from crewlite.flow.classes.feedback import HumanFeedbackResult
@@ -26,7 +26,6 @@ from crewlite.flow.classes.running import Running, running
 from crewlite.flow.classes.state import Outcome, coded
 from crewlite.runtime.executors import Job
 from crewlite.runtime.plain_voice import Silent
-from crewlite.runtime.step_scope import StepScope
 from crewlite.state.format.addresses import BEGINNING
 from crewlite.state.format.kept import Order
 from crewlite.state.values.current import StepState
@@ -52,8 +51,7 @@ class _Asked:
     count: int
     step: Step[Any]
     argument: Any
-    ended: asyncio.Future[Any] | None = None
-    """Done once the method has finished; a task if it runs beside others. None before it begins."""
+    task: asyncio.Task[Any] | None = None
 
 
 @dataclass(slots=True)
@@ -62,7 +60,7 @@ class Drive:
 
     flow: Flow[Any]
     inputs: Mapping[str, Any]
-    scope: StepScope
+    scope: Scope = field(default_factory=durable.scope)
     recorded: list[_Asked] = field(default_factory=list)
     """Methods to start whose outcomes are recorded."""
     new: list[_Asked] = field(default_factory=list)
@@ -90,7 +88,6 @@ class Drive:
 
     def left(self) -> Outcome:
         """Return what the finished methods have come to so far, without a result."""
-        assert self.scope.state is not None
         return Outcome(None, coded(self.scope.state), feedback=tuple(self.feedback))
 
     async def _next(self) -> Sequence[_Asked]:
@@ -98,22 +95,19 @@ class Drive:
         if self.recorded:
             first = min(self.recorded, key=self._order)
             self.recorded.remove(first)
-            first.ended = await self.scope.alone(first.step)
+            first.task = self.scope.spawn(first.step)
+            await asyncio.wait({first.task})
             return [first]
-        if len(self.new) == 1 and not self.at_work:
-            only = self.new.pop()
-            only.ended = await self.scope.alone(only.step)
-            return [only]
         for asked in self.new:
-            asked.ended = self.scope.spawn(asked.step)
+            asked.task = self.scope.spawn(asked.step)
         self.at_work += self.new
         self.new = []
-        await asyncio.wait([one.ended for one in self.at_work if one.ended], return_when=asyncio.FIRST_COMPLETED)
-        ended = [one for one in self.at_work if one.ended and one.ended.done()]
+        await asyncio.wait([one.task for one in self.at_work if one.task], return_when=asyncio.FIRST_COMPLETED)
+        ended = [one for one in self.at_work if one.task and one.task.done()]
         latest = max(map(self._order, ended))
         late = [one for one in self.at_work if one not in ended and self._order(one) < latest]
         if late:  # committed earlier, and about to end
-            await asyncio.wait([one.ended for one in late if one.ended])
+            await asyncio.wait([one.task for one in late if one.task])
         found = sorted([*ended, *late], key=self._order)
         self.at_work = [one for one in self.at_work if one not in found]
         return found
@@ -124,13 +118,12 @@ class Drive:
 
     def _take(self, machine: Machine, asked: _Asked) -> None:
         """Tell the machine that a method has finished, and request the methods that this starts."""
-        assert asked.ended
-        if isinstance(asked.ended, asyncio.Task):
-            self.scope.hand_over(asked.ended)
-        if asked.ended.cancelled() or asked.ended.exception():
+        assert asked.task
+        self.scope.hand_over(asked.task)
+        if asked.task.cancelled() or asked.task.exception():
             self.failed.append(asked)
             return
-        result = asked.ended.result()
+        result = asked.task.result()
         place = self.flow.graph.place(asked.firing.method, asked.firing.round), asked.count
         ended = _Ended(asked.firing, asked.argument, result, place)
         if recorded := self.scope.recorded(asked.step.address or ""):
@@ -225,9 +218,9 @@ class Drive:
         order = [*self.flow.graph.methods]
         if self.failed:
             first = min(self.failed, key=lambda one: (order.index(one.firing.method), one.count))
-            assert first.ended
-            self.scope.mark_awaited(first.ended)
-            first.ended.result()
+            assert first.task
+            self.scope.mark_awaited(first.task)
+            first.task.result()
         if self.too_many:
             raise TooManyCalls(self.flow.run_name, self.too_many, self.flow.max_method_calls)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from crewlite import codec, durable, events, kinds
+from crewlite import codec, events, kinds
 from crewlite.codec import JsonObject
 from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError
@@ -21,7 +21,6 @@ from crewlite.llm.models import resolve_llm
 from crewlite.runtime.request import Request
 from crewlite.runtime.root import Root
 from crewlite.runtime.run import Run
-from crewlite.runtime.step_scope import StepScope
 from crewlite.state.config import CheckpointConfig
 from crewlite.step_parts import Limit
 
@@ -72,7 +71,7 @@ class ClassRoot(Root[Outcome]):
         return Step(
             kind=kinds.FLOW,
             name=self.name,
-            work=lambda: self._driven(inputs),
+            work=lambda: self._driven(Drive(flow, inputs)),
             question=self.question(inputs),
             voice=_Voice(flow, self.name, inputs),
             encode=_encoded,
@@ -86,10 +85,7 @@ class ClassRoot(Root[Outcome]):
             child_policy=flow.failure_policy,
         )
 
-    async def _driven(self, inputs: dict[str, Any]) -> Outcome:
-        scope = durable.scope()
-        assert isinstance(scope, StepScope)
-        drive = Drive(self._flow, inputs, scope)
+    async def _driven(self, drive: Drive) -> Outcome:
         with at_work(self._flow):
             try:
                 return await drive.done()

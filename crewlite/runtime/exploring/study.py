@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import count, takewhile
 from typing import Any
 
@@ -79,7 +78,7 @@ async def explore(
             row = await _row_anew(begun, branch, base, judging, allow_effects=allow_effects)
         rows[variant.name] = row
 
-    await side_by_side([partial(end, variant) for variant in begun.variants], max_concurrency)
+    await side_by_side((end(variant) for variant in begun.variants), max_concurrency)
     place = Base(base["branch"], base["seq"], base["place"]["id"] if base["place"] else None)
     ended = tuple(rows[variant.name] for variant in begun.variants)
     return Exploration(begun.name, begun.found.run_id, begun.found.location, place, ended)
