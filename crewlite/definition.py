@@ -13,9 +13,10 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, Valida
 
 from crewlite.coming_from import PAGE, instead_of
 from crewlite.coming_from.settings import why_not, without_accepted
-from crewlite.errors import ConfigError, an, meant_setting
+from crewlite.errors import ConfigError, meant_setting
 from crewlite.pacing import Pace
 from crewlite.recovery.remedy import check_policy
+from crewlite.wording import an
 
 D = TypeVar("D", bound="Definition")
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from crewlite import background, durable
 from crewlite.agent.shape import Misshapen, Shape, check_format, wanted
-from crewlite.errors import ConfigError, OutputInvalid, an
+from crewlite.errors import ConfigError, OutputInvalid
 from crewlite.llm.base import BaseLLM, LLMReply, Message
 from crewlite.llm.call import call_step
 from crewlite.runtime.future import Awaited, StepFuture, on
+from crewlite.wording import an
 
 
 def asked(llm: BaseLLM, messages: str | Sequence[Message], response_format: object) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from crewlite import codec, durable, kinds, templates
 from crewlite.agent.shape import PROMPTS
 from crewlite.durable import Step
-from crewlite.errors import CONTROL_FLOW, ConfigError, an, text_of
+from crewlite.errors import CONTROL_FLOW, ConfigError, text_of
 from crewlite.lazy import lazy
 from crewlite.llm.base import OFFLINE, BaseLLM
 from crewlite.llm.call import call_step
@@ -17,6 +17,7 @@ from crewlite.recovery import Failure, RecordedStep
 from crewlite.recovery.policy import model_calls
 from crewlite.recovery.types import MEANINGS, Evidence, FailureType
 from crewlite.runtime.plain_voice import Silent
+from crewlite.wording import an
 
 if TYPE_CHECKING:
     from crewlite.llm import model

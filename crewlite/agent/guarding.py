@@ -19,10 +19,11 @@ from crewlite.agent.loop import Answer, Work, work
 from crewlite.agent.persona import Persona
 from crewlite.agent.shape import PROMPTS, Misshapen, Shape, wanted
 from crewlite.durable import Stamp, Step
-from crewlite.errors import ConfigError, GuardrailFailed, an
+from crewlite.errors import ConfigError, GuardrailFailed
 from crewlite.llm.base import Message
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.callbacks import called, name_of
+from crewlite.wording import an
 
 _TURNS = 5  # replies that a verdict of a model may take
 _WANTED = "wanted (True, value) or (False, reason)"

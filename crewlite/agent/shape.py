@@ -11,7 +11,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from crewlite import templates
-from crewlite.errors import ConfigError, RunMismatch, an
+from crewlite.errors import ConfigError, RunMismatch
+from crewlite.wording import an
 
 PROMPTS = "crewlite.agent"
 _FENCED = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)

@@ -20,11 +20,11 @@ import click
 from crewlite.cli.exits import Failed
 from crewlite.cli.shell import shell_line
 from crewlite.console.text import printable, say
-from crewlite.errors import number_of
 from crewlite.ids import new_id, short
 from crewlite.lazy import lazy
 from crewlite.state.history import History
 from crewlite.state.reading.steps import StepView
+from crewlite.wording import number_of
 
 if TYPE_CHECKING:
     from rich.console import Console

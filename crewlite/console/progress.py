@@ -16,12 +16,12 @@ from crewlite.codec import decode
 from crewlite.console.status_lines import status_lines_of
 from crewlite.console.text import say
 from crewlite.console.underway import Underway, depth_of, is_part_of, titled
-from crewlite.errors import number_of
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import short
 from crewlite.lazy import lazy
 from crewlite.runtime.terminal import terminal
+from crewlite.wording import number_of
 
 if TYPE_CHECKING:
     from crewlite.usage import Usage

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from crewlite.errors import number_of
 from crewlite.events.base import BaseEvent
+from crewlite.wording import number_of
 
 if TYPE_CHECKING:
     from crewlite.usage import Usage

@@ -16,9 +16,10 @@ from crewlite import codec, durable, kinds
 from crewlite.agent.input_files import FILES
 from crewlite.crew.crew import Crew
 from crewlite.crew.output import CrewOutput
-from crewlite.errors import ConfigError, an
+from crewlite.errors import ConfigError
 from crewlite.runtime.callbacks import callback_address, callback_step, called, name_of
 from crewlite.state.format.record import Record
+from crewlite.wording import an
 
 _BEFORE, _AFTER = "before_kickoff", "after_kickoff"
 CHANGEABLE = ("raw", "json_dict")

@@ -20,7 +20,7 @@ from crewlite.crew.staff import assignments, suggestions_for
 from crewlite.crew.trial import Judge, Trial, check_iterations, kicked_off, ready
 from crewlite.definition import check_takes
 from crewlite.durable import Stamp, Step
-from crewlite.errors import ConfigError, number_of
+from crewlite.errors import ConfigError
 from crewlite.flow.root import Returned
 from crewlite.llm.base import BaseLLM
 from crewlite.runtime.callbacks import callback_step, called, name_of
@@ -30,6 +30,7 @@ from crewlite.runtime.request import KickoffOptions
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task
 from crewlite.tools.naming import address_name
+from crewlite.wording import number_of
 
 Feedback: TypeAlias = Callable[[TaskOutput], Any] | Sequence[str | Mapping[str, str]] | None
 

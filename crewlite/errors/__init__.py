@@ -70,13 +70,11 @@ from crewlite.errors.record import (
 from crewlite.errors.recovery import RecoveryAborted, RecoveryEscalated
 from crewlite.errors.root import (
     CrewliteError,
-    an,
     did_you_mean,
     ends_run,
     meant,
     meant_setting,
     nearest,
-    number_of,
     text_of,
 )
 from crewlite.errors.run import (
@@ -177,12 +175,10 @@ __all__ = [
     "TooManyCalls",
     "UnknownProvider",
     "VariantsRefused",
-    "an",
     "did_you_mean",
     "ends_run",
     "meant",
     "meant_setting",
     "nearest",
-    "number_of",
     "text_of",
 ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from crewlite.errors.root import CrewliteError, an
+from crewlite.errors.root import CrewliteError
+from crewlite.wording import an
 
 
 class ConfigError(CrewliteError, ValueError):

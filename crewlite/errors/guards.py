@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from crewlite.errors.root import CrewliteError, number_of
+from crewlite.errors.root import CrewliteError
+from crewlite.wording import number_of
 
 
 class CallVetoed(CrewliteError, RuntimeError):

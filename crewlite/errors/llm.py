@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from crewlite.errors.root import CrewliteError, number_of
+from crewlite.errors.root import CrewliteError
+from crewlite.wording import number_of
 
 
 class LLMError(CrewliteError, RuntimeError):

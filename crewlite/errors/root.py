@@ -37,17 +37,6 @@ def text_of(error: BaseException) -> str:
         return f"(its text cannot be read: {type(failure).__name__})"
 
 
-def an(word: str) -> str:
-    """Return the word with its article: "an object", "a str", "an LLM"."""
-    vowels = "AEFHILMNORSX" if word[:2].isupper() else "aeiouAEIOU"  # capitals are spelt out
-    return f"{'an' if word[:1] in vowels else 'a'} {word}"
-
-
-def number_of(count: int, one: str, more: str = "") -> str:
-    """Return how many things there are: "1 step", "3 steps". `more`: the plural, if it is not formed by an s."""
-    return f"{count:,} {one if count == 1 else more or f'{one}s'}"
-
-
 def meant(name: str, known: Iterable[str]) -> str:
     """Return the hint "did you mean 'x'?" about a misspelt name; "" if no known name is similar."""
     return did_you_mean(next((one for one in nearest(name, known) if _is_slip(name, one)), None))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from crewlite import kinds
-from crewlite.errors.root import CrewliteError, number_of
+from crewlite.errors.root import CrewliteError
 from crewlite.resuming import branch_ref, call_again, to_resume
+from crewlite.wording import number_of
 
 
 class CheckpointIsBehind(CrewliteError, RuntimeError):

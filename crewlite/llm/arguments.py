@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast, get_args
 
 from crewlite.coming_from.settings import why_not, without_accepted
-from crewlite.errors import ConfigError, an, meant_setting
+from crewlite.errors import ConfigError, meant_setting
 from crewlite.llm import keys, library as provided
 from crewlite.llm.base import OFFLINE, ToolProtocol
+from crewlite.wording import an
 
 _HANDED_ON = frozenset(
     {"frequency_penalty", "logit_bias", "logprobs", "max_completion_tokens", "metadata", "modalities", "n", "num_ctx"}

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from crewlite import background
-from crewlite.errors import ConfigError, LLMEmptyReply, LLMError, OnLoopThread, an, meant
+from crewlite.errors import ConfigError, LLMEmptyReply, LLMError, OnLoopThread, meant
 from crewlite.lazy import asyncio, lazy
 from crewlite.resources import Resource
 from crewlite.usage import Usage
+from crewlite.wording import an
 
 if TYPE_CHECKING:
     from crewlite.recovery.remedy import Policy

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crewlite import background
-from crewlite.errors import ConfigError, LLMUnavailable, an, text_of
+from crewlite.errors import ConfigError, LLMUnavailable, text_of
 from crewlite.llm import wire
 from crewlite.llm.base import BaseLLM, LLMReply, Message, ToolCall
 from crewlite.usage import Usage
+from crewlite.wording import an
 
 _LATER = frozenset({408, 409, 425, 429})  # and everything from 500 on
 _LOST = frozenset({"APIConnectionError", "APITimeoutError", "TransportError"})

@@ -16,7 +16,8 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from pydantic import SecretStr
 
-from crewlite.errors import ConfigError, an
+from crewlite.errors import ConfigError
+from crewlite.wording import an
 
 _AZURE = ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_AD_TOKEN", "AZURE_CLIENT_SECRET", "AZURE_PASSWORD")
 NAMES: dict[str, tuple[str, ...]] = {

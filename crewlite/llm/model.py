@@ -13,15 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, SecretStr
 
 from crewlite import background, durable
-from crewlite.errors import (
-    ConfigError,
-    LLMError,
-    LLMTimeout,
-    LLMUnavailable,
-    MissingKey,
-    UnknownProvider,
-    an,
-)
+from crewlite.errors import ConfigError, LLMError, LLMTimeout, LLMUnavailable, MissingKey, UnknownProvider
 from crewlite.lazy import lazy
 from crewlite.llm import faults, keys, library as provided, wire
 from crewlite.llm.arguments import check, full_name, handed_on
@@ -40,6 +32,7 @@ from crewlite.llm.base import (
 from crewlite.recovery.policy import model_calls
 from crewlite.recovery.remedy import Policy, check_policy
 from crewlite.secrets import Secrets
+from crewlite.wording import an
 
 if TYPE_CHECKING:
     from crewlite.llm import offline

@@ -6,9 +6,10 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from crewlite.errors import ConfigError, NoModel, an
+from crewlite.errors import ConfigError, NoModel
 from crewlite.lazy import lazy
 from crewlite.llm.base import OFFLINE, BaseLLM
+from crewlite.wording import an
 
 if TYPE_CHECKING:
     from crewlite.llm import model, offline

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from crewlite.errors import number_of
 from crewlite.lazy import lazy
+from crewlite.wording import number_of
 
 jinja2 = lazy("jinja2")
 

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from crewlite.errors import ConfigError, an
+from crewlite.errors import ConfigError
 from crewlite.project.methods import methods_of, shapes_of
 from crewlite.project.sections import AGENTS, TASKS, Make, Sections, Shape, check
 from crewlite.project.yaml_file import YamlFile, read
+from crewlite.wording import an
 
 C = TypeVar("C", bound=type)
 _GIVEN_AS_THEY_ARE = ("callback",)  # kinds of methods that a file passes on instead of calling them

@@ -10,12 +10,13 @@ from typing import Any, TypeVar
 
 from crewlite.agent.agent import Agent
 from crewlite.crew.crew import Crew
-from crewlite.errors import ConfigError, an
+from crewlite.errors import ConfigError
 from crewlite.project.sections import AGENTS, TASKS, Make, Sections, check
 from crewlite.project.yaml_file import read
 from crewlite.runtime.request import Bind
 from crewlite.task.task import Task
 from crewlite.tools.toolbox import as_tools
+from crewlite.wording import an
 
 C = TypeVar("C", bound=Crew)
 PathText = str | os.PathLike[str]

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 from crewlite.agent.agent import Agent
 from crewlite.crew.crew import Crew
-from crewlite.errors import ConfigError, an
+from crewlite.errors import ConfigError
 from crewlite.task.task import Task
+from crewlite.wording import an
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)

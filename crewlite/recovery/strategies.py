@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from crewlite.errors import ConfigError, number_of
+from crewlite.errors import ConfigError
 from crewlite.recovery.checks import seconds, whole
 from crewlite.recovery.delays import delay
 from crewlite.recovery.failure import LONGEST_WAIT, Failure
@@ -31,6 +31,7 @@ from crewlite.recovery.remedy import (
     spent,
     typed,
 )
+from crewlite.wording import number_of
 
 
 def retry(max_attempts: int = 3) -> Strategy:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 
 from crewlite import kinds
-from crewlite.errors import CrewliteError, Redacted, StepRaised, ends_run, number_of
+from crewlite.errors import CrewliteError, Redacted, StepRaised, ends_run
 from crewlite.resuming import branch_ref
 from crewlite.runtime.human import warn_unasked
 from crewlite.runtime.request import Request
@@ -14,6 +14,7 @@ from crewlite.runtime.run import Run
 from crewlite.state.format.addresses import is_right_below
 from crewlite.state.providers.base import declares
 from crewlite.tracebacks import RECORDED
+from crewlite.wording import number_of
 
 _NAMED = 3  # steps that a note names
 

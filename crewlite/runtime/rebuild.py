@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from crewlite import kinds
 from crewlite.codec import JsonObject
 from crewlite.definition import Definition, Described
-from crewlite.errors import BindMissing, ConfigError, CrewliteError, JournalCorrupt, RunMismatch, an, meant
+from crewlite.errors import BindMissing, ConfigError, CrewliteError, JournalCorrupt, RunMismatch, meant
 from crewlite.llm.models import of_settings
 from crewlite.runtime.facts import OF_THE_STORE, PLAIN, is_plain
 from crewlite.runtime.request import Bind, FromCheckpoint
@@ -26,6 +26,7 @@ from crewlite.state.reading.locate import Located, locate
 from crewlite.state.verbs.copy_run import is_elsewhere
 from crewlite.tools.base import BaseTool
 from crewlite.tools.toolbox import as_tools
+from crewlite.wording import an
 
 D = TypeVar("D", bound=Described)
 _UNSET = object()

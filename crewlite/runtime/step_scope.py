@@ -22,7 +22,6 @@ from crewlite.errors import (
     JournalCorrupt,
     NonDeterminism,
     TaskDrifted,
-    an,
 )
 from crewlite.events.base import BaseEvent
 from crewlite.runtime import replay, replayed
@@ -36,6 +35,7 @@ from crewlite.runtime.slots import Slots
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.journal.conflicts import Start
 from crewlite.step_parts import Call, Recorded
+from crewlite.wording import an
 
 T = TypeVar("T")
 

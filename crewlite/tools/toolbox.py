@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import count
 
-from crewlite.errors import ConfigError, an
+from crewlite.errors import ConfigError
 from crewlite.tools.base import BaseTool
 from crewlite.tools.foreign import ForeignTool, adopt
 from crewlite.tools.function import FunctionTool, tool as make_tool
 from crewlite.tools.naming import safe_name
+from crewlite.wording import an
 
 
 def as_tools(value: object) -> object:

@@ -16,13 +16,14 @@ from textual.reactive import Reactive
 from textual.widgets import Footer, RichLog, Static, TabbedContent, TabPane, Tabs, Tree
 from textual.widgets.tree import TreeNode
 
-from crewlite.errors import CrewliteError, number_of
+from crewlite.errors import CrewliteError
 from crewlite.tui.colours import DARK, LIGHT
 from crewlite.tui.panels import Comparison, Events, Fields, Overview, Steps
 from crewlite.tui.places import PAGE, Line, Listing, Place
 from crewlite.tui.reading import Reading, Shown
 from crewlite.tui.tree import RunTree
 from crewlite.tui.words import line, plain
+from crewlite.wording import number_of
 
 T = TypeVar("T")
 _LOOK = 1.0  # seconds between looks at what other processes have written

@@ -9,11 +9,11 @@ from typing import Any
 
 from crewlite import kinds
 from crewlite.cli.checkpoint import document
-from crewlite.errors import an
 from crewlite.state.reading.steps import StepView
 from crewlite.state.run_history import RunHistory
 from crewlite.state.verbs.edit import can_edit
 from crewlite.tui.words import shown
+from crewlite.wording import an
 
 LONGEST = 100_000
 """Characters of a value that can be edited in the view."""

@@ -12,12 +12,12 @@ from rich.text import Text
 from crewlite import kinds
 from crewlite.cli.checkpoint.info import compact, name_of, shortened, spent
 from crewlite.cli.checkpoint.screen import ago, iso
-from crewlite.errors import number_of
 from crewlite.ids import short
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.wanted import what_fits
 from crewlite.state.run_history import RunHistory
 from crewlite.tui.words import line, mark, plain, style_of
+from crewlite.wording import number_of
 
 Rows = list[tuple[str, "Text | Moment"]]
 """Names and values. A row without a name goes on with the value above it."""

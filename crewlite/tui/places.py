@@ -14,12 +14,13 @@ from rich.text import Text
 
 from crewlite.cli.checkpoint.info import name_of
 from crewlite.cli.checkpoint.screen import Part, ago
-from crewlite.errors import RefError, number_of
+from crewlite.errors import RefError
 from crewlite.resuming import branch_ref
 from crewlite.state.providers import BranchInfo
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.named_places import NamedPlace, by_place
 from crewlite.tui.words import line, mark
+from crewlite.wording import number_of
 
 PAGE = 200
 """How many runs, or checkpoints of a branch, are listed at first, and more at each request for more."""

@@ -12,6 +12,7 @@ from crewlite.errors import CrewliteError
 from crewlite.recovery import Failure
 from crewlite.runtime.causes import message_of, type_of
 from crewlite.runtime.failures import Told, raised, written
+from crewlite.wording import an
 
 FOUND = [value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, CrewliteError)]
 CLASSES = list(dict.fromkeys(FOUND))  # some have an old name besides their own
@@ -226,7 +227,7 @@ def test_one_of_something_is_no_more_than_one(error):
 
 @pytest.mark.parametrize("word", ["an Agent", "a Task", "an LLM", "a TaskOutput", "a UUID", "an integer"])
 def test_a_word_has_its_article(word):
-    assert errors.an(word.split()[1]) == word
+    assert an(word.split()[1]) == word
 
 
 def test_a_candidate_is_named_once():

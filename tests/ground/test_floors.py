@@ -41,7 +41,7 @@ FLOORS = {
         "prompts_by_path",
         "recovery",
     }
-    | {"resources", "resuming", "step_parts", "table_text", "tracebacks", "usage"},
+    | {"resources", "resuming", "step_parts", "table_text", "tracebacks", "usage", "wording"},
     "ports": {"events", "llm", "tools"},
     "what is recorded": {"state.format"},
     "where it is kept": {"state.providers", "state.config"},

@@ -10,8 +10,8 @@ import click
 from crewlite.cli.checkpoint import document, hints
 from crewlite.cli.checkpoint.screen import Part, Screen, ago, cost, iso
 from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument
-from crewlite.errors import number_of
 from crewlite.ids import short
+from crewlite.wording import number_of
 
 if TYPE_CHECKING:
     from crewlite.state.reading.checkpoint import Checkpoint

@@ -15,9 +15,10 @@ from crewlite.cli.checkpoint.screen import Part, Screen
 from crewlite.cli.checkpoint.where import Asked, options, ref_argument
 from crewlite.cli.exits import FAILED, Failed, notice
 from crewlite.cli.locations import DIRECTORY, detected
-from crewlite.errors import JournalCorrupt, RefError, SchemaTooNew, number_of
+from crewlite.errors import JournalCorrupt, RefError, SchemaTooNew
 from crewlite.ids import short
 from crewlite.lazy import lazy
+from crewlite.wording import number_of
 
 if TYPE_CHECKING:
     from crewlite.state.history import History

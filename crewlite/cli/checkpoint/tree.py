@@ -13,9 +13,10 @@ from crewlite.cli.checkpoint.info import name_of
 from crewlite.cli.checkpoint.screen import STYLES, Node, Part, Screen
 from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument, refs
 from crewlite.cli.exits import notice
-from crewlite.errors import JournalCorrupt, number_of
+from crewlite.errors import JournalCorrupt
 from crewlite.ids import short
 from crewlite.state.reading.named_places import by_place
+from crewlite.wording import number_of
 
 if TYPE_CHECKING:
     from crewlite.state.reading.checkpoint import Checkpoint

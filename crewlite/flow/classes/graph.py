@@ -10,12 +10,13 @@ from dataclasses import dataclass, field, replace
 from types import FunctionType
 from typing import Any, NamedTuple
 
-from crewlite.errors import ConfigError, an, meant
+from crewlite.errors import ConfigError, meant
 from crewlite.flow.classes.conditions import Condition, method_at
 from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.labels import known_labels, label_of
 from crewlite.flow.classes.methods import Decorator, FlowMethod
 from crewlite.flow.classes.rounds import Path, Round, cycles, ranks
+from crewlite.wording import an
 
 _WITH_PARENTHESES = {
     "start": "@start(), with parentheses",

@@ -11,7 +11,7 @@ from enum import Enum
 from types import MethodType
 from typing import Any, Generic, Never, ParamSpec, TypedDict, TypeVar, Unpack
 
-from crewlite.errors import ConfigError, an
+from crewlite.errors import ConfigError
 from crewlite.flow.classes.conditions import Condition, address_name, condition_of
 from crewlite.flow.classes.feedback import Feedback
 from crewlite.flow.classes.labels import annotated_labels, label_of
@@ -22,6 +22,7 @@ from crewlite.recovery.remedy import check_policy
 from crewlite.runtime.executors import Executor, Runtime, executor_of
 from crewlite.state.config import CheckpointConfig
 from crewlite.tools.base import is_async
+from crewlite.wording import an
 
 reviewing = lazy("crewlite.flow.classes.reviewing")  # imports the engine
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from crewlite import codec, resources
-from crewlite.errors import ConfigError, CrewliteError, an, meant
+from crewlite.errors import ConfigError, CrewliteError, meant
 from crewlite.llm.base import BaseLLM
 from crewlite.llm.foreign import as_model
 from crewlite.llm.models import named
@@ -19,6 +19,7 @@ from crewlite.runtime.root import Root
 from crewlite.runtime.runnable import Runnable
 from crewlite.state.format.record import Record
 from crewlite.state.verbs.fork import Changes, changed_parts
+from crewlite.wording import an
 
 KEYS = ("name", "model", "prompt", "inputs", "edits", "rerun", "definition")
 Given = Sequence[Mapping[str, Any]]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crewlite import disk
-from crewlite.errors import SchemaTooNew, StoreBusy, StoreError, number_of
+from crewlite.errors import SchemaTooNew, StoreBusy, StoreError
 from crewlite.ids import now
 from crewlite.lazy import lazy
 from crewlite.state.format.entry import SCHEMA, Entry
@@ -24,6 +24,7 @@ from crewlite.state.providers.reading import live_checkpoints
 from crewlite.state.providers.salvage import Flaw, RawBranch, Record, Unreadable, loosely
 from crewlite.state.providers.sqlite_database import BUSY, LATER, as_text, code_of
 from crewlite.state.providers.sqlite_rows import COLUMNS, PUT_CHECKPOINT, checkpoint_row
+from crewlite.wording import number_of
 
 if TYPE_CHECKING:
     import sqlite3

@@ -12,7 +12,7 @@ from itertools import count, takewhile
 from pathlib import Path
 
 from crewlite import kinds
-from crewlite.errors import ConfigError, JournalCorrupt, RefError, SchemaTooNew, nearest, number_of
+from crewlite.errors import ConfigError, JournalCorrupt, RefError, SchemaTooNew, nearest
 from crewlite.ids import SHORT, short
 from crewlite.refs import Ref, check_name, parse
 from crewlite.state.format.checkpoints import along
@@ -35,6 +35,7 @@ from crewlite.state.providers.json import JsonStore
 from crewlite.state.providers.reading import checkpoint_info
 from crewlite.state.providers.sqlite import is_database
 from crewlite.state.reading.choose import meant
+from crewlite.wording import number_of
 
 _TAIL = re.compile(r"abandoned:([1-9]\d{0,8})")
 """The part of a ref after its @ that names the end of the entries which a rewind abandoned, by the rewind's number."""

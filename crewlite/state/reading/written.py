@@ -8,9 +8,10 @@ from typing import Annotated, Any
 from pydantic import Strict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
-from crewlite.errors import ConfigError, SchemaTooNew, an
+from crewlite.errors import ConfigError, SchemaTooNew
 from crewlite.state.format import commit, fields
 from crewlite.usage import UsageRecord
+from crewlite.wording import an
 
 SCHEMA = 1
 HEAD = {"crewlite": "checkpoint", "schema": SCHEMA}

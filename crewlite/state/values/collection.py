@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any, NoReturn
 
 from crewlite.codec import decode
-from crewlite.errors import ConfigError, number_of
+from crewlite.errors import ConfigError
 from crewlite.refs import check_name
 from crewlite.state.journal.values import Values
+from crewlite.wording import number_of
 
 _OF_OTHERS = {*dir(MutableMapping), *dir(list)} - {*dir(Mapping)}
 

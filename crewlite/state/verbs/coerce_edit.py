@@ -15,8 +15,9 @@ from uuid import UUID
 
 from crewlite import codec
 from crewlite.codec import Json
-from crewlite.errors import ConfigError, an
+from crewlite.errors import ConfigError
 from crewlite.state.verbs.answer import Typed, typed
+from crewlite.wording import an
 
 _SHOWN = 200  # characters of a value in an error
 _READERS: dict[str, Callable[[str], Any]] = {

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from crewlite import codec, kinds
-from crewlite.errors import AnswerRefused, ConfigError, RefError, an, did_you_mean
+from crewlite.errors import AnswerRefused, ConfigError, RefError, did_you_mean
 from crewlite.kinds import Kind
 from crewlite.llm.base import LLMReply, ToolCall, whole_reply
 from crewlite.llm.call import recorded
@@ -25,6 +25,7 @@ from crewlite.state.verbs.answer import Typed, check, converted
 from crewlite.state.verbs.coerce_edit import coerce, read
 from crewlite.tools.approval import schema_of
 from crewlite.tools.base import as_text
+from crewlite.wording import an
 
 
 def changed_steps(
