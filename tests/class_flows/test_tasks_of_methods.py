@@ -53,7 +53,7 @@ def test_a_cancelled_kickoff_for_each_begins_no_other_input():
                 asked.append(messages)
                 begun.set()
                 try:
-                    await asyncio.sleep(60)
+                    await asyncio.sleep(60 if len(asked) == 1 else 0)
                 except asyncio.CancelledError:
                     return "what there is"
 
