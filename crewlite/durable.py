@@ -154,7 +154,7 @@ class Step(Generic[T]):
     """Whether the outcome depends on more than the question, as with a question to a person: a recorded outcome then
     counts only while the questions of the enclosing steps, and what the model there has heard, are the same."""
 
-    known_as: Callable[[], str] | None = None
+    asked_model: Callable[[], str] | None = None
     """Of a model call: returns the model of the current attempt, which may be a fallback."""
 
     @property

@@ -25,7 +25,7 @@ from crewlite.runtime.root import Root
 from crewlite.runtime.run import Run
 from crewlite.state.format.commit import RunStart
 from crewlite.state.format.record import Record
-from crewlite.state.verbs.taken import asked_for
+from crewlite.state.verbs.accepted_inputs import inputs_of_definition
 from crewlite.task.assignment import FilledTask
 
 _OTHERS = ("lite_agent_", "crew_test_", "crew_train_", "agent_evaluation_", "task_evaluation")
@@ -125,7 +125,7 @@ def facts_of_crew(crew: Crew, tasks: Sequence[JsonObject] | None = None) -> Json
 
 def input_names(crew: Crew) -> list[str]:
     """Return the names of the placeholders in a crew's texts."""
-    return asked_for(facts_of_crew(crew)) or []
+    return inputs_of_definition(facts_of_crew(crew)) or []
 
 
 def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -109,7 +109,7 @@ def call_step(
         default_policy=DEFAULT,
         fallbacks=len(call.models) - 1,
         intends=intends,
-        known_as=lambda: voice.asked.model,
+        asked_model=lambda: voice.asked.model,
     )
 
 

@@ -74,7 +74,7 @@ def missing(
     `arguments` are the names of litellm's own arguments that are passed on.
     """
     names = NAMES.get(provider, ())
-    there = api_key or is_elsewhere(provider, base_url) or any(os.environ.get(name) for name in names)
+    there = api_key or has_own_address(provider, base_url) or any(os.environ.get(name) for name in names)
     return () if there or not _BY_ARGUMENT.isdisjoint(arguments) or _by_library(provider) else names
 
 
@@ -83,10 +83,10 @@ def key_for(provider: str, api_key: str | None, base_url: str | None) -> str | N
     names = NAMES.get(provider, ())
     if api_key or not names or any(os.environ.get(name) for name in names) or _by_library(provider):
         return api_key
-    return _ANY if is_elsewhere(provider, base_url) else None
+    return _ANY if has_own_address(provider, base_url) else None
 
 
-def is_elsewhere(provider: str, base_url: str | None) -> bool:
+def has_own_address(provider: str, base_url: str | None) -> bool:
     """Return whether the provider is asked at an address of the user's own, where no key may be wanted."""
     own = bool(base_url) and provider not in ACCOUNTS
     return own or any(os.environ.get(name) for name in _ADDRESSES.get(provider, ()))

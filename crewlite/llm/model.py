@@ -234,7 +234,7 @@ class LLM(BaseLLM):
         try:
             _, provider, *_ = library.get_llm_provider(self.model, api_base=self.base_url, api_key=self._key)
         except library.exceptions.BadRequestError:
-            if named or not keys.is_elsewhere("openai", self.base_url):
+            if named or not keys.has_own_address("openai", self.base_url):
                 raise UnknownProvider(self.model, provided.close_names(library, self.model)) from None
             provider, self._bare = "openai", True
         self._check_key(provider)

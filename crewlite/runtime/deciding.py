@@ -212,7 +212,7 @@ def _of_step(outer: Frame, step: Step[Any], address: str) -> dict[str, Any]:
 
 def _name(step: Step[Any]) -> str:
     """Return the name that events about the recovery of a step give to the step."""
-    return step.known_as() if step.known_as else step.title
+    return step.asked_model() if step.asked_model else step.title
 
 
 async def _risen(outer: Frame, step: Step[Any], frame: Frame, risen: Attempt, error: Exception) -> Decided:

@@ -62,8 +62,8 @@ def described(step: Step[Any], frame: Frame, error: Exception) -> ErrorRecord:
     }
     if for_author(frame, error):
         description["for_author"] = True
-    if step.known_as:
-        description["model"] = step.known_as()
+    if step.asked_model:
+        description["model"] = step.asked_model()
     return description
 
 

@@ -11,7 +11,7 @@ from crewlite.codec import decode
 from crewlite.errors import ConfigError, MissingInput
 from crewlite.runtime.rebuild import definition_of
 from crewlite.runtime.request import Bind, FromCheckpoint, Request
-from crewlite.runtime.resumption import kept_answers
+from crewlite.runtime.resumption import drift_of_result
 from crewlite.runtime.runnable import Runnable
 from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig, defaults
@@ -51,7 +51,7 @@ def forked(
     secrets = Secrets.of(*(definition.secret_sources() if definition is not None else ()), extra=own.redact or ())
     found = copy_if_elsewhere(found, given)
     about: Any = {"branch": branch, "operation_id": operation_id, "changed": changed, "secrets": secrets}
-    check = goes_on(definition, own.overridden_by(given), secrets) if definition is not None else None
+    check = kickoff_check(definition, own.overridden_by(given), secrets) if definition is not None else None
     made = fork(found, source, **about, check=check, allow_effects=allow_effects)
     at = bound_there(given, made)
     return source.from_checkpoint(at, bind=bind) if isinstance(source, type) else source.bound_to(at)
@@ -62,11 +62,12 @@ def forked_in_memory(
 ) -> D:
     """Return the definition bound to the branch that a fork would create, for a preview. Writes nothing."""
     own = config_of(definition)
-    found, check = located_for(definition, own, given), goes_on(definition, own.overridden_by(given), Secrets.of())
+    found = located_for(definition, own, given)
+    check = kickoff_check(definition, own.overridden_by(given), Secrets.of())
     return definition.bound_to(bound_there(given, tried(found, changes_for(definition, edits, rerun, inputs), check)))
 
 
-def goes_on(definition: Runnable[Any], config: CheckpointConfig, secrets: Secrets) -> Callable[[Record], None]:
+def kickoff_check(definition: Runnable[Any], config: CheckpointConfig, secrets: Secrets) -> Callable[[Record], None]:
     """Return a check of the record of a fork: it raises what the fork's kickoff would raise for changed questions.
 
     Those are QuestionsChanged and TaskDrifted. What a kickoff would say to inputs that it may still be given is left to
@@ -78,7 +79,7 @@ def goes_on(definition: Runnable[Any], config: CheckpointConfig, secrets: Secret
             return
         with contextlib.suppress(MissingInput):
             root = definition.as_root(Request())
-            kept_answers(root, record, decode(record.run["inputs"]), config.on_drift, secrets.mask)
+            drift_of_result(root, record, decode(record.run["inputs"]), config.on_drift, secrets.mask)
 
     return check
 

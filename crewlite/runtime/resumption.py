@@ -37,9 +37,9 @@ from crewlite.state.journal.journal import Journal
 from crewlite.state.providers import provider_for
 from crewlite.state.reading.locate import Located, check_stands, locate
 from crewlite.state.reading.steps import inherited
+from crewlite.state.verbs.accepted_inputs import check_accepted, inputs_of_definition
 from crewlite.state.verbs.answer import check_task, given, misspelt
-from crewlite.state.verbs.fork import advised
-from crewlite.state.verbs.taken import asked_for, check_taken
+from crewlite.state.verbs.fork import with_fork_advice
 from crewlite.tools.base import as_text
 
 
@@ -119,7 +119,7 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
                 names = sorted(k for k in {*inputs, *given} if _input_digest(inputs, k) != _input_digest(given, k))
                 raise InputsChanged(journal.run_id, names, kind=root.kind, branch=journal.branch)
             if forked:
-                check_taken(record, request.inputs, asked_for(root.facts()) or ())
+                check_accepted(record, request.inputs, inputs_of_definition(root.facts()) or ())
             others = {"inputs": coded}
         inputs = given
     root.check(inputs)
@@ -150,16 +150,19 @@ async def kept_result(
     """
     try:
         if root.address:
-            return _kept_answer(root, journal, inputs, config)
-        return kept_answers(root, journal.record, inputs, config.on_drift, journal.secrets.mask)
+            return _drift_of_answer(root, journal, inputs, config)
+        return drift_of_result(root, journal.record, inputs, config.on_drift, journal.secrets.mask)
     except QuestionsChanged as error:
-        raise await in_thread(advised, error, found) from None
+        raise await in_thread(with_fork_advice, error, found) from None
 
 
-def kept_answers(
+def drift_of_result(
     root: Root[Any], record: Record, inputs: dict[str, Any], on_drift: OnDrift | None, mask: Callable[[str], str]
 ) -> tuple[Drifted, ...] | None:
-    """Return what `kept_result` returns for a run with this record that is no conversation. Raises what it raises."""
+    """Return the drifted steps that the stored result keeps; None if the run is to go on. For no conversation.
+
+    Raises what `kept_result` raises.
+    """
     if not record.finished:
         return None
     run = record.run
@@ -174,7 +177,7 @@ def kept_answers(
     return tuple(drifted) if verdict == "stored" else None
 
 
-def _kept_answer(
+def _drift_of_answer(
     root: Root[Any], journal: Journal, inputs: dict[str, Any], config: CheckpointConfig
 ) -> tuple[Drifted, ...]:
     """Return the steps in an earlier answer of the run that keep their answers though their questions have changed.

@@ -16,7 +16,7 @@ from crewlite.state.format.checkpoints import recorded_in
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.outcome import Attempt, LightEvent
-from crewlite.state.format.own import Spent
+from crewlite.state.format.own import CountedUsage
 from crewlite.state.format.record import Record
 from crewlite.state.format.rewinds import counting_at, ends_of_tails
 from crewlite.state.journal.holder import holder
@@ -243,8 +243,8 @@ class RunHistory:
         return used
 
     @cached_property
-    def _spent(self) -> Spent:
-        return Spent(self._record)
+    def _spent(self) -> CountedUsage:
+        return CountedUsage(self._record)
 
     @property
     def waiting(self) -> list[Waiting]:

@@ -41,7 +41,7 @@ def calls_in_doubt(record: Record) -> dict[str, str]:
     }
 
 
-class Spent:
+class CountedUsage:
     """The usage of the steps of a record, each with all steps inside it."""
 
     def __init__(self, record: Record) -> None:

@@ -53,13 +53,13 @@ def compact_entries(before: Sequence[Entry], own: Sequence[Entry], stands: Itera
         if back := entry.commit.get("rewind"):  # the commits that a rewind abandons are compacted separately
             ends |= {back["seq"], entry.first - 1, entry.seq}  # and the rewind keeps its time
     base, read, once = own[0].commit["run"].get("base"), list(before), once_calls([*before, *own])
-    after, thinned = base["sum"] if base else "", _Thinned(record)
+    after, shortened = base["sum"] if base else "", _StepsLeftOut(record)
     for part in _parts(own, ends):
         live = live.before(part[0], read)
         held, restored, kept = _outcomes_before(part, live), live.restored, live.kept
         for entry in part:
             live.apply(entry)
-        commit = _merged(part, held, live, record, thinned)
+        commit = _merged(part, held, live, record, shortened)
         if changed := _values(commit, kept, restored, live):
             commit["values"] = changed
         if made := [call for call in once if part[0].first <= call["seq"] <= part[-1].seq]:
@@ -97,17 +97,19 @@ def _outcomes_before(part: Sequence[Entry], live: Record) -> dict[str, Outcome]:
     return {at: live.outcomes[at] for at in about | around(about) if at in live.outcomes}
 
 
-def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, record: Record, thinned: _Thinned) -> Commit:
+def _merged(
+    part: Sequence[Entry], held: dict[str, Outcome], live: Record, record: Record, shortened: _StepsLeftOut
+) -> Commit:
     """Build one commit from the entries `part`, without the steps inside steps that have finished at the end of `part`.
 
     `live` is the record at that end, `held` the outcomes before `part`, `record` the record of the complete branch,
-    `thinned` the steps from which the parts before have left out others.
+    `shortened` the steps from which the parts before have left out others.
     """
     last, paid = part[-1], Paid()
     begins, ends = CommitParts(), CommitParts()
     steps = [step for entry in part for step in _dated(entry, last)]
     gone = {step["address"] for step in steps if live.is_inside(step["address"])}
-    thinned.add(gone)
+    shortened.add(gone)
     for entry in part:
         begins |= cast(
             CommitParts,
@@ -119,7 +121,7 @@ def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, recor
         )
         paid.take_totals(entry.commit)
     paid.take_steps(step for step in steps if step["address"] in gone)
-    kept = [thinned.timed(_resolved(step, gone, live)) for step in steps if step["address"] not in gone]
+    kept = [shortened.timed(_resolved(step, gone, live)) for step in steps if step["address"] not in gone]
     if live.claim:
         ends["claim"] = live.claim
     else:
@@ -142,7 +144,7 @@ def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, recor
     }
 
 
-class _Thinned:
+class _StepsLeftOut:
     """The steps of a branch from which a compaction leaves out others. Their times do not follow from the rest."""
 
     def __init__(self, record: Record) -> None:

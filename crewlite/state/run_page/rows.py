@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from crewlite import kinds
 from crewlite.state.format.addresses import in_order
-from crewlite.state.format.own import Spent
+from crewlite.state.format.own import CountedUsage
 from crewlite.state.format.record import Record
 from crewlite.state.reading.prompts import Prompt, Prompts
 from crewlite.state.reading.shown import said
@@ -53,7 +53,7 @@ class Row:
 
 def rows_of(record: Record) -> list[Row]:
     """Return the steps of a branch, each before the steps inside it."""
-    prompts, spent, steps = Prompts(record), Spent(record), {step.address: step for step in steps_of(record)}
+    prompts, spent, steps = Prompts(record), CountedUsage(record), {step.address: step for step in steps_of(record)}
     begun = datetime.fromisoformat(record.started_at)
     return [
         _row(record, prompts, spent, steps[address], begun) for address in in_order(_by_time(steps)) if address in steps
@@ -70,7 +70,7 @@ def _by_time(steps: dict[str, StepView]) -> list[str]:
     return sorted(steps, key=lambda at: (began := steps[at].begun_at) is None or began.timestamp())
 
 
-def _row(record: Record, prompts: Prompts, spent: Spent, step: StepView, begun: datetime) -> Row:
+def _row(record: Record, prompts: Prompts, spent: CountedUsage, step: StepView, begun: datetime) -> Row:
     outcome, kind = standing(record, step.address), kinds.of(step.kind)
     asks = kind.asks_model and outcome is not None
     last = step.attempts[-1] if step.attempts else None

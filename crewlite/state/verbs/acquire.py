@@ -68,14 +68,14 @@ async def store_claim(journal: Journal, parts: CommitParts) -> None:
     except Exception as error:
         journal.give_up_claim()  # nothing was started, so there is nothing to save later
         if isinstance(error, BranchConflictError) and journal.queue:
-            raise await background.in_thread(_named, error, journal.queue.store) from None
+            raise await background.in_thread(_with_holder, error, journal.queue.store) from None
         if isinstance(error, CrewliteError):
             raise
         problem = f"nothing can be saved ({error}), so nothing was started: make it writable, or use another location"
         raise StoreUnusable(journal.location or "", problem) from error
 
 
-def _named(conflict: BranchConflictError, store: Store) -> BranchConflictError:
+def _with_holder(conflict: BranchConflictError, store: Store) -> BranchConflictError:
     """Return the error with the process that has claimed the branch meanwhile, if that is alive."""
     run_id, branch = conflict.run_id, conflict.branch
     claim = Record.of(find_lineage(store, run_id, branch)).claim

@@ -31,10 +31,10 @@ from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import gone, read_lineage, readable_branches, trace
 from crewlite.state.providers import BranchInfo, CheckpointInfo, Commit, InMemoryProvider, Store
 from crewlite.state.reading.locate import Located, abandoned_by
+from crewlite.state.verbs.accepted_inputs import check_accepted
 from crewlite.state.verbs.appending import appended
 from crewlite.state.verbs.edit import changed_steps
 from crewlite.state.verbs.effects import check_effects
-from crewlite.state.verbs.taken import check_taken
 from crewlite.state.verbs.transfer import commits
 
 
@@ -117,8 +117,8 @@ def fork(
     try:
         store = found.provider.open(found.location)
         try:
-            how: Any = {"check": check, "allow_effects": allow_effects}
-            _fork(store, found, name, operation, changed, secrets or Secrets.of(), base, **how)
+            known = secrets or Secrets.of()
+            _fork(store, found, name, operation, changed, known, base, check=check, allow_effects=allow_effects)
         finally:
             store.close()
     except Exception as error:
@@ -147,13 +147,17 @@ def tried(found: Located, changed: Changes, check: Callable[[Record], None]) -> 
     return made
 
 
-def advised(error: QuestionsChanged, found: Located) -> QuestionsChanged:
+def with_fork_advice(error: QuestionsChanged, found: Located) -> QuestionsChanged:
     """Return the error with advice for this place: the fork that it names also allows calls that it would repeat."""
     store = found.provider.open(found.location)
     try:
         base, entries = _place(store, found, None)
     finally:
         store.close()
+    return _with_advice(error, entries, base, found)
+
+
+def _with_advice(error: QuestionsChanged, entries: Sequence[Entry], base: ForkBase, found: Located) -> QuestionsChanged:
     again = Changes(rerun=tuple(address for address in error.changed if address))
     repeats = False
     try:
@@ -238,7 +242,7 @@ def _check(
         try:
             check(record)
         except QuestionsChanged as error:
-            raise advised(error, found) from None
+            raise _with_advice(error, entries, base, found) from None
 
 
 def _is_free(taken: BranchInfo | None, found: Located, operation: str | None) -> bool:
@@ -354,7 +358,7 @@ def _changes(record: Record, changed: Changes, secrets: Secrets) -> CommitParts:
             f"{record.run['run_id']} is a saved state, which has no inputs: fork it without inputs, open the fork with "
             f"RuntimeState.open, and change its values there"
         )
-    check_taken(record, changed.inputs, changed.takes)
+    check_accepted(record, changed.inputs, changed.takes)
     steps, parts = changed_steps(record, changed.edits, changed.rerun, secrets, changed.check), CommitParts()
     given: Any = secrets.mask_data(encode(changed.inputs, "inputs"))
     inputs = laid_over(record.run["inputs"], given)

@@ -13,12 +13,12 @@ TEMPLATES = ("description", "expected_output", "output_file", "role", "goal", "b
 """The fields of tasks and agents whose placeholders are replaced by inputs."""
 
 
-def check_taken(record: Record, inputs: Iterable[str], takes: Iterable[str]) -> None:
+def check_accepted(record: Record, inputs: Iterable[str], takes: Iterable[str]) -> None:
     """Raise ConfigError for an input that is not recorded and that no recorded text or parameter uses.
 
     `takes` are names that the current definition uses, which are accepted too.
     """
-    asked = asked_for(record.run["definition"])
+    asked = inputs_of_definition(record.run["definition"])
     if asked is None:
         return
     known = sorted({*decode(record.run["inputs"]), *asked, *takes})
@@ -28,7 +28,7 @@ def check_taken(record: Record, inputs: Iterable[str], takes: Iterable[str]) -> 
             raise ConfigError(f"Run {record.run['run_id']!r} has no input {name!r}; {hint}")
 
 
-def asked_for(definition: JsonObject) -> list[str] | None:
+def inputs_of_definition(definition: JsonObject) -> list[str] | None:
     """Return the names of the inputs that a recorded definition uses; None if they are not known.
 
     They are not known if callbacks before the kickoff may use any input, and in records of early releases.
