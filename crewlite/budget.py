@@ -12,8 +12,11 @@ from crewlite.usage import Usage
 
 
 def no_limit() -> Any:
-    """Return the field of a definition for a limit in US dollars or seconds: more than 0, and None without one."""
-    return Field(default=None, gt=0, allow_inf_nan=False)
+    """Return the field of a definition for a limit in US dollars or seconds: more than 0, and None without one.
+
+    Infinity is no limit either. Definitions with it are recorded, so it must be taken.
+    """
+    return Field(default=None, gt=0)
 
 
 @dataclass(frozen=True, slots=True)

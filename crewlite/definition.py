@@ -325,7 +325,6 @@ def _found_and_wanted(item: Mapping[str, Any]) -> str:
 def _wanted(item: Mapping[str, Any]) -> str:
     """Return the values that one of several types accepts, in words."""
     plain = {"string_type": "text", "bool_type": "True or False", "bool_parsing": "True or False"}
-    plain |= {"finite_number": "a finite number"}
     plain |= dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number")
     return plain.get(item["type"]) or item["msg"].removeprefix("Input should be ").replace(
         "greater", "a number greater"

@@ -309,8 +309,8 @@ def test_a_name_is_made_up_or_checked_or_taken(make_crew, config):
     assert len(set(made)) == 3
     assert all(name.startswith("fork/") for name in made)
     crew.fork(at(config, "r"), branch="experiment-a/deep.er_1")
-    for taken in ("main", "experiment-a/deep.er_1"):
-        with pytest.raises(BranchExists, match=f"has a branch '{taken}' already.*from_checkpoint='r/{taken}'"):
+    for taken, by in (("main", "run_id='r'"), ("experiment-a/deep.er_1", "from_checkpoint='r/experiment-a/deep.er_1'")):
+        with pytest.raises(BranchExists, match=f"has a branch '{taken}' already.*{by}"):
             crew.fork(at(config, "r"), branch=taken)
     for bad in ("../x", "/x", "a//b", "latest", "-rf", "a b", "x" * 101):
         with pytest.raises(ConfigError, match="not a usable name"):

@@ -172,7 +172,7 @@ def test_the_same_operation_with_the_same_edits_makes_one_fork(finished):
         ({"edits": {"": "x"}}, RefError, "no finished step"),
         ({"rerun": ["task:z"]}, RefError, "run again"),
         ({"edits": ["task:a"]}, ConfigError, "wanted outcomes by address"),
-        ({"rerun": 7}, ConfigError, "wanted addresses of steps"),
+        ({"rerun": 7}, ConfigError, "wanted a list of addresses"),
         ({"edits": {"task:a": 7}}, ConfigError, "int"),
         ({"edits": {"task:a": "x"}, "rerun": ["task:a"]}, ConfigError, "one of the two"),
     ],
