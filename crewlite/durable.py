@@ -153,7 +153,6 @@ class Step(Generic[T]):
     rests_on_more: bool = False
     """Whether the outcome depends on more than the question, as with a question to a person: a recorded outcome then
     counts only while the questions of the enclosing steps, and what the model there has heard, are the same."""
-
     asked_model: Callable[[], str] | None = None
     """Of a model call: returns the model of the current attempt, which may be a fallback."""
 
@@ -286,9 +285,7 @@ class Scope(Protocol):
 class _Plain:
     """The scope outside a run: steps are plain calls, and nothing is recorded or emitted."""
 
-    run_id = ""
-    run_kind = ""
-    address = ""
+    run_id = run_kind = address = ""
     dry = False
     loop = None
     idempotency_key = ""

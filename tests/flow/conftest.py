@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import os
 import sys
 import textwrap
 
@@ -33,3 +34,11 @@ def program(tmp_path, monkeypatch):
     yield load
     for name in names:
         sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def no_terminal(monkeypatch):
+    """Nobody can be asked here."""
+    with open(os.devnull) as nobody:
+        monkeypatch.setattr(sys, "stdin", nobody)
+        yield

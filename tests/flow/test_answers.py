@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from datetime import UTC, date, datetime, time, timedelta
 from enum import Enum
 from typing import Annotated, Literal
@@ -20,12 +18,7 @@ from crewlite.flow import ask, flow, step
 from crewlite.testing import EventRecorder, ScriptedLLM
 from tests.state.wrapped import Wrapped
 
-
-@pytest.fixture(autouse=True)
-def _no_terminal(monkeypatch):
-    with open(os.devnull) as nobody:
-        monkeypatch.setattr(sys, "stdin", nobody)
-        yield
+pytestmark = pytest.mark.usefixtures("no_terminal")
 
 
 def even(number: int) -> int:

@@ -21,13 +21,7 @@ from crewlite.testing import EventRecorder, ScriptedLLM, ToolCall
 from tests import children
 
 ADDRESS = "human:publish"
-
-
-@pytest.fixture(autouse=True)
-def _no_terminal(monkeypatch):
-    with open(os.devnull) as nobody:
-        monkeypatch.setattr(sys, "stdin", nobody)
-        yield
+pytestmark = pytest.mark.usefixtures("no_terminal")
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from typing import Literal
 
 import pytest
@@ -15,12 +13,7 @@ from crewlite.flow import ask, flow, step
 from crewlite.state.verbs.answer import Typed
 from crewlite.testing import ScriptedLLM
 
-
-@pytest.fixture(autouse=True)
-def _no_terminal(monkeypatch):
-    with open(os.devnull) as nobody:
-        monkeypatch.setattr(sys, "stdin", nobody)
-        yield
+pytestmark = pytest.mark.usefixtures("no_terminal")
 
 
 @pytest.fixture
