@@ -41,8 +41,7 @@ class Times:
         enclosing = around(addresses) | ({""} if len(addresses) > 1 else set())
         for at in addresses:
             if (worked := self._whole.get(at)) is not None:
-                ended = datetime.fromisoformat(record.outcomes[at].at).timestamp()
-                self._add(at, [(ended - worked / 1000, ended, _WORK)])
+                self._add(at, [_span(record.outcomes[at].at, worked, _WORK)])
                 continue
             kind = kinds.at(at) if at else kinds.of(record.run["definition"]["kind"])
             if at in enclosing and (kind.enters or kind.worker == "model"):
@@ -52,8 +51,7 @@ class Times:
             tries = [*failed, *([pending[at]] if at in pending else [])]
             spans = [(one.started_at.timestamp(), one.ended_at.timestamp(), what) for one in tries if one.seq > after]
             if (outcome := record.outcomes.get(at)) and outcome.seq > after:
-                ended = datetime.fromisoformat(outcome.at).timestamp()
-                spans.append((ended - outcome.milliseconds / 1000, ended, what))
+                spans.append(_span(outcome.at, outcome.milliseconds, what))
             self._add(at, spans)
 
     def _add(self, address: str, spans: list[_Span]) -> None:
@@ -83,3 +81,9 @@ class Times:
     def milliseconds(self, address: str) -> float:
         """Return the time that `of` returns, in milliseconds."""
         return round(self.of(address) * 1000, 1)
+
+
+def _span(ended: str, milliseconds: float, what: int) -> _Span:
+    """Return the span of what took this long and ended at this time, in ISO 8601."""
+    end = datetime.fromisoformat(ended).timestamp()
+    return end - milliseconds / 1000, end, what
