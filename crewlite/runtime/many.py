@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
@@ -52,8 +52,9 @@ async def akickoff_for_each(
 
     for each in all_inputs:  # refused before the first begins
         check_inputs(each)
-    if all_inputs:
-        request_for(len(all_inputs) - 1)  # which has the longest run id
+    if not all_inputs:
+        return []
+    request_for(len(all_inputs) - 1)  # which has the longest run id
     results, failures = dict[int, Any](), dict[int, BaseException]()
     root: Root[Any] | None = None
 
@@ -72,7 +73,8 @@ async def akickoff_for_each(
                 raise
             failures[number] = error  # a signal has ended this one
 
-    await side_by_side((in_turn(n, request_for(n)) for n in range(len(all_inputs))), max_concurrency or width())
+    works = (in_turn(number, request_for(number)) for number in range(len(all_inputs)))
+    await side_by_side(works, min(max_concurrency or width(), len(all_inputs)))
     for _, error in sorted(failures.items()):
         if not return_exceptions or not isinstance(error, Exception):
             raise error
@@ -95,31 +97,32 @@ def _check(definition: Runnable[Any], inputs: object, max_concurrency: object) -
         raise ConfigError(f"max_concurrency is {max_concurrency!r}; wanted a whole number, 1 or more")
 
 
-async def side_by_side(works: Iterable[Coroutine[Any, Any, None]], width: int) -> None:
-    """Run all coroutines, at most `width` at once. When all have ended, raise the first failure.
+async def side_by_side(works: Iterable[Awaitable[None]], width: int) -> None:
+    """Await all works, at most `width` at once. When all have ended, raise the first failure.
 
-    The iterable makes a coroutine when it begins, so that those which wait take no memory.
+    The iterable makes a work when it begins, so that those which wait take no memory. Coroutines run one after another
+    in the same few tasks; one in which code of users runs needs a task of its own, as the code may leave things there.
     """
-    free, running, failures = asyncio.Semaphore(width), set[asyncio.Task[None]](), list[BaseException]()
+    waiting, failures = iter(works), list[Exception]()
 
-    def ended(task: asyncio.Task[None]) -> None:
-        running.discard(task)
-        free.release()
-        if not task.cancelled() and (failure := task.exception()):
-            failures.append(failure)
+    async def one_by_one() -> None:
+        me = asyncio.current_task()
+        assert me
+        while not me.cancelling() and (work := next(waiting, None)):  # a cancelled work may return nevertheless
+            try:
+                await work
+            except asyncio.CancelledError:
+                if me.cancelling():
+                    raise
+            except Exception as error:  # noqa: BLE001 - raised when all have ended
+                failures.append(error)
 
-    works = iter(works)
+    running = [asyncio.ensure_future(one_by_one()) for _ in range(width)]
     try:
-        while await free.acquire() and (work := next(works, None)):
-            task = asyncio.ensure_future(work)
-            running.add(task)
-            task.add_done_callback(ended)
-        while running:
-            await asyncio.wait(running)
+        await asyncio.wait(running)
     finally:
         for task in running:  # if the caller is cancelled
             task.cancel()
-        if running:
-            await asyncio.wait(running)
+        await asyncio.wait(running)
     if failures:
         raise failures[0]

@@ -6,6 +6,7 @@ study that was interrupted continues when it is explored again, and finished var
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -78,7 +79,8 @@ async def explore(
             row = await _row_anew(begun, branch, base, judging, allow_effects=allow_effects)
         rows[variant.name] = row
 
-    await side_by_side((end(variant) for variant in begun.variants), max_concurrency)
+    works = (asyncio.ensure_future(end(variant)) for variant in begun.variants)  # a judge may be code of the user
+    await side_by_side(works, min(max_concurrency, len(begun.variants)))
     place = Base(base["branch"], base["seq"], base["place"]["id"] if base["place"] else None)
     ended = tuple(rows[variant.name] for variant in begun.variants)
     return Exploration(begun.name, begun.found.run_id, begun.found.location, place, ended)
