@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from crewlite import durable
 from crewlite.errors import ConfigError, text_of
+from crewlite.keywords import known_keywords
 
 T = TypeVar("T")
 log = logging.getLogger("crewlite.around")
@@ -41,6 +42,7 @@ Hook = Callable[[AttemptInfo], AbstractContextManager[Any] | None]
 _hooks: ContextVar[tuple[Hook, ...]] = ContextVar("crewlite_hooks", default=())
 
 
+@known_keywords("around")
 @contextlib.contextmanager
 def around(hook: Hook) -> Iterator[None]:
     """Call `hook` before every attempt at a step of the runs that are started in this block.

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, ValidationInfo, field_validator
 
 from crewlite.coming_from import PAGE, instead_of
-from crewlite.coming_from.settings import why_not, without_accepted
-from crewlite.errors import ConfigError, meant_setting
+from crewlite.coming_from.settings import settings_of, why_not, without_accepted
+from crewlite.errors import ConfigError, meant, meant_setting
 from crewlite.pacing import Pace
 from crewlite.recovery.remedy import check_policy
 from crewlite.wording import an
@@ -282,7 +282,7 @@ def _readable(cls: type[BaseModel], error: ValidationError) -> str:
     problems, unlike, of_others = [], list[str](), False
     for name, item in _each_once(error):
         if item["type"] == "extra_forbidden":
-            told, close = why_not(_classes(cls), name), meant_setting(name, cls.model_fields)
+            told, close = why_not(_classes(cls), name), _meant(cls, name)
             of_others = of_others or bool(told)
             hint = f": {told}" if told else f"; {close}" if close else ""
             problems.append(f"it has no field {name!r}{hint}")
@@ -298,6 +298,11 @@ def _readable(cls: type[BaseModel], error: ValidationError) -> str:
     if unlike:
         problems.append(f"it has {', '.join(cls.model_fields)}")
     return f"{cls.__name__}: " + "; ".join(problems) + (f" ({PAGE})" if of_others else "")
+
+
+def _meant(cls: type[BaseModel], name: str) -> str:
+    """Return the hint about a misspelt field, or a misspelt setting of CrewAI."""
+    return meant_setting(name, cls.model_fields) or meant(name, settings_of(_classes(cls)))
 
 
 def _each_once(error: ValidationError) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -20,6 +20,7 @@ from crewlite.agent.shape import check_format
 from crewlite.budget import Budget, no_limit
 from crewlite.definition import Definition
 from crewlite.errors import ConfigError, meant
+from crewlite.keywords import known_keywords
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM, Message, with_fallbacks
@@ -28,7 +29,7 @@ from crewlite.own_templates import check_template
 from crewlite.prompts_by_path import by_part
 from crewlite.recovery.policy import GoOn
 from crewlite.recovery.remedy import Policy
-from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request, known_options
+from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request, kickoff_options
 from crewlite.runtime.runnable import Runnable
 from crewlite.state.config import CheckpointConfig
 from crewlite.tools.base import BaseTool
@@ -220,6 +221,7 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
         limits = self.max_tokens, self.max_cost_usd, self.max_execution_time
         return Budget(kinds.AGENT.name, self.role, *limits, None, self.max_rpm, self._pace)
 
+    @kickoff_options("kickoff of an agent")
     def as_request(
         self,
         messages: str | Sequence[Message] | None = None,
@@ -239,7 +241,7 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
         files = read(as_files(input_files))
         inputs = None if messages is None else {"messages": showing(asked(messages), files)}
         own: dict[str, Any] = {"response_format": response_format, "turn": turn, "files": files if inputs else ()}
-        return AgentRequest(inputs, **known_options("an agent", options), **own)
+        return AgentRequest(inputs, **options, **own)
 
     def as_root(self, request: Request) -> Root[LiteAgentOutput]:
         """Build the Root that the engine runs. Raises NoModel, and ConfigError for a kickoff without messages."""
@@ -258,6 +260,7 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
         """Return the output, with its durability: how reliably the run was saved."""
         return finished.value.model_copy(update={"durability": finished.durability})
 
+    @known_keywords("execute_task of an agent")
     def execute_task(self, task: Any, context: str | None = None, tools: Sequence[Any] | None = None) -> str:
         """Do a Task now, without a crew, and return its answer as text. `context`: a text to build on.
 

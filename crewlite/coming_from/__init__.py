@@ -13,6 +13,7 @@ _FAILURE = "a tool that cannot do its work raises an error, which the model is t
 _CHAT = "agent.kickoff(text, run_id=...) continues a conversation"
 _SKILLS = "agents have tools: Agent(tools=[...])"
 _HOOKS = "with crewlite.around(hook): wraps attempts; a guard refuses calls, a tool with requires_approval=True asks"
+_STREAM = "the events of a run, as they happen: flow.stream(...), with for or async for"
 _STATE = "what a run should know is kept in its state"
 _MODULE: dict[str, str] = {
     "load_crew": "Crew.from_yaml(...) makes a crew of its files",
@@ -62,6 +63,15 @@ _TASK: dict[str, str] = {
     "prompt": "what its model was asked: History(location).run(run_id).prompt(address)",
 }
 _FLOW: dict[str, str] = {
+    "from_declaration": "a flow is a class of your own, class MyFlow(Flow), or a function with @flow",
+    "from_pending": _FEEDBACK,
+    "resume": _FEEDBACK,
+    "resume_async": _FEEDBACK,
+    "astream": _STREAM,
+    "stream_events": _STREAM,
+    "handle_turn": _CHAT,
+    "stream_turn": _CHAT,
+    "chat": _CHAT,
     "method_outputs": "what its methods returned are steps of the run: History(location).run(run_id).steps",
     "flow_id": "each run has an id: self.state.id, or self.state['id'] of a mapping",
     "usage_metrics": "a run has its usage: flow.submit().usage, or History(location).run(run_id).usage",

@@ -88,7 +88,13 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("Agent", "apps", None, "agents have tools", "tools=[...]"),
     Setting("Agent", "a2a", None, "agents have tools", "tools=[...], one of which asks the other agent"),
     Setting("Agent", "callbacks", None, "steps are events", "event_bus.on(...)"),
-    Setting("Agent Task Crew", "tool_failure_policy", None, "the model is told", "BaseTool(failure_policy=...)"),
+    Setting(
+        "Agent Task Crew BaseTool @tool",
+        "tool_failure_policy",
+        None,
+        "the model is told",
+        "BaseTool(failure_policy=...)",
+    ),
     Setting("Agent Task Crew", "security_config", None, "secrets are never written"),
     Setting("Task", "verbose", ANY, "progress is shown where the agent or the crew says verbose=True"),
     Setting("Task", "dependencies", ANY, "tasks run in the order of the list", "context=[...]", told=True),
@@ -112,6 +118,29 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("Flow", "memory", None, _NO_LEARNING, "keep it in the state, which is recorded"),
     Setting("Flow", "suppress_flow_events", ANY, "events go to those who listen, and to nobody else"),
     Setting("Flow", "input_provider", None, "people answer in the terminal, or later", "history.answer(...)"),
+    Setting(
+        "BaseTool @tool", "result_schema", ANY, "the model is given what a tool returns; a pydantic object as JSON"
+    ),
+    Setting("BaseTool", "env_vars", ANY, "a tool reads the environment itself"),
+    Setting(
+        "kickoff",
+        "restore_from_state_id",
+        None,
+        "a run begins with its inputs",
+        "kickoff(inputs={...}) with the fields of that state",
+    ),
+    Setting("kickoff", "input_files", None, "files belong to tasks, crews and agents", "Task(input_files=...)"),
+    Setting("test", "openai_model_name", None, "a model scores the answers", "test(eval_llm=...)"),
+    Setting(
+        "@human_feedback",
+        "provider",
+        None,
+        "a run without a terminal waits by itself",
+        "a handler of human_feedback_requested tells people; kickoff(answers=...) or History.answer(...) answers",
+    ),
+    Setting("@human_feedback", "learn", None, "nothing is learned from feedback"),
+    Setting("@human_feedback", "learn_source", ANY, "nothing is learned from feedback"),
+    Setting("@human_feedback", "learn_strict", ANY, "nothing is learned from feedback"),
     Setting("LLM", "callbacks", None, "calls are events", "@event_bus.on(LLMCallCompletedEvent)"),
     Setting("LLM", "is_litellm", ANY, "every provider is litellm's"),
     Setting("LLM", "interceptor", None, "attempts can be wrapped", "crewlite.around(...)"),
@@ -138,6 +167,11 @@ def without_accepted(classes: list[str], given: dict[str, Any]) -> dict[str, Any
 def setting_of(classes: list[str], name: str) -> Setting | None:
     """Return the setting of this name that one of the classes has in CrewAI; None if there is none."""
     return next((found for cls in classes if (found := _BY_NAME.get((cls, name)))), None)
+
+
+def settings_of(classes: list[str]) -> list[str]:
+    """Return the names of the settings that one of the classes has in CrewAI."""
+    return [name for cls, name in _BY_NAME if cls in classes]
 
 
 def why_not(classes: list[str], name: str) -> str:

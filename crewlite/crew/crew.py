@@ -28,7 +28,7 @@ from crewlite.llm.base import BaseLLM, with_fallbacks
 from crewlite.llm.foreign import as_model
 from crewlite.prompts_by_path import by_part
 from crewlite.recovery.remedy import Policy
-from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Progress, Request, known_options
+from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Progress, Request, kickoff_options
 from crewlite.runtime.runnable import Runnable
 from crewlite.state.config import CheckpointConfig
 from crewlite.task.conditional import ConditionalTask
@@ -214,6 +214,7 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
         """Its name."""
         return self.name
 
+    @kickoff_options("kickoff of a crew")
     def as_request(
         self,
         inputs: Mapping[str, Any] | None = None,
@@ -225,7 +226,7 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
         check_inputs(inputs)
         files = as_files(input_files)
         given = {**(inputs or {}), FILES: files} if files else inputs
-        return Request(given, **known_options("a crew", options))
+        return Request(given, **options)
 
     def as_root(self, request: Request) -> Root[CrewOutput]:
         """Build the Root that the engine runs. Raises NoModel, which names every agent without a model."""

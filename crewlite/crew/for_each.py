@@ -7,8 +7,8 @@ from typing import Any, Literal, TypedDict, Unpack, overload
 from uuid import UUID
 
 from crewlite.crew.output import CrewOutput
+from crewlite.keywords import known_keywords
 from crewlite.lazy import lazy
-from crewlite.runtime.request import checked_options
 from crewlite.tracebacks import shortened
 
 many = lazy("crewlite.runtime.many")  # it needs the engine
@@ -21,9 +21,6 @@ class EachOptions(TypedDict, total=False):
     max_concurrency: int | None
     auto_approve: bool | None
     wait: bool
-
-
-_OPTIONS = (*EachOptions.__annotations__, "return_exceptions")
 
 
 class ForEach:
@@ -41,6 +38,7 @@ class ForEach:
         return_exceptions: Literal[False] = False,
         **options: Unpack[EachOptions],
     ) -> list[CrewOutput]: ...
+    @known_keywords("kickoff_for_each of a crew")
     def kickoff_for_each(
         self,
         inputs: Sequence[Mapping[str, Any]],
@@ -50,7 +48,6 @@ class ForEach:
         max_concurrency: int | None = None,
         auto_approve: bool | None = None,
         wait: bool = False,
-        **unknown: Any,
     ) -> Any:
         """Run the crew once for each set of inputs, side by side. Results come in the order of the inputs.
 
@@ -61,7 +58,6 @@ class ForEach:
         failure is returned in place of the result instead. Raises ConfigError for a crew that is bound to a run, and
         what `kickoff` raises.
         """
-        checked_options("kickoff_for_each", "a crew", unknown, _OPTIONS)
         how = {"run_id": run_id, "max_concurrency": max_concurrency, "auto_approve": auto_approve}
         how |= {"return_exceptions": return_exceptions, "wait": wait}
         with shortened():
@@ -79,6 +75,7 @@ class ForEach:
         return_exceptions: Literal[False] = False,
         **options: Unpack[EachOptions],
     ) -> list[CrewOutput]: ...
+    @known_keywords("kickoff_for_each of a crew")
     async def akickoff_for_each(
         self,
         inputs: Sequence[Mapping[str, Any]],
@@ -88,10 +85,8 @@ class ForEach:
         max_concurrency: int | None = None,
         auto_approve: bool | None = None,
         wait: bool = False,
-        **unknown: Any,
     ) -> Any:
         """Do the same as `kickoff_for_each`, for code on an event loop: await it there."""
-        checked_options("kickoff_for_each", "a crew", unknown, _OPTIONS)
         how = {"run_id": run_id, "max_concurrency": max_concurrency, "auto_approve": auto_approve}
         how |= {"return_exceptions": return_exceptions, "wait": wait}
         with shortened():

@@ -10,7 +10,7 @@ from crewlite.crew.learned import FILE, CrewTrainingResult
 from crewlite.crew.scores import CrewTestResult
 from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM
-from crewlite.runtime.request import KickoffOptions, checked_options
+from crewlite.runtime.request import KickoffOptions, kickoff_options
 from crewlite.task.output import TaskOutput
 from crewlite.tracebacks import shortened
 
@@ -21,6 +21,7 @@ training = lazy("crewlite.crew.training")
 class Trials:
     """The verbs of a crew that make a trial of it."""
 
+    @kickoff_options("test of a crew")
     def test(
         self,
         n_iterations: int,
@@ -44,11 +45,11 @@ class Trials:
         Raises:
             What `kickoff` raises; OutputInvalid: the model gives no score.
         """
-        checked_options("test", "a crew", options, KickoffOptions.__annotations__)
         with shortened():
             scored: CrewTestResult = testing.test(self, n_iterations, eval_llm, inputs, options)
         return scored
 
+    @kickoff_options("train of a crew")
     def train(
         self,
         n_iterations: int,
@@ -76,7 +77,6 @@ class Trials:
         Raises:
             ConfigError: `filename` is a file of something else than trained agents; and what `kickoff` raises.
         """
-        checked_options("train", "a crew", options, KickoffOptions.__annotations__)
         with shortened():
             name = fspath(filename)
             taught: CrewTrainingResult = training.train(self, n_iterations, name, inputs, feedback, options)

@@ -4,7 +4,8 @@ Each class says what was found, what was wanted and what to do next; it keeps th
 is also the built-in a caller would catch without knowing crewlite; and its `code` never changes.
 
     CrewliteError
-    ├── ConfigError (ValueError) ── NoModel, BindMissing, UnknownProvider, MissingKey, VariantsRefused
+    ├── ConfigError (ValueError) ── NoModel, BindMissing, UnknownProvider, MissingKey, VariantsRefused,
+    │   UnknownOption (TypeError)
     ├── NotCodable (TypeError)
     ├── MissingInput (KeyError)
     ├── RefError (LookupError) ── ChangeUnused
@@ -36,6 +37,7 @@ from crewlite.errors.definition import (
     MissingKey,
     NoModel,
     NotCodable,
+    UnknownOption,
     UnknownProvider,
     VariantsRefused,
 )
@@ -173,6 +175,7 @@ __all__ = [
     "TaskGone",
     "TimeBudgetExceeded",
     "TooManyCalls",
+    "UnknownOption",
     "UnknownProvider",
     "VariantsRefused",
     "did_you_mean",

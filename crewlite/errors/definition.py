@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from crewlite.errors.root import CrewliteError
 from crewlite.wording import an
@@ -13,6 +13,19 @@ class ConfigError(CrewliteError, ValueError):
 
     code = "config"
     ends_run = True
+
+
+class UnknownOption(ConfigError, TypeError):
+    """A function was given keywords that it does not take."""
+
+    code = "unknown_option"
+
+    def __init__(self, what: str, options: Mapping[str, str], takes: Iterable[str]) -> None:
+        """`options`: the unknown keywords, each with what to write instead; "" if nothing is known."""
+        told = " and ".join(f"no option {name!r}{f' ({hint})' if hint else ''}" for name, hint in options.items())
+        listed = "" if all(options.values()) else f"; it takes {', '.join(takes)}"
+        super().__init__(f"{what} has {told}{listed}")
+        self.what, self.options = what, tuple(options)
 
 
 class NoModel(ConfigError):

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self, TypeV
 
 from crewlite import durable, kinds
 from crewlite.errors import ConfigError, OnLoopThread, meant
-from crewlite.flow.options import again, called, integers, known, named, returning, seconds, time_limit
+from crewlite.flow.options import again, called, integers, named, returning, seconds, time_limit
+from crewlite.keywords import refuse_unknown
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.recovery.remedy import Policy, check_policy
@@ -195,7 +196,7 @@ def flow(
 ) -> Callable[[Callable[P, R]], FlowFunction[P, R]]: ...
 def flow(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a flow from a function, sync or async."""
-    known("@flow", [*inspect.signature(FlowFunction).parameters][1:], options)
+    refuse_unknown("@flow", [*inspect.signature(FlowFunction).parameters][1:], options)
     if func is not None:
         return FlowFunction(func, **options)
     return lambda fn: FlowFunction(fn, **options)

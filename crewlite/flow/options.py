@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from datetime import timedelta
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
-from crewlite.errors import ConfigError, meant_setting
+from crewlite.errors import ConfigError
 from crewlite.flow.code import Version
 from crewlite.recovery import FailureKind, FailurePolicy, Rule, checks
 from crewlite.state.format.addresses import NAME_RULE, can_be_name
@@ -23,14 +23,6 @@ def again(retries: int, delay: float) -> FailurePolicy | None:
     The first comes after about `delay` seconds, each later one after twice as many as the one before.
     """
     return FailurePolicy((Rule(_AGAIN, retries, base=delay),)) if retries else None
-
-
-def known(kind: str, names: Collection[str], options: Iterable[str]) -> None:
-    """Raise ConfigError for an option that is not one of `names`. `kind`: what it is an option of, such as "@step"."""
-    for option in options:
-        if option not in names:
-            hint = f" ({close})" if (close := meant_setting(option, names)) else ""
-            raise ConfigError(f"{kind} has no option {option!r}{hint}; it takes {', '.join(names)}")
 
 
 def integers(kind: str, name: str, **options: tuple[object, int]) -> None:

@@ -19,7 +19,6 @@ from crewlite.flow.options import (
     called,
     dependencies,
     integers,
-    known,
     lifetime,
     named,
     one_of,
@@ -29,6 +28,7 @@ from crewlite.flow.options import (
     version_of,
 )
 from crewlite.flow.reuse import Reuse
+from crewlite.keywords import refuse_unknown
 from crewlite.recovery import FailurePolicy, Policy
 from crewlite.recovery.remedy import check_policy
 from crewlite.runtime.executors import Executor, Job, Runtime, executor_of
@@ -232,7 +232,7 @@ def step(
 ) -> Callable[[Callable[P, R]], StepFunction[P, R]]: ...
 def step(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a step from a function, sync or async."""
-    known("@step", [*inspect.signature(StepFunction).parameters][1:], options)
+    refuse_unknown("@step", [*inspect.signature(StepFunction).parameters][1:], options)
     if func is not None:
         return StepFunction(func, **options)
     return lambda fn: StepFunction(fn, **options)

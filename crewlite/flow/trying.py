@@ -11,7 +11,7 @@ from typing import Any, ClassVar, ParamSpec, TypeVar, overload
 
 from crewlite.errors import ConfigError
 from crewlite.flow.function import FlowFunction, root
-from crewlite.flow.options import known
+from crewlite.keywords import refuse_unknown
 from crewlite.recovery import Classifier, FailurePolicy, Policy
 from crewlite.recovery.checks import whole
 from crewlite.recovery.classify import check_classifier
@@ -108,7 +108,7 @@ def recoverable(func: Callable[..., Any] | None = None, /, **options: Any) -> An
     Its phases are `@step` calls. Parameters named `hint` and `recovery` are no inputs: each attempt gets in them what
     went wrong before, "" and None in the first one.
     """
-    known("@recoverable", [*inspect.signature(RecoverableFunction).parameters][1:], options)
+    refuse_unknown("@recoverable", [*inspect.signature(RecoverableFunction).parameters][1:], options)
     if func is not None:
         return RecoverableFunction(func, **options)
     return lambda fn: RecoverableFunction(fn, **options)

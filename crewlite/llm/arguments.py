@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast, get_args
 
-from crewlite.coming_from.settings import why_not, without_accepted
-from crewlite.errors import ConfigError, meant_setting
+from crewlite.coming_from.settings import without_accepted
+from crewlite.errors import ConfigError
+from crewlite.keywords import refuse_unknown
 from crewlite.llm import keys, library as provided
 from crewlite.llm.base import OFFLINE, ToolProtocol
 from crewlite.wording import an
@@ -86,9 +87,7 @@ _WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 def check(settings: Mapping[str, Any], unknown: Iterable[str]) -> None:
     """Raise ConfigError for settings that do not exist or cannot have their value. Only numbers are shown in it."""
-    for name in unknown:
-        hint = why_not(["LLM"], name) or meant_setting(name, settings) or _EXTRA
-        raise ConfigError(f"LLM has no argument {name!r}: {hint}")
+    refuse_unknown("LLM", settings, unknown, otherwise=_EXTRA)
     if settings["max_retries"] is not None and settings["failure_policy"] is not None:
         raise ConfigError("LLM: max_retries and failure_policy both say what follows a failed call; set one of the two")
     for name, (fits, wanted) in _WANTED.items():

@@ -21,6 +21,7 @@ from crewlite import background, codec, durable, events, kinds
 from crewlite.durable import Stamp, Step
 from crewlite.errors import AnswerRefused, AnswerTimeout, ConfigError, StepTimeout, Suspended
 from crewlite.ids import now
+from crewlite.keywords import known_keywords
 from crewlite.runtime.budgets import paused
 from crewlite.runtime.future import Awaited, StepFuture, on
 from crewlite.runtime.replay import Basis, recorded_answer, recorded_question
@@ -34,6 +35,7 @@ from crewlite.state.verbs.answer import check_fits, decode_answer, refusal, type
 _LATE: Any = object()
 
 
+@known_keywords("ask")
 def ask(question: str, schema: Any = None, *, name: str | None = None, timeout: float | None = None) -> Any:
     """Ask a person a question and return the answer. On an event loop, await the call.
 

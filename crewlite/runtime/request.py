@@ -10,13 +10,14 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar
 from uuid import UUID
 
 from crewlite import kinds
 from crewlite.definition import check_inputs, to_rerun
 from crewlite.durable import Durability
-from crewlite.errors import ConfigError, InDoubt, meant_setting
+from crewlite.errors import ConfigError, InDoubt
+from crewlite.keywords import known_keywords
 from crewlite.lazy import lazy
 from crewlite.refs import as_run_id
 from crewlite.resuming import call_again, to_resume
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from crewlite.state.journal.journal import Journal
     from crewlite.state.reading.locate import Located
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 FromCheckpoint = CheckpointConfig | str | UUID | os.PathLike[str] | None
 Bind = Mapping[str, Any] | Sequence[Any] | None
@@ -53,26 +56,9 @@ class KickoffOptions(TypedDict, total=False):
     """Join a run that a live process is working on: wait until it ends, and return its result."""
 
 
-_INSTEAD = {
-    "input_files": "files belong to tasks, Task(input_files=...), and to kickoffs of crews and agents",
-    "restore_from_state_id": "to begin with the state of a run, fork it: flow.fork(run_id).kickoff()",
-}
-"""For each option that CrewAI has and crewlite lacks: what to write instead."""
-
-
-def known_options(of: str, options: KickoffOptions) -> KickoffOptions:
-    """Return the options of a kickoff unchanged. Raises TypeError for an unknown one, with Python's usual wording."""
-    return checked_options("kickoff", of, options, KickoffOptions.__annotations__)
-
-
-def checked_options(verb: str, of: str, options: T, known: Iterable[str]) -> T:
-    """Return the options of a verb unchanged. Raises TypeError for an unknown one, with Python's usual wording."""
-    names = tuple(known)
-    for name in options:  # type: ignore[attr-defined]
-        if name not in names:
-            hint = _INSTEAD.get(name) or meant_setting(name, ("inputs", *names)) or f"it takes {', '.join(names)}"
-            raise TypeError(f"{verb} of {of} has no option {name!r}; {hint}")
-    return options
+def kickoff_options(what: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Have a function, which takes the options of a kickoff by `**`, raise UnknownOption for any other keyword."""
+    return known_keywords(what, *KickoffOptions.__annotations__)
 
 
 @dataclass

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Protocol, S
 
 from crewlite.codec import digest
 from crewlite.errors import ConfigError
+from crewlite.keywords import known_keywords
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.runtime.definition_verbs import made_on_class_too, signed
@@ -217,6 +218,7 @@ class Runnable(ABC, Generic[R]):
         return foreseen
 
     @made_on_class_too
+    @known_keywords("fork")
     def fork(
         self,
         config: FromCheckpoint,
@@ -264,6 +266,7 @@ class Runnable(ABC, Generic[R]):
         how: Any = {"branch": branch, "operation_id": operation_id, "bind": bind, "allow_effects": allow_effects}
         return forks.forked(self, config, *changes, **how)
 
+    @known_keywords("explore")
     def explore(
         self,
         config: FromCheckpoint,
@@ -310,6 +313,7 @@ class Runnable(ABC, Generic[R]):
         return explored
 
     @classmethod
+    @known_keywords("from_checkpoint")
     def from_checkpoint(cls, config: FromCheckpoint, *, bind: Bind = None) -> Self:
         """Rebuild a definition from the record of its run; its `kickoff()` resumes that run.
 

@@ -17,6 +17,7 @@ from crewlite.agent.shape import Shape
 from crewlite.budget import Budget, no_limit
 from crewlite.definition import Definition
 from crewlite.errors import ConfigError
+from crewlite.keywords import known_keywords
 from crewlite.last_kickoff import last
 from crewlite.lazy import lazy
 from crewlite.recovery.remedy import Policy
@@ -165,6 +166,7 @@ class Task(Definition):
         found: TaskOutput | None = last(self)
         return found
 
+    @known_keywords("execute_sync of a task")
     def execute_sync(
         self, agent: Agent | None = None, context: str | None = None, tools: Sequence[Any] | None = None
     ) -> TaskOutput:

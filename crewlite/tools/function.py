@@ -8,6 +8,7 @@ from typing import Any, overload
 
 from crewlite import background
 from crewlite.errors import ConfigError
+from crewlite.keywords import known_keywords
 from crewlite.recovery.remedy import Policy
 from crewlite.step_parts import Effect
 from crewlite.tools.base import BaseTool, is_async
@@ -45,6 +46,7 @@ def tool(
     requires_approval: bool = False,
     failure_policy: Policy | None = None,
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+@known_keywords("@tool")
 def tool(
     name: str | Callable[..., Any] | None = None,
     /,

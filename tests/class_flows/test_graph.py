@@ -71,7 +71,7 @@ def test_a_decorator_that_is_misused_says_so():
         (lambda: or_(), "or_() has no conditions"),
         (lambda: router("a", emit=[]), r"@router(emit=...) is []; wanted a list of labels"),
         (lambda: start(retries=-1)(act), "retries is -1"),
-        (lambda: start(retry=1)(act), "@start 'act' has no option 'retry'"),
+        (lambda: start(retry=1)(act), "@start has no option 'retry'"),
         (
             lambda: start(runtime="isolated")(act),
             "@start 'act': runtime is 'isolated', but a method works with its flow, which another process does not have",

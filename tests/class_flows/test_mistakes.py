@@ -67,7 +67,7 @@ def nothing(): ...
         (lambda: router("begin", retry_delay="1")(follow), "@router 'follow': retry_delay is '1'; wanted seconds"),
         (
             lambda: listen("begin", retires=1)(follow),
-            "@listen 'follow' has no option 'retires' (did you mean 'retries'?)",
+            "@listen has no option 'retires' (did you mean 'retries'?)",
         ),
         (lambda: start(runtime="thread")(begin), "@start 'begin': runtime is 'thread'; wanted one of inline, or an"),
         (lambda: start(runtime="isolated")(begin), "@start 'begin': runtime is 'isolated', but a method works with"),

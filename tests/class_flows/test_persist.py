@@ -133,7 +133,7 @@ def test_a_flow_that_is_a_part_of_a_run_is_kept_with_that(memory):
             "Own has checkpoint=, and @persist names another place",
         ),
         (lambda: chat(None).kickoff({"id": "a/b"}), "The id of a flow with @persist is the run_id of its run"),
-        (lambda: chat(None).kickoff(restore_from_state_id="x"), r"flow\.fork\(run_id\)"),
+        (lambda: chat(None).kickoff(restore_from_state_id="x"), r"kickoff\(inputs={...}\)"),
     ],
 )
 def test_what_cannot_work_says_what_to_write(make, told):

@@ -76,7 +76,7 @@ def test_a_misspelt_setting_is_no_setting_of_others():
 
 def test_a_setting_of_a_model_is_accepted_or_refused_likewise():
     LLM("openai/m", is_litellm=True, callbacks=[])
-    with pytest.raises(ConfigError, match="LLM has no argument 'callbacks': calls are events"):
+    with pytest.raises(ConfigError, match="LLM has no option 'callbacks' .calls are events"):
         LLM("openai/m", callbacks=[print])
 
 

@@ -111,5 +111,5 @@ def test_one_set_of_inputs_and_options_that_it_does_not_have_are_told_apart():
         crew.kickoff_for_each({"topic": "1"})
     with pytest.raises(TypeError, match="kickoff_for_each of a crew has no option 'max_concurency'.*max_concurrency"):
         crew.kickoff_for_each([{}], max_concurency=2)
-    with pytest.raises(TypeError, match="kickoff of a crew has no option 'inputz'; did you mean 'inputs'"):
+    with pytest.raises(TypeError, match="kickoff of a crew has no option 'inputz' .did you mean 'inputs'"):
         crew.kickoff(inputz={})

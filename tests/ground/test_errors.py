@@ -21,6 +21,7 @@ MADE = [
     errors.NoModel(["Writer", "Editor"]),
     errors.BindMissing("run 'r' in ./store", {"llm": "the model 'm'"}, ["'lm' names no part of this definition"]),
     errors.VariantsRefused("r/main", [("a", "unknown key 'modle'; did you mean 'model'?")]),
+    errors.UnknownOption("@tool", {"xyz": ""}, ["effect"]),
     errors.UnknownProvider("opnai/gpt-4o", ["openai/gpt-4o"]),
     errors.MissingKey("openai/gpt-4o", ["OPENAI_API_KEY"]),
     errors.NotCodable("inputs.lock", object(), "why"),

@@ -30,6 +30,7 @@ FLOORS = {
         "escaping",
         "forked",
         "json_text",
+        "keywords",
         "kinds",
         "last_kickoff",
         "own_templates",

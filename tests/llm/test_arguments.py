@@ -93,9 +93,9 @@ def test_a_bare_name_is_asked_at_a_server_of_ones_own(serve):
 def test_arguments_that_litellm_takes_are_handed_on_by_name():
     llm = LLM("openai/m", presence_penalty=0.5, n=None, aws_region_name="eu", extra={"top_k": 4})
     assert llm.extra == {"top_k": 4, "presence_penalty": 0.5, "aws_region_name": "eu"}
-    with pytest.raises(ConfigError, match="LLM has no argument 'temprature': did you mean 'temperature'"):
+    with pytest.raises(ConfigError, match="LLM has no option 'temprature' .did you mean 'temperature'"):
         LLM("openai/m", temprature=1)
-    with pytest.raises(ConfigError, match="LLM has no argument 'foo': .*extra="):
+    with pytest.raises(ConfigError, match="LLM has no option 'foo' .*extra="):
         LLM("openai/m", foo=1)
     with pytest.raises(ConfigError, match="LLM: extra is a"):
         LLM("openai/m", extra="x", presence_penalty=1)

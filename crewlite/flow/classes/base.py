@@ -16,9 +16,10 @@ from crewlite.errors import ConfigError, meant
 from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.graph import Graph
 from crewlite.flow.classes.running import Running, is_at_work, running
-from crewlite.flow.classes.settings import check_attributes
+from crewlite.flow.classes.settings import FlowType, check_attributes
 from crewlite.flow.classes.state import Outcome, StateKind
 from crewlite.flow.options import integers, named
+from crewlite.keywords import known_keywords
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.recovery.remedy import Policy, check_policy
@@ -31,7 +32,7 @@ from crewlite.runtime.request import (
     KickoffOptions,
     Progress,
     Request,
-    known_options,
+    kickoff_options,
 )
 from crewlite.runtime.runnable import Runnable
 from crewlite.state.config import CheckpointConfig
@@ -62,7 +63,7 @@ class Left(NamedTuple):
     feedback: tuple[HumanFeedbackResult, ...]
 
 
-class Flow(Runnable[Any], Generic[S]):
+class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
     """A flow of methods with a state: `class Plan(Flow[PlanState])`, or `class Plan(Flow)` with a mapping as state.
 
     The settings below are class attributes, or arguments of the constructor. Further arguments of the constructor set
@@ -196,6 +197,7 @@ class Flow(Runnable[Any], Generic[S]):
         history = self.human_feedback_history
         return history[-1] if history else None
 
+    @known_keywords("ask of a flow")
     def ask(
         self,
         message: str,
@@ -227,6 +229,7 @@ class Flow(Runnable[Any], Generic[S]):
         return method
 
     @on_class_too
+    @known_keywords("plot of a flow")
     def plot(
         self,
         filename: str | os.PathLike[str] = "crewlite_flow.html",
@@ -259,9 +262,9 @@ class Flow(Runnable[Any], Generic[S]):
         text: str = mermaids.mermaid(cls.graph)
         return text
 
+    @kickoff_options("kickoff of a flow")
     def as_request(self, inputs: Mapping[str, Any] | None = None, **options: Unpack[KickoffOptions]) -> Request:
         """Build the request of a kickoff. `inputs` set fields of the state, and arguments of the start methods."""
-        options = known_options("a flow", options)
         return Request(dict(inputs) if isinstance(inputs, Mapping | BaseModel) else inputs, **options)
 
     def as_root(self, request: Request) -> Root[Any]:

@@ -15,7 +15,8 @@ from crewlite.errors import ConfigError
 from crewlite.flow.classes.conditions import Condition, address_name, condition_of
 from crewlite.flow.classes.feedback import Feedback
 from crewlite.flow.classes.labels import annotated_labels, label_of
-from crewlite.flow.options import again, called, integers, known, named, returning, seconds, time_limit
+from crewlite.flow.options import again, called, integers, named, returning, seconds, time_limit
+from crewlite.keywords import known_keywords
 from crewlite.lazy import lazy
 from crewlite.recovery import FailurePolicy, Policy
 from crewlite.recovery.remedy import check_policy
@@ -52,7 +53,6 @@ class Execution:
     @classmethod
     def of(cls, by: str, name: str, func: Callable[..., Any], options: MethodOptions) -> Execution:
         """Build this from the options of the decorator `by` of a method. Raises ConfigError for an unusable option."""
-        known(f"{by} {name!r}", MethodOptions.__annotations__, options)
         retries, delay = options.get("retries"), options.get("retry_delay", 0.0)
         integers(by, name, retries=(retries, 0))
         seconds(by, name, retry_delay=delay)
@@ -198,6 +198,11 @@ class Decorator:
         )
 
 
+def _takes_options(of: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    return known_keywords(of, *MethodOptions.__annotations__)
+
+
+@_takes_options("@start")
 def start(condition: Any = None, *more: Never, **options: Unpack[MethodOptions]) -> Decorator:
     """Mark a start method, with which the flow begins: `@start()`.
 
@@ -207,6 +212,7 @@ def start(condition: Any = None, *more: Never, **options: Unpack[MethodOptions])
     return Decorator("start", _condition("start", condition, more), None, options)
 
 
+@_takes_options("@listen")
 def listen(condition: Any = None, *more: Never, **options: Unpack[MethodOptions]) -> Decorator:
     """Mark a method that starts when others have finished: `@listen(plan)`, `@listen("label")`, `@listen(or_(a, b))`.
 
@@ -218,6 +224,7 @@ def listen(condition: Any = None, *more: Never, **options: Unpack[MethodOptions]
     return Decorator("listen", found, None, options)
 
 
+@_takes_options("@router")
 def router(
     condition: Any = None, *more: Never, emit: Iterable[Any] | None = None, **options: Unpack[MethodOptions]
 ) -> Decorator:

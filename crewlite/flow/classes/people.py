@@ -9,18 +9,16 @@ from typing import Any
 from crewlite.errors import ConfigError
 from crewlite.flow.classes.feedback import Feedback
 from crewlite.flow.classes.methods import FlowMethod
+from crewlite.keywords import known_keywords
 
 
+@known_keywords("@human_feedback")
 def human_feedback(
     message: str,
     emit: Iterable[Any] | None = None,
     llm: Any = None,
     default_outcome: str | None = None,
     metadata: Mapping[str, Any] | None = None,
-    provider: None = None,
-    learn: bool = False,
-    learn_source: str = "hitl",
-    learn_strict: bool = False,
 ) -> Callable[[Any], FlowMethod[Any, Any]]:
     """Ask a person about what a method returns. What follows the method gets a HumanFeedbackResult.
 
@@ -35,20 +33,9 @@ def human_feedback(
             answer that names no outcome is refused.
         default_outcome: The outcome that an empty answer means. Without it an empty answer is refused.
         metadata: Plain data of your own, for the events and the result.
-        provider: None. A run waits by itself: listen to `human_feedback_requested` to tell people of a question.
-        learn: False. Nothing is learned from feedback.
-        learn_source: Has no effect without `learn`.
-        learn_strict: Has no effect without `learn`.
 
     Raises ConfigError for arguments that cannot work.
     """
-    if provider is not None:
-        raise ConfigError(
-            "@human_feedback has no provider: without a terminal the run waits by itself. Have a handler of "
-            "human_feedback_requested tell people, and answer with kickoff(answers=...) or History.answer"
-        )
-    if learn:
-        raise ConfigError("@human_feedback(learn=True): nothing is learned from feedback here; leave learn out")
     feedback = Feedback.of(message, emit, llm, default_outcome, metadata)
 
     def decorate(func: Any) -> FlowMethod[Any, Any]:

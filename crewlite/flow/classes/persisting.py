@@ -13,12 +13,14 @@ from typing import Any
 from crewlite.errors import ConfigError
 from crewlite.flow.classes.base import Flow
 from crewlite.flow.classes.methods import FlowMethod
+from crewlite.keywords import known_keywords
 from crewlite.lazy import lazy
 from crewlite.state.config import CheckpointConfig
 
 providers = lazy("crewlite.state.providers")
 
 
+@known_keywords("@persist")
 def persist(persistence: Any = None, verbose: bool = False) -> Any:
     """Keep the runs of a flow: `@persist()` on its class, or on one of its methods, which means the same.
 
@@ -42,6 +44,7 @@ def persist(persistence: Any = None, verbose: bool = False) -> Any:
     return lambda marked: _marked(marked, setting)
 
 
+@known_keywords("SQLiteFlowPersistence")
 def SQLiteFlowPersistence(db_path: str | os.PathLike[str] = "./.checkpoints.db") -> CheckpointConfig:  # noqa: N802 - its name in CrewAI
     """Return the configuration for `@persist` that keeps runs in this SQLite database."""
     return CheckpointConfig(location=db_path, provider=providers.SqliteProvider())

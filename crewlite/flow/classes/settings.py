@@ -1,4 +1,4 @@
-"""Refuse attributes of a flow's class that look like settings and would have no effect: misspelt ones, budgets.
+"""Refuse attributes of a flow's class that look like settings and would have no effect: misspelt, CrewAI's, budgets.
 
 Other attributes are the user's own.
 """
@@ -6,13 +6,25 @@ Other attributes are the user's own.
 from __future__ import annotations
 
 import dataclasses
+from abc import ABCMeta
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from crewlite.budget import Budget
+from crewlite.coming_from import instead_of
+from crewlite.coming_from.settings import setting_of, why_not
 from crewlite.errors import ConfigError, meant
 
 _LIMITS = ("max_requests", *(field.name for field in dataclasses.fields(Budget) if field.name.startswith("max_")))
 _OF_METHODS = ("retries", "retry_delay")
+
+
+class FlowType(ABCMeta):
+    """The class of flow classes: says what to write instead of a class method of CrewAI."""
+
+    def __getattr__(cls, name: str) -> Any:
+        instead = instead_of(cls, name)
+        raise AttributeError(f"{cls.__name__} has no attribute {name!r}{f'; {instead}' if instead else ''}")
 
 
 def check_attributes(flow: str, attributes: Mapping[str, object], settings: Collection[str]) -> None:
@@ -21,7 +33,12 @@ def check_attributes(flow: str, attributes: Mapping[str, object], settings: Coll
     for name, value in attributes.items():
         if name in settings or name.startswith("_") or callable(value) or hasattr(value, "__get__"):
             continue
-        if name in _LIMITS:
+        setting = setting_of(["Flow"], name)
+        if setting:
+            if setting.accepts(value):
+                continue
+            hint = why_not(["Flow"], name)
+        elif name in _LIMITS:
             hint = "budgets are set for crews, tasks and agents, such as Crew(max_tokens=5000)"
         elif name in _OF_METHODS or meant(name, _OF_METHODS):
             hint = "further tries are set for methods, such as @start(retries=3, retry_delay=1)"

@@ -16,6 +16,7 @@ from typing import Any
 from crewlite import background, codec, durable
 from crewlite.errors import ConfigError, EffectsRepeat, JournalCorrupt, VariantsRefused
 from crewlite.ids import short
+from crewlite.keywords import known_keywords
 from crewlite.refs import STUDIES, check_name
 from crewlite.runtime.exploring.branch import Branch
 from crewlite.runtime.exploring.exploration import Exploration, Row
@@ -47,6 +48,7 @@ def explore_here(
     return run_sync("explore", lambda: explore(definition, config, variants, judge, **how), lambda: again)
 
 
+@known_keywords("explore")
 async def explore(
     definition: Runnable[Any],
     config: FromCheckpoint,

@@ -1,0 +1,61 @@
+"""Refuse keywords that a function does not take, and say which ones may have been meant.
+
+Python's own error says neither, and names only the first of several.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, ParamSpec, TypeVar
+
+from crewlite.coming_from.settings import why_not, without_accepted
+from crewlite.errors import UnknownOption, meant_setting
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def known_keywords(what: str, *more: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Have a function raise UnknownOption for keywords that it does not take.
+
+    Settings of CrewAI without an effect are left out. `what`: what errors call the function, such as "@tool" or
+    "kickoff of a crew". `more`: the keywords that it takes by `**`.
+    """
+
+    def decorate(fn: Callable[P, R]) -> Callable[P, R]:
+        takes = (*_named(fn), *more)
+
+        @functools.wraps(fn)
+        def call(*args: Any, **given: Any) -> R:
+            if unknown := {name: value for name, value in given.items() if name not in takes}:
+                refuse_unknown(what, takes, without_accepted([_key(what)], unknown))
+                given = {name: value for name, value in given.items() if name not in unknown}
+            return fn(*args, **given)
+
+        return call
+
+    return decorate
+
+
+def refuse_unknown(what: str, takes: Collection[str], given: Iterable[str], *, otherwise: str = "") -> None:
+    """Raise UnknownOption, which names all of the given keywords that are not among `takes`.
+
+    `otherwise`: the hint about a keyword that resembles none.
+    """
+    unknown = [name for name in given if name not in takes]
+    if unknown:
+        hints = {name: why_not([_key(what)], name) or meant_setting(name, takes) or otherwise for name in unknown}
+        raise UnknownOption(what, hints, takes)
+
+
+def _named(fn: Callable[..., Any]) -> Iterable[str]:
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    parameters = inspect.signature(fn).parameters.values()
+    return [one.name for one in parameters if one.kind in by_name and one.name not in ("self", "cls")]
+
+
+def _key(what: str) -> str:
+    """Return what the table of settings calls the function: its name."""
+    return what.partition(" ")[0]

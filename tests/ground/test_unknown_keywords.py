@@ -1,0 +1,147 @@
+"""Whatever takes keywords says which one was meant: a misspelt one is never Python's own TypeError, nor dropped."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from functools import partial
+
+import pytest
+
+from crewlite import (
+    LLM,
+    Agent,
+    BaseTool,
+    CheckpointConfig,
+    ConditionalTask,
+    Crew,
+    Flow,
+    LLMGuardrail,
+    PlanningConfig,
+    Task,
+    around,
+    ask,
+    listen,
+    router,
+    start,
+    step,
+    tool,
+)
+from crewlite.errors import ConfigError, UnknownOption
+from crewlite.flow import flow, human_feedback, persist, recoverable
+from crewlite.flow.persistence import SQLiteFlowPersistence
+
+AGENT = Agent(role="r", goal="g", llm="offline")
+TASK = Task(description="d", expected_output="e", agent=AGENT)
+CREW = Crew(tasks=[TASK])
+
+
+class Plan(Flow):
+    @start()
+    def begin(self):
+        return 1
+
+
+class Gauge(BaseTool):
+    name: str = "gauge"
+    description: str = "Reads."
+
+    def _run(self):
+        return 1
+
+
+MAKERS = [Agent, Task, Crew, ConditionalTask, LLMGuardrail, PlanningConfig, CheckpointConfig, Gauge, partial(LLM, "m")]
+FUNCTIONS = [
+    *(around, ask, flow, human_feedback, listen, persist, recoverable, router, SQLiteFlowPersistence, start, step),
+    tool,
+]
+OF_THE_ENGINE = {"check_edit", "check_rebuilds", "input_names", "rebuilt", "settle", "secret_sources", "identity"}
+OF_THE_ENGINE |= {"bound_to", "check", "check_inputs", "expecting", "keep_runs", "known_by", "may_use", "problems_in"}
+OF_THE_ENGINE |= {"coworkers_in", "inner_settings", "people", "required_inputs", "input_types", "taught"}
+OF_THE_ENGINE |= {"from_yaml"}  # its other keywords are fields of the crew that it makes
+
+
+def _is_verb(name):
+    return not name.startswith(("_", "as_", "with_")) and name not in OF_THE_ENGINE
+
+
+def verbs():
+    for made in (AGENT, TASK, CREW, Plan()):
+        kind = type(made)
+        for name in filter(_is_verb, dir(kind)):
+            home = next((cls for cls in kind.__mro__ if name in vars(cls)), object)
+            if home.__module__.startswith(("crewlite", __name__)) and inspect.isroutine(getattr(made, name, None)):
+                yield pytest.param(getattr(made, name), id=f"{kind.__name__}.{name}")
+
+
+def named(value):
+    return getattr(value, "__name__", "LLM")
+
+
+def keywords_of(value):
+    taken = inspect.signature(value).parameters.values()
+    return [one.name for one in taken if one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD)]
+
+
+@pytest.mark.parametrize("value", [*(pytest.param(one, id=named(one)) for one in (*MAKERS, *FUNCTIONS)), *verbs()])
+def test_a_misspelt_keyword_is_told_with_the_one_that_was_meant(value):
+    for keyword in keywords_of(value):
+        word = max(keyword.split("_"), key=len)
+        wrong = keyword.replace(word, word + word[-1])
+        with pytest.raises(ConfigError, match=f"'{wrong}'.*did you mean '{keyword}'"):
+            found = value(**{wrong: 1})
+            if inspect.iscoroutine(found):
+                asyncio.run(found)
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (
+            lambda: tool("t", effct="once", timeot=3),
+            r"@tool has no option 'effct' \(did.*'effect'.*and.*'timeout'\?\)$",
+        ),
+        (
+            lambda: CREW.kickoff(imputs={}, runid="a"),
+            r"kickoff of a crew has .*'inputs'\?\) and no option 'runid' \(.*",
+        ),
+        (lambda: LLM("openai/m", temprature=1, sed=2), r"'temprature'.*'temperature'.*'sed'.*'seed'"),
+        (lambda: Agent(role="r", Tools=[], max_inter=2, Memory=True), r"'tools'.*'max_iter'.*'memory'"),
+        (lambda: CREW.test(1, openai_model_name="m"), r"no option 'openai_model_name' \(.*test\(eval_llm=...\)\)"),
+        (lambda: Plan().kickoff(restore_from_state_id="a"), r"'restore_from_state_id' \(.*kickoff\(inputs={...}\)"),
+        (lambda: human_feedback("Good?", provider=print), r"'provider' \(.*kickoff\(answers=...\)"),
+    ],
+)
+def test_all_are_told_at_once_with_what_to_write(call, told):
+    with pytest.raises(ConfigError, match=told):
+        call()
+
+
+def test_it_is_the_type_error_that_python_would_raise():
+    with pytest.raises(TypeError) as caught:
+        CREW.kickoff(xyz=1)
+    assert isinstance(caught.value, UnknownOption)
+    assert caught.value.options == ("xyz",)
+
+
+def test_a_setting_of_crewai_without_an_effect_is_accepted():
+    @tool("gauge", result_schema=Task)
+    def gauge(at: str) -> str:
+        """Reads the gauge."""
+        return at
+
+    assert gauge.name == "gauge"
+    assert human_feedback("Good?", learn=False, learn_source="hitl", provider=None)
+    assert "result_schema" not in vars(Gauge(result_schema=Task))
+
+
+@pytest.mark.parametrize("name", ["from_declaration", "from_pending"])
+def test_a_class_method_of_crewai_says_what_to_write(name):
+    with pytest.raises(AttributeError, match=f"Plan has no attribute '{name}'; a "):
+        getattr(Plan, name)
+
+
+@pytest.mark.parametrize(("name", "value"), [("stream", True), ("persistence", object()), ("input_provider", object())])
+def test_a_class_attribute_that_is_a_setting_of_crewai_says_what_to_write(name, value):
+    with pytest.raises(ConfigError, match=f"a flow has no setting '{name}'; .*instead: "):
+        type("F", (Flow,), {name: value, "go": start()(lambda self: 1)})
