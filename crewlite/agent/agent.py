@@ -266,7 +266,7 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
 
         Raises what the kickoff of a crew raises.
         """
-        return str(alone.done(task, self, context, tools))
+        return str(alone.done("execute_task", task, self, context, tools))
 
     @classmethod
     def rebuilt(cls, source: FromCheckpoint, bind: Bind) -> Self:

@@ -8,14 +8,17 @@ from typing import Any
 from crewlite import templates
 from crewlite.agent.agent import Agent
 from crewlite.crew.crew import Crew
-from crewlite.errors import ConfigError
+from crewlite.errors import ConfigError, OnLoopThread
 from crewlite.last_kickoff import Kickoff, keep
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task
 
 
-def done(task: Task, agent: Agent | None, context: str | None, tools: Sequence[Any] | None) -> TaskOutput:
-    """Have an agent do a task, and return the output. Placeholders are left as they are. Raises ConfigError."""
+def done(verb: str, task: Task, agent: Agent | None, context: str | None, tools: Sequence[Any] | None) -> TaskOutput:
+    """Have an agent do a task, and return the output. Placeholders are left as they are.
+
+    Raises ConfigError, and OnLoopThread with the name of the `verb`.
+    """
     who = agent or task.agent
     if who is None:
         raise ConfigError(f"task {task.title!r} has no agent: agent.execute_task(task), or Task(..., agent=...)")
@@ -25,6 +28,9 @@ def done(task: Task, agent: Agent | None, context: str | None, tools: Sequence[A
     people = {name: templates.escaped(getattr(who, name)) for name in ("role", "goal", "backstory")}
     more = {} if tools is None else {"tools": tuple(tools)}
     alone = task.with_(agent=who.with_(**people), context=[], **plain, **more)
-    [output] = Crew(tasks=[alone]).kickoff().tasks_output
+    try:
+        [output] = Crew(tasks=[alone]).kickoff().tasks_output
+    except OnLoopThread as error:
+        raise OnLoopThread(verb, error.instead.replace("crew.akickoff(...)", "Crew(tasks=[task]).akickoff()")) from None
     keep({task: Kickoff(lambda: output)})
     return output

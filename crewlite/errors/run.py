@@ -261,11 +261,10 @@ class OnLoopThread(CrewliteError, RuntimeError):
     ends_run = True
 
     def __init__(self, verb: str, instead: str | None = None) -> None:
+        self.verb, self.instead = verb, instead or f"await a{verb}()"
         super().__init__(
-            f"{verb}() was called on the thread of a running event loop, which it would block: "
-            f"{instead or f'await a{verb}()'}"
+            f"{verb}() was called on the thread of a running event loop, which it would block: {self.instead}"
         )
-        self.verb = verb
 
 
 class MaxIterations(CrewliteError, RuntimeError):

@@ -26,7 +26,9 @@ _SHOWN = 200  # characters of the inputs that a note shows
 def kickoff_for_each(definition: Runnable[R], inputs: Sequence[Mapping[str, Any]], **how: Any) -> list[R | Exception]:
     """Run `akickoff_for_each` and block until all runs have ended."""
     work = partial(akickoff_for_each, definition, inputs, **how)
-    return run_sync("kickoff_for_each", work, lambda: "Call kickoff_for_each again with the same run_id.")
+    return run_sync(
+        definition.run_kind, "kickoff_for_each", work, lambda: "Call kickoff_for_each again with the same run_id."
+    )
 
 
 async def akickoff_for_each(

@@ -174,7 +174,7 @@ class Task(Definition):
 
         Raises what the kickoff of a crew raises.
         """
-        output: TaskOutput = alone.done(self, agent, context, tools)
+        output: TaskOutput = alone.done("execute_sync", self, agent, context, tools)
         return output
 
     @property

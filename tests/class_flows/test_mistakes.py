@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from enum import Enum, IntEnum
 from typing import Literal
 
 import pytest
 from pydantic import BaseModel
 
-from crewlite.errors import ConfigError
+from crewlite import Agent, Crew, Task
+from crewlite.errors import ConfigError, OnLoopThread
 from crewlite.flow import Flow, FlowState, and_, human_feedback, listen, or_, router, start
 
 
@@ -305,3 +307,42 @@ def test_other_class_attributes_are_the_users_own():
             return self.names, self.llm, self.max_words
 
     assert Own().kickoff() == (("a", "b"), "offline", 3)
+
+
+def blocking(verb):
+    crew = Crew(tasks=[Task(description="d", expected_output="e", agent=Agent(role="r", goal="g", llm="offline"))])
+    calls = {
+        "crew.kickoff": lambda: crew.kickoff(),
+        "crew.kickoff_for_each": lambda: crew.kickoff_for_each([{}]),
+        "agent.kickoff": lambda: crew.agents[0].kickoff("?"),
+        "agent.execute_task": lambda: crew.agents[0].execute_task(crew.tasks[0]),
+        "task.execute_sync": lambda: crew.tasks[0].execute_sync(),
+        "crew.test": lambda: crew.test(1, "offline"),
+    }
+
+    class Plan(Flow):
+        @start()
+        async def go(self):
+            return calls[verb]()
+
+    return Plan()
+
+
+@pytest.mark.parametrize("on_own_loop", [False, True])
+@pytest.mark.parametrize(
+    ("verb", "instead"),
+    [
+        ("crew.kickoff", "write `await crew.akickoff(...)`, or take `async` from the `def`"),
+        ("crew.kickoff_for_each", "write `await crew.akickoff_for_each(...)`, or take `async` from the `def`"),
+        ("agent.kickoff", "write `await agent.akickoff(...)`, or take `async` from the `def`"),
+        ("agent.execute_task", "write `await Crew(tasks=[task]).akickoff()`, or take `async` from the `def`"),
+        ("task.execute_sync", "write `await Crew(tasks=[task]).akickoff()`, or take `async` from the `def`"),
+        ("crew.test", ": take `async` from the `def`"),
+    ],
+)
+def test_a_verb_that_would_block_the_loop_of_its_run_says_what_to_write(verb, instead, on_own_loop):
+    flow = blocking(verb)
+    with pytest.raises(OnLoopThread) as caught:
+        asyncio.run(flow.akickoff()) if on_own_loop else flow.kickoff()
+    assert str(caught.value).startswith(f"{verb.partition('.')[2]}() was called")
+    assert instead in str(caught.value)

@@ -368,7 +368,8 @@ def test_on_the_loop_that_would_do_it_one_is_told_what_to_await():
         pipeline.preview(from_checkpoint="r")
 
     with pytest.raises(
-        OnLoopThread, match=r"preview\(\) was called on the thread of a running event loop.*: await apreview\(\)"
+        OnLoopThread,
+        match=r"preview\(\) was called on the thread of a running event loop.*: write `await flow.apreview\(...\)`",
     ):
         pipeline.kickoff()
 

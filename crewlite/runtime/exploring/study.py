@@ -45,7 +45,9 @@ def explore_here(
 ) -> Exploration:
     """Run `explore` and block until all variants have ended."""
     again = "Call explore again with the same arguments: it continues, and nothing that is recorded is paid again."
-    return run_sync("explore", lambda: explore(definition, config, variants, judge, **how), lambda: again)
+    return run_sync(
+        definition.run_kind, "explore", lambda: explore(definition, config, variants, judge, **how), lambda: again
+    )
 
 
 @known_keywords("explore")
