@@ -22,7 +22,7 @@ from benchmarks.scenes import crew_of
 from crewlite import CheckpointConfig, durable, kinds
 from crewlite.durable import Step
 from crewlite.flow import flow
-from crewlite.runtime.frame import Frame
+from crewlite.runtime.steps.frame import Frame
 from crewlite.testing import ScriptedLLM
 
 _PACKAGE = str(Path(crewlite.__file__).parent)

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from crewlite.llm.model import LLM as LLM
     from crewlite.own_threads import bound as bound
     from crewlite.recovery import FailurePolicy as FailurePolicy
-    from crewlite.runtime.human import ask as ask
-    from crewlite.runtime.reporting import report as report
+    from crewlite.runtime.people.human import ask as ask
+    from crewlite.runtime.steps.reporting import report as report
     from crewlite.state.config import CheckpointConfig as CheckpointConfig
     from crewlite.state.history import History as History
     from crewlite.state.runtime import RuntimeState as RuntimeState
@@ -74,14 +74,14 @@ _HOMES = {
     "Usage": "crewlite.usage",
     "and_": "crewlite.flow",
     "around": "crewlite.attempt_hooks",
-    "ask": "crewlite.runtime.human",
+    "ask": "crewlite.runtime.people.human",
     "bound": "crewlite.own_threads",
     "event_bus": "crewlite.events.event_bus",
     "idempotency_key": "crewlite.durable",
     "listen": "crewlite.flow",
     "or_": "crewlite.flow",
     "register": "crewlite.codec",
-    "report": "crewlite.runtime.reporting",
+    "report": "crewlite.runtime.steps.reporting",
     "router": "crewlite.flow",
     "start": "crewlite.flow",
     "step": "crewlite.flow",

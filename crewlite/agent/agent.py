@@ -29,15 +29,15 @@ from crewlite.own_templates import check_template
 from crewlite.prompts_by_path import by_part
 from crewlite.recovery.policy import GoOn
 from crewlite.recovery.remedy import Policy
-from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request, kickoff_options
-from crewlite.runtime.runnable import Runnable
+from crewlite.runtime.kickoffs.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request, kickoff_options
+from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.state.config import CheckpointConfig
 from crewlite.tools.base import BaseTool
 from crewlite.tools.pictures import AddImage
 from crewlite.tools.toolbox import as_names, as_tools, permitted
 
 if TYPE_CHECKING:
-    from crewlite.runtime.root import Root
+    from crewlite.runtime.kickoffs.root import Root
 
 alone = lazy("crewlite.crew.alone")  # the crew of one task that execute_task makes
 root = lazy("crewlite.agent.root")  # the engine and what is made with it: who only defines an agent need not wait

@@ -11,7 +11,7 @@ from crewlite.agent.shape import Misshapen, Shape, check_format, wanted
 from crewlite.errors import ConfigError, OutputInvalid
 from crewlite.llm.base import BaseLLM, LLMReply, Message
 from crewlite.llm.call import call_step
-from crewlite.runtime.future import Awaited, StepFuture, on
+from crewlite.runtime.steps.future import Awaited, StepFuture, on
 from crewlite.wording import an
 
 

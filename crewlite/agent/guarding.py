@@ -22,7 +22,7 @@ from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError, GuardrailFailed
 from crewlite.llm.base import Message
 from crewlite.llm.models import resolve_llm
-from crewlite.runtime.callbacks import called, name_of
+from crewlite.runtime.steps.callbacks import called, name_of
 from crewlite.wording import an
 
 _TURNS = 5  # replies that a verdict of a model may take

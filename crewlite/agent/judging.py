@@ -12,7 +12,7 @@ from crewlite.agent.score import Score
 from crewlite.agent.shape import PROMPTS
 from crewlite.codec import JsonObject
 from crewlite.llm.base import BaseLLM
-from crewlite.runtime.facts import facts_of
+from crewlite.runtime.kickoffs.facts import facts_of
 from crewlite.usage import Usage
 
 

@@ -24,7 +24,7 @@ from crewlite.agent.summary import summarised
 from crewlite.errors import MaxIterations, OutputInvalid
 from crewlite.llm.base import OVERFLOW, REMINDER, LLMReply, Message
 from crewlite.llm.call import call_step
-from crewlite.runtime.callbacks import call_back
+from crewlite.runtime.steps.callbacks import call_back
 from crewlite.step_parts import Intent
 from crewlite.tools.base import BaseTool
 from crewlite.tools.call import PlannedCall

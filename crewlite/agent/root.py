@@ -26,13 +26,13 @@ from crewlite.errors import ConfigError
 from crewlite.events.registry import checkpoint_event_types
 from crewlite.llm.base import Message
 from crewlite.llm.models import resolve_llm
-from crewlite.runtime.facts import facts_of
-from crewlite.runtime.plain_voice import PlainVoice
-from crewlite.runtime.questions import Comparison, Drifted, drifted
-from crewlite.runtime.rebuild import Rebuild, find
-from crewlite.runtime.request import Bind, FromCheckpoint
-from crewlite.runtime.root import Root
-from crewlite.runtime.run import Run
+from crewlite.runtime.kickoffs.facts import facts_of
+from crewlite.runtime.kickoffs.rebuild import Rebuild, find
+from crewlite.runtime.kickoffs.request import Bind, FromCheckpoint
+from crewlite.runtime.kickoffs.root import Root
+from crewlite.runtime.steps.plain_voice import PlainVoice
+from crewlite.runtime.steps.questions import Comparison, Drifted, drifted
+from crewlite.runtime.steps.run import Run
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.record import Record
 

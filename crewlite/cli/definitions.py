@@ -26,8 +26,8 @@ from crewlite.cli.exits import Failed
 from crewlite.cli.kinds import KINDS, Definition
 from crewlite.errors import text_of
 from crewlite.flow import Flow
-from crewlite.runtime.plan import refused
-from crewlite.runtime.runnable import Runnable
+from crewlite.runtime.kickoffs.plan import refused
+from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.secrets import Secrets
 
 _WANTED = (

@@ -20,11 +20,11 @@ from crewlite.cli.options import CREW, RunOptions, pairs, run_options
 from crewlite.cli.runner import Runner
 from crewlite.cli.shell import Again
 from crewlite.llm.models import named
-from crewlite.runtime.fork import forked_in_memory
+from crewlite.runtime.kickoffs.fork import forked_in_memory
 from crewlite.state.format.entry import STATE
 
 if TYPE_CHECKING:
-    from crewlite.runtime.preview import Preview
+    from crewlite.runtime.kickoffs.preview import Preview
     from crewlite.state.run_history import RunHistory
 
 EDIT = (

@@ -11,7 +11,7 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from crewlite import Agent, CheckpointConfig, Crew
 from crewlite.errors import ConfigError
 from crewlite.flow import FlowFunction
-from crewlite.runtime.runnable import Runnable
+from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.state.config import defaults
 
 Definition: TypeAlias = Runnable[Any]

@@ -12,7 +12,7 @@ from crewlite.console.text import printable
 from crewlite.lazy import lazy
 
 if TYPE_CHECKING:
-    from crewlite.runtime.preview import Preview
+    from crewlite.runtime.kickoffs.preview import Preview
 
 rich = lazy("rich.console")
 

@@ -33,8 +33,8 @@ from crewlite.errors import (
 from crewlite.flow import Flow, FlowFunction
 from crewlite.lazy import lazy
 from crewlite.resuming import branch_ref
-from crewlite.runtime.engine import kickoff_here
-from crewlite.runtime.request import Progress, Request
+from crewlite.runtime.kickoffs.engine import kickoff_here
+from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.state.providers import declares
 
 history = lazy("crewlite.state.history")

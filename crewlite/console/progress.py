@@ -20,7 +20,7 @@ from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import short
 from crewlite.lazy import lazy
-from crewlite.runtime.terminal import terminal
+from crewlite.runtime.people.terminal import terminal
 from crewlite.wording import number_of
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from crewlite.codec import JsonObject
 from crewlite.crew.order import needs_of
 from crewlite.crew.planning import planned, recorded_plan
 from crewlite.errors import MissingInput, TaskGone
-from crewlite.runtime.facts import facts_of
-from crewlite.runtime.questions import Comparison, Drifted, drifted, have_in_common
+from crewlite.runtime.kickoffs.facts import facts_of
+from crewlite.runtime.steps.questions import Comparison, Drifted, drifted, have_in_common
 from crewlite.state.format.record import Record
 from crewlite.task.assignment import ContextItem, FilledTask
 from crewlite.task.conditional import ConditionalTask

@@ -17,7 +17,7 @@ from crewlite.agent.input_files import FILES
 from crewlite.crew.crew import Crew
 from crewlite.crew.output import CrewOutput
 from crewlite.errors import ConfigError
-from crewlite.runtime.callbacks import callback_address, callback_step, called, name_of
+from crewlite.runtime.steps.callbacks import callback_address, callback_step, called, name_of
 from crewlite.state.format.record import Record
 from crewlite.wording import an
 

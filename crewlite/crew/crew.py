@@ -28,8 +28,16 @@ from crewlite.llm.base import BaseLLM, with_fallbacks
 from crewlite.llm.foreign import as_model
 from crewlite.prompts_by_path import by_part
 from crewlite.recovery.remedy import Policy
-from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Progress, Request, kickoff_options
-from crewlite.runtime.runnable import Runnable
+from crewlite.runtime.kickoffs.request import (
+    Bind,
+    Finished,
+    FromCheckpoint,
+    KickoffOptions,
+    Progress,
+    Request,
+    kickoff_options,
+)
+from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.state.config import CheckpointConfig
 from crewlite.task.conditional import ConditionalTask
 from crewlite.task.output import TaskOutput
@@ -37,7 +45,7 @@ from crewlite.task.task import Task
 from crewlite.usage import Usage
 
 if TYPE_CHECKING:
-    from crewlite.runtime.root import Root
+    from crewlite.runtime.kickoffs.root import Root
 
 files = lazy("crewlite.project.crew_files")
 rebuild = lazy("crewlite.crew.rebuild")  # the engine and what is made with it: who only defines a crew need not wait

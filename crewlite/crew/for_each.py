@@ -11,7 +11,7 @@ from crewlite.keywords import known_keywords
 from crewlite.lazy import lazy
 from crewlite.tracebacks import shortened
 
-many = lazy("crewlite.runtime.many")  # it needs the engine
+many = lazy("crewlite.runtime.kickoffs.many")  # it needs the engine
 
 
 class EachOptions(TypedDict, total=False):

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 from crewlite.agent.agent import Agent
 from crewlite.codec import JsonObject
 from crewlite.crew.crew import Crew
-from crewlite.runtime.rebuild import Draft, Found, Rebuild, find
-from crewlite.runtime.request import Bind, FromCheckpoint
+from crewlite.runtime.kickoffs.rebuild import Draft, Found, Rebuild, find
+from crewlite.runtime.kickoffs.request import Bind, FromCheckpoint
 from crewlite.task.conditional import ConditionalTask
 from crewlite.task.task import Task
 

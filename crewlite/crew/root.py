@@ -19,10 +19,10 @@ from crewlite.crew.staff import assignments, planning_model
 from crewlite.crew.step import Kickoff
 from crewlite.durable import Step
 from crewlite.events.registry import checkpoint_event_types
-from crewlite.runtime.facts import facts_of
-from crewlite.runtime.questions import Comparison
-from crewlite.runtime.root import Root
-from crewlite.runtime.run import Run
+from crewlite.runtime.kickoffs.facts import facts_of
+from crewlite.runtime.kickoffs.root import Root
+from crewlite.runtime.steps.questions import Comparison
+from crewlite.runtime.steps.run import Run
 from crewlite.state.format.commit import RunStart
 from crewlite.state.format.record import Record
 from crewlite.state.verbs.accepted_inputs import inputs_of_definition

@@ -17,8 +17,8 @@ from crewlite.crew.tasks import TasksAtWork, answered, drift_of, unlike
 from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError, MissingInput
 from crewlite.llm.base import with_fallbacks
-from crewlite.runtime.run import Run
-from crewlite.runtime.step_scope import StepScope
+from crewlite.runtime.steps.run import Run
+from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.state.format.addresses import around
 from crewlite.state.format.record import Record
 from crewlite.task.assignment import Assignment, FilledTask

@@ -11,8 +11,8 @@ from crewlite.crew.binding import drifted_task
 from crewlite.crew.order import Needs, ready
 from crewlite.crew.planning import planned
 from crewlite.durable import Drift, Scope, Step
-from crewlite.runtime.questions import Drifted
-from crewlite.runtime.step_scope import StepScope
+from crewlite.runtime.steps.questions import Drifted
+from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.task.assignment import ContextItem, FilledTask
 from crewlite.task.output import TaskOutput
 from crewlite.task.step import Given, task_step

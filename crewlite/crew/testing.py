@@ -17,8 +17,8 @@ from crewlite.flow.root import Returned
 from crewlite.llm.base import BaseLLM
 from crewlite.llm.foreign import as_model
 from crewlite.llm.models import resolve_llm
-from crewlite.runtime.request import KickoffOptions
-from crewlite.runtime.step_scope import StepScope
+from crewlite.runtime.kickoffs.request import KickoffOptions
+from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.state.format.times import Times
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task

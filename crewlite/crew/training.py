@@ -23,10 +23,10 @@ from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError
 from crewlite.flow.root import Returned
 from crewlite.llm.base import BaseLLM
-from crewlite.runtime.callbacks import callback_step, called, name_of
-from crewlite.runtime.human import ask
-from crewlite.runtime.plain_voice import PlainVoice
-from crewlite.runtime.request import KickoffOptions
+from crewlite.runtime.kickoffs.request import KickoffOptions
+from crewlite.runtime.people.human import ask
+from crewlite.runtime.steps.callbacks import callback_step, called, name_of
+from crewlite.runtime.steps.plain_voice import PlainVoice
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task
 from crewlite.tools.naming import address_name

@@ -26,10 +26,10 @@ from crewlite.flow.function import FlowFunction
 from crewlite.flow.root import FlowRoot, Returned
 from crewlite.kinds import Kind
 from crewlite.llm.base import BaseLLM, with_fallbacks
-from crewlite.runtime.engine import kickoff
-from crewlite.runtime.request import Progress, Request
-from crewlite.runtime.root import Root
-from crewlite.runtime.run import Run
+from crewlite.runtime.kickoffs.engine import kickoff
+from crewlite.runtime.kickoffs.request import Progress, Request
+from crewlite.runtime.kickoffs.root import Root
+from crewlite.runtime.steps.run import Run
 
 B = TypeVar("B", bound=BaseModel)
 _PROMPTS = "crewlite.crew"

@@ -10,7 +10,7 @@ from crewlite.crew.learned import FILE, CrewTrainingResult
 from crewlite.crew.scores import CrewTestResult
 from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM
-from crewlite.runtime.request import KickoffOptions, kickoff_options
+from crewlite.runtime.kickoffs.request import KickoffOptions, kickoff_options
 from crewlite.task.output import TaskOutput
 from crewlite.tracebacks import shortened
 

@@ -17,12 +17,12 @@ from crewlite.flow.steps import StepFunction, step
 from crewlite.flow.timer import sleep_for
 from crewlite.flow.trying import RecoverableFunction, recoverable
 from crewlite.own_threads import bound
-from crewlite.runtime.executors import Executor, Job
-from crewlite.runtime.future import StepFuture, StepFutures
-from crewlite.runtime.handle import RunHandle as FlowHandle
-from crewlite.runtime.human import ask
-from crewlite.runtime.keyed import keyed
-from crewlite.runtime.reporting import report
+from crewlite.runtime.kickoffs.handle import RunHandle as FlowHandle
+from crewlite.runtime.people.human import ask
+from crewlite.runtime.steps.executors import Executor, Job
+from crewlite.runtime.steps.future import StepFuture, StepFutures
+from crewlite.runtime.steps.keyed import keyed
+from crewlite.runtime.steps.reporting import report
 
 __all__ = [
     "Executor",

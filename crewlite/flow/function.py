@@ -15,14 +15,14 @@ from crewlite.keywords import refuse_unknown
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.recovery.remedy import Policy, check_policy
-from crewlite.runtime.future import on
-from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request
-from crewlite.runtime.runnable import Runnable
+from crewlite.runtime.kickoffs.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request
+from crewlite.runtime.kickoffs.runnable import Runnable
+from crewlite.runtime.steps.future import on
 from crewlite.state.config import CheckpointConfig
 from crewlite.tools.base import is_async
 
 if TYPE_CHECKING:
-    from crewlite.runtime.root import Root
+    from crewlite.runtime.kickoffs.root import Root
 
 root = lazy("crewlite.flow.root")  # imports the engine, which a program that only defines a flow does not need
 

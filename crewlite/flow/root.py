@@ -14,9 +14,9 @@ from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError
 from crewlite.flow.function import FlowFunction
 from crewlite.flow.trying import RecoverableFunction
-from crewlite.runtime.executors import EXECUTORS, Job
-from crewlite.runtime.root import Root
-from crewlite.runtime.run import Run
+from crewlite.runtime.kickoffs.root import Root
+from crewlite.runtime.steps.executors import EXECUTORS, Job
+from crewlite.runtime.steps.run import Run
 from crewlite.step_parts import Limit
 from crewlite.usage import Usage
 

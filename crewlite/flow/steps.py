@@ -31,9 +31,9 @@ from crewlite.flow.reuse import Reuse
 from crewlite.keywords import refuse_unknown
 from crewlite.recovery import FailurePolicy, Policy
 from crewlite.recovery.remedy import check_policy
-from crewlite.runtime.executors import Executor, Job, Runtime, executor_of
-from crewlite.runtime.future import Awaited, StepFuture, StepFutures, on, settled
-from crewlite.runtime.plain_voice import PlainVoice
+from crewlite.runtime.steps.executors import Executor, Job, Runtime, executor_of
+from crewlite.runtime.steps.future import Awaited, StepFuture, StepFutures, on, settled
+from crewlite.runtime.steps.plain_voice import PlainVoice
 from crewlite.step_parts import Effect, Limit
 from crewlite.tools.base import is_async
 

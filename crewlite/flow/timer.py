@@ -14,7 +14,7 @@ from crewlite import background, codec, durable, events, kinds
 from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError
 from crewlite.ids import now
-from crewlite.runtime.future import Awaited, StepFuture, on
+from crewlite.runtime.steps.future import Awaited, StepFuture, on
 
 
 def sleep_for(seconds: float) -> Any:

@@ -15,8 +15,8 @@ from crewlite.keywords import refuse_unknown
 from crewlite.recovery import Classifier, FailurePolicy, Policy
 from crewlite.recovery.checks import whole
 from crewlite.recovery.classify import check_classifier
-from crewlite.runtime.request import Request
-from crewlite.runtime.root import Root
+from crewlite.runtime.kickoffs.request import Request
+from crewlite.runtime.kickoffs.root import Root
 from crewlite.state.config import CheckpointConfig
 
 P = ParamSpec("P")

@@ -13,7 +13,7 @@ from crewlite.crew.crew import Crew
 from crewlite.errors import ConfigError
 from crewlite.project.sections import AGENTS, TASKS, Make, Sections, check
 from crewlite.project.yaml_file import read
-from crewlite.runtime.request import Bind
+from crewlite.runtime.kickoffs.request import Bind
 from crewlite.task.task import Task
 from crewlite.tools.toolbox import as_tools
 from crewlite.wording import an

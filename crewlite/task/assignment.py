@@ -21,7 +21,7 @@ from crewlite.budget import Budget
 from crewlite.errors import ConfigError
 from crewlite.llm.base import BaseLLM, with_fallbacks
 from crewlite.llm.models import resolve_llm
-from crewlite.runtime.questions import FILE
+from crewlite.runtime.steps.questions import FILE
 from crewlite.task.conditional import ConditionalTask
 from crewlite.task.output import TaskOutput
 from crewlite.task.output_file import check_links, check_place, check_text

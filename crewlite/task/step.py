@@ -21,7 +21,7 @@ from crewlite.durable import Drift, Stamp, Step
 from crewlite.errors import AnswerRefused, Suspended, text_of
 from crewlite.llm.base import Message
 from crewlite.llm.parts import with_pictures
-from crewlite.runtime.callbacks import call_back, callback_step, called
+from crewlite.runtime.steps.callbacks import call_back, callback_step, called
 from crewlite.task.assignment import ContextItem, FilledTask
 from crewlite.task.conditional import ConditionalTask
 from crewlite.task.output import TaskOutput

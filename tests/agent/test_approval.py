@@ -17,7 +17,7 @@ from crewlite.events import (
     ToolUsageStartedEvent,
 )
 from crewlite.flow import ask, flow
-from crewlite.runtime.human import Question
+from crewlite.runtime.people.human import Question
 from crewlite.state.journal.lineage import recorded
 from crewlite.state.providers import Commit, provider_for
 from crewlite.state.verbs.answer import Typed, typed

@@ -193,6 +193,6 @@ def test_everything_is_shown_if_the_environment_says_so(tmp_path):
     said = children.run(
         [sys.executable, program, "fail"], capture_output=True, text=True, env={"CREWLITE_TRACEBACK": "full"}
     ).stderr
-    assert "crewlite/runtime/engine.py" in said
+    assert "crewlite/runtime/kickoffs/engine.py" in said
     assert said.count("\n") > 60
     assert "Recorded: 1 finished step of run 'book'" in said

@@ -27,8 +27,8 @@ import crewlite.agent.root
 import crewlite.crew.root
 import crewlite.flow.classes.root
 import crewlite.flow.root
-import crewlite.runtime.engine
-import crewlite.runtime.sync_bridge  # noqa: F401
+import crewlite.runtime.kickoffs.engine
+import crewlite.runtime.main_thread.sync_bridge  # noqa: F401
 from crewlite import CheckpointConfig, event_bus
 from crewlite.errors import TooManyCalls
 from crewlite.events import (

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from crewlite import codec, disk
-from crewlite.runtime import replay
+from crewlite.runtime.steps import replay
 from crewlite.state.format import entry
 from crewlite.state.journal.journal import Journal
 from crewlite.state.providers import sqlite

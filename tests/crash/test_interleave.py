@@ -185,7 +185,7 @@ class Hasty(Journal):
 def test_a_journal_that_announces_a_checkpoint_before_it_is_sealed_is_found(fresh, monkeypatch):
     acted = acting("checkpoint_started", "checkpoint", "sync")
     assert Explorer(fresh).heard("cut", "resume", "checkpoint", acted) == []
-    monkeypatch.setattr("crewlite.runtime.engine.Journal", Hasty)
+    monkeypatch.setattr("crewlite.runtime.kickoffs.engine.Journal", Hasty)
     assert Explorer(fresh).heard("cut", "resume", "checkpoint", acted)
 
 

@@ -13,7 +13,7 @@ from crewlite.cli.main import main
 from crewlite.errors import ConfigError, InDoubt, InputsChanged, OutputInvalid, QuestionsChanged, Suspended
 from crewlite.events import BaseEvent
 from crewlite.llm import ToolCall
-from crewlite.runtime.request import Progress, Request
+from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.testing import ScriptedLLM
 from tests.cuts import lives
 

@@ -13,7 +13,7 @@ from crewlite.errors import ChangeUnused, ConfigError, InDoubt, NonDeterminism, 
 from crewlite.events import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.flow import ask, flow, sleep_for, step
-from crewlite.runtime.fork import forked_in_memory
+from crewlite.runtime.kickoffs.fork import forked_in_memory
 from crewlite.state import InMemoryProvider
 from crewlite.state.verbs.answer import Typed
 from crewlite.testing import ScriptedLLM

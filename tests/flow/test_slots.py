@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from crewlite.runtime.slots import Pools, Slots
+from crewlite.runtime.steps.slots import Pools, Slots
 from crewlite.step_parts import Limit
 
 

@@ -10,8 +10,8 @@ import pytest
 from crewlite import errors
 from crewlite.errors import CrewliteError
 from crewlite.recovery import Failure
-from crewlite.runtime.causes import message_of, type_of
-from crewlite.runtime.failures import Told, raised, written
+from crewlite.runtime.steps.causes import message_of, type_of
+from crewlite.runtime.steps.failures import Told, raised, written
 from crewlite.wording import an
 
 FOUND = [value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, CrewliteError)]

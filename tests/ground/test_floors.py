@@ -59,7 +59,10 @@ FLOORS = {
         "state.history",
         "state",
     },
-    "engine": {"runtime"},
+    "steps of a run": {"runtime.steps", "runtime"},
+    "people": {"runtime.people"},
+    "the main thread": {"runtime.main_thread"},
+    "kickoffs": {"runtime.kickoffs", "runtime.exploring"},
     "agents": {"agent"},
     "tasks": {"task"},
     "crews": {"crew", "flow", "project"},
@@ -81,7 +84,7 @@ def modules() -> dict[str, Path]:
 
 def floor(module: str) -> str:
     parts = module.split(".")
-    room = ".".join(parts[1:3]) if parts[1] == "state" else parts[1]
+    room = ".".join(parts[1:3]) if parts[1] in ("state", "runtime") else parts[1]
     return next((name for name, rooms in FLOORS.items() if room in rooms), f"no floor ({room})")
 
 
@@ -173,13 +176,16 @@ def test_no_module_imports_its_neighbours_inside_a_function():
 AGAINST_THE_ORDER = {
     ("crewlite.llm.base", "crewlite.agent.bare_call"): "a model loads without the engine",
     ("crewlite.recovery.by_model", "crewlite.agent.classifier"): "only classifiers that ask a model load it",
-    ("crewlite.runtime.deciding", "crewlite.runtime.suspending"): "it asks a person, which is a step like any",
-    ("crewlite.runtime.engine", "crewlite.console.progress"): "verbose runs alone attach it",
-    ("crewlite.runtime.engine", "crewlite.console.log_file"): "only runs that write one attach it",
-    ("crewlite.runtime.engine", "crewlite.cli.uncaught"): "only runs that fail load it",
-    ("crewlite.runtime.runnable", "crewlite.runtime.engine"): "a definition loads without the engine",
-    ("crewlite.runtime.runnable", "crewlite.runtime.fork"): "a definition loads without the engine",
-    ("crewlite.runtime.runnable", "crewlite.runtime.exploring.study"): "a definition loads without the engine",
+    (
+        "crewlite.runtime.steps.deciding",
+        "crewlite.runtime.people.suspending",
+    ): "it asks a person, which is a step like any",
+    ("crewlite.runtime.kickoffs.engine", "crewlite.console.progress"): "verbose runs alone attach it",
+    ("crewlite.runtime.kickoffs.engine", "crewlite.console.log_file"): "only runs that write one attach it",
+    ("crewlite.runtime.kickoffs.engine", "crewlite.cli.uncaught"): "only runs that fail load it",
+    ("crewlite.runtime.kickoffs.runnable", "crewlite.runtime.kickoffs.engine"): "a definition loads without the engine",
+    ("crewlite.runtime.kickoffs.runnable", "crewlite.runtime.kickoffs.fork"): "a definition loads without the engine",
+    ("crewlite.runtime.kickoffs.runnable", "crewlite.runtime.exploring.study"): "a definition loads without the engine",
     ("crewlite.runtime.exploring.judge", "crewlite.agent.judging"): "only studies that a model judges load it",
     ("crewlite.agent.agent", "crewlite.agent.root"): "a definition loads without the engine",
     ("crewlite.agent.agent", "crewlite.crew.alone"): "an agent that does one task makes a crew of it",
@@ -291,7 +297,12 @@ def test_importing_the_package_loads_none_of_its_rooms():
 def test_a_definition_loads_of_the_record_and_the_engine_only_what_it_says_itself():
     code = "from crewlite import Agent, Crew, Task\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
     loaded = [name for name in ask(code) if name.startswith(("crewlite.state.", "crewlite.runtime."))]
-    engine = ["crewlite.runtime.definition_verbs", "crewlite.runtime.request", "crewlite.runtime.runnable"]
+    engine = [
+        "crewlite.runtime.kickoffs",
+        "crewlite.runtime.kickoffs.definition_verbs",
+        "crewlite.runtime.kickoffs.request",
+        "crewlite.runtime.kickoffs.runnable",
+    ]
     assert loaded == [*engine, "crewlite.state.config"]
 
 

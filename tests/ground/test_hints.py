@@ -10,7 +10,7 @@ from crewlite import LLM, Agent, CheckpointConfig, Crew, Task
 from crewlite.coming_from.words import _ELSEWHERE
 from crewlite.errors import ConfigError
 from crewlite.flow import flow, step
-from crewlite.runtime.request import KickoffOptions
+from crewlite.runtime.kickoffs.request import KickoffOptions
 
 AGENT = Agent(role="r", goal="g", llm="offline")
 TASK = {"description": "d", "expected_output": "x", "agent": AGENT}

@@ -9,8 +9,8 @@ import pytest
 
 from crewlite import codec
 from crewlite.recovery import Fallback, Retry
-from crewlite.runtime.attempts import next_attempt
-from crewlite.runtime.replay import Mode, Question, Refuse, Reraise, Reuse, Run, decide, missed
+from crewlite.runtime.steps.attempts import next_attempt
+from crewlite.runtime.steps.replay import Mode, Question, Refuse, Reraise, Reuse, Run, decide, missed
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
 

@@ -12,9 +12,9 @@ import pytest
 
 from crewlite import Agent, CheckpointConfig, History
 from crewlite.errors import ConfigError
-from crewlite.runtime.engine import kickoff
-from crewlite.runtime.plan import refused
-from crewlite.runtime.request import Progress, Request
+from crewlite.runtime.kickoffs.engine import kickoff
+from crewlite.runtime.kickoffs.plan import refused
+from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.testing import ScriptedLLM
 from tests import children
 

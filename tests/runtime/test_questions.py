@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crewlite.runtime.questions import (
+from crewlite.runtime.steps.questions import (
     Comparison,
     Drifted,
     decide,

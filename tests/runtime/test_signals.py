@@ -246,7 +246,7 @@ def test_a_step_that_does_not_end_keeps_neither_checkpoint_nor_process():
 @pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_does_not_wait(first):
     body = STUBBORN.format(stays="os.kill(os.getpid(), signal.SIGTERM), time.sleep(30)") + KICKOFF.format("'SIGTERM'")
-    patient = "from crewlite.runtime import handlers, signals\nhandlers.GRACE = signals._TO_STOP = 60\n"
+    patient = "from crewlite.runtime.main_thread import handlers, signals\nhandlers.GRACE = signals._TO_STOP = 60\n"
     with Child(patient + body) as child:
         status, _, said = child.says("asked Do 1").send(first).says("stubborn").ended()
     assert status == 143

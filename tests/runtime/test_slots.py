@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from crewlite.errors import StepDeadlock
-from crewlite.runtime.slots import Pools, Slots
+from crewlite.runtime.steps.slots import Pools, Slots
 from crewlite.step_parts import Limit
 
 

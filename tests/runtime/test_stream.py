@@ -15,7 +15,7 @@ from crewlite import Agent, BaseLLM, Crew, History, LLMReply, Task, event_bus
 from crewlite.errors import ConfigError, OnLoopThread, RunCancelled
 from crewlite.events import BaseEvent, TaskCompletedEvent
 from crewlite.flow import flow, step
-from crewlite.runtime.stream import RunStream
+from crewlite.runtime.kickoffs.stream import RunStream
 from crewlite.testing import ScriptedLLM
 
 

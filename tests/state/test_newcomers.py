@@ -17,7 +17,7 @@ from crewlite.errors import (
     StoreError,
 )
 from crewlite.events import TaskCompletedEvent
-from crewlite.runtime.request import Progress, Request
+from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.state import JsonProvider
 from crewlite.state.format.entry import SCHEMA, seal
 from crewlite.state.providers.json_tail import lines

@@ -23,9 +23,8 @@ from crewlite.keywords import known_keywords
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.recovery.remedy import Policy, check_policy
-from crewlite.runtime.definition_verbs import on_class_too
-from crewlite.runtime.human import Question, QuestionEvents, asked_here
-from crewlite.runtime.request import (
+from crewlite.runtime.kickoffs.definition_verbs import on_class_too
+from crewlite.runtime.kickoffs.request import (
     Bind,
     Finished,
     FromCheckpoint,
@@ -34,7 +33,8 @@ from crewlite.runtime.request import (
     Request,
     kickoff_options,
 )
-from crewlite.runtime.runnable import Runnable
+from crewlite.runtime.kickoffs.runnable import Runnable
+from crewlite.runtime.people.human import Question, QuestionEvents, asked_here
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.journal.view import View
 from crewlite.state.values.current import StepState
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import os
     from uuid import UUID
 
-    from crewlite.runtime.root import Root
+    from crewlite.runtime.kickoffs.root import Root
     from crewlite.state.run_history import RunHistory
 
 root = lazy("crewlite.flow.classes.root")  # imports the engine, which a program that only defines a flow does not need

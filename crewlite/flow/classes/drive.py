@@ -24,8 +24,8 @@ from crewlite.flow.classes.results import encoded
 from crewlite.flow.classes.reviewing import reviewed
 from crewlite.flow.classes.running import Running, running
 from crewlite.flow.classes.state import Outcome, coded
-from crewlite.runtime.executors import Job
-from crewlite.runtime.plain_voice import Silent
+from crewlite.runtime.steps.executors import Job
+from crewlite.runtime.steps.plain_voice import Silent
 from crewlite.state.format.addresses import BEGINNING
 from crewlite.state.format.kept import Order
 from crewlite.state.values.current import StepState

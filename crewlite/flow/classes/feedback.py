@@ -18,7 +18,7 @@ from crewlite.flow.classes.labels import label_of
 from crewlite.ids import now
 from crewlite.llm.base import BaseLLM
 from crewlite.llm.foreign import as_model
-from crewlite.runtime.human import Question, QuestionEvents
+from crewlite.runtime.people.human import Question, QuestionEvents
 from crewlite.state.reading.wanted import begins_with
 
 

@@ -20,7 +20,7 @@ from crewlite.keywords import known_keywords
 from crewlite.lazy import lazy
 from crewlite.recovery import FailurePolicy, Policy
 from crewlite.recovery.remedy import check_policy
-from crewlite.runtime.executors import Executor, Runtime, executor_of
+from crewlite.runtime.steps.executors import Executor, Runtime, executor_of
 from crewlite.state.config import CheckpointConfig
 from crewlite.tools.base import is_async
 from crewlite.wording import an

@@ -15,7 +15,7 @@ from crewlite.codec import JsonObject
 from crewlite.errors import ConfigError
 from crewlite.flow.classes.state import ID, StateKind
 from crewlite.refs import as_run_id
-from crewlite.runtime.request import Request
+from crewlite.runtime.kickoffs.request import Request
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import find_lineage

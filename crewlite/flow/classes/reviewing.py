@@ -28,10 +28,10 @@ from crewlite.flow.classes.results import encoded
 from crewlite.flow.classes.running import running
 from crewlite.ids import now
 from crewlite.llm.models import resolve_llm
-from crewlite.runtime.executors import Job
-from crewlite.runtime.future import Awaited, StepFuture, on
-from crewlite.runtime.human import question_step
-from crewlite.runtime.plain_voice import Silent
+from crewlite.runtime.people.human import question_step
+from crewlite.runtime.steps.executors import Job
+from crewlite.runtime.steps.future import Awaited, StepFuture, on
+from crewlite.runtime.steps.plain_voice import Silent
 
 _TURNS = 5  # replies that an outcome may take
 

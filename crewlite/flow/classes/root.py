@@ -18,9 +18,9 @@ from crewlite.flow.classes.results import declare_results, encoded
 from crewlite.flow.classes.running import at_work
 from crewlite.flow.classes.state import ID, Outcome
 from crewlite.llm.models import resolve_llm
-from crewlite.runtime.request import Request
-from crewlite.runtime.root import Root
-from crewlite.runtime.run import Run
+from crewlite.runtime.kickoffs.request import Request
+from crewlite.runtime.kickoffs.root import Root
+from crewlite.runtime.steps.run import Run
 from crewlite.state.config import CheckpointConfig
 from crewlite.step_parts import Limit
 

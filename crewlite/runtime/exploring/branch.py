@@ -10,11 +10,11 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from crewlite import background
 from crewlite.codec import decode
 from crewlite.errors import BudgetExceeded, JournalCorrupt, QuestionsChanged, RunCancelled, Suspended, text_of
-from crewlite.runtime.engine import kickoff
 from crewlite.runtime.exploring.exploration import Row, Status
 from crewlite.runtime.exploring.judge import Asked, Judge
 from crewlite.runtime.exploring.variants import Variant
-from crewlite.runtime.request import Request
+from crewlite.runtime.kickoffs.engine import kickoff
+from crewlite.runtime.kickoffs.request import Request
 from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.record import Record

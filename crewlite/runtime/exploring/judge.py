@@ -14,8 +14,8 @@ from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM
 from crewlite.llm.foreign import as_model
 from crewlite.llm.models import resolve_llm
-from crewlite.runtime.callbacks import called, name_of
-from crewlite.runtime.runnable import Runnable
+from crewlite.runtime.kickoffs.runnable import Runnable
+from crewlite.runtime.steps.callbacks import called, name_of
 from crewlite.state.verbs.score import RecordedScore
 
 judging = lazy("crewlite.agent.judging")  # on a higher floor, as it asks a model

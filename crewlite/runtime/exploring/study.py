@@ -22,12 +22,12 @@ from crewlite.runtime.exploring.branch import Branch
 from crewlite.runtime.exploring.exploration import Exploration, Row
 from crewlite.runtime.exploring.judge import Judge, judge_of
 from crewlite.runtime.exploring.variants import Given, Variant, check_at, find_unready, root_of, variants_of
-from crewlite.runtime.fork import config_of, located_for
-from crewlite.runtime.many import side_by_side
-from crewlite.runtime.rebuild import definition_of
-from crewlite.runtime.request import FromCheckpoint
-from crewlite.runtime.runnable import Runnable
-from crewlite.runtime.sync_bridge import run_sync
+from crewlite.runtime.kickoffs.fork import config_of, located_for
+from crewlite.runtime.kickoffs.many import side_by_side
+from crewlite.runtime.kickoffs.rebuild import definition_of
+from crewlite.runtime.kickoffs.request import FromCheckpoint
+from crewlite.runtime.kickoffs.runnable import Runnable
+from crewlite.runtime.main_thread.sync_bridge import run_sync
 from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.commit import ForkBase

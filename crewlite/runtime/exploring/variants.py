@@ -13,10 +13,10 @@ from crewlite.llm.base import BaseLLM
 from crewlite.llm.foreign import as_model
 from crewlite.llm.models import named
 from crewlite.refs import check_name
-from crewlite.runtime.fork import changes_for
-from crewlite.runtime.request import Request
-from crewlite.runtime.root import Root
-from crewlite.runtime.runnable import Runnable
+from crewlite.runtime.kickoffs.fork import changes_for
+from crewlite.runtime.kickoffs.request import Request
+from crewlite.runtime.kickoffs.root import Root
+from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.state.format.record import Record
 from crewlite.state.verbs.fork import Changes, changed_parts
 from crewlite.wording import an

@@ -1,0 +1,79 @@
+"""Advice at the end of a run: arguments without effect, and how to run a recorded step again."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from crewlite import kinds
+from crewlite.errors import CrewliteError, Redacted, StepRaised, ends_run
+from crewlite.resuming import branch_ref
+from crewlite.runtime.kickoffs.request import Request
+from crewlite.runtime.people.human import warn_unasked
+from crewlite.runtime.steps.run import Run
+from crewlite.state.format.addresses import is_right_below
+from crewlite.state.providers.base import declares
+from crewlite.tracebacks import RECORDED
+from crewlite.wording import number_of
+
+_NAMED = 3  # steps that a note names
+
+
+def warn_unused(run: Run) -> None:
+    """Warn about answers and reruns for addresses that the run never requested: an address may be misspelt."""
+    warn_unasked(run)
+    if not run.rerun:
+        return
+    record = run.record
+    begun = {event.address for event in record.events if event.type.endswith("_started")}
+    if left := sorted(run.rerun - record.outcomes.keys() - begun):
+        steps = ", ".join(sorted(filter(None, begun))[:10]) or "none"
+        run.journal.warn(f"rerun: the run has not requested {', '.join(left)}; the steps so far are {steps}")
+
+
+def answered_before(kind: str, run: Run) -> tuple[str, ...]:
+    """Return the addresses of the last top-level steps whose outcomes this kickoff reused.
+
+    `kind`: the kind of the run.
+    """
+    outcomes = run.record.outcomes
+    before = (
+        [at for at in run.begun if at in outcomes and is_right_below(at, "")] if not kinds.of(kind).begins_anew else []
+    )
+    return tuple(sorted(before, key=lambda at: outcomes[at].seq)[-_NAMED:])
+
+
+def note_way_on(error: Exception, kind: str, request: Request) -> None:
+    """Add a note to an error that ends the outermost kickoff: what is recorded, and how to resume. `kind`: of the run.
+
+    Adds none without a store that outlives the process, nor to errors about the run, which say it themselves.
+    """
+    progress = request.progress
+    if ends_run(error) and not isinstance(error, Redacted):
+        return
+    kept = progress.target and not declares(progress.target.provider, "in_memory")
+    if not kept or progress.run_id is None or progress.how_to_go_on:
+        return
+    done = progress.finished_steps
+    steps = "" if done is None else f"{number_of(done, 'finished step')} of "
+    again = {None: "", 0: "", 1: " It is not run again."}.get(done, " They are not run again.")
+    note = f"{RECORDED}{steps}run {progress.run_id!r} in {progress.location}.{again}\n{request.how_to_go_on(kind)}"
+    before = [one for one in getattr(error, "__notes__", ()) if not str(one).startswith(RECORDED)]
+    with contextlib.suppress(AttributeError, TypeError):  # the error is frozen, or its `__notes__` is not a list
+        error.__notes__ = [*before, note]
+
+
+def note_answered(error: Exception, kind: str, run: Run, answered: Sequence[str]) -> None:
+    """Add a note to an error of the user's code: a changed step keeps its recorded outcome, and how to run it again."""
+    if not answered or (isinstance(error, CrewliteError) and not isinstance(error, StepRaised | Redacted)):
+        return
+    ref = branch_ref(run.run_id, run.branch)
+    again = f"{kind}.fork({ref!r}, rerun={[answered[-1]]!r}).kickoff()"
+    if kinds.of(kind) is kinds.TRIAL:
+        again = "begin another trial, with another run_id"
+    note = (
+        f"{', '.join(answered)} answered from the record of run {ref!r}: changing the code of a step does not change "
+        f"its recorded outcome. To run a step again: {again}"
+    )
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)

@@ -1,0 +1,329 @@
+"""Start a run, or resume one where it stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+from crewlite import background, durable, events, kinds
+from crewlite.errors import BranchConflictError, ConfigError, OnLoopThread
+from crewlite.events.event_bus import event_bus
+from crewlite.ids import new_id
+from crewlite.lazy import lazy
+from crewlite.runtime.kickoffs.advice import note_way_on
+from crewlite.runtime.kickoffs.handle import RunHandle
+from crewlite.runtime.kickoffs.joining import check_joined, when_free
+from crewlite.runtime.kickoffs.kickoff import drive, inside
+from crewlite.runtime.kickoffs.plan import Plan, check_one_store, continued, plan
+from crewlite.runtime.kickoffs.preview import Preview, preview as foresee
+from crewlite.runtime.kickoffs.program import named
+from crewlite.runtime.kickoffs.request import Finished, Request
+from crewlite.runtime.kickoffs.resumption import (
+    answers_given,
+    approvals_given,
+    branch_for,
+    check_newest,
+    check_of_run_at_work,
+    check_rerun,
+    check_variant,
+    definition_now,
+    in_doubt,
+    inputs_of,
+    kept_result,
+    lived,
+    masked,
+    secrets_of,
+    warn_kept,
+    warn_stored,
+)
+from crewlite.runtime.kickoffs.root import Root
+from crewlite.runtime.kickoffs.runnable import Runnable
+from crewlite.runtime.kickoffs.unfinished import newest_unfinished
+from crewlite.runtime.main_thread.sync_bridge import run_sync
+from crewlite.runtime.steps import sayings
+from crewlite.runtime.steps.budgets import HeldBudget
+from crewlite.runtime.steps.plain_voice import Silent
+from crewlite.runtime.steps.run import Run
+from crewlite.runtime.steps.step_scope import StepScope
+from crewlite.secrets import Secrets
+from crewlite.state.config import CheckpointConfig
+from crewlite.state.format.commit import RunStart
+from crewlite.state.format.record import Record
+from crewlite.state.journal.journal import Journal
+from crewlite.state.journal.lineage import gone
+from crewlite.state.reading.locate import Located
+from crewlite.state.subscriber import CheckpointSubscriber
+from crewlite.state.verbs.acquire import acquire_branch, acquire_new_branch, store_claim
+from crewlite.state.verbs.copy_run import copy_if_elsewhere
+
+progress_lines = lazy("crewlite.console.progress")  # subscribers on the roof, which only runs that ask for it attach
+log_files = lazy("crewlite.console.log_file")
+uncaught = lazy("crewlite.cli.uncaught")
+
+R = TypeVar("R")
+T = TypeVar("T")
+Begun = tuple[Run, dict[str, Any]]
+
+
+def kickoff_here(definition: Runnable[R], request: Request) -> R:
+    """Run `kickoff` from blocking code, and wait until the run has ended."""
+    how_to_go_on = partial(request.how_to_go_on, definition.run_kind.name)
+    kind = definition.run_kind
+    verb = definition.run_name.partition(" ")[0] if kind is kinds.TRIAL else "kickoff"  # "test of CREW"
+    return run_sync(kind, verb, partial(kickoff, definition, request), how_to_go_on)
+
+
+def preview_here(definition: Runnable[Any], request: Request) -> Preview:
+    """Run `preview` from blocking code, and wait for its result."""
+    return run_sync(
+        definition.run_kind, "preview", partial(preview, definition, request), lambda: "Nothing was changed."
+    )
+
+
+def submit(definition: Runnable[R], request: Request, verb: str = "submit") -> RunHandle[R]:
+    """Begin the requested run and return its handle at once. Raises what `kickoff` raises before a run begins.
+
+    Raises ConfigError inside another run (the message names `verb`), OnLoopThread on the background loop.
+    """
+    name, kind = definition.run_name, definition.run_kind
+    if durable.scope().loop is not None:
+        instead = f"{name}(...), whose steps are" if kind is kinds.FLOW else f"kickoff(...) of this {kind}, which is"
+        raise ConfigError(
+            f"{name}.{verb}(...) was called inside a run, but it begins a run of its own: call {instead} then part "
+            f"of this run"
+        )
+    if background.on_loop_thread():
+        raise OnLoopThread("submit", "await akickoff()")
+    begun = partial(kickoff, definition, request)
+    return RunHandle(f"{kind} {name!r}", request.progress, begun, str(request.run_id or ""))
+
+
+async def kickoff(definition: Runnable[R], request: Request, root: Root[Any] | None = None) -> R:
+    """Start a run, resume one, or return the stored result of a finished one.
+
+    `root`: the root that an equal request made, to reuse what follows from the definition alone; None to make it.
+    """
+    request, progress = request.going_on_from(definition.bound_at), request.progress
+    root = root.again() if root else definition.as_root(request)
+    verbose = root.verbose or request.verbose
+    which = (lambda: None if progress.joined else progress.run_id), (lambda: progress.address)
+    with contextlib.ExitStack() as heard:
+        if verbose:
+            heard.enter_context(progress_lines.shown(*which))
+        if root.log_file:
+            heard.enter_context(log_files.written(root.log_file, *which))
+        try:
+            finished = await _finished(root, request)
+        except BaseException as error:
+            progress.outcome = root.left()
+            if not isinstance(durable.scope(), StepScope):
+                if isinstance(error, Exception):
+                    note_way_on(error, root.kind, request)
+                uncaught.install()  # also where Ctrl-C has cancelled the run and is about to end the program
+            raise
+    progress.outcome = finished.value
+    return definition.as_result(finished)
+
+
+async def preview(definition: Runnable[Any], request: Request) -> Preview:
+    """Return what `kickoff` would do. Reads the store; runs no step and writes nothing."""
+    request = request.going_on_from(definition.bound_at)
+    return await foresee(definition.as_root(request), request)
+
+
+async def _finished(root: Root[T], request: Request) -> Finished[T]:
+    scope = durable.scope()
+    if not isinstance(scope, StepScope):
+        request = named(root, await continued(root, request))
+        return await _run(root, request, plan(root, request))
+    if scope.dry or scope.run.recorded or (decided := plan(root, request)).config is None:
+        check_one_store((root.setting, *root.inner), scope.run.config)
+        root.check(request.inputs or {})
+        return Finished(await inside(scope, root, request, root.step(dict(request.inputs or {}), None)))
+    return await _as_separate_run(scope, root, request, decided)
+
+
+async def _as_separate_run(scope: StepScope, root: Root[T], request: Request, decided: Plan) -> Finished[T]:
+    """Kick off a separate run, with a store, inside a run without one. Its usage counts for the outer run too."""
+    ended, address = list[Finished[T]](), ""
+    if request.auto_approve is None and scope.inherited.auto_approve:
+        request = replace(request, auto_approve=True)
+
+    async def work() -> T:
+        nonlocal address
+        around = durable.scope()
+        assert isinstance(around, StepScope)
+        address = around.address
+        sayings.around.set(around.sayings)  # in the task of this step alone
+        around.run.separate[address] = lambda: request.progress.usage
+        token = durable.detach()
+        try:
+            ended.append(await _run(root, request, decided, around.inherited.budgets))
+        finally:
+            durable.reattach(token)
+        return ended[-1].value
+
+    request = await continued(root, request)
+    step, paid = root.step(dict(request.inputs or {}), None), request.progress
+    usage = lambda _: paid.usage.to_record()  # noqa: E731 - the usage is known only when the run has ended
+    silent = replace(step, work=work, voice=Silent(root.source), usage=usage, failure_policy=None, inherits=False)
+    value = await inside(scope, root, request, silent, own=True)
+    scope.run.separate.pop(address, None)  # its usage is recorded now
+    return replace(ended[-1], value=value)
+
+
+async def _run(root: Root[T], request: Request, decided: Plan, enclosing: tuple[HeldBudget, ...] = ()) -> Finished[T]:
+    config = decided.config
+    secrets = secrets_of(root, config)
+    if config is None:
+        run, inputs = await _begin(root, request, Journal(new_id(), "main", Record(), secrets))
+    else:
+        begin = partial(_resume_any if request.resume else _take_up, root, request, config, secrets)
+        check = partial(check_of_run_at_work, root, request, secrets)
+        run, inputs = await (when_free(begin, check, root, request.progress) if request.wait else begin())
+    run.config, run.enclosing = decided.own, enclosing
+    value = await drive(root, run, inputs, decided.setting, request.progress)
+    request.progress.durability = run.durability  # only now, as the last save may have failed
+    return Finished(value, request.progress.usage, run.durability, run.run_id)
+
+
+async def _resume_any(root: Root[Any], request: Request, config: CheckpointConfig, secrets: Secrets) -> Begun:
+    """Resume the newest unfinished run that no process is working on; begin a run if there is none.
+
+    If several processes want the same run, one of them acquires its branch, and the others look for another run.
+    """
+    passed: set[str] = set()
+    inputs = request.inputs or {}
+    while found := await background.in_thread(newest_unfinished, root, inputs, config, secrets, frozenset(passed)):
+        try:
+            return await _take_up(root, request, config, secrets, found)
+        except (BranchConflictError, _Over):
+            passed.add(found.run_id)
+    return await _take_up(root, request, config, secrets)
+
+
+class _Over(Exception):
+    """The run that was found has been finished or deleted by another process since."""
+
+
+async def _take_up(
+    root: Root[Any], request: Request, config: CheckpointConfig, secrets: Secrets, found: Located | None = None
+) -> Begun:
+    """Open the store and acquire the branch; resume the run that it holds, or begin one.
+
+    `found` is an unfinished run to resume. Raises _Over if it is finished or deleted by now.
+    """
+
+    def wanted() -> Located:
+        located = found or copy_if_elsewhere(branch_for(root, request, config), request.from_checkpoint)
+        request.progress.target, request.progress.location = (
+            located,
+            located.location,
+        )  # also known to a caller who is refused
+        return located
+
+    if found or request.run_id or config.restore_from:
+        target, queue, record = await acquire_branch(wanted)
+    else:
+        target, queue, record = await acquire_new_branch(branch_for(root, request, config))
+    request.progress.target = target
+    journal = Journal(target.run_id, target.branch, record, secrets, config.on_save_error, config.durability, queue)
+    journal.on_conflict = config.on_conflict
+    try:
+        if found and (not record.seq or record.finished):
+            raise _Over
+        if record.seq:
+            return await _resume(root, request, config, journal, target)
+        if config.restore_from:  # it was deleted since it was found
+            raise gone(queue.store, f"{target.run_id}/{target.branch}", "branch")
+        return await _begin(root, request, journal, config)
+    except BaseException:
+        await journal.aclose()
+        raise
+
+
+async def _begin(root: Root[Any], request: Request, journal: Journal, config: CheckpointConfig | None = None) -> Begun:
+    """Begin a new run. Its first commit proves that the store can be written, before anything is paid."""
+    root.check(request.inputs or {})
+    inputs, coded = masked(journal, request.inputs or {})
+    first: RunStart = {
+        "run_id": journal.run_id,
+        "branch": journal.branch,
+        "uid": new_id(),
+        "identity": root.identity,
+        "definition": journal.secrets.mask_data(root.facts()),
+        "inputs": coded,
+    }
+    answers = answers_given(root, journal, request, changed=True)
+    await store_claim(journal, {"run": first, **answers, **approvals_given(journal, request)})
+    request.progress.attach(journal)
+    subscriber, rerun = _subscriber(root, config), frozenset(request.rerun)
+    return Run(journal, subscriber, answers=dict(request.answers or {}), rerun=rerun), inputs
+
+
+async def _resume(
+    root: Root[Any],
+    request: Request,
+    config: CheckpointConfig,
+    journal: Journal,
+    target: Located,
+) -> Begun:
+    """Resume a recorded run where it stopped, or prepare to return its stored result."""
+    record = journal.record
+    with _announced(root.source, journal, target):
+        inputs, others = inputs_of(root, request, journal)
+        if request.progress.waited:
+            check_joined(root, journal)
+        drifted = None if others else await kept_result(root, journal, inputs, config, target)
+        finished = drifted is not None
+        answers = answers_given(root, journal, request, changed=bool(others))
+        check_rerun(journal, request.rerun, root.kind)
+        superseded = record.finished and not finished
+        approved = approvals_given(journal, request)
+        if drifted is not None:
+            warn_kept(journal, drifted)
+            warn_stored(root, record, target, journal)
+        else:
+            check_newest(root, record, target)
+            check_variant(root, request, journal)
+            if superseded:
+                journal.invalidate("", root.kind)
+            await store_claim(journal, others | answers | definition_now(root, journal) | approved)
+        request.progress.attach(journal)
+    run = Run(
+        journal,
+        _subscriber(root, config, asleep=finished),
+        superseded=superseded,
+        drifted=tuple(one.address for one in drifted or ()),
+        answers=dict(request.answers or {}),
+        rerun=frozenset(request.rerun),
+        doubts=in_doubt(record),
+        **lived(root, record, config.on_drift),
+    )
+    return run, inputs
+
+
+@contextlib.contextmanager
+def _announced(source: object, journal: Journal, target: Located) -> Iterator[None]:
+    """Emit the events of a resume: its start, and its success or failure at the end of the block."""
+    started = time.perf_counter()
+    about = {"location": target.location, "provider": target.provider.name}
+    about |= {"run_id": target.run_id, "branch": target.branch}
+    event_bus.emit(source, events.CheckpointRestoreStartedEvent(**about))
+    try:
+        yield
+    except Exception as error:
+        said = {"error": journal.secrets.mask(str(error)), "error_type": type(error).__qualname__}
+        event_bus.emit(source, events.CheckpointRestoreFailedEvent(**about, **said))
+        raise
+    found = {"checkpoint_id": target.checkpoint, "finished_steps": len(journal.record.outcomes)}
+    elapsed = (time.perf_counter() - started) * 1000
+    event_bus.emit(source, events.CheckpointRestoreCompletedEvent(**about, **found, duration_ms=elapsed))
+
+
+def _subscriber(root: Root[Any], config: CheckpointConfig | None, *, asleep: bool = False) -> CheckpointSubscriber:
+    return CheckpointSubscriber(root.default_events, config.max_checkpoints if config else None, asleep)

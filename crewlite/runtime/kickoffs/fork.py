@@ -1,0 +1,118 @@
+"""Fork a recorded run: the verb `fork` of definitions and of their classes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from crewlite.codec import decode
+from crewlite.errors import ConfigError, MissingInput
+from crewlite.runtime.kickoffs.rebuild import definition_of
+from crewlite.runtime.kickoffs.request import Bind, FromCheckpoint, Request
+from crewlite.runtime.kickoffs.resumption import drift_of_result
+from crewlite.runtime.kickoffs.runnable import Runnable
+from crewlite.secrets import Secrets
+from crewlite.state.config import CheckpointConfig, defaults
+from crewlite.state.format.record import Record
+from crewlite.state.reading.locate import Located, locate
+from crewlite.state.verbs.copy_run import copy_if_elsewhere
+from crewlite.state.verbs.fork import Changes, fork, tried
+
+D = TypeVar("D", bound=Runnable[Any])
+
+
+def forked(
+    source: D | type[D],
+    config: FromCheckpoint,
+    edits: Mapping[str, Any] | None,
+    rerun: Iterable[str],
+    inputs: Mapping[str, Any] | None,
+    *,
+    branch: str | None,
+    operation_id: str | None,
+    bind: Bind,
+    allow_effects: bool,
+) -> D:
+    """Create a branch and return a definition bound to it, as Runnable.fork does; a class is first rebuilt."""
+    given = config if isinstance(config, CheckpointConfig) else CheckpointConfig(restore_from=config)
+    definition = None if isinstance(source, type) else source
+    if definition is not None and bind:
+        name = type(definition).__name__
+        raise ConfigError(
+            f"bind= is for {name}.fork, called on the class: an instance has live objects of its own. Leave bind out"
+        )
+    if isinstance(source, type):
+        source.check_rebuilds(bind)
+    own = config_of(definition)
+    found, changed = located_for(definition, own, given), changes_for(source, edits, rerun, inputs)
+    definition_of(found, source.run_kind.name)  # before anything is written
+    secrets = Secrets.of(*(definition.secret_sources() if definition is not None else ()), extra=own.redact or ())
+    found = copy_if_elsewhere(found, given)
+    about: Any = {"branch": branch, "operation_id": operation_id, "changed": changed, "secrets": secrets}
+    check = kickoff_check(definition, own.overridden_by(given), secrets) if definition is not None else None
+    made = fork(found, source, **about, check=check, allow_effects=allow_effects)
+    at = bound_there(given, made)
+    return source.from_checkpoint(at, bind=bind) if isinstance(source, type) else source.bound_to(at)
+
+
+def forked_in_memory(
+    definition: D, given: CheckpointConfig, edits: Mapping[str, Any], rerun: Iterable[str], inputs: Mapping[str, Any]
+) -> D:
+    """Return the definition bound to the branch that a fork would create, for a preview. Writes nothing."""
+    own = config_of(definition)
+    found = located_for(definition, own, given)
+    check = kickoff_check(definition, own.overridden_by(given), Secrets.of())
+    return definition.bound_to(bound_there(given, tried(found, changes_for(definition, edits, rerun, inputs), check)))
+
+
+def kickoff_check(definition: Runnable[Any], config: CheckpointConfig, secrets: Secrets) -> Callable[[Record], None]:
+    """Return a check of the record of a fork: it raises what the fork's kickoff would raise for changed questions.
+
+    Those are QuestionsChanged and TaskDrifted. What a kickoff would say to inputs that it may still be given is left to
+    the kickoff, and so is the next message of a conversation.
+    """
+
+    def check(record: Record) -> None:
+        if definition.run_kind.takes_messages:
+            return
+        with contextlib.suppress(MissingInput):
+            root = definition.as_root(Request())
+            drift_of_result(root, record, decode(record.run["inputs"]), config.on_drift, secrets.mask)
+
+    return check
+
+
+def config_of(definition: Runnable[Any] | None) -> CheckpointConfig:
+    """Return the checkpoint settings of a definition; the default settings if it has none."""
+    own = definition.checkpoint if definition is not None else None
+    return own if isinstance(own, CheckpointConfig) else defaults()
+
+
+def located_for(definition: Runnable[Any] | None, own: CheckpointConfig, given: CheckpointConfig) -> Located:
+    """Return the place to fork: what `given` names, with the definition's settings for what `given` leaves out."""
+    config = own.overridden_by(given)
+    if config.restore_from is None:
+        raise ConfigError("fork names no checkpoint; wanted a ref, or CheckpointConfig(restore_from=ref)")
+    identity = definition.identity() if definition is not None else None
+    return locate(config.restore_from, config.location, config.provider, identity)
+
+
+def changes_for(
+    source: Runnable[Any] | type[Runnable[Any]],
+    edits: Mapping[str, Any] | None,
+    rerun: Iterable[str],
+    inputs: Mapping[str, Any] | None,
+) -> Changes:
+    """Build the changes of a fork, with what checks them against the definition or class that is to run it."""
+    changed = replace(Changes.of(edits, rerun, inputs), check=source.check_edit)
+    if isinstance(source, type) or not changed.inputs:
+        return changed
+    return replace(changed, inputs=source.as_inputs(changed.inputs), takes=frozenset(source.input_names()))
+
+
+def bound_there(given: CheckpointConfig, made: Located) -> CheckpointConfig:
+    """Return the given configuration with the location and ref of the new branch."""
+    ref = f"{made.run_id}/{made.branch}"
+    return given.model_copy(update={"location": made.location, "provider": made.provider, "restore_from": ref})

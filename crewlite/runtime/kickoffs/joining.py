@@ -1,0 +1,137 @@
+"""Join a run that is running, here or in another process: wait until it ends, then return its result.
+
+The wait looks at the store: at the time of the last commit twice a second, at the commits themselves only once the run
+pauses. If the process of the run dies, a waiting kickoff resumes the run; if several wait, the one whose claim is
+stored first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from crewlite import background, tracebacks
+from crewlite.errors import BranchConflictError, RefError, RunCancelled, RunEnded
+from crewlite.runtime.kickoffs.request import Progress
+from crewlite.runtime.kickoffs.root import Root
+from crewlite.runtime.steps.failures import raised
+from crewlite.state.format.commit import Claim
+from crewlite.state.format.record import Record
+from crewlite.state.journal.cancel import cancel
+from crewlite.state.journal.claim import held_by
+from crewlite.state.journal.journal import Journal
+from crewlite.state.journal.lineage import find_lineage
+from crewlite.state.journal.writer import Writer, at_work, open_writer
+from crewlite.state.providers import Store
+from crewlite.state.reading.locate import Located
+
+T = TypeVar("T")
+_SOONEST, _LATEST = 0.05, 0.5  # seconds between two looks at the run
+_SETTLED = 2.0  # seconds after which times of commits differ on every file system
+
+
+async def when_free(
+    begin: Callable[[], Awaitable[T]], check: Callable[[Located, Record], None], root: Root[Any], progress: Progress
+) -> T:
+    """Begin a kickoff with `begin()`. While a live process runs the branch, wait and try again.
+
+    `check(branch, record)` raises if this kickoff can never have the result of that run.
+
+    A cancelled caller stops waiting, and the run goes on, unless `RunHandle.cancel` has asked to cancel the run itself.
+    """
+    before, clash = root.again(), tuple[object, ...]()
+    while True:
+        try:
+            return await begin()
+        except BranchConflictError as conflict:
+            found, clash = clash, (conflict.expected, conflict.found)
+            if conflict.problem or progress.target is None or (conflict.found is not None and found == clash):
+                raise
+        if not progress.waited:
+            check(progress.target, await background.in_thread(_record_of, progress.target))
+        root.reset(before)
+        await _until_free(progress.target, progress)
+        progress.joined = ""
+
+
+def check_joined(root: Root[Any], journal: Journal) -> None:
+    """Raise RunCancelled, or the failure of the run, if this kickoff waited for the run and it ended so."""
+    record = journal.record
+    if root.address or record.finished:
+        return
+    if record.cancelled:
+        raise RunCancelled(journal.run_id, journal.branch)
+    if record.failed and (failure := record.last_attempt("")):
+        first = failure
+        while first.cause and (inner := record.last_attempt(first.cause)):
+            first = inner
+        error = raised(root.name, replace(failure, traceback=first.traceback))
+        tracebacks.name_step(error, first.address)
+        raise error
+
+
+async def _until_free(target: Located, progress: Progress) -> None:
+    """Wait until no live process runs a branch, as far as this process can tell."""
+    writer = await background.acquire(lambda: open_writer(target.provider, target.location), Writer.release)
+    try:
+        watch, pause = _Watch(writer.store, target.run_id, target.branch), _SOONEST
+        while holder := await background.in_thread(watch.holder):
+            progress.join(target.run_id, target.branch, holder)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LATEST)
+    except asyncio.CancelledError:
+        if progress.cancelled:
+            await background.in_thread(_cancel, target)
+        raise
+    finally:
+        if closed := writer.release():
+            await asyncio.wrap_future(closed)
+
+
+@dataclass(slots=True)
+class _Watch:
+    """Watches for the process that runs a branch. Not to be used by several threads at once."""
+
+    store: Store
+    run_id: str
+    branch: str
+    _record: Record | None = None
+    _touched: float = 0.0
+    _changed: float = field(default_factory=time.monotonic)
+    """The time at which `_touched` changed last."""
+    _settled: bool = False
+    """Whether no commit can have been stored since the record was read."""
+
+    def holder(self) -> str | None:
+        """Return the live process that runs the branch; None if there is none."""
+        if at_work(self.store.location, self.run_id, self.branch):
+            return "this process"
+        touched = self.store.touched(self.run_id, self.branch)
+        return held_by(self._claim(touched), touched)
+
+    def _claim(self, touched: float) -> Claim | None:
+        """Return the claim on the branch. Reads the branch only if the run has paused after a commit."""
+        now, record = time.monotonic(), self._record
+        if touched != self._touched:
+            self._touched, self._changed, self._settled = touched, now, False
+        elif record and not self._settled:
+            self._settled = now - self._changed > _SETTLED
+            if self.store.sum_at(self.run_id, self.branch, record.seq + 1):
+                record = None
+        if record is None:
+            record = self._record = Record.of(find_lineage(self.store, self.run_id, self.branch))
+        return record.claim
+
+
+def _record_of(target: Located) -> Record:
+    with contextlib.closing(target.provider.open(target.location)) as store:
+        return Record.of(find_lineage(store, target.run_id, target.branch))
+
+
+def _cancel(target: Located) -> None:
+    with contextlib.closing(target.provider.open(target.location)) as store, contextlib.suppress(RunEnded, RefError):
+        cancel(store, target.run_id, target.branch)

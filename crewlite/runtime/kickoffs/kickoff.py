@@ -1,0 +1,206 @@
+"""Drive a run to its result, alone or as a step of another run."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Awaitable
+from typing import Any, TypeVar
+
+from crewlite import events
+from crewlite.durable import Step
+from crewlite.errors import BudgetExceeded, ConfigError, RunCancelled, Suspended, text_of
+from crewlite.events.event_bus import event_bus
+from crewlite.resources import InUse
+from crewlite.runtime.kickoffs.advice import answered_before, note_answered, warn_unused
+from crewlite.runtime.kickoffs.request import Progress, Request
+from crewlite.runtime.kickoffs.resumption import in_doubt, lived
+from crewlite.runtime.kickoffs.root import Root
+from crewlite.runtime.main_thread.signals import PATIENCE, Listener, listed_signals
+from crewlite.runtime.steps import sayings
+from crewlite.runtime.steps.budgets import worked
+from crewlite.runtime.steps.run import EventStamp, Run
+from crewlite.runtime.steps.step_scope import StepScope
+from crewlite.state.format.commit import CommitParts
+from crewlite.state.journal.journal import Journal
+from crewlite.state.subscriber import Setting
+from crewlite.state.verbs.answer import unheard
+
+T = TypeVar("T")
+log = logging.getLogger("crewlite.run")
+_OF_OUTERMOST = ("run_id", "from_checkpoint", "resume", "answers", "rerun")
+_TO_STOP = 1.0  # seconds that cancelled steps have to end before they are abandoned
+
+
+async def drive(root: Root[T], run: Run, inputs: dict[str, Any], setting: Setting, progress: Progress) -> T:
+    """Drive a run to its result, and close its journal however it ends.
+
+    A run that suspends for people who have answered meanwhile is driven again at once. Connections that tools and
+    models hold open are closed before the branch is released, so that another process may acquire it.
+    """
+    listener = _listener(root, run, setting)
+    async with listener or contextlib.nullcontext():
+        try:
+            async with InUse():
+                return await _to_its_end(root, run, inputs, setting, listener, progress)
+        finally:
+            try:
+                await event_bus.aflush(listener.patience if listener else PATIENCE)
+            finally:
+                await run.journal.aclose(cancelled=progress.cancelled)
+                progress.end()
+
+
+async def _to_its_end(
+    root: Root[T], run: Run, inputs: dict[str, Any], setting: Setting, listener: Listener | None, progress: Progress
+) -> T:
+    heard = frozenset[str]()
+    while True:
+        try:
+            result = await _driven(root, run, inputs, setting, listener, progress)
+        except Suspended as waits:
+            if waits.run_id != run.run_id:  # a separate run, kicked off inside this one
+                raise
+            answered = unheard(run.record)
+            if answered <= heard:
+                raise await _paused(root, run, setting) from None
+            heard, run = heard | answered, _run_again(root, run)
+        else:
+            warn_unused(run)
+            await run.journal.flush()
+            return result
+
+
+async def _driven(
+    root: Root[T], run: Run, inputs: dict[str, Any], setting: Setting, listener: Listener | None, progress: Progress
+) -> T:
+    step = root.step(inputs, run)
+    frame = StepScope(run, "", root.name, settings=(setting,))
+    frame.sayings = sayings.around.get()
+    try:
+        work = _while_ours(run.journal, frame.step(step, root.address))
+        return await (listener.during(work) if listener else work)
+    except Suspended:
+        raise
+    except (RunCancelled, BudgetExceeded) as error:
+        if isinstance(error, BudgetExceeded):
+            await _announce_budget(root, run, setting, error)
+        stamp = EventStamp(run, "", root.name, None, (setting,))
+        if event := step.voice.failed(stamp, text_of(error), type(error).__qualname__):
+            run.emit(step.voice.source, event)
+        raise
+    except Exception as error:
+        progress.answered = answered_before(root.kind, run)
+        note_answered(error, root.kind, run, progress.answered)
+        raise
+
+
+async def _announce_budget(root: Root[Any], run: Run, setting: Setting, error: BudgetExceeded) -> None:
+    """Record and emit the event of a budget that is used up, which stops the run, and the checkpoint it may create."""
+    about = {"owner": error.owner, "setting": error.setting, "limit": error.limit, "used": error.used}
+    frame = StepScope(run, "", root.name, settings=(setting,))
+    committed: CommitParts = {"events": [], "worked": worked(run)}  # the event itself is added
+    committed["stopped"] = run.journal.secrets.mask(error.found)
+    await frame.announce(root.source, lambda stamp: stamp(events.BudgetExceededEvent, **about), parts=committed)
+    await run.journal.flush()
+
+
+async def _while_ours(journal: Journal, work: Awaitable[T]) -> T:
+    """Await the work of a run. If another process claims the branch or cancels the run, cancel the work and raise."""
+    doing, ended = asyncio.ensure_future(work), journal.loop.create_future()
+
+    def wake(done: asyncio.Future[Any]) -> None:
+        if not done.cancelled():
+            done.exception()  # it may be abandoned: see its error
+        if not ended.done():
+            ended.set_result(None)
+
+    doing.add_done_callback(wake)
+    journal.fenced.add_done_callback(wake)
+    try:
+        await ended
+    except asyncio.CancelledError:
+        doing.cancel()
+        return await doing
+    finally:
+        journal.fenced.remove_done_callback(wake)
+    if not doing.done():
+        doing.cancel()
+        await asyncio.wait({doing}, timeout=_TO_STOP)
+        raise journal.fenced.result()
+    return await doing
+
+
+def _run_again(root: Root[Any], run: Run) -> Run:
+    """Build the run anew, as another kickoff would, once people have answered the questions it stopped for."""
+    record = run.record
+    return Run(
+        run.journal,
+        run.subscriber,
+        superseded=run.superseded,
+        answers=run.answers,
+        config=run.config,
+        doubts=in_doubt(record),
+        **lived(root, record, run.on_drift),
+    )
+
+
+async def _paused(root: Root[Any], run: Run, setting: Setting) -> Suspended:
+    """Emit the event that the run waits for people. Returns the error to raise, which lists the open questions."""
+    frame = StepScope(run, "", root.name, settings=(setting,))
+    waiting = {asked["address"]: asked["question"] for asked in run.record.waiting}
+    if event := root.paused(waiting):
+        await frame.announce(root.source, event)
+    warn_unused(run)
+    await run.journal.flush()
+    return Suspended(run.run_id, run.journal.location or "", waiting, run.branch, kind=root.kind)
+
+
+async def inside(scope: StepScope, root: Root[T], request: Request, step: Step[T], *, own: bool = False) -> T:
+    """Run a kickoff that happens inside another run as a step of that run, on that run's loop.
+
+    `own`: the step drives a separate run. Raises ConfigError for options that only an outermost kickoff can have.
+    """
+    if not own and (given := [name for name in _OF_OUTERMOST if getattr(request, name)]):
+        raise ConfigError(
+            f"{root.kind} {root.name!r} is kicked off inside a run and becomes part of it, so it takes no "
+            f"{', '.join(given)}: pass {'it' if len(given) == 1 else 'them'} to the outermost kickoff"
+        )
+    if not own and (signals := listed_signals((root.setting, *root.inner))):
+        log.warning("on_events: only the outermost run listens to %s; %r does not", ", ".join(signals), root.name)
+
+    async def work() -> T:
+        part_of = scope.addressed(
+            dataclasses.replace(
+                step,
+                checkpoint_settings=(root.setting, *step.checkpoint_settings),
+                auto_approve=request.auto_approve,
+            )
+        )
+        if not own:
+            request.progress.attach_part(scope.run.run_id, part_of.address or "")
+        part = scope.spawn(part_of)  # cancelled together with the enclosing step
+        try:
+            return await part
+        finally:
+            scope.hand_over(part)
+            scope.mark_awaited(part)
+
+    journal = scope.run.journal
+    journal.learn(*root.secret_sources, extra=root.redact)
+    home = journal.loop
+    if home is asyncio.get_running_loop():
+        return await work()
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), home))  # from a blocking tool's thread
+
+
+def _listener(root: Root[Any], run: Run, setting: Setting) -> Listener | None:
+    """Build the listener for signals, if the run's definitions name any. A run with a stored result listens to none."""
+    asked = listed_signals((setting, *root.inner))
+    if run.subscriber.asleep or not asked:
+        return None
+    again = Request(progress=Progress(run.run_id, run.journal.location, run.branch))
+    frame = StepScope(run, "", root.name, settings=(setting,))
+    return Listener(asked, frame, root.source, lambda: again.how_to_go_on(root.kind))

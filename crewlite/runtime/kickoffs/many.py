@@ -1,0 +1,130 @@
+"""Kick off one definition for many inputs, in parallel."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+from uuid import UUID
+
+from crewlite.definition import check_inputs
+from crewlite.errors import ConfigError
+from crewlite.permits import width
+from crewlite.refs import as_run_id
+from crewlite.runtime.kickoffs.engine import kickoff
+from crewlite.runtime.kickoffs.request import Request
+from crewlite.runtime.kickoffs.root import Root
+from crewlite.runtime.kickoffs.runnable import Runnable
+from crewlite.runtime.main_thread.sync_bridge import run_sync
+from crewlite.secrets import Secrets
+
+R = TypeVar("R")
+_SHOWN = 200  # characters of the inputs that a note shows
+
+
+def kickoff_for_each(definition: Runnable[R], inputs: Sequence[Mapping[str, Any]], **how: Any) -> list[R | Exception]:
+    """Run `akickoff_for_each` and block until all runs have ended."""
+    work = partial(akickoff_for_each, definition, inputs, **how)
+    return run_sync(
+        definition.run_kind, "kickoff_for_each", work, lambda: "Call kickoff_for_each again with the same run_id."
+    )
+
+
+async def akickoff_for_each(
+    definition: Runnable[R],
+    inputs: Sequence[Mapping[str, Any]],
+    *,
+    run_id: str | UUID | None,
+    max_concurrency: int | None,
+    auto_approve: bool | None,
+    wait: bool,
+    return_exceptions: bool,
+) -> list[R | Exception]:
+    """Kick off the definition once for each of `inputs`, at most `max_concurrency` at once; return results in order.
+
+    When all have ended, raises the first failure in this order, with a note that names its inputs. With
+    `return_exceptions`, returns the failures in the places of their results instead.
+    """
+    _check(definition, inputs, max_concurrency)
+    name, all_inputs = None if run_id is None else as_run_id(run_id), list(inputs)
+
+    def request_for(number: int) -> Request:
+        return Request(all_inputs[number], f"{name}.{number}" if name else None, auto_approve=auto_approve, wait=wait)
+
+    for each in all_inputs:  # refused before the first begins
+        check_inputs(each)
+    if not all_inputs:
+        return []
+    request_for(len(all_inputs) - 1)  # which has the longest run id
+    results, failures = dict[int, Any](), dict[int, BaseException]()
+    root: Root[Any] | None = None
+
+    async def in_turn(number: int, request: Request) -> None:
+        nonlocal root
+        try:
+            root = root or definition.as_root(request)
+            results[number] = await kickoff(definition, request, root)
+        except Exception as error:  # noqa: BLE001 - raised, or returned, when all have ended
+            given = Secrets.of(*definition.secret_sources()).mask(repr(request.inputs))
+            shown = given if len(given) <= _SHOWN else f"{given[:_SHOWN]}..."
+            error.add_note(f"kickoff_for_each: this was inputs[{number}] of {len(all_inputs)}: {shown}")
+            failures[number] = error
+        except asyncio.CancelledError as error:
+            if (me := asyncio.current_task()) and me.cancelling():
+                raise
+            failures[number] = error  # a signal has ended this one
+
+    works = (in_turn(number, request_for(number)) for number in range(len(all_inputs)))
+    await side_by_side(works, min(max_concurrency or width(), len(all_inputs)))
+    for _, error in sorted(failures.items()):
+        if not return_exceptions or not isinstance(error, Exception):
+            raise error
+    ended = results | failures
+    return [ended[number] for number in range(len(all_inputs))]
+
+
+def _check(definition: Runnable[Any], inputs: object, max_concurrency: object) -> None:
+    """Raise ConfigError for a definition, inputs or a limit that kickoff_for_each cannot use."""
+    if definition.bound_at is not None:
+        kind = definition.run_kind
+        raise ConfigError(
+            f"This {kind} is bound to one run, but kickoff_for_each starts several: "
+            f"call {kind}.bound_to(None).kickoff_for_each(...)"
+        )
+    if isinstance(inputs, Mapping) or not isinstance(inputs, Iterable):
+        found = "one set of inputs" if isinstance(inputs, Mapping) else repr(inputs)
+        raise ConfigError(f"inputs is {found}; wanted a list of them, one for each run: kickoff_for_each([{{...}}])")
+    if max_concurrency is not None and (type(max_concurrency) is not int or max_concurrency < 1):
+        raise ConfigError(f"max_concurrency is {max_concurrency!r}; wanted a whole number, 1 or more")
+
+
+async def side_by_side(works: Iterable[Awaitable[None]], width: int) -> None:
+    """Await all works, at most `width` at once. When all have ended, raise the first failure.
+
+    The iterable makes a work when it begins, so that those which wait take no memory. Coroutines run one after another
+    in the same few tasks; one in which code of users runs needs a task of its own, as the code may leave things there.
+    """
+    waiting, failures = iter(works), list[Exception]()
+
+    async def one_by_one() -> None:
+        me = asyncio.current_task()
+        assert me
+        while not me.cancelling() and (work := next(waiting, None)):  # a cancelled work may return nevertheless
+            try:
+                await work
+            except asyncio.CancelledError:
+                if me.cancelling():
+                    raise
+            except Exception as error:  # noqa: BLE001 - raised when all have ended
+                failures.append(error)
+
+    running = [asyncio.ensure_future(one_by_one()) for _ in range(width)]
+    try:
+        await asyncio.wait(running)
+    finally:
+        for task in running:  # if the caller is cancelled
+            task.cancel()
+        await asyncio.wait(running)
+    if failures:
+        raise failures[0]

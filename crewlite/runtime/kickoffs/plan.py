@@ -1,0 +1,122 @@
+"""Decide where a run is stored, before anything is opened, read or paid."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from crewlite import background
+from crewlite.errors import ConfigError
+from crewlite.runtime.kickoffs.request import Request
+from crewlite.runtime.kickoffs.root import Root
+from crewlite.runtime.people.terminal import piped, terminal
+from crewlite.settings import resolve
+from crewlite.state.config import CheckpointConfig, defaults
+from crewlite.state.subscriber import Setting
+
+log = logging.getLogger("crewlite.run")
+_OF_EACH = frozenset({"on_events", "max_checkpoints", "redact"})  # settings that each definition in a run may have
+_refusal: contextvars.ContextVar[str | None] = contextvars.ContextVar("crewlite_refusal", default=None)
+
+
+@contextlib.contextmanager
+def refused(why: str) -> Iterator[None]:
+    """Make every kickoff inside the block raise a ConfigError with the message `why`."""
+    token = _refusal.set(why)
+    try:
+        yield
+    finally:
+        _refusal.reset(token)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where and how a run is stored."""
+
+    config: CheckpointConfig | None
+    """The run's one store; None keeps the record in memory."""
+    own: CheckpointConfig | None
+    """The configuration in the definitions, without the overrides of the kickoff; None if they have none."""
+    setting: Setting
+    """The checkpoint setting of the root."""
+
+
+def plan(root: Root[Any], request: Request) -> Plan:
+    """Decide where the run is stored. Raises ConfigError, before anything is opened or paid."""
+    if why := _refusal.get():
+        raise ConfigError(why)
+    config = resolve([setting for setting in (root.setting, *root.inner) if setting is not False], defaults) or None
+    check_one_store(root.inner, config)
+    own, override = config, request.from_checkpoint
+    if override is not None:
+        if not isinstance(override, CheckpointConfig):
+            override = CheckpointConfig(restore_from=override)
+        if override.restore_from is None and request.run_id is None:
+            raise ConfigError(
+                "from_checkpoint names no checkpoint; wanted a ref, or CheckpointConfig(restore_from=ref)"
+            )
+        config = (config or defaults()).overridden_by(override)
+    if request.run_id is not None and config is None:
+        raise ConfigError(
+            f"run_id={request.run_id!r} names a recorded run, but this {root.kind} has no store to record runs in: "
+            f"give it checkpoint=True"
+        )
+    if request.resume and config is None:
+        raise ConfigError(
+            f"resume=True looks for a recorded run, but this {root.kind} has no store to record runs in: "
+            f"give it checkpoint=True"
+        )
+    listed = config.on_events if config and isinstance(config.on_events, tuple) else ()
+    if listed and set(listed) <= root.never_emitted:
+        events = ", ".join(listed)
+        log.warning(
+            "on_events: %s is never emitted in a run of %s %r and creates no checkpoint", events, root.kind, root.name
+        )
+    asks_approval = root.asks_approval and not request.auto_approve
+    unheard = asks_approval or (root.asks_people and not piped())  # a pipe answers questions, and approves nothing
+    if unheard and config is None and not request.answers and not terminal():
+        instead = "" if root.asks_people else ", or kick off with auto_approve=True"
+        raise ConfigError(
+            f"{root.kind} {root.name!r} asks people (human_input, requires_approval), and nobody could answer: "
+            f"there is no terminal, and the run has no store in which to wait for an answer. Give it checkpoint=True"
+            f"{instead}"
+        )
+    says_something = root.setting is not None or override is not None
+    return Plan(config, own, False if root.setting is False else config if says_something else None)
+
+
+async def continued(root: Root[Any], request: Request) -> Request:
+    """Return the request with the run that its inputs name, if the definition finds runs by their inputs."""
+    find = root.continuing(request)
+    if find is None or (config := plan(root, request).config) is None:
+        return request
+    return await background.in_thread(find, config)
+
+
+def check_one_store(settings: Iterable[Setting], config: CheckpointConfig | None) -> None:
+    """Raise ConfigError if a setting of an inner definition contradicts `config`, which stores the run."""
+    if config is None:
+        return
+    for setting in settings:
+        if not isinstance(setting, CheckpointConfig):
+            continue
+        own = setting.model_fields_set - _OF_EACH
+        if differing := [name for name in sorted(own) if getattr(setting, name) != getattr(config, name)]:
+            says, has = (_written(differing, one) for one in (setting, config))
+            raise ConfigError(
+                f"An inner definition sets {says}, but the run has {has}. A run has one store and is stored in one "
+                f"way: set {', '.join(differing)} on the outermost definition only. An inner definition may set "
+                f"{', '.join(sorted(_OF_EACH))}."
+            )
+
+
+def _written(names: Iterable[str], config: CheckpointConfig) -> str:
+    """Return fields of a configuration as Python code, with the class in place of an object."""
+    values = ((name, getattr(config, name)) for name in names)
+    return ", ".join(
+        f"{n}={v!r}" if v is None or isinstance(v, str) else f"{n}={type(v).__name__}()" for n, v in values
+    )

@@ -1,0 +1,47 @@
+"""A program whose runs are named from outside: `CREWLITE_RUN_ID=night-7 python main.py`.
+
+Every kickoff that does not name a run then gets a run_id made from this name, the definition, its inputs, and the
+number of equal kickoffs before it in this program. If the program is started again, finished runs return their stored
+results and interrupted runs are resumed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from crewlite.codec import digest, encode
+from crewlite.errors import ConfigError
+from crewlite.forked import lock
+from crewlite.refs import as_run_id
+from crewlite.runtime.kickoffs.request import Request
+from crewlite.runtime.kickoffs.root import Root
+from crewlite.state.config import CheckpointConfig
+
+NAME = "CREWLITE_RUN_ID"
+_asked: Counter[str] = Counter()
+_lock = lock()
+
+
+def named(root: Root[Any], request: Request) -> Request:
+    """Return the request with a run_id made for this program.
+
+    The request is returned unchanged if the environment names no program, if the request names a run itself, or if the
+    definition has checkpoint=False. Raises ConfigError if the name in the environment cannot be used in a run_id.
+    """
+    program = os.environ.get(NAME)
+    names_one = request.run_id is not None or request.resume or request.from_checkpoint is not None
+    if not program or names_one or root.setting is False:
+        return request
+    try:
+        as_run_id(program)
+    except ConfigError as error:
+        raise ConfigError(f"{NAME}: {error}") from None
+    question = digest([root.identity, encode(dict(request.inputs or {}), "inputs")])[:8]
+    with _lock:
+        _asked[f"{program}.{question}"] += 1
+        number = _asked[f"{program}.{question}"]
+    again = f".{number}" if number > 1 else ""
+    return replace(request, run_id=f"{program}.{question}{again}", from_checkpoint=CheckpointConfig())

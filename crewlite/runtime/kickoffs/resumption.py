@@ -1,0 +1,375 @@
+"""Decide how a kickoff resumes a recorded run: its branch, inputs, answers and stored result. Nothing here writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from crewlite import kinds
+from crewlite.background import in_thread
+from crewlite.codec import decode, digest, encode, laid_over
+from crewlite.errors import (
+    AnswerRefused,
+    CheckpointIsBehind,
+    ConfigError,
+    InputsChanged,
+    NotCodable,
+    QuestionsChanged,
+    RefError,
+    RunMismatch,
+    TaskDrifted,
+)
+from crewlite.ids import new_id, short
+from crewlite.refs import STUDIES
+from crewlite.resuming import branch_ref
+from crewlite.runtime.kickoffs.request import Request
+from crewlite.runtime.kickoffs.root import Root
+from crewlite.runtime.steps.questions import Drifted, OnDrift, decide_result, is_another
+from crewlite.secrets import Secrets
+from crewlite.state.config import CheckpointConfig
+from crewlite.state.format.addresses import is_question, outer, outers, prefix_beside
+from crewlite.state.format.commit import CommitParts
+from crewlite.state.format.outcome import Outcome
+from crewlite.state.format.record import Record
+from crewlite.state.format.undecided import undecided
+from crewlite.state.journal.journal import Journal
+from crewlite.state.providers import provider_for
+from crewlite.state.reading.locate import Located, check_stands, locate
+from crewlite.state.reading.steps import inherited
+from crewlite.state.verbs.accepted_inputs import check_accepted, inputs_of_definition
+from crewlite.state.verbs.answer import check_task, given, misspelt
+from crewlite.state.verbs.fork import with_fork_advice
+from crewlite.tools.base import as_text
+
+
+def branch_for(root: Root[Any], request: Request, config: CheckpointConfig) -> Located:
+    """Return the branch to resume: the one a ref names, else main of the run `run_id` or of a new run. Reads the store.
+
+    Raises RefError, and ConfigError if the ref belongs to another run than `run_id`.
+    """
+    if config.restore_from is None:
+        provider = provider_for(config.location, config.provider)
+        return Located(provider, config.location, str(request.run_id or new_id()), "main")
+    found = locate(config.restore_from, config.location, config.provider, root.identity)
+    if request.run_id not in (None, found.run_id):
+        raise ConfigError(f"{config.restore_from} belongs to run {found.run_id!r}, not to run_id={request.run_id!r}")
+    check_stands(found)
+    return found
+
+
+def secrets_of(root: Root[Any], config: CheckpointConfig | None) -> Secrets:
+    """Return the secrets that a run of this definition must not store or show."""
+    return root.secrets.knowing(extra=(config and config.redact) or ())
+
+
+def masked(journal: Journal, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Return the inputs for the run, and the inputs to record, both with configured secrets masked.
+
+    A run without a store accepts inputs that cannot be encoded, and leaves all inputs out of its record. With a store
+    they raise NotCodable.
+    """
+    try:
+        coded = encode(dict(inputs), "inputs")
+    except NotCodable as error:
+        if journal.queue:
+            raise
+        journal.warn(f"a manual checkpoint will not hold the inputs: {error}")
+        return dict(inputs), {}
+    known = journal.secrets.mask_data(coded)
+    if known == coded:
+        return dict(inputs), coded
+    journal.warn("The inputs held a configured secret, which was masked")
+    return decode(known), known
+
+
+def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict[str, Any], CommitParts]:
+    """Return (inputs, commit parts) for a resume. The parts record the inputs if a fork was given new ones.
+
+    The first kickoff of a fork may change its inputs. Raises RunMismatch if the record belongs to another definition,
+    InputsChanged if the inputs differ from recorded ones that cannot change any more, and what `root.check` raises.
+    """
+    record = journal.record
+    recorded = record.run["definition"]
+    inputs: dict[str, Any] = decode(record.run["inputs"])
+    found, wanted = (recorded["kind"], recorded["name"]), (root.kind, root.name)
+    if is_another(found, wanted, root.default_name):
+        raise RunMismatch(
+            f"Run {journal.run_id!r} is of {recorded['kind']} {recorded['name']!r}, and this is {root.kind} "
+            f"{root.name!r}. Kick off the definition that the run was started with, or choose another run_id."
+        )
+    if not root.shares(record, {**inputs, **(request.inputs or {})}, journal.secrets.mask):
+        raise RunMismatch(
+            f"Run {journal.run_id!r} is of other tasks: it has no task name and no task text in common with this "
+            f"{root.kind}. Kick off the {root.kind} it was started with, or choose another run_id."
+        )
+    others: CommitParts = {}
+    if request.inputs is None:
+        root.place(record, None)
+    else:
+        forked = bool(record.run.get("base"))
+        given, coded = masked(journal, root.follow(record, inputs, request.inputs) if forked else request.inputs)
+        if forked:
+            coded = laid_over(record.run["inputs"], coded)
+        if (further := root.place(record, coded)) is not None:
+            root.check(given)
+            return inputs, further
+        if digest(coded) != digest(record.run["inputs"]):
+            if not record.fresh:
+                names = sorted(k for k in {*inputs, *given} if _input_digest(inputs, k) != _input_digest(given, k))
+                raise InputsChanged(journal.run_id, names, kind=root.kind, branch=journal.branch)
+            if forked:
+                check_accepted(record, request.inputs, inputs_of_definition(root.facts()) or ())
+            others = {"inputs": coded}
+        inputs = given
+    root.check(inputs)
+    return inputs, others
+
+
+def check_of_run_at_work(root: Root[Any], request: Request, secrets: Secrets, found: Located, record: Record) -> None:
+    """Raise the error that `inputs_of` would raise once a running run has ended: mostly InputsChanged.
+
+    Does nothing for a conversation: it takes other messages once it has answered those it is answering now.
+    """
+    if record.seq and request.inputs is not None and not kinds.of(root.kind).takes_messages:
+        inputs_of(root, request, Journal(found.run_id, found.branch, record, secrets))
+
+
+def _input_digest(inputs: Mapping[str, Any], name: str) -> str | None:
+    """Return a digest of an input, which differs for 1 and 1.0; None if the input is not given."""
+    return digest(encode(inputs[name])) if name in inputs else None
+
+
+async def kept_result(
+    root: Root[Any], journal: Journal, inputs: dict[str, Any], config: CheckpointConfig, found: Located
+) -> tuple[Drifted, ...] | None:
+    """Return the drifted steps whose answers the stored result keeps (mostly none), if that result is to be returned.
+
+    Returns None if the run has no result yet, or is to run the steps whose questions have changed. Raises
+    QuestionsChanged, TaskDrifted.
+    """
+    try:
+        if root.address:
+            return _drift_of_answer(root, journal, inputs, config)
+        return drift_of_result(root, journal.record, inputs, config.on_drift, journal.secrets.mask)
+    except QuestionsChanged as error:
+        raise await in_thread(with_fork_advice, error, found) from None
+
+
+def drift_of_result(
+    root: Root[Any], record: Record, inputs: dict[str, Any], on_drift: OnDrift | None, mask: Callable[[str], str]
+) -> tuple[Drifted, ...] | None:
+    """Return the drifted steps that the stored result keeps; None if the run is to go on. For no conversation.
+
+    Raises what `kept_result` raises.
+    """
+    if not record.finished:
+        return None
+    run = record.run
+    fingerprint = digest([root.kind, root.question(inputs)])
+    verdict, found = decide_result(record, root.compare(record, inputs), fingerprint, on_drift)
+    drifted = [replace(one, asked={name: mask(text) for name, text in one.asked.items()}) for one in found]
+    if verdict == "drifted":
+        raise TaskDrifted(run["run_id"], drifted[0].address, str(drifted[0]))
+    if verdict == "refused":
+        changed = {one.address: str(one) for one in drifted}
+        raise QuestionsChanged(run["run_id"], changed, kind=root.kind, branch=run["branch"])
+    return tuple(drifted) if verdict == "stored" else None
+
+
+def _drift_of_answer(
+    root: Root[Any], journal: Journal, inputs: dict[str, Any], config: CheckpointConfig
+) -> tuple[Drifted, ...]:
+    """Return the steps in an earlier answer of the run that keep their answers though their questions have changed.
+
+    Raises QuestionsChanged if they must not be kept.
+    """
+    drifted = root.compare(journal.record, inputs).drifted
+    if drifted and config.on_drift != "keep":
+        changed = {one.address: str(one) for one in drifted}
+        raise QuestionsChanged(journal.run_id, changed, kind=root.kind, branch=journal.branch)
+    return drifted
+
+
+def warn_kept(journal: Journal, drifted: Iterable[Drifted]) -> None:
+    """Log a warning for each recorded answer that is used although its question has changed since."""
+    for one in drifted:
+        what = one.address or "The result"
+        journal.warn(f"{what} is finished and kept, though it is asked something else now (on_drift='keep'): it {one}")
+
+
+def warn_stored(root: Root[Any], record: Record, located: Located, journal: Journal) -> None:
+    """Warn that a finished run returns its stored result although the kickoff asked for an earlier checkpoint."""
+    after, gone = _after(record, located), _is_abandoned(record, located)
+    if after or gone:
+        checkpoint = short(located.checkpoint or "")
+        why = "is abandoned" if gone else f"{', '.join(after)} came after it"
+        journal.warn(
+            f"The run has finished, so its stored result is returned, although checkpoint {checkpoint} was named and "
+            f"{why}. To continue from there: {root.kind}.fork({checkpoint!r}).kickoff()"
+        )
+
+
+def check_newest(root: Root[Any], record: Record, located: Located) -> None:
+    """Raise CheckpointIsBehind if a checkpoint is newer than the named one, RefError if a rewind abandoned that one."""
+    newest = record.newest_checkpoint
+    if _is_abandoned(record, located):
+        name = f"{located.run_id}/{located.branch}"
+        problem = f"was abandoned when {name} was rewound: fork it, rewind {name} to it, or resume {name}"
+        raise RefError(short(located.checkpoint or ""), problem)
+    if newest and (after := _after(record, located)):
+        where = {"run_id": located.run_id, "branch": located.branch, "head": short(newest["id"])}
+        raise CheckpointIsBehind(short(located.checkpoint or ""), **where, after=after, kind=root.kind)
+
+
+def _is_abandoned(record: Record, located: Located) -> bool:
+    """Return whether the named checkpoint was abandoned by a rewind."""
+    named = record.checkpoints.get(located.checkpoint or "")
+    return named is not None and not record.counts(named["seq"])
+
+
+def _after(record: Record, located: Located) -> list[str]:
+    """Return the addresses (or triggers) of the checkpoints after the named one; [] if none was named."""
+    named = record.checkpoints.get(located.checkpoint or "")
+    later = (p for p in record.checkpoints.values() if named and p["seq"] > named["seq"] and record.counts(p["seq"]))
+    return [p["address"] or p["trigger"] for p in later]
+
+
+def check_variant(root: Root[Any], request: Request, journal: Journal) -> None:
+    """Raise ConfigError for a kickoff that would change the result of a variant of a study.
+
+    That is one that continues a finished variant, or an unfinished one with another definition than it began with.
+    """
+    if request.of_study or not journal.branch.startswith(STUDIES):
+        return
+    ref = f"{journal.run_id}/{journal.branch}"
+    fork = f"fork it: {root.kind}.fork({ref!r}).kickoff()"
+    if journal.record.finished:
+        raise ConfigError(
+            f"{ref} is a finished variant of a study, which returns its result when it is explored again; this "
+            f"kickoff would change that result. To continue from it, {fork}"
+        )
+    if definition_now(root, journal):
+        raise ConfigError(
+            f"{ref} is a variant of a study, and began with another {root.kind} than this one. To finish it, call "
+            "explore again with the same arguments, or kick off the variant's own: study[NAME].definition. "
+            f"To continue from it with this one, {fork}"
+        )
+
+
+def definition_now(root: Root[Any], journal: Journal) -> CommitParts:
+    """Return the commit part that records the definition as it is now; {} if it has not changed."""
+    now = _facts_now(root, journal)
+    return {} if now == journal.record.run["definition"] else {"definition": now}
+
+
+def _facts_now(root: Root[Any], journal: Journal) -> dict[str, Any]:
+    record = journal.record
+    facts = root.facts_now(record.run, frozenset(record.outcomes)) if record.seq else root.facts()
+    return cast("dict[str, Any]", journal.secrets.mask_data(facts))
+
+
+def in_doubt(record: Record) -> frozenset[str]:
+    """Return the addresses of the calls in doubt: they began, and the run ended before their outcome was recorded."""
+    return frozenset(address for address in record.intents if address not in record.outcomes)
+
+
+def check_results(record: Record, answers: Mapping[str, Any], secrets: Secrets) -> None:
+    """Check the answers to a kickoff that are no answers of people: results of calls in doubt.
+
+    A call that has finished may be given the result that it has, as when a program is started again. Raises
+    AnswerRefused for another result, RefError for a step that takes none.
+    """
+    doubts = in_doubt(record)
+    for address, value in answers.items():
+        if is_question(address) or address in doubts:
+            continue
+        if address in record.failures:
+            raise RefError(address, f"has failed, and takes no answer: rerun={[address]!r} tries it again")
+        outcome = record.outcomes.get(address) if address else None
+        if outcome is None:
+            problem = "is no call in doubt and no question to a person, so it takes no answer"
+            raise RefError(address, problem, sorted(doubts | record.asked.keys()))
+        if not _has_result(record, outcome, value, secrets):
+            raise AnswerRefused(address, "it has finished with another result, and that is kept", second=True)
+
+
+def _has_result(record: Record, outcome: Outcome, value: Any, secrets: Secrets) -> bool:
+    """Return whether this is the result with which a call has finished; False for a step that is no call."""
+    kind = kinds.of(outcome.kind)
+    if kind.is_call:
+        return bool(record.value(outcome.address)["text"] == secrets.mask(as_text(value)))
+    return kind.holds_value and outcome.digest == digest(secrets.mask_data(encode(value)))
+
+
+def check_rerun(journal: Journal, rerun: Iterable[str], kind: str) -> None:
+    """Warn about steps in `rerun` that have finished: they are not run again. `kind`: the kind of the run.
+
+    That is no error, as a program that is started again passes the same steps, which have finished since. Raises
+    RefError for an address that is neither a call in doubt nor a step that has failed or finished.
+    """
+    record = journal.record
+    known = in_doubt(record) | record.failures.keys()
+    for address in rerun:
+        if address not in known and (not address or address not in record.outcomes):
+            problem = "is no call in doubt, and has neither failed nor finished: it cannot be run again"
+            raise RefError(address, problem, sorted(known))
+    if done := sorted(set(rerun) - known):
+        journal.warn(
+            f"rerun: {', '.join(done)} has finished, and is not run again in this run. To run it again, fork: "
+            f"{kind}.fork({branch_ref(journal.run_id, journal.branch)!r}, rerun={done!r}).kickoff()"
+        )
+
+
+def answers_given(root: Root[Any], journal: Journal, request: Request, *, changed: bool) -> CommitParts:
+    """Check the answers passed to a kickoff, and return those of people as commit parts.
+
+    `changed`: its inputs differ from the recorded ones. Raises what `check_results`, `given` and `check_task` raise.
+    """
+    said, record = request.answers or {}, journal.record
+    check_results(record, said, journal.secrets)
+    answers = given(record, said, journal.secrets, changed=changed)
+    for address in [one["address"] for one in answers if one["address"] not in record.asked]:
+        check_task(journal.run_id, _facts_now(root, journal), address)
+        if doubt := misspelt(record, address, said.keys()):
+            journal.warn(doubt)
+    return {"answers": answers} if answers else {}
+
+
+def approvals_given(journal: Journal, request: Request) -> CommitParts:
+    """Return the commit part for `auto_approve`; {} if the kickoff does not pass it, or the record has the same."""
+    wanted = request.auto_approve
+    return {} if wanted is None or wanted is journal.record.auto_approve else {"auto_approve": wanted}
+
+
+def lived(root: Root[Any], record: Record, on_drift: OnDrift | None) -> dict[str, Any]:
+    """Return fields of `Run`, by name, that follow from earlier kickoffs of the run or from the changes of a fork."""
+    started = {event.address for event in record.events if event.type.endswith("_started")}
+    begun = frozenset({"", *started, *(one["address"] for one in record.checkpoints.values())})
+    heard = "" in started and bool(record.kept.own)
+    return {
+        "begun": begun,
+        "heard_start": heard,
+        "inside": _grouped(record.outcomes, prefix_beside) if root.exact or on_drift == "rerun" else {},
+        "on_drift": on_drift or "keep",
+        "inherited": _grouped(inherited(record), outer) if record.base else {},
+        "undecided": frozenset(undecided(record)),
+        "unused": _changed(record),
+    }
+
+
+def _grouped(addresses: Iterable[str], key: Callable[[str], str]) -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for address in filter(None, addresses):
+        found.setdefault(key(address), set()).add(address)
+    return {of: frozenset(grouped) for of, grouped in found.items()}
+
+
+def _changed(record: Record) -> set[str]:
+    """Return the addresses of the steps that this fork edited or invalidated and has not used yet.
+
+    Steps inside another step that has finished are left out, as that step answers without requesting them.
+    """
+    found = record.outcomes
+    own = {at for at in record.edited if at not in found or found[at].seq == record.base + 1}
+    return {at for at in own if found.keys().isdisjoint(outers(at))}

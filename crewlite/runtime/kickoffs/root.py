@@ -1,0 +1,159 @@
+"""The outermost definition of a run, as the engine sees it during one kickoff."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+from crewlite.codec import Json, JsonObject
+from crewlite.durable import Stamp, Step
+from crewlite.events.base import BaseEvent
+from crewlite.kinds import Kind
+from crewlite.runtime.kickoffs.request import Request
+from crewlite.runtime.steps.questions import Comparison
+from crewlite.runtime.steps.run import Run
+from crewlite.secrets import Secrets
+from crewlite.state.config import CheckpointConfig
+from crewlite.state.format.commit import CommitParts, RunStart
+from crewlite.state.format.record import Record
+from crewlite.state.subscriber import Setting
+
+T = TypeVar("T")
+
+
+class Definition(Protocol):
+    """The facts that every definition provides about itself."""
+
+    run_kind: ClassVar[Kind]
+
+    @property
+    def run_name(self) -> str:
+        """The name under which runs of the definition are recorded."""
+
+    @property
+    def checkpoint(self) -> Setting:
+        """Where and when runs of the definition are saved."""
+
+    def identity(self) -> str:
+        """Return a digest that is the same for every run of this definition."""
+
+    def secret_sources(self) -> tuple[object, ...]:
+        """Return the live objects whose fields are searched for secrets, the definition itself first."""
+
+    def inner_settings(self) -> tuple[Setting, ...]:
+        """Return the checkpoint settings of the definitions inside this one."""
+
+
+class Root(ABC, Generic[T]):
+    """A definition as the engine uses it: facts for the record, a check of inputs, and the step that runs it.
+
+    Each kind of definition has a subclass. An instance serves one kickoff, so it may cache its results.
+    """
+
+    default_events: ClassVar[frozenset[str]] = frozenset()
+    """The events that `on_events=True` stands for."""
+    never_emitted: frozenset[str] = frozenset()
+    """Events that a run of this kind never emits."""
+    default_name: ClassVar[str] = ""
+    """The name of a definition whose author gave it none."""
+    exact: ClassVar[bool] = False
+    """Whether the steps follow from the inputs alone."""
+
+    address: str = ""
+    """The address of the step whose outcome the kickoff returns: "" for the root step, or that of an earlier answer."""
+    asks_people: bool = False
+    """Whether it is certain before the run that people will be asked."""
+    asks_approval: bool = False
+    """Whether the definition has tools whose calls people have to approve."""
+    verbose: bool = False
+    """Whether any definition in the run wants its progress shown."""
+    log_file: str | None = None
+    """The file to which progress is written; None for none."""
+
+    def __init__(self, definition: Definition) -> None:
+        self.source: object = definition
+        self.kind, self.name, self.identity = definition.run_kind.name, definition.run_name, definition.identity()
+        self.setting, self.inner = definition.checkpoint, definition.inner_settings()
+        self.secret_sources = definition.secret_sources()
+
+    def again(self) -> Self:
+        """Return a root for another kickoff, with what follows from the definition alone, and the same secrets."""
+        made = object.__new__(type(self))
+        vars(made).update(vars(self), secrets=self.secrets)
+        return made
+
+    def reset(self, before: Self) -> None:
+        """Make this root equal to `before`, a copy that `again` made before a kickoff that could not begin."""
+        vars(self).update(vars(before))
+
+    @cached_property
+    def secrets(self) -> Secrets:
+        """The secrets of the definition and of the environment, as they are when it is kicked off."""
+        return Secrets.of(*self.secret_sources, extra=self.redact)
+
+    @property
+    def redact(self) -> frozenset[str]:
+        """The texts that any checkpoint setting in the run forbids to store or show."""
+        settings = (setting for setting in (self.setting, *self.inner) if isinstance(setting, CheckpointConfig))
+        return frozenset(text for setting in settings for text in setting.redact or ())
+
+    @abstractmethod
+    def facts(self) -> JsonObject:
+        """Return plain data that identifies the definition in the record, such as kind, name, tasks; never a secret."""
+
+    @abstractmethod
+    def check(self, inputs: Mapping[str, Any]) -> None:
+        """Raise an error if the definition cannot run with these inputs. Called before anything is recorded or paid."""
+
+    def continuing(self, request: Request) -> Callable[[CheckpointConfig], Request] | None:
+        """Return a function that reads the store and returns the request with the run that its inputs name; or None."""
+        return None
+
+    @abstractmethod
+    def question(self, inputs: Mapping[str, Any]) -> Any:
+        """Return the question of the root step with these inputs, as plain JSON: `Step.question`."""
+
+    @abstractmethod
+    def step(self, inputs: dict[str, Any], run: Run | None) -> Step[T]:
+        """Build the root step. `run` is None if the step is to be part of another definition's run."""
+
+    def compare(self, record: Record, inputs: Mapping[str, Any]) -> Comparison:
+        """Compare the questions of the steps now with those recorded in the finished run."""
+        return Comparison()
+
+    def shares(self, record: Record, inputs: Mapping[str, Any], mask: Callable[[str], str]) -> bool:
+        """Return whether any step has a name or a text in common with the record; if not, the run is not of this crew.
+
+        `mask` masks texts as the record does.
+        """
+        return True
+
+    def follow(self, record: Record, recorded: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the inputs of a fork's kickoff, from its record, the recorded inputs and the newly given ones."""
+        return {**recorded, **given}
+
+    def place(self, record: Record, given: Json | None) -> CommitParts | None:
+        """Find the turn of a conversation that a kickoff with these inputs asks for.
+
+        `given`: encoded inputs; None if the kickoff has none. Returns the parts to commit for a new turn, {} for a
+        recorded one, and None if the kickoff must have the recorded inputs.
+        """
+        return None
+
+    def facts_now(self, run: RunStart, finished: frozenset[str]) -> JsonObject:
+        """Return the definition to record for a resumed run in which the steps in `finished` have outcomes."""
+        definition: JsonObject = run["definition"]
+        return definition
+
+    def left(self) -> T | None:
+        """Return what an unfinished kickoff has to show to its caller; None for nothing."""
+        return None
+
+    def paused(self, waiting: dict[str, str]) -> Callable[[Stamp], BaseEvent] | None:
+        """Return a function that builds the event of a run that waits for people; None if there is no such event.
+
+        `waiting`: the texts of the open questions, by address.
+        """
+        return None

@@ -1,0 +1,242 @@
+"""Stream a run while it happens: its events or its text one by one, and its result at the end.
+
+A stream receives only the events of its own run, so the streams of concurrent runs do not mix. It stores the events
+that were not read yet; the run never waits for a slow reader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import weakref
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from functools import partial
+from typing import Any, Generic, Self, TypeVar
+
+from crewlite import background, events, kinds
+from crewlite.errors import ConfigError, OnLoopThread
+from crewlite.events.base import BaseEvent
+from crewlite.events.event_bus import event_bus
+from crewlite.forked import lock
+from crewlite.runtime.kickoffs.handle import RunHandle
+from crewlite.runtime.kickoffs.request import Progress
+from crewlite.state.format.addresses import outers
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class RunStream(Generic[R]):
+    """Iterates over the events of a run, with `for` or `async for`, until the run ends; then raises the run's error.
+
+    `result` is the run's result. Each event is given once: whoever reads on after a `break` gets the rest, and reading
+    beside another reader, or again after the end, raises ConfigError. As a context manager (in a coroutine: `async
+    with`), the stream cancels a run that has not ended when the block does, and waits until it has released its branch.
+    """
+
+    def __init__(self, begin: Callable[[], RunHandle[R]], progress: Progress) -> None:
+        self._left = _Left()
+        subscription = event_bus.on(BaseEvent, partial(_hear, progress, self._left))
+        try:
+            self.handle = begin()
+            """The handle of the run, with its id, status and usage."""
+        except BaseException:
+            subscription.cancel()
+            raise
+        self.handle.when_ended(subscription.cancel)
+        self.handle.when_ended(self._left.end)
+        self._streamed: set[str | None] = set()
+
+    @property
+    def result(self) -> R:
+        """The value that `kickoff` would have returned. Waits for the run to end; in a coroutine, await the stream."""
+        return self.handle.result()
+
+    def __await__(self) -> Generator[Any, None, R]:
+        return self.handle.__await__()
+
+    def __iter__(self) -> Iterator[BaseEvent]:
+        return _Reader(self, lambda event: event)
+
+    def __aiter__(self) -> AsyncIterator[BaseEvent]:
+        return _Reader(self, lambda event: event)
+
+    def text(self) -> Iterator[str]:
+        """Yield what the agents say: pieces if a model streams (`LLM(..., stream=True)`), else complete replies.
+
+        Replies of models about the work are left out: plans, evaluations of steps, verdicts of guardrails, summaries.
+        """
+        return _Reader(self, self._text_in)
+
+    def atext(self) -> AsyncIterator[str]:
+        """Yield the same texts as `text`, for `async for`."""
+        return _Reader(self, self._text_in)
+
+    def cancel(self) -> None:
+        """Cancel the run. A kickoff with its run_id resumes it."""
+        self.handle.cancel()
+
+    def __enter__(self) -> Self:
+        if background.running_loop():  # where leaving could not wait
+            self.cancel()
+            raise OnLoopThread("__enter__", "async with crew.stream(...) as stream")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Cancel the run if it has not ended, and wait until it has released its branch."""
+        if self.handle.status == "running":
+            self.cancel()
+            with contextlib.suppress(Exception):  # the block has ended: nobody wants the result
+                self.handle.result()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        if self.handle.status == "running":
+            self.cancel()
+            with contextlib.suppress(Exception):
+                await self.handle
+
+    def _text_in(self, event: BaseEvent) -> str:
+        """Return the text in an event; "" for a complete reply whose pieces were returned already."""
+        if not isinstance(event, events.LLMStreamChunkEvent | events.LLMCallCompletedEvent) or _is_aside(event.address):
+            return ""
+        if isinstance(event, events.LLMStreamChunkEvent):
+            self._streamed.add(event.address)
+            return event.chunk
+        return "" if event.address in self._streamed else event.response
+
+
+class _Reader(Generic[T]):
+    """One pass over a stream. No generator: an asynchronous one that is left early ends only some time later."""
+
+    def __init__(self, stream: RunStream[Any], take_from: Callable[[BaseEvent], T | None]) -> None:
+        self._stream, self._take_from, self._ended = stream, take_from, False
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def __next__(self) -> T:
+        if background.running_loop():
+            raise OnLoopThread("__iter__", "async for event in stream")
+        self._check_is_alone()
+        while not self._ended:
+            if (event := self._stream._left.take()) is None:
+                self._end()
+                self._stream.handle.result()
+            elif found := self._take_from(event):
+                return found
+        raise StopIteration
+
+    async def __anext__(self) -> T:
+        self._check_is_alone()
+        while not self._ended:
+            if (event := await self._stream._left.atake()) is None:
+                self._end()
+                await self._stream.handle
+            elif found := self._take_from(event):
+                return found
+        raise StopAsyncIteration
+
+    def _check_is_alone(self) -> None:
+        """Raise ConfigError if another reader has read the stream to its end, or reads it and was not left."""
+        if not self._ended and (problem := self._stream._left.give_to(self)):
+            raise ConfigError(
+                f"The stream {problem} already, and each event is given once. Read it in one place: `for event in "
+                f"stream` gives the text too, in LLMStreamChunkEvent and LLMCallCompletedEvent"
+            )
+
+    def _end(self) -> None:
+        self._ended = self._stream._left.is_read = True
+
+
+def _is_aside(address: str | None) -> bool:
+    """Return whether a call of a model is inside a step that judges, plans or summarises the work."""
+    return any(kinds.at(around).is_aside for around in outers(address or ""))
+
+
+def _hear(progress: Progress, left: _Left, source: object, event: BaseEvent) -> None:
+    """Store an event if it belongs to this run: other runs in the process emit events at the same time."""
+    if event.run_id is not None and (event.run_id, event.branch) == (progress.run_id, progress.branch):
+        left.put(event)
+
+
+class _Left:
+    """A queue of the events that were not read yet. The run's threads fill it; any thread or loop may read it."""
+
+    def __init__(self) -> None:
+        self._events = deque[BaseEvent]()
+        self._over = False
+        self._lock = lock()
+        self._waiting: list[Callable[[], object]] = []
+        self._reader: weakref.ref[object] | None = None
+        self.is_read = False
+        """Whether a reader was told that no more events will come."""
+
+    def give_to(self, reader: object) -> str:
+        """Note who reads. Returns why this reader may not, such as "is being read"; "" if it may."""
+        with self._lock:
+            other = self._reader() if self._reader else None
+            if self.is_read or other not in (None, reader):
+                return "was read to its end" if self.is_read else "is being read"
+            self._reader = weakref.ref(reader)
+        return ""
+
+    def put(self, event: BaseEvent) -> None:
+        """Add an event."""
+        with self._lock:
+            self._events.append(event)
+        self._wake()
+
+    def end(self) -> None:
+        """Mark the queue as ended: no more events will come."""
+        self._over = True
+        self._wake()
+
+    def take(self) -> BaseEvent | None:
+        """Wait for the next event and return it; None if no more will come."""
+        while True:
+            more = threading.Event()
+            found, over = self._next(more.set)
+            if found or over:
+                return found
+            more.wait()
+
+    async def atake(self) -> BaseEvent | None:
+        """Run `take` as a coroutine."""
+        while True:
+            more = asyncio.Event()
+            found, over = self._next(partial(_call_soon, asyncio.get_running_loop(), more.set))
+            if found or over:
+                return found
+            await more.wait()
+
+    def _next(self, wake: Callable[[], object]) -> tuple[BaseEvent | None, bool]:
+        """Return (the next event or None, whether the queue has ended).
+
+        If there is no event and the queue has not ended, `wake` is called at the next change.
+        """
+        with self._lock:
+            if self._events:
+                return self._events.popleft(), False
+            if not self._over:
+                self._waiting.append(wake)
+            return None, self._over
+
+    def _wake(self) -> None:
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+        for wake in waiting:
+            wake()
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
+    """Call a function on a loop, unless that loop is closed."""
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(call)

@@ -1,0 +1,1 @@
+"""The main thread: blocking callers, and signals of the operating system."""

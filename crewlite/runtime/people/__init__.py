@@ -1,0 +1,1 @@
+"""Asking people, and waiting for their answers."""

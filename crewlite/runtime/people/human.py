@@ -1,0 +1,399 @@
+"""Ask people questions from inside a run. An answer is recorded as a step's outcome, so no resume asks again.
+
+At a terminal the question is asked at once. Elsewhere the run suspends: the question is recorded, the process may end,
+and the run can be resumed, anywhere and at any time, once a person has answered.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, PlainValidator, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+
+from crewlite import background, codec, durable, events, kinds
+from crewlite.durable import Stamp, Step
+from crewlite.errors import AnswerRefused, AnswerTimeout, ConfigError, StepTimeout, Suspended
+from crewlite.ids import now
+from crewlite.keywords import known_keywords
+from crewlite.runtime.people.terminal import line, piped, terminal, turn
+from crewlite.runtime.steps.budgets import paused
+from crewlite.runtime.steps.future import Awaited, StepFuture, on
+from crewlite.runtime.steps.replay import Basis, recorded_answer, recorded_question
+from crewlite.runtime.steps.run import Run
+from crewlite.runtime.steps.step_scope import StepScope
+from crewlite.state.format.addresses import NAME_RULE, can_be_name, is_question
+from crewlite.state.format.commit import AskedQuestion, CommitParts
+from crewlite.state.verbs.answer import check_fits, decode_answer, refusal, typed
+
+_LATE: Any = object()
+
+
+@known_keywords("ask")
+def ask(question: str, schema: Any = None, *, name: str | None = None, timeout: float | None = None) -> Any:
+    """Ask a person a question and return the answer. On an event loop, await the call.
+
+    Args:
+        question: The text to show.
+        schema: The form of the answer: a type (`bool`, `int`, a pydantic class, `Literal["yes", "no"]`) or a list of
+            choices. None accepts any text.
+        name: Names the question in the run: its address is `human:NAME`. Without one, it is `human#1`, `human#2`, ...
+        timeout: Seconds to wait for the answer, counted from when the question is first asked. The time between
+            a suspended run and its resume counts as well.
+
+    Returns:
+        The answer, validated and converted by `schema`.
+
+    Raises:
+        Suspended: there is no terminal, so the run stops here and waits. Answer with `kickoff(answers=...)`,
+            `History.answer` or `crewlite checkpoint answer`. Do not catch it: the run suspends all the same.
+        AnswerTimeout: nobody answered in time.
+        AnswerRefused: an answer that was given before the question was asked does not fit `schema`.
+        ConfigError: nobody could ever answer: there is no terminal, and no run with a store that could wait. Also
+            raised for an unusable name, schema or timeout.
+    """
+    return asked_here(Question(question, schema, timeout), name)
+
+
+def asked_here(asked: Question, name: str | None) -> Any:
+    """Ask a person this question, as `ask` does: on the run's loop return an awaitable, elsewhere wait and return."""
+    if name is not None and not can_be_name(name):
+        raise ConfigError(f"ask(name={name!r}): {NAME_RULE}; for example name='approval'")
+    scope = durable.scope()
+    if not isinstance(scope, StepScope):
+        try:
+            return asked.at_terminal()
+        except EOFError:
+            raise ConfigError(f"ask({asked.text!r}): nobody answered at the terminal, as its input has ended") from None
+    step = question_step(asked, name)
+    if on(scope.loop):
+        return Awaited("ask(...)", scope.step(step), lambda answer: _in_time(answer, asked))
+    return asked.in_time(StepFuture[Any](scope, step).result())
+
+
+def put(asked: Question, name: str, leads_to: str) -> Awaitable[Any]:
+    """Ask a person this question, inside a run or outside of one, and return an awaitable of the answer.
+
+    The step is requested now; the person is asked when the result is awaited. `leads_to`: the address of the step that
+    follows from the answer. Until that step has an outcome, an edited answer is checked again.
+    """
+    scope = durable.scope()
+    if not isinstance(scope, StepScope):
+        return background.in_thread(asked.at_terminal)
+    step = scope.addressed(question_step(asked, name))
+    return _put_inside(scope, asked, step, leads_to)
+
+
+async def _put_inside(scope: StepScope, asked: Question, step: Step[Any], leads_to: str) -> Any:
+    at, known = step.address or "", scope.run.record.outcomes
+    then = known.get(leads_to)
+    if (found := known.get(at)) and found.edited and (then is None or then.seq < found.seq):
+        try:
+            asked.read(codec.decode(scope.run.record.value(at)["answer"]), at)
+        except AnswerRefused as refused:
+            raise AnswerRefused(at, refused.problem, edit=True, by_run=True) from None
+    return await scope.step(step)
+
+
+async def _in_time(answer: Awaitable[Any], asked: Question) -> Any:
+    return asked.in_time(await answer)
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionEvents:
+    """Builds the events of a question, from the stamp of its step and from `question`, `options` and `answer`."""
+
+    source: object
+    requested: Callable[..., events.HumanFeedbackRequestedEvent]
+    received: Callable[..., events.HumanFeedbackReceivedEvent]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question to a person. Raises ConfigError for a schema or a timeout that cannot be used."""
+
+    text: str
+    schema: Any = None
+    timeout: float | None = None
+    wider: tuple[Any, Callable[[Any], Any]] | None = None
+    """(JSON schema, function that reads an answer or raises ValueError): accepts more answers than `schema`, which
+    alone is part of the question."""
+    check: Callable[[Any], object] | None = None
+    """Raises ValueError for an answer that fits and cannot be used. Recorded answers are checked only if edited."""
+    is_approval: bool = False
+    """Whether `auto_approve` answers the question with yes."""
+    told: QuestionEvents | None = None
+    """Builds the events of the question; None for the usual events."""
+    adapter: TypeAdapter[Any] = field(init=False, repr=False)
+    """Validates the answer."""
+    asked_as: Any = field(init=False, repr=False)
+    """The JSON schema of `schema` alone, which is part of the step's question; None for any text."""
+
+    def __post_init__(self) -> None:
+        seconds = self.timeout
+        if seconds is not None and (type(seconds) not in (int, float) or not 0 < seconds < math.inf):
+            raise ConfigError(f"ask({self.text!r}): timeout is {seconds!r}; wanted a number of seconds, more than 0")
+        codec.declare(self.schema)
+        try:
+            adapter = _adapter(self.schema)
+            shown = None if self.schema is None else adapter.json_schema()
+        except (PydanticUserError, NameError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"ask({self.text!r}): schema is {self.schema!r}; wanted a type, or a list of choices, such as bool or "
+                f"['yes', 'no'] ({str(error).splitlines()[0]})"
+            ) from error
+        if self.wider:
+            adapter = TypeAdapter(Annotated[Any, PlainValidator(self.wider[1])])
+        object.__setattr__(self, "adapter", adapter)
+        object.__setattr__(self, "asked_as", shown)
+
+    @property
+    def json_schema(self) -> Any:
+        """The JSON schema of the answer; None for any text."""
+        return self.wider[0] if self.wider else self.asked_as
+
+    @property
+    def digest(self) -> str:
+        """The digest of text and schema, by which questions at the same address differ."""
+        return codec.digest([self.text, self.asked_as])
+
+    def read(self, answer: Any, address: str, *, recorded: bool = False) -> Any:
+        """Validate an answer and return it as `schema` converts it. Raises AnswerRefused if it does not fit."""
+        if not (recorded or self.wider):
+            check_fits(address, answer, self.asked_as)  # Python's types accept more: 1 or "off" for yes or no
+        try:
+            value = self.adapter.validate_python(answer)
+            if self.check and not recorded:
+                self.check(value)
+        except ValidationError as error:
+            problems = "; ".join(item["msg"].removeprefix("Value error, ") for item in error.errors(include_url=False))
+            raise AnswerRefused(address, f"{answer!r}: {problems}") from None
+        except ValueError as error:
+            raise AnswerRefused(address, f"{answer!r}: {error}") from None
+        return value
+
+    def in_time(self, answer: Any) -> Any:
+        """Return the answer. Raises AnswerTimeout if none came in time."""
+        if answer is _LATE:
+            raise AnswerTimeout(self.text, self.timeout or 0.0)
+        return answer
+
+    def can_be_read(self) -> bool:
+        """Return whether an answer can be read from stdin now: from a person at a terminal, or from a pipe."""
+        return terminal() or (piped() and not self.is_approval)
+
+    def at_terminal(self, over: threading.Event | None = None) -> Any:
+        """Ask at the terminal until an answer fits the schema, and return that answer. Blocks.
+
+        Another thread sets `over` when the answer is no longer wanted. Raises ConfigError if there is no terminal,
+        EOFError if the terminal's input has ended or `over` was set. Without a terminal, answers are read from a pipe
+        or a file as stdin, except those that allow a call.
+        """
+        if not self.can_be_read():
+            raise ConfigError(
+                f"ask({self.text!r}): nobody can answer, as there is no terminal and no run that could wait for an "
+                f"answer. Ask inside a flow or crew that has checkpoint=True"
+            )
+        over = over or threading.Event()
+        with turn(over):
+            while True:
+                print(f"{self.text} {_choices(self.json_schema)}", end="", file=sys.stderr, flush=True)
+                said = line(over)
+                try:
+                    return self.read(typed(said, self.json_schema), self.text)
+                except AnswerRefused as refusal:
+                    print(f"{refusal.problem}: answer again", file=sys.stderr)
+
+
+def _adapter(schema: Any) -> TypeAdapter[Any]:
+    """Build the validator of answers. Raises TypeError, ValueError or an error of pydantic's for an unusable schema."""
+    if schema is None:
+        return TypeAdapter(str)
+    if isinstance(schema, str | bytes | dict | BaseModel):
+        raise TypeError("this is a value")
+    if not isinstance(schema, list | tuple):
+        return TypeAdapter(schema)
+    if not schema:
+        raise ValueError("there is nothing to choose from")
+    return TypeAdapter(Literal[tuple(schema)])  # type: ignore[arg-type]
+
+
+def _choices(schema: Any) -> str:
+    """Return the possible answers as a hint, such as "[y/n] "; "" if the schema lists none."""
+    if schema is None:
+        return ""
+    if {"type": "boolean"} in schema.get("anyOf", ()) and "description" in schema:
+        return f"[{schema['description']}] "
+    if schema.get("type") == "boolean":
+        return "[y/n] "
+    known = schema.get("enum") or ([schema["const"]] if "const" in schema else [])
+    return f"[{'/'.join(map(str, known))}] " if known else ""
+
+
+def question_step(asked: Question, name: str | None) -> Step[Any]:
+    """Build the step of a question. Pass the value of the step to `Question.in_time`."""
+    voice = _Voice(durable.scope().mask(asked.text), asked.told or _USUAL)
+
+    async def work() -> Any:
+        frame = durable.scope()
+        assert isinstance(frame, StepScope)
+        voice.automatic = asked.is_approval and frame.inherited.auto_approve and not _answered(frame, asked)
+        return True if voice.automatic else await _answer(frame, asked, asked.json_schema, name)
+
+    def encode(answer: Any) -> Any:
+        if answer is _LATE:
+            return {"late": asked.timeout}
+        return {"answer": codec.encode(answer)} | ({"automatic": True} if voice.automatic else {})
+
+    def decode(data: Any) -> Any:
+        return _LATE if "late" in data else asked.read(codec.decode(data["answer"]), asked.text, recorded=True)
+
+    return Step(
+        kind=kinds.HUMAN,
+        name=name,
+        work=work,
+        question=[asked.text, asked.asked_as],
+        voice=voice,
+        encode=encode,
+        decode=decode,
+        rests_on_more=True,
+    )
+
+
+def _answered(frame: StepScope, asked: Question) -> bool:
+    """Return whether a person has answered this question already."""
+    return recorded_answer(frame.run.record, frame.address, asked.digest, _basis(frame)) is not None
+
+
+def _basis(frame: StepScope) -> Basis:
+    """Return the basis of the question that this frame asks."""
+    return frame.around.basis(frame.address) if frame.around else Basis()
+
+
+async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | None) -> Any:
+    """Return the recorded answer, or one typed at the terminal now; `_LATE` if none came before the deadline.
+
+    Raises Suspended if the run has to wait for the answer, AnswerRefused for a recorded answer that does not fit.
+    """
+    run, address = frame.run, frame.address
+    recorded = recorded_question(run.record, address, asked.digest, _basis(frame))
+    if recorded is None:  # nothing is recorded at this address, or another question
+        recorded = await _put(frame, asked, schema, name)
+    if told := run.record.answer_to(recorded):
+        try:
+            given = decode_answer(told, schema)
+            value = asked.read(given, address)
+        except AnswerRefused as refused:
+            await run.journal.save({"answers": [refusal(address, frame.mask(refused.problem))]}, now=True)
+            raise AnswerRefused(address, refused.problem, by_run=True) from None
+        return value
+    left = _left(recorded)
+    if left is not None and left <= 0:
+        return _LATE
+    if terminal() or (run.journal.location is None and asked.can_be_read()):
+        over = threading.Event()
+        try:
+            with paused(frame.inherited.budgets):
+                return await _within(background.in_thread(asked.at_terminal, over), left)
+        except EOFError:
+            pass  # the terminal's input has ended: wait as if there had been no terminal
+        finally:
+            over.set()
+    if run.journal.location is None:
+        raise ConfigError(
+            f"ask({asked.text!r}): nobody could ever answer, as there is no terminal, and the run has no store in "
+            f"which to wait for an answer. Give the flow or crew checkpoint=True"
+        )
+    raise Suspended(run.run_id, run.journal.location, {address: asked.text}, run.branch, kind=frame.run_kind)
+
+
+async def _put(frame: StepScope, asked: Question, schema: Any, name: str | None) -> AskedQuestion:
+    """Record a question and emit its event, unless the answer was given ahead. Returns the question as it is recorded.
+
+    The question, its event and the checkpoint that the event creates are one commit. A run killed before that commit
+    asks again; one killed after it does not.
+    """
+    at, ahead = now(), frame.run.record.answers.get(frame.address)
+    recorded: AskedQuestion = {"address": frame.address, "question": frame.mask(asked.text), "at": at.isoformat()}
+    recorded["digest"] = asked.digest
+    if rests_on := _basis(frame).digest:
+        recorded["rests_on"] = rests_on
+    schema = frame.run.journal.secrets.mask_data(schema)
+    recorded |= {"schema": schema} if schema else {}
+    recorded |= {"name": name} if name else {}
+    recorded |= {"until": (at + timedelta(seconds=asked.timeout)).isoformat()} if asked.timeout else {}
+    parts: CommitParts = {"asked": [recorded]}
+    if ahead and ahead.get("ahead"):
+        await frame.run.journal.save(parts, now=True)
+        return recorded
+    told = asked.told or _USUAL
+    await frame.announce(
+        told.source,
+        lambda stamp: told.requested(stamp, question=recorded["question"], options=schema),
+        parts=parts,
+    )
+    return recorded
+
+
+def warn_unasked(run: Run) -> None:
+    """Warn about answers to questions that the run has not asked a person: an address may be misspelt."""
+    record = run.record
+    given = [at for at in {**record.answers, **run.answers} if is_question(at) and not record.settled(at)]
+    if not given:
+        return
+    known = record.asked.keys() | {step.address for step in record.outcomes.values() if kinds.of(step.kind).asks_person}
+    if left := [at for at in given if at not in known]:
+        run.journal.warn(
+            f"an answer was given ahead to {', '.join(left)}, but the run has not asked this; the questions so far "
+            f"are {', '.join(sorted(known)) or 'none'}"
+        )
+
+
+def _left(recorded: AskedQuestion) -> float | None:
+    until = recorded.get("until")
+    return (datetime.fromisoformat(until) - now()).total_seconds() if until else None
+
+
+async def _within(answer: Awaitable[Any], left: float | None) -> Any:
+    try:
+        return await background.within(answer, left, "the answer")
+    except StepTimeout:
+        return _LATE
+
+
+@dataclass(slots=True)
+class _Voice:
+    """Builds the events of a question to a person. Its start emits none: `_put` announces the question, only once."""
+
+    question: str
+    told: QuestionEvents
+    automatic: bool = False
+    """Whether `auto_approve` has answered the question."""
+
+    @property
+    def source(self) -> object:
+        return self.told.source
+
+    def started(self, stamp: Stamp) -> None:
+        return None
+
+    def completed(self, stamp: Stamp, value: Any) -> events.HumanFeedbackReceivedEvent:
+        answer = None if value is _LATE else codec.encode(value)
+        return self.told.received(stamp, question=self.question, answer=answer, automatic=self.automatic)
+
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.StepFailedEvent:
+        return stamp(events.StepFailedEvent, kind="human", name=self.question, error=error, error_type=error_type)
+
+
+_USUAL = QuestionEvents(
+    ask,
+    lambda stamp, **more: stamp(events.HumanFeedbackRequestedEvent, **more),
+    lambda stamp, **more: stamp(events.HumanFeedbackReceivedEvent, **more),
+)
+"""Builds the events of a question that brings no events of its own."""

@@ -1,0 +1,110 @@
+"""Callbacks of the user, called as recorded steps: once one has returned, no resume calls it again."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from types import CodeType
+from typing import Any, TypeVar
+
+from crewlite import background, codec, durable, kinds
+from crewlite.codec import Json
+from crewlite.durable import Drift, Step
+from crewlite.kinds import Kind
+from crewlite.runtime.steps.plain_voice import PlainVoice
+from crewlite.tools.base import is_async
+from crewlite.tools.naming import address_name
+
+T = TypeVar("T")
+_TOLD_APART = 6  # hexadecimal digits of a digest that a name shows
+
+
+async def call_back(callback: Callable[..., Any], argument: Any, question: Json, *, role: str = "") -> None:
+    """Call a callback with one argument, as a recorded step, and ignore its result.
+
+    `question`: the question of the step; if it changes, the callback is called again. `role`: as in `callback_step`.
+    """
+
+    async def act() -> None:
+        await called(callback, argument)
+
+    await durable.scope().step(callback_step(callback, act, question, role=role))
+
+
+async def called(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function of the user, a blocking one in a thread, and return its result; await an awaitable result."""
+    if is_async(function):
+        return await function(*arguments)
+    result = await background.blocking(function, *arguments)
+    return await result if inspect.isawaitable(result) else result
+
+
+def callback_step(
+    callback: Callable[..., Any],
+    work: Callable[[], Any],
+    question: Json,
+    *,
+    kind: Kind = kinds.CALLBACK,
+    role: str = "",
+    name: str | None = None,
+    drift: Drift = "rerun",
+    encode: Callable[[Any], Json] = durable.same,
+    decode: Callable[[Json], Any] = durable.same,
+    round_trip: bool = False,
+) -> Step[Any]:
+    """Build the step that calls a callback. Without a `name` it is named `role.function`.
+
+    The name keeps the outcome of one function from answering for another one, or for the same one in another role.
+    """
+    title = _address_name(callback)
+    name = name or (f"{role}.{title}" if role else title)
+    label = None if name == title else name_of(callback)
+    return Step(
+        kind=kind,
+        name=name,
+        work=work,
+        question=question,
+        voice=PlainVoice(callback, kind, name, label),
+        encode=encode,
+        decode=decode,
+        round_trip=round_trip,
+        drift=drift,
+        effect="idempotent",
+        inherits=True,
+        label=label,
+    )
+
+
+def name_of(function: object) -> str:
+    """Return the name of a function for messages: `lambda` for a lambda, the class for a callable object."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return str(getattr(function, "__name__", type(function).__name__)).strip("<>")
+
+
+def callback_address(callback: Callable[..., Any], role: str, number: int) -> str:
+    """Return the address of a callback of a crew: the `number`-th of this name in this role, from 1."""
+    first = f"{kinds.CALLBACK.name}:{role}.{_address_name(callback)}"
+    return first if number == 1 else f"{first}#{number}"
+
+
+def _address_name(function: object) -> str:
+    """Return the name of a function for addresses; a lambda's ends with a digest of its code."""
+    name, code = name_of(function), getattr(function, "__code__", None)
+    if name == "lambda" and isinstance(code, CodeType):
+        return f"lambda-{codec.digest(_shape(code))[:_TOLD_APART]}"
+    return address_name(name)
+
+
+def _shape(constant: object) -> Json:
+    """Return JSON that identifies a constant in a function's code, the same in every process: no files, no lines."""
+    match constant:
+        case CodeType():
+            constants = [_shape(one) for one in constant.co_consts]
+            return [constant.co_code.hex(), *map(list, (constant.co_names, constant.co_freevars)), constants]
+        case tuple():
+            return [_shape(one) for one in constant]
+        case frozenset():  # its order is another one in each process
+            return sorted(repr(one) for one in constant)
+    return repr(constant)

@@ -1,0 +1,59 @@
+"""Describe the failure of a step: its type and traceback, and the child steps and errors that caused it.
+
+A frame is one attempt at a step: it knows which of the step's child steps have failed, and with which errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from crewlite import tracebacks
+from crewlite.errors import Redacted, StepRaised, ends_run, text_of
+from crewlite.runtime.steps.frame import Frame
+
+_LONGEST_TRACEBACK = 4000  # characters
+
+
+def causes_of(frame: Frame, error: BaseException) -> list[str]:
+    """Return the addresses of the child steps that raised `error`, or an error that led to it."""
+    return list(dict.fromkeys(child for _, children in led_to(frame, error) for child in children))
+
+
+def for_author(frame: Frame, error: BaseException) -> BaseException | None:
+    """Return the error that is a mistake of the program's author: `error`, or one that led to it; None for neither."""
+    return next((one for one, _ in led_to(frame, error) if ends_run(one)), None)
+
+
+def led_to(frame: Frame, error: BaseException) -> Iterator[tuple[BaseException, list[str]]]:
+    """Yield an error, then the errors that caused it (causes, contexts, members of a group), the nearest first.
+
+    Each comes with the addresses of those child steps of `frame` that raised it.
+    """
+    seen, todo = set[int](), [error]
+    while todo:
+        one = todo.pop(0)
+        if id(one) in seen:  # an error is mostly linked twice, as the cause and as the context
+            continue
+        seen.add(id(one))
+        children = [child for child, raised in frame.children.failed.items() if raised is one]
+        yield one, children
+        if children:
+            continue  # errors that were being handled when these steps were requested are not their cause
+        inner = one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+        todo += [before for before in (one.__cause__, one.__context__, *inner) if before is not None]
+
+
+def type_of(error: Exception) -> str:
+    """Return the name of an error's type; for a Redacted or StepRaised, that of the error it replaces."""
+    return error.error_type if isinstance(error, Redacted | StepRaised) else type(error).__qualname__
+
+
+def message_of(error: Exception) -> str:
+    """Return the text of an error; for a Redacted or StepRaised, that of the error it replaces, without its type."""
+    return error.message if isinstance(error, Redacted | StepRaised) else text_of(error)
+
+
+def traceback_of(error: Exception) -> str:
+    """Return the end of an error's traceback, without crewlite's own frames."""
+    text = tracebacks.text(error)
+    return text if len(text) <= _LONGEST_TRACEBACK else f"...{text[-_LONGEST_TRACEBACK:]}"

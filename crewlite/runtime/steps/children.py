@@ -1,0 +1,118 @@
+"""The child steps of one running step: which ones its code requested, and their outcomes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Any
+
+from crewlite import kinds
+from crewlite.errors import AnswerRefused, BudgetExceeded, Suspended
+from crewlite.runtime.steps.numbering import Numbering
+from crewlite.runtime.steps.siblings import Siblings
+from crewlite.runtime.steps.turns import Turns
+from crewlite.state.format.kept import Order
+from crewlite.state.journal.view import View
+
+_NONE = frozenset[str]()
+_NO_COMPENSATORS: dict[str, Callable[[Any], Any]] = {}
+_SHORTEST_REFERENCE = 64  # characters; a shorter text is no longer than the reference to it
+
+
+class Children:
+    """The child steps of one attempt of a step."""
+
+    __slots__ = (
+        "asked",
+        "before_first",
+        "blocked",
+        "compensators",
+        "drifted",
+        "expected",
+        "failed",
+        "numbering",
+        "spawned",
+        "suspended",
+        "task",
+        "texts",
+        "turns",
+        "unrequested",
+        "view",
+    )
+
+    def __init__(self, prefix: str, recorded: Collection[str]) -> None:
+        self.numbering = Numbering(prefix)
+        """Gives the child steps their addresses, which begin with `prefix`."""
+        self.unrequested: set[str] | frozenset[str] = set(recorded) if recorded else _NONE
+        """Addresses of recorded child steps that have not been requested yet."""
+        self.asked: dict[str, str | None] = {}
+        """Addresses of the requested steps, in order, with the digests of their outcomes.
+
+        "" without an outcome; None if the step was not awaited or spawned yet.
+        """
+        self.compensators: dict[str, Callable[[Any], Any]] = _NO_COMPENSATORS
+        """By address of a requested step: the function that undoes its work."""
+        self.expected = _NONE
+        """Addresses of steps that may begin although the run is stopping: they were decided on before it stopped."""
+        self.failed: dict[str, BaseException] = {}
+        """Addresses of the steps that failed, with their errors; the latest last."""
+        self.suspended: Suspended | AnswerRefused | BudgetExceeded | None = None
+        """The error with which a child step stops the run: it waits for a person, or a budget is used up."""
+        self.before_first: Callable[[], Awaitable[None]] | None = None
+        """Awaited once, before the first child step begins."""
+        self.task: asyncio.Task[Any] | None = None
+        """The asyncio task of the code that requests them in order; None if that code is no coroutine."""
+        self.blocked: Suspended | AnswerRefused | BudgetExceeded | None = None
+        """The error of `suspended`, once it was raised to the parent's code.
+
+        From then on no further child step begins.
+        """
+        self.drifted: list[str] = []
+        """Addresses of child steps, and of steps inside them, that keep their answer though their question changed."""
+        self.texts: dict[str, str] = {}
+        """Long texts in outcomes of child steps, with the step's address, which stands for the text in the parent's."""
+        self.view: View | None = None
+        """The state as this attempt sees it, including the changes of the child steps."""
+        self.turns: Turns | None = None
+        """The order in which recorded child steps that changed the state hand over their results."""
+        self.spawned: Siblings | None = None
+        """The steps that were begun and not awaited at once."""
+
+    def record_child(self, address: str, digest: str, data: Any, drifted: Iterable[str] = ()) -> None:
+        """Note the outcome of a child step.
+
+        `drifted`: the steps inside it whose question changed and answer was kept.
+        """
+        self.asked[address] = digest
+        self.drifted += drifted
+        text = data.get("text") if isinstance(data, dict) else None
+        if isinstance(text, str) and len(text) >= _SHORTEST_REFERENCE:
+            self.texts.setdefault(text, address)
+
+    def heard_before(self, address: str) -> list[str]:
+        """Return the digests of what the model here heard and said, up to its last reply before the step at `address`.
+
+        Steps that run in parallel with that child step therefore make no difference.
+        """
+        before = list(itertools.takewhile(lambda at: at != address, self.asked))
+        while before and not kinds.at(before[-1]).asks_model:
+            before.pop()
+        return [digest for at in before if (digest := self.asked[at])]
+
+    def unobserved(self) -> list[str]:
+        """Return the addresses of spawned steps whose failures, if any, no awaiter was given."""
+        return self.spawned.unobserved() if self.spawned else []
+
+    def enter_turn(self, address: str, order: Order) -> Turns:
+        """Queue a recorded child step that changed the state and is about to return its result; return the queue."""
+        if self.turns is None:
+            self.turns = Turns()
+        self.turns.enter(address, order)
+        return self.turns
+
+    def siblings(self) -> Siblings:
+        """Return the set of steps that run side by side here; create it on first use."""
+        if self.spawned is None:
+            self.spawned = Siblings()
+        return self.spawned

@@ -1,0 +1,300 @@
+"""Ask the nearest failure policy about a failed attempt, and emit events that report its decision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from crewlite import durable, events, kinds
+from crewlite.durable import Step
+from crewlite.errors import (
+    ConfigError,
+    DeadlineExceeded,
+    InDoubt,
+    RecoveryAborted,
+    RecoveryEscalated,
+    StepTimeout,
+    ends_run,
+)
+from crewlite.events.base import BaseEvent
+from crewlite.lazy import lazy
+from crewlite.recovery import (
+    Abort,
+    Compensate,
+    Escalate,
+    Failure,
+    FailureType,
+    Fallback,
+    Policy,
+    Remedy,
+    Rollback,
+    Suspend,
+)
+from crewlite.recovery.classify import classified
+from crewlite.recovery.remedy import GIVES_UP, remedy_for
+from crewlite.runtime.steps import remedies
+from crewlite.runtime.steps.attempts import failed_before, was_decided
+from crewlite.runtime.steps.causes import causes_of, for_author, led_to
+from crewlite.runtime.steps.children import Children
+from crewlite.runtime.steps.failed_attempts import FailedAttempt, keep
+from crewlite.runtime.steps.frame import Frame
+from crewlite.runtime.steps.trajectory import last_good, trajectory
+from crewlite.runtime.steps.undoing import undone
+from crewlite.state.format.addresses import outers, prefix_beside
+from crewlite.state.format.commit import CommitParts
+from crewlite.state.format.failed import SaidRecord
+from crewlite.state.format.outcome import Attempt
+from crewlite.state.format.record import Record
+from crewlite.tools.shorten import shown_arguments
+
+suspending = lazy("crewlite.runtime.people.suspending")  # its questions are steps, which this module helps to run
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The decision about a failed attempt: its remedy, or that the step fails."""
+
+    remedy: Remedy
+    error: Exception
+    """The error to record: a new one if the policy itself failed."""
+    kind: str = ""
+    """The kind of the failure; "" if no policy was asked, neither this step's nor one inside."""
+    failure: Failure | None = None
+    """The failure that the policy was asked about; None if no policy was asked here."""
+    rises: bool = False
+    """Whether this step fails so that an enclosing step can apply the remedy."""
+    void: Sequence[tuple[str, str]] = ()
+    """(address, kind) of each finished step whose outcome no longer counts."""
+
+    @property
+    def final(self) -> bool:
+        """Whether the step fails instead of being tried again."""
+        return self.rises or isinstance(self.remedy, GIVES_UP)
+
+    def raised(self, frame: Frame, error: Exception) -> Exception:
+        """Return the error to raise if the step fails: if its policy gave up, one that says why; otherwise `error`."""
+        run, failure, remedy = frame.run, self.failure, self.remedy
+        if failure is None or not isinstance(remedy, GIVES_UP) or isinstance(error, DeadlineExceeded):
+            return error  # a deadline that has passed says itself how to go on
+        if isinstance(remedy, Abort) and not remedy.reason:
+            return error
+        failure, said = replace(failure, message=frame.mask(failure.message)), frame.mask(remedy.said)
+        cls = RecoveryEscalated if isinstance(remedy, Escalate) else RecoveryAborted
+        return cls(failure, said, run_id=run.run_id, location=run.journal.location, branch=run.branch)
+
+
+async def decided(
+    outer: Frame, step: Step[Any], frame: Frame, failed: FailedAttempt, past: Sequence[Remedy]
+) -> Decided:
+    """Return what follows a failed attempt at a step: a remedy that an inner step passed up, or the policy's choice."""
+    error = failed.error
+    if _is_in_doubt(step, frame, error):
+        return Decided(Abort(), error)  # a person decides
+    record, causes = outer.run.record, causes_of(frame, error)
+    if risen := remedies.rising(record, causes):
+        return await _risen(outer, step, frame, risen, error)
+    policy = _policy(outer, step, frame, causes)
+    if policy is None:
+        return Decided(Abort(), error)
+    failure = failed.failure or _failure(outer, step, frame, error, past, failed.said)
+    beside = _beside(outer, step, frame)
+    asked = beside.children
+    keeping = partial(keep, step, frame, failed, failure, _beside(outer, step, frame))
+    asked.before_first = keeping
+    if (classifier := getattr(policy, "classifier", None)) is not None:
+        with durable.entered(beside):
+            failure = await classified(classifier, failure, frame.mask)
+        await _announce_type(outer, step, failure)
+    try:
+        remedy = remedy_for(policy, failure, remedies.counted(record, frame.address, past))
+        if isinstance(remedy, Suspend):
+            asked.before_first = asked.before_first and partial(keeping, again=step.effect != "once")
+            with durable.entered(beside):
+                remedy = await suspending.chosen(remedy, failure, step.voice.source)
+    except ConfigError as misused:
+        return Decided(Abort(), misused, failure.kind)
+    if not remedies.is_for_work(remedy):
+        return Decided(remedy, error, failure.kind, failure)
+    prefix = frame.children.numbering.prefix
+    where = remedies.applier(record, remedy, prefix, frame.address)
+    if where is None:
+        return Decided(Escalate(_nowhere(remedy), type=remedy.type), error, failure.kind, failure)
+    if where != frame.address:
+        return Decided(remedy, error, failure.kind, failure, rises=True)
+    return await _applied(outer, step, frame, Decided(remedy, error, failure.kind, failure))
+
+
+def _is_in_doubt(step: Step[Any], frame: Frame, error: Exception) -> bool:
+    """Return whether this failure leaves it unknown if a call with effect="once" took effect."""
+    if step.effect == "once" and isinstance(error, StepTimeout) and error.what == what(step):
+        return True
+    return any(isinstance(one, InDoubt) for one, _ in led_to(frame, error))
+
+
+def what(step: Step[Any]) -> str:
+    """Return the name of a step for error messages, such as "tool search"."""
+    return f"{step.kind} {step.name or ''}".strip()
+
+
+def intended(step: Step[Any], address: str, mask: Callable[[str], str]) -> CommitParts:
+    """Build the part of a commit that records that a call is about to be made."""
+    arguments, intent = _arguments(step, mask), CommitParts(intents=[(address, step.effect)])
+    return {**intent, "arguments": {address: arguments}} if arguments else intent
+
+
+def doubt(step: Step[Any], address: str, record: Record, mask: Callable[[str], str]) -> InDoubt:
+    """Build the error of a call that may have taken effect already."""
+    failed, arguments = failed_before(record, address), _arguments(step, mask)
+    return InDoubt(address, what(step), failed, arguments, kind=record.run["definition"]["kind"])
+
+
+def _arguments(step: Step[Any], mask: Callable[[str], str]) -> str:
+    """Return the beginning of the arguments of a tool call, as JSON; "" for another step."""
+    return shown_arguments(step.question[1], mask) if step.kind is kinds.TOOL else ""
+
+
+async def announce_end(outer: Frame, step: Step[Any], address: str, decision: Decided, past: Sequence[Remedy]) -> None:
+    """Announce that no remedy is left for a step. The failure of the step has not been recorded yet."""
+    failure = decision.failure
+    if failure is None or decision.rises or not (past or isinstance(decision.remedy, Escalate)):
+        return
+    remedy = decision.remedy
+    about = {**_about(outer, step, address, failure), "remedy": remedy.name, "reason": outer.mask(remedy.said)}
+    await _announce(outer, step, events.RecoveryFailedEvent, about)
+
+
+async def announce_success(outer: Frame, step: Step[Any], address: str, past: Sequence[Remedy]) -> None:
+    """Announce that a step has succeeded after remedies."""
+    about = _of_step(outer, step, address) | {"remedy": past[-1].name}
+    await _announce(outer, step, events.RecoveryCompletedEvent, about)
+
+
+def tries(outer: Frame, address: str) -> int:
+    """Return the number of attempts at a step so far, in all kickoffs of the run, including the current one."""
+    return len(outer.run.record.attempts.get(address, ())) + 1
+
+
+def started(outer: Frame, step: Step[Any], address: str, decision: Decided) -> dict[str, Any]:
+    """Return the fields of the event which says that a remedy is applied."""
+    remedy, kind = decision.remedy, decision.remedy.type
+    about = {"kind": step.kind.name, "name": _name(step), "failure": decision.kind, "remedy": remedy.name}
+    about |= {"failure_type": kind.value if kind else "", "hint": outer.mask(remedy.hint)}
+    return about | {"attempt": tries(outer, address), "delay": remedy.after}
+
+
+async def _announce_type(outer: Frame, step: Step[Any], failure: Failure) -> None:
+    about = _about(outer, step, failure.address, failure)
+    about["evidence"] = tuple({"rule": one.rule, "text": outer.mask(one.text)} for one in failure.evidence)
+    await _announce(outer, step, events.FailureClassifiedEvent, about)
+
+
+async def _announce(outer: Frame, step: Step[Any], event: type[BaseEvent], about: dict[str, Any]) -> None:
+    await outer.announce(step.voice.source, lambda stamp: stamp(event, **about), step.checkpoint_settings)
+
+
+def _about(outer: Frame, step: Step[Any], address: str, failure: Failure) -> dict[str, Any]:
+    """Return the fields that all events about a failure have."""
+    return _of_step(outer, step, address) | {
+        "failure": failure.kind,
+        "failure_type": failure.type.value,
+        "error": failure.message,
+        "error_type": failure.error_type,
+    }
+
+
+def _of_step(outer: Frame, step: Step[Any], address: str) -> dict[str, Any]:
+    """Return the fields that all events about the recovery of a step have."""
+    about = {"kind": step.kind.name, "name": _name(step), "address": address, "source_id": address}
+    return {**about, "source_name": step.title, "attempt": tries(outer, address)}
+
+
+def _name(step: Step[Any]) -> str:
+    """Return the name that events about the recovery of a step give to the step."""
+    return step.asked_model() if step.asked_model else step.title
+
+
+async def _risen(outer: Frame, step: Step[Any], frame: Frame, risen: Attempt, error: Exception) -> Decided:
+    """Apply the remedy of an inner step if it is meant for this step; otherwise let the step around decide.
+
+    A step with effect="once" applies no remedy of an inner step and fails: only its own policy may repeat it.
+    """
+    record, remedy, at = outer.run.record, risen.remedy, risen.address
+    assert remedy
+    if step.effect == "once":
+        return Decided(Abort(), error, risen.failure)
+    if remedies.applier(record, remedy, prefix_beside(at), at) != frame.address:
+        return Decided(Abort(), error)
+    failure = replace(Failure.of(error, at), type=remedy.type or FailureType.UNKNOWN, attempts=len(record.attempts[at]))
+    decision = Decided(remedy, error, risen.failure, failure)
+    return await _applied(outer, step, frame, decision)
+
+
+async def _applied(outer: Frame, step: Step[Any], frame: Frame, decision: Decided) -> Decided:
+    """Return the decision with the finished steps that its remedy makes void; a Compensate first undoes them."""
+    record, remedy, prefix = outer.run.record, decision.remedy, frame.children.numbering.prefix
+    if step.refuses and (why := step.refuses(remedy)):
+        return replace(decision, remedy=Escalate(why, type=remedy.type))
+    if not isinstance(remedy, Compensate):
+        return replace(decision, void=tuple(remedies.void_by(record, remedy, prefix)))
+    with durable.entered(_beside(outer, step, frame)):
+        then, steps = await undone(frame, remedy)
+        if isinstance(then, Suspend) and decision.failure:
+            then = await suspending.chosen(then, decision.failure, step.voice.source)
+    gone = set(steps)
+    void = [(at, one.kind) for at, one in record.outcomes.items() if not gone.isdisjoint((at, *outers(at)))]
+    return replace(decision, remedy=then, void=(*void, *remedies.void_by(record, then, prefix)))
+
+
+def _beside(outer: Frame, step: Step[Any], frame: Frame) -> Frame:
+    """Build a frame for steps about a failed attempt, such as questions. Their addresses are inside the failed step."""
+    beside = outer.child(step, frame.address, frame.inherited.settings)
+    beside.children = Children(frame.children.numbering.prefix, ())
+    return beside
+
+
+def _policy(outer: Frame, step: Step[Any], frame: Frame, causes: Sequence[str]) -> Policy | None:
+    """Return the nearest policy, which decides on a failure; None if a child step's policy has decided already.
+
+    Only the step's own policy may repeat a call with effect="once".
+    """
+    if step.failure_policy or not step.inherits:
+        return step.failure_policy
+    if any(was_decided(outer.run.record, at) for at in causes):
+        return None
+    return step.child_policy if step.effect == "once" else frame.inherited.policy or step.default_policy
+
+
+def _failure(
+    outer: Frame, step: Step[Any], frame: Frame, error: Exception, past: Sequence[Remedy], said: SaidRecord | None
+) -> Failure:
+    """Describe a failed attempt for its policy."""
+    record, address = outer.run.record, frame.address
+    left = step.fallbacks - sum(isinstance(remedy, Fallback) for remedy in past)
+    inside, beside = frame.children.numbering.prefix, outer.children.numbering.prefix
+    return replace(
+        Failure.of(for_author(frame, error) or error, address, left),
+        is_told=step.failure is not None and not ends_run(for_author(frame, error) or error),
+        attempts=tries(outer, address),
+        recoveries=sum(not attempt.final for tries in record.attempts.values() for attempt in tries),
+        cause=_first(record, causes_of(frame, error)),
+        last_good=last_good(record, inside),
+        trajectory=trajectory(record, inside if step.kind.worker else beside, said),
+    )
+
+
+def _first(record: Record, causes: Sequence[str]) -> str:
+    """Return the address of the step that failed first, at any depth; "" if `causes` is empty."""
+    if not causes:
+        return ""
+    last = record.last_attempt(causes[0])
+    return (_first(record, [last.cause]) if last and last.cause else "") or causes[0]
+
+
+def _nowhere(remedy: Remedy) -> str:
+    if isinstance(remedy, Rollback) and remedy.to:
+        return f"There is no finished step {remedy.to!r} before the failure to go back to"
+    if isinstance(remedy, Compensate):
+        return "compensate is for a flow or a recoverable function, and there is none around it"
+    return f"{remedy.name} is for a task, an agent, a step, a method or a flow, and there is none around it"

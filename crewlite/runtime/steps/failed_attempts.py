@@ -1,0 +1,159 @@
+"""A failed attempt as it is recorded: with its remedy; or without it, if steps must run before a remedy can be chosen.
+
+Such a step is a classifier's question to a model. The failure is recorded first then, by a step inside the failed
+one, with all that the choice needs: after a kill the run goes on to choose, and does not make the failed call again.
+A step whose code only runs other steps is not recorded so: run again, it fails in the same way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any, cast
+
+from crewlite import codec, durable, kinds
+from crewlite.durable import Step
+from crewlite.errors import CrewliteError, InDoubt, NotCodable
+from crewlite.recovery import Evidence, Failure, FailureType, RecordedStep
+from crewlite.runtime.steps.causes import causes_of, for_author, message_of, traceback_of, type_of
+from crewlite.runtime.steps.failures import Told, raised, written
+from crewlite.runtime.steps.frame import Frame
+from crewlite.runtime.steps.plain_voice import Silent
+from crewlite.state.format.failed import ErrorRecord, SaidRecord
+from crewlite.state.format.undecided import name_of
+
+for _cls in (Failure, Evidence, RecordedStep, FailureType):  # the classes of a recorded failure
+    codec.register(_cls)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """The facts about a failed attempt from which its remedy is chosen."""
+
+    error: Exception
+    milliseconds: float
+    said: SaidRecord | None = None
+    told: bool = False
+    """Whether the step nevertheless has an outcome, which reports the failure."""
+    outcome: Any = None
+    described: ErrorRecord | None = None
+    """The description of the error, if the attempt was made by an earlier kickoff."""
+    failure: Failure | None = None
+    """The failure that the policy is asked about, if an earlier kickoff has described it."""
+
+    def again(self) -> tuple[Any, FailedAttempt]:
+        """Return (the outcome that reports the failure, this object); raise the error if there is no such outcome."""
+        if not self.told:
+            raise self.error
+        return self.outcome, self
+
+
+def described(step: Step[Any], frame: Frame, error: Exception) -> ErrorRecord:
+    """Describe the error of an attempt for the record; the decision about it is filled in later."""
+    causes, shown = causes_of(frame, error), frame.run.presentable(_original(frame, error))
+    description: ErrorRecord = {
+        "type": type_of(shown),
+        "message": message_of(shown),
+        "traceback": "" if causes else frame.mask(traceback_of(error)),
+        "cause": causes[0] if causes else None,
+        "causes": [*causes, *frame.children.unobserved()],
+        "failure": "",
+        "final": False,
+    }
+    if for_author(frame, error):
+        description["for_author"] = True
+    if step.asked_model:
+        description["model"] = step.asked_model()
+    return description
+
+
+def _original(frame: Frame, error: Exception) -> Exception:
+    """Return the error that put this call in doubt, which the next InDoubt tells again; else `error` itself."""
+    before = error.__cause__ if isinstance(error, InDoubt) and error.address == frame.address else None
+    return before if isinstance(before, Exception) else error
+
+
+async def keep(
+    step: Step[Any], frame: Frame, failed: FailedAttempt, failure: Failure, beside: Frame, *, again: bool = False
+) -> None:
+    """Record a failed attempt before its remedy is chosen, in the scope `beside`.
+
+    With `again`, the next kickoff makes the attempt again unless a person has decided by then what follows this one. An
+    attempt that cannot be recorded completely is not recorded: after a kill it is made again.
+    """
+    error = failed.error
+    if step.kind.enters or failed.described or for_author(frame, error) or frame.children.unobserved():
+        return
+    try:
+        kept = {
+            "error": described(step, frame, error),
+            "raised": written(frame.run.presentable(error)),
+            "ms": failed.milliseconds,
+            "said": failed.said,
+            "failure": codec.encode(failure),
+            **({"outcome": step.encode(failed.outcome)} if failed.told else {}),
+            **({"again": True} if again else {}),
+        }
+    except NotCodable:
+        return
+    data = frame.run.journal.secrets.mask_data(kept)
+
+    async def work() -> Any:
+        return data
+
+    with durable.entered(beside):
+        await durable.scope().step(
+            Step(
+                kind=kinds.CLASSIFICATION,
+                name=_name(frame),
+                work=work,
+                question=frame.fingerprint,
+                voice=Silent(step.voice.source),
+                address=_address(frame),
+                after=frame.run.record.seq + 1 if again else None,  # replaces a kept failure that nobody has decided on
+            )
+        )
+
+
+def kept(step: Step[Any], frame: Frame) -> FailedAttempt | None:
+    """Return the attempt of an earlier kickoff whose remedy is not chosen yet; None if there is none.
+
+    Sets the frame's failed child steps and sayings to those of that attempt.
+    """
+    record, at = frame.run.record, _address(frame)
+    outcome = record.outcomes.get(at)
+    if outcome is None or frame.inherited.mode.diverged or frame.address in frame.run.rerun:
+        return None
+    asked = codec.digest([kinds.CLASSIFICATION.name, frame.fingerprint])
+    if outcome.fingerprint != asked or outcome.seq <= record.base:
+        return None
+    data: Any = record.value(at)
+    if data.get("again") and not _is_answered(frame):
+        return None
+    with contextlib.suppress(CrewliteError, LookupError, TypeError):  # of a later release; the attempt is made again
+        description, failure = cast(ErrorRecord, data["error"]), codec.decode(data["failure"])
+        told = Told(description["type"], description["message"], description["traceback"], data["raised"])
+        error = raised(step.title, told)
+        outcome = step.decode(data["outcome"]) if "outcome" in data else None
+        frame.children.failed = dict.fromkeys(description["causes"], error)
+        if frame.sayings is not None and data["said"]:
+            frame.sayings.say(data["said"])
+        return FailedAttempt(error, data["ms"], data["said"], "outcome" in data, outcome, description, failure)
+    return None
+
+
+def _is_answered(frame: Frame) -> bool:
+    """Return whether a person was asked what follows the attempt, and has answered every such question."""
+    record, number = frame.run.record, len(frame.run.record.attempts.get(frame.address, ())) + 1
+    decision = f"{frame.children.numbering.prefix}{kinds.DECISION.name}:{number}-"
+    open_ones = (asked["address"] for asked in record.waiting)
+    return any(at.startswith(decision) for at in record.asked) and not any(at.startswith(decision) for at in open_ones)
+
+
+def _address(frame: Frame) -> str:
+    return f"{frame.children.numbering.prefix}{kinds.CLASSIFICATION.name}:{_name(frame)}"
+
+
+def _name(frame: Frame) -> str:
+    """Return the name of the step that keeps a failure: numbered, as attempts may share one prefix of addresses."""
+    return name_of(len(frame.run.record.attempts.get(frame.address, ())) + 1)

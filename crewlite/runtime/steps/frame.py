@@ -1,0 +1,304 @@
+"""One attempt at one step: its address, the settings it inherits, its child steps, and the fields of its events."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, Self, TypeVar
+
+from crewlite import codec, kinds
+from crewlite.durable import Scope, Stamp, Step
+from crewlite.errors import ChangeUnused, ConfigError, NonDeterminism
+from crewlite.events.base import BaseEvent
+from crewlite.recovery import Guard, Remedy
+from crewlite.recovery.context import RecoveryContext
+from crewlite.recovery.guards import Shared, guards_of
+from crewlite.runtime.steps import replay
+from crewlite.runtime.steps.budgets import HeldBudget
+from crewlite.runtime.steps.children import Children
+from crewlite.runtime.steps.inherited import Inherited
+from crewlite.runtime.steps.remedies import context_of, is_behind, is_unit
+from crewlite.runtime.steps.run import EventStamp, Run
+from crewlite.runtime.steps.sayings import Sayings
+from crewlite.runtime.steps.slots import Slots
+from crewlite.state.format.addresses import outers
+from crewlite.state.format.commit import CommitParts
+from crewlite.state.format.failed import SaidRecord
+from crewlite.state.journal.conflicts import Start
+from crewlite.state.journal.view import View
+from crewlite.state.subscriber import Setting
+from crewlite.usage import NO_USAGE, Usage
+
+T = TypeVar("T")
+
+
+class Frame(Scope):
+    """One attempt at one step. The frame around the root step has the address ""."""
+
+    __slots__ = (
+        "address",
+        "around",
+        "children",
+        "fingerprint",
+        "inherited",
+        "name",
+        "past",
+        "run",
+        "sayings",
+        "started",
+    )
+
+    address: str
+    past: tuple[Remedy, ...]
+    dry = False
+
+    def __init__(
+        self,
+        run: Run,
+        address: str,
+        name: str = "",
+        *,
+        settings: tuple[Setting, ...] = (),
+        inherited: Inherited | None = None,
+        attempt: int = 1,
+    ) -> None:
+        self.run = run
+        self.address = address
+        self.name = name
+        self.inherited = inherited or Inherited(
+            run.mode, settings, budgets=run.enclosing, auto_approve=run.record.auto_approve
+        )
+        prefix = f"{address}!{attempt}/" if attempt > 1 else f"{address}/" if address else ""
+        self.children = Children(prefix, run.inside.get(prefix, ()))
+        self.fingerprint = ""
+        """The fingerprint of the step's question."""
+        self.around: Frame | None = None
+        """The frame of the enclosing step; None for the outermost."""
+        self.past = ()
+        """The remedies for this step's failed attempts so far."""
+        self.sayings: Sayings | None = None
+        """What the code of this attempt reports about its work; None if neither this step nor one around it listens."""
+        self.started: str | None = None
+        """The id of the event of this step's start."""
+
+    @property
+    def idempotency_key(self) -> str:
+        """A key for services that the step calls: the same in all attempts, different for each step, run and branch."""
+        return self.run.idempotency_key(self.address) if self.address else ""
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
+        return self.run.run_id
+
+    @property
+    def run_kind(self) -> str:
+        """The kind of the definition of the run."""
+        return str(self.run.record.run["definition"]["kind"])
+
+    @property
+    def guards(self) -> Sequence[Guard]:
+        """The guards of the nearest failure policy."""
+        return guards_of(self.inherited.policy)
+
+    @property
+    def shared(self) -> Shared | None:
+        """The data shared with the other runs of the store; None without a store that can share."""
+        return self.run.shared if self.run.shared.offered else None
+
+    @property
+    def state(self) -> View | None:
+        """The state as this attempt sees it."""
+        return self.children.view
+
+    def start_inside(self) -> Start:
+        """The state with which a step starts that is requested now."""
+        view = self.children.view
+        return view.start_inside() if view else self.run.journal.states.beginning
+
+    @property
+    def began(self) -> datetime:
+        """The time at which the run began; on a fork, the branch."""
+        return datetime.fromisoformat(self.run.record.started_at)
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens and cost of this step and all steps inside it so far, in all kickoffs of the run."""
+        return self.run.record.paid.inside(self.address)
+
+    def child(
+        self,
+        step: Step[Any],
+        address: str,
+        settings: tuple[Setting, ...] = (),
+        attempt: int = 1,
+        budgets: tuple[HeldBudget, ...] = (),
+        slots: Slots | None = None,
+    ) -> Self:
+        """Build the frame of an attempt at a child step, which has these budgets and slots of its own."""
+        own = self.inherited
+        mode = own.mode
+        if mode.strict_replay is not step.strict_replay:
+            mode = dataclasses.replace(mode, strict_replay=step.strict_replay)
+        limits = own.limits + step.inherited_limits
+        policy = step.child_policy or own.policy
+        approved = own.auto_approve if step.auto_approve is None else step.auto_approve
+        after = max(own.after, step.after or 0)
+        inherited = Inherited(
+            mode, settings, limits, policy, own.budgets + budgets, approved, after, slots or own.slots
+        )
+        frame = type(self)(self.run, address, step.title, inherited=inherited, attempt=attempt)
+        frame.around = self
+        if step.hears or self.sayings is not None:
+            frame.sayings = Sayings()
+        return frame
+
+    def basis(self, address: str) -> replay.Basis:
+        """Return what the outcome of a step requested here depends on besides its own question.
+
+        That is a digest of the questions of the enclosing steps, and of what their models heard before.
+        """
+        parts, at = list[list[str]](), address
+        for frame in (self, *self._around()):
+            asked = [frame.fingerprint] if frame.address else []  # the root's question is the inputs of the run
+            if part := asked + ([] if frame.inherited.mode.strict_replay else frame.children.heard_before(at)):
+                parts.append(part)
+            at = frame.address
+        return replay.Basis(codec.digest(parts) if parts else "", self.inherited.after)
+
+    def _around(self) -> Iterator[Frame]:
+        """Yield the frames of the enclosing steps, the nearest first."""
+        frame = self.around
+        while frame is not None:
+            yield frame
+            frame = frame.around
+
+    def hear(self, address: str, said: SaidRecord | None) -> None:
+        """Receive what a child step reported about its work, once the step has its outcome or has failed finally."""
+        if self.sayings is not None:
+            self.sayings.hear(address, said)
+
+    def go_on_otherwise(self) -> None:
+        """Allow the code to ask recorded steps something else: after a rollback it goes on differently."""
+        mode = dataclasses.replace(self.inherited.mode, rolled_back=True)
+        self.inherited = self.inherited._replace(mode=mode)
+
+    def recovery(self, *, around: bool = False) -> RecoveryContext | None:
+        """Return what this attempt is told about the failed attempt before it.
+
+        Without one, return what the nearest enclosing step is told. Unless `around`, the search ends at the first unit
+        of work around the step, such as a task.
+        """
+        record = self.run.record
+        for at in dict.fromkeys((self.address, *outers(self.address), "")):
+            if at != self.address and not around and is_unit(record, at):
+                return None
+            tries = record.attempts.get(at, ())
+            if (told := context_of(tries)) and (at or not is_behind(record, tries, self.address)):
+                return told
+        return None
+
+    def cut(self) -> None:
+        """Cancel the child steps that are still running, and all that are requested later."""
+        self.children.siblings().cut()
+
+    def in_doubt(self, address: str) -> bool:
+        """Return whether an earlier kickoff may have made this call, and its result is unknown."""
+        return address in self.run.doubts and address not in self.run.undecided
+
+    def mask(self, text: str) -> str:
+        """Return `text` with the secrets that the run knows masked."""
+        return self.run.journal.secrets.mask(text)
+
+    async def announce(
+        self,
+        source: object,
+        make: Callable[[Stamp], Any],
+        checkpoint_settings: tuple[Setting, ...] = (),
+        parts: CommitParts | None = None,
+    ) -> str:
+        """Record an event that is no step's outcome, then emit it. Returns the event's id.
+
+        `parts` are committed together with the event and the checkpoint that it creates, before handlers are called.
+        An event without parts and checkpoint is recorded by the next commit.
+        """
+        run = self.run
+        settings = checkpoint_settings + self.inherited.settings
+        stamp = EventStamp(run, self.address, self.name, self.started, settings)
+        event: BaseEvent = make(stamp)
+        if stamp.setting or parts:
+            seq = run.journal.next_seq
+            event = event.model_copy(update={"seq": seq}) if isinstance(event, BaseEvent) else event
+            run.journal.buffer_event(event)
+            named: CommitParts = run.checkpoint_parts(event, stamp.setting, seq) if stamp.setting else {}
+            moment = await run.save({**(parts or {}), **named}, now=bool(parts))
+        else:
+            run.journal.buffer_event(event)
+            moment = None
+        run.emit(source, event, moment)
+        return event.event_id
+
+    def tell(self, make: Callable[[Stamp], Any]) -> bool:
+        """Emit an event that is not recorded and creates no checkpoint. Callable from any thread; does not wait."""
+        journal = self.run.journal
+
+        def emit() -> None:
+            if not journal.closed:
+                self.run.emit(journal, make(EventStamp(self.run, self.address, self.name, self.started, ())))
+
+        if not self.dry:
+            journal.mailbox.do(emit)
+        return True
+
+    def with_usage(self, step: Step[T], address: str, value: T, more: codec.Json = None) -> T:
+        """Return a child's outcome with the usage of all steps inside it. `more`: usage that is not recorded yet."""
+        if step.with_usage is None:
+            return value
+        unrecorded = Usage(**more) if more else NO_USAGE
+        return step.with_usage(value, self.run.record.paid.inside(address) + unrecorded)
+
+    def go_on(self) -> None:
+        """Raise the error with which a child step stops the run, again, if the code between has caught it.
+
+        The child step waits for a person, or a budget is used up.
+        """
+        if self.children.suspended:
+            raise self.children.suspended
+
+    def complete(self) -> None:
+        """Check the requests of a step that has ended without an error.
+
+        Raises NonDeterminism if recorded steps were not requested, ChangeUnused if the root did not use an edit of its
+        fork, ConfigError if a requested step was never awaited.
+        """
+        if not self.address and self.run.unused:
+            raise ChangeUnused(sorted(self.run.unused))
+        if None in self.children.asked.values():
+            never = [address for address, outcome in self.children.asked.items() if outcome is None]
+            raise ConfigError(
+                f"{', '.join(sorted(never))} was requested in {self.address or self.name} and not awaited, so it never "
+                f"ran: write `await` before the call"
+            )
+        if self.children.unrequested:
+            self.check_none_missed()
+
+    def unused(self) -> list[str]:
+        """Return the recorded steps inside this one that a fork has inherited and the code has not requested.
+
+        With on_drift="rerun", also those that belong to the outcome which this step's new outcome replaces.
+        """
+        of_base, reruns = self.run.inherited.get(self.address), self.run.on_drift == "rerun"
+        if not (of_base or reruns):
+            return []
+        found = set(of_base or ()) - self.children.asked.keys()
+        if reruns:
+            found |= {at for at in self.children.unrequested if not kinds.at(at).is_about_failure}
+        return sorted(found)
+
+    def check_none_missed(self) -> None:
+        """Raise NonDeterminism if the step has ended without requesting a recorded step inside it."""
+        children, mode = self.children, self.inherited.mode
+        if left := replay.missed(self.run.record, mode, children.numbering.prefix, children.unrequested):
+            asked = ", ".join(list(children.asked)[-3:]) or "none"
+            raise NonDeterminism(self.run.run_id, self.address, ", ".join(left[:3]), f"{asked}, and no more")

@@ -1,0 +1,72 @@
+"""Steps that are requested in parallel, under readable addresses: `crew:writers#[2]` where the author gives a key."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import ContextVar, Token
+from typing import Any
+
+from crewlite import background, durable
+from crewlite.durable import Scope
+from crewlite.errors import ConfigError
+from crewlite.runtime.steps.frame import Frame
+from crewlite.state.format.addresses import can_be_name
+
+_LONGEST = 100  # characters of a key
+_Held = tuple[Scope, str, asyncio.Task[Any] | None]
+_held: ContextVar[_Held | None] = ContextVar("crewlite_key", default=None)
+
+
+class keyed:  # noqa: N801 - a context manager
+    """Name the steps, crews, agents and flows that the block requests by a key: `step:fetch#[alpha]`.
+
+    For coroutines and threads of your own that run in parallel. Without a key, the addresses of their steps hold a
+    digest: `step:fetch#3f9a1c07d2be`. With a key, an address holds the key and the order of the request in the block.
+    So the key must be the same in every kickoff, and be used once in a flow, method or step. Tasks that begin inside
+    the block are outside of it. Outside a run it does nothing.
+
+    ```python
+    from crewlite.flow import keyed
+
+
+    async def write(number, writers):
+        with keyed(number):
+            return await writers.akickoff({"chapter": number})
+    ```
+
+    Raises ConfigError for a key that cannot be part of an address, or that was used before.
+    """
+
+    __slots__ = ("_key", "_token")
+
+    def __init__(self, key: str | int) -> None:
+        text = str(key)
+        fits = can_be_name(text) and text.isprintable() and not set("[]") & set(text) and len(text) <= _LONGEST
+        if isinstance(key, bool) or not isinstance(key, str | int) or not fits:
+            raise ConfigError(
+                f"keyed({key!r}): wanted a number, or a text of 1 to {_LONGEST} characters without / # ! [ and ]"
+            )
+        self._key = text
+        self._token: Token[_Held | None] | None = None
+
+    def __enter__(self) -> None:
+        scope = durable.scope()
+        if not isinstance(scope, Frame):
+            return
+        if not scope.children.numbering.takes_key(self._key):
+            where = scope.address or scope.name
+            raise ConfigError(f"keyed({self._key!r}) was used before in {where}: give each block a key of its own")
+        task = asyncio.current_task() if background.running_loop() else None
+        self._token = _held.set((scope, self._key, task))
+
+    def __exit__(self, *raised: object) -> None:
+        if self._token:
+            _held.reset(self._token)
+
+
+def key_here(scope: Scope) -> str | None:
+    """Return the key of the block that requests a step in this scope; None outside of such a block."""
+    held = _held.get()
+    if held is None or held[0] is not scope or (held[2] is not None and held[2] is not asyncio.current_task()):
+        return None
+    return held[1]

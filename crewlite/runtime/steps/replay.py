@@ -1,0 +1,242 @@
+"""Decide what happens to a step that code requests: answer it from the record, run it, or refuse it.
+
+A step is known by its address and by its question, whose digest is recorded with its outcome. The decision is made from
+data alone, for a run and for a preview of it. Under strict replay the steps inside a step follow from its question, so
+its code must request the recorded steps again. Two exceptions: steps that came after a failure which is now retried,
+and forks with edits or other inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from crewlite import codec, kinds
+from crewlite.codec import Json
+from crewlite.durable import Drift
+from crewlite.runtime.steps.numbering import is_counted
+from crewlite.state.format.addresses import is_right_below, prefix_beside
+from crewlite.state.format.commit import AskedQuestion, GivenAnswer
+from crewlite.state.format.outcome import Attempt, Outcome
+from crewlite.state.format.record import Record
+
+
+class Basis(NamedTuple):
+    """What an outcome depends on beside its step's question: enclosing questions, and what models there heard."""
+
+    digest: str = ""
+    """A digest of that; "" where only the root step encloses the step."""
+    after: int = 0
+    """The number of the commit that an enclosing step reacts to: earlier outcomes are outdated."""
+
+    def holds(self, seq: int, recorded: str | None) -> bool:
+        """Return whether what commit `seq` recorded, with the basis digest `recorded`, holds on this basis as well."""
+        return seq >= self.after and (recorded is None or recorded == self.digest)
+
+
+RESTS_ON = "rests_on"
+"""The key in the provenance of an outcome under which the digest of its basis is recorded."""
+
+
+class Question(NamedTuple):
+    """A request for a step: the address of the step, its question as JSON, and how a changed question is handled."""
+
+    address: str
+    kind: str
+    asked: Json
+    digest: str
+    drift: Drift = "diverge"
+    once: bool = False
+    """Whether a repeated call would do harm."""
+    comes_late: bool = False
+    """The earlier run may have requested this step without starting it (it had to wait, for example for a slot), so
+    the step may be new although later steps are recorded."""
+    after: int | None = None
+    """The number of the commit that the step reacts to: an earlier outcome of the step is outdated."""
+    basis: Basis = Basis()
+    """What the outcome depends on beside the question.
+
+    An outcome that the fork itself has edited holds on any basis.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """How the record answers requests for the steps inside one step. Child steps inherit it."""
+
+    on_drift: Literal["keep", "rerun", "error"] = "keep"
+    strict_replay: bool = False
+    """Whether the code must request the recorded steps, so that any other request is an error."""
+    diverged: bool = False
+    """Whether an earlier step differs from the record, so that no later recorded outcome applies."""
+    rolled_back: bool = False
+    """Whether the code continues after a rollback, told what went wrong: it may ask recorded steps something else."""
+    superseded: bool = False
+    """Whether the recorded result of the run answers another question than this kickoff asks."""
+    rerun: frozenset[str] = frozenset()
+    """Addresses of failed steps to retry, and of calls in doubt to make again."""
+    begun: frozenset[str] = frozenset()
+    """Addresses of steps that an earlier process started."""
+
+    @property
+    def reruns(self) -> bool:
+        """Whether a step whose question has changed runs again."""
+        return self.rolled_back or self.on_drift == "rerun"
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """Return the recorded outcome."""
+
+    outcome: Outcome
+    drifted: tuple[str, ...] = ()
+    """Addresses of steps whose recorded answers are kept although their questions have changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reraise:
+    """Raise the recorded failure again. The code that requested the step handled this failure before."""
+
+    failure: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Run the step."""
+
+    diverges: bool = False
+    """Whether no recorded outcome applies after this step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Raise an error instead of running the step: the request contradicts the record."""
+
+    why: Literal["drifted", "other question", "passed over"]
+    """drifted: the question of the step has changed, with on_drift="error". other question: the same under
+    strict replay. passed over: recorded steps should have been requested before this new step."""
+    addresses: tuple[str, ...]
+    """The steps concerned. For "other question", the recorded steps that answered this step's question."""
+
+
+Decision = Reuse | Reraise | Run | Refuse
+RUN = Run()
+"""Run the step without divergence: among others, the decision about a step of which nothing is recorded."""
+
+
+def decide(
+    record: Record, question: Question, mode: Mode, unrequested: Collection[str] = (), siblings: Collection[str] = ()
+) -> Decision:
+    """Decide whether the requested step returns its recorded outcome, raises its recorded failure, runs or is refused.
+
+    `siblings`: addresses of all recorded steps with the same parent, among which a refusal looks for the step that code
+    may have meant. `unrequested`: those of them that code has not requested yet.
+    """
+    recorded = record.outcomes.get(question.address)
+    if recorded is not None and question.after is not None and recorded.seq < question.after:
+        return RUN
+    edited_here = recorded is not None and recorded.edited and recorded.seq > record.base
+    if recorded and not edited_here and not question.basis.holds(recorded.seq, recorded.provenance.get(RESTS_ON)):
+        return RUN
+    if recorded is not None and (not mode.diverged or (mode.rolled_back and question.once)):
+        verdict = _answered(record, recorded, question, mode, siblings)
+        if not isinstance(verdict, Run):
+            return verdict
+        if verdict.diverges:
+            return verdict
+    if mode.strict_replay and not mode.diverged:
+        failure = record.failures.get(question.address)
+        if failure and question.address not in mode.rerun and failure.fingerprint == question.digest:
+            return Reraise(failure)
+        if passed := _passed_over(record, question, mode, unrequested):
+            return Refuse("passed over", passed)
+    return RUN
+
+
+def recorded_question(record: Record, address: str, digest: str, basis: Basis) -> AskedQuestion | None:
+    """Return the question to a person that is recorded at an address, if it is this one, asked on the same basis."""
+    asked = record.asked.get(address)
+    if asked is None or asked.get("digest") != digest:
+        return None
+    return asked if basis.holds(record.asked_in[address], asked.get("rests_on")) else None
+
+
+def recorded_answer(record: Record, address: str, digest: str, basis: Basis) -> GivenAnswer | None:
+    """Return a person's answer to this question, given ahead or after it was asked on the same basis; None if none."""
+    told = record.answers.get(address)
+    if told and told.get("ahead"):
+        return told
+    asked = recorded_question(record, address, digest, basis)
+    return record.answer_to(asked) if asked else None
+
+
+def _answered(
+    record: Record, recorded: Outcome, question: Question, mode: Mode, siblings: Collection[str]
+) -> Reuse | Run | Refuse:
+    """Decide whether a step returns its recorded outcome, runs again or is refused."""
+    if not recorded.address:  # the root step: the kickoff has decided about its outcome already
+        return RUN if mode.superseded else Reuse(recorded, recorded.drifted)
+    same = recorded.fingerprint == question.digest
+    if mode.strict_replay and not same:
+        return _answered_strictly(record, recorded, question, mode, siblings)
+    if recorded.drifted and mode.on_drift != "keep" and not question.once:
+        return Refuse("drifted", recorded.drifted[:1]) if mode.on_drift == "error" else RUN
+    drift = question.drift if question.drift != "configured" else "rerun" if mode.reruns else mode.on_drift
+    if same or drift == "keep":
+        keeps_own = same or recorded.edited
+        return Reuse(recorded, recorded.drifted if keeps_own else (recorded.address,))
+    if drift == "error":
+        return Refuse("drifted", (recorded.address,))
+    return Run(diverges=drift == "diverge")
+
+
+def _answered_strictly(
+    record: Record, recorded: Outcome, question: Question, mode: Mode, siblings: Collection[str]
+) -> Reuse | Run | Refuse:
+    """Decide about a recorded outcome whose step's question has changed, which strict replay does not allow."""
+    if any(codec.digest([question.kind, other]) == recorded.fingerprint for other in codec.renamed(question.asked)):
+        return Reuse(recorded, recorded.drifted)
+    address = recorded.address
+    if record.edited or record.has_other_inputs(address):  # a changed fork may ask other questions
+        return Reuse(recorded, recorded.drifted) if recorded.edited else RUN
+    if mode.reruns:
+        return Run(diverges=True)
+    others = (at for at in sorted(siblings) if at in record.outcomes)
+    return Refuse("other question", tuple(at for at in others if record.outcomes[at].fingerprint == question.digest))
+
+
+def _passed_over(record: Record, question: Question, mode: Mode, unrequested: Collection[str]) -> tuple[str, ...]:
+    """Return the recorded steps that should have been requested before this new one; () if it may be new."""
+    address = question.address
+    if not unrequested or address in mode.begun or question.comes_late or not is_counted(address):
+        return ()
+    if record.edited or record.earlier_inputs:  # a changed fork may request other steps
+        return ()
+    prefix = prefix_beside(address)
+    return tuple(at for at in missed(record, mode, prefix, unrequested) if is_counted(at))
+
+
+def missed(record: Record, mode: Mode, prefix: str, unrequested: Collection[str]) -> list[str]:
+    """Return the steps of `unrequested` that the code should have requested: nothing they depend on has changed."""
+    if not unrequested or not mode.strict_replay or mode.diverged or mode.reruns or record.edited:
+        return []
+    needed = (at for at in unrequested if not kinds.at(at).is_about_failure)
+    left = [at for at in needed if not record.has_other_inputs(at)]
+    tried_again = _tried_again(record, prefix) if left else 0
+    return sorted(at for at in left if not tried_again or record.outcomes[at].seq < tried_again)
+
+
+def _tried_again(record: Record, prefix: str) -> int:
+    """Return the seq of the first final failure below `prefix` that is now retried; 0 if there is none.
+
+    Steps committed after that failure need not be requested again.
+    """
+    failed = (
+        attempt.seq
+        for at, tries in record.attempts.items()
+        if is_right_below(at, prefix) and at not in record.failures
+        for attempt in tries
+        if attempt.final
+    )
+    return min(failed, default=0)

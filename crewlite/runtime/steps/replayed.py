@@ -1,0 +1,56 @@
+"""Announce that the record answers for a step: an event, and a warning if the caller may not expect that answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crewlite import events
+from crewlite.durable import Step
+from crewlite.runtime.steps.frame import Frame
+from crewlite.runtime.steps.questions import Drifted
+from crewlite.runtime.steps.replay import Reuse
+from crewlite.state.format.outcome import Attempt, Outcome
+
+
+async def announce_failed(frame: Frame, step: Step[Any], failure: Attempt) -> None:
+    """Announce that a failure, which the code has handled before, is raised again."""
+    frame.run.journal.warn(
+        f"{failure.address} failed before and the code handled that, so it is not tried again "
+        f"(rerun={[failure.address]!r} tries it): {failure.error_type}: {failure.message}"
+    )
+    await _announce(frame, step, failure.address, failed=True)
+
+
+async def announce_reused(frame: Frame, step: Step[Any], decision: Reuse, fingerprint: str) -> None:
+    """Announce that a recorded outcome is returned, and what has changed since it was recorded."""
+    recorded, before = decision.outcome, decision.outcome.provenance
+    changed = [key for key, now in step.provenance.items() if before.get(key, now) != now]
+    if recorded.fingerprint != fingerprint and not frame.inherited.mode.strict_replay and recorded.address:
+        changed.insert(0, "question")
+        how = how_drifted(frame, step, recorded)
+        frame.run.journal.warn(
+            f"{recorded.address} is finished and kept, though it is asked something else now "
+            f"(on_drift='keep'): it {how}"
+        )
+    drifted = decision.drifted if recorded.address else frame.run.drifted
+    if drifted and "question" not in changed:
+        changed.insert(0, "question")
+    addresses = tuple(filter(None, drifted))
+    await _announce(frame, step, recorded.address, changed=tuple(changed), drifted=addresses)
+
+
+def how_drifted(frame: Frame, step: Step[Any], recorded: Outcome) -> str:
+    """Return as text how the step's question differs from the recorded one."""
+    asked = {name: frame.mask(text) for name, text in step.texts.items()}
+    return str(Drifted(recorded.address, recorded.question, asked))
+
+
+async def _announce(frame: Frame, step: Step[Any], address: str, **how: Any) -> None:
+    name = step.title
+    about = {"kind": step.kind.name, "name": name, "step_type": step.label, **how}
+    about |= {"address": address, "source_id": address, "source_name": name}
+    await frame.announce(
+        step.voice.source,
+        lambda stamp: stamp(events.StepReplayedEvent, **about),
+        step.checkpoint_settings,
+    )

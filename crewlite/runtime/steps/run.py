@@ -1,0 +1,242 @@
+"""A run, as the engine drives it over one journal during one kickoff."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from typing import Any, Literal, TypeVar
+
+from crewlite.durable import Durability
+from crewlite.errors import NotCodable, Redacted, ends_run, text_of
+from crewlite.events.base import BaseEvent, UnheardEvent, type_of
+from crewlite.events.event_bus import event_bus
+from crewlite.ids import new_id, now_text
+from crewlite.runtime.steps.replay import Mode
+from crewlite.runtime.steps.slots import Pools
+from crewlite.state.cache import Cache
+from crewlite.state.config import CheckpointConfig
+from crewlite.state.format.addresses import leaf, outers
+from crewlite.state.format.commit import CommitParts
+from crewlite.state.format.record import Record
+from crewlite.state.journal.journal import Journal
+from crewlite.state.runtime import CommitView, RuntimeState
+from crewlite.state.shared import SharedData
+from crewlite.state.subscriber import CheckpointSubscriber, Setting
+from crewlite.usage import Usage
+
+E = TypeVar("E")
+
+
+class BegunCalls:
+    """The addresses of all steps that have begun, by kind and name; updated as the record grows.
+
+    A prune keeps events, so a step that began is known here even if nothing else of it is recorded any more.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[str, None]] = {}
+        self._events = self._intents = 0
+
+    def of(self, record: Record, kind: str, names: Collection[str]) -> list[str]:
+        """Return the addresses of the steps of this kind, with any of these names, that have begun."""
+        for event in islice(record.events, self._events, None):
+            if event.type.endswith("_started"):
+                self._note(event.address)
+        for address in islice(record.intents, self._intents, None):
+            self._note(address)
+        self._events, self._intents = len(record.events), len(record.intents)
+        return [address for name in sorted(names) for address in self._known.get(f"{kind}:{name}", ())]
+
+    def _note(self, address: str) -> None:
+        self._known.setdefault(leaf(address).partition("#")[0], {})[address] = None
+
+
+class EventStamp:
+    """Builds one event of a step with the fields that all events of the step have, see `durable.Stamp`."""
+
+    __slots__ = ("_address", "_more", "_name", "_parent", "_run", "_settings", "setting")
+
+    def __init__(
+        self, run: Run, address: str, name: str, parent: str | None, settings: tuple[Setting, ...], **more: Any
+    ) -> None:
+        self._run, self._address, self._name, self._parent = run, address, name, parent
+        self._settings, self._more = settings, more
+        self.setting: CheckpointConfig | bool = False
+        """The setting by which the event creates a checkpoint; False if it creates none."""
+
+    def __call__(self, event: type[E], **about: Any) -> E:
+        """Build the event; an UnheardEvent in its place if it has no handler and creates no checkpoint."""
+        address: str = self._address
+        made: Any = event
+        kind = type_of(made)
+        self.setting = self._run.subscriber.wants(kind, self._settings, fleeting=made.fleeting)
+        if not self.setting and not event_bus.hears(made):
+            unheard: Any = UnheardEvent(kind, new_id(), now_text(), about.get("address", address), made.fleeting)
+            return unheard  # type: ignore[no-any-return]
+        fields = {
+            "run_id": self._run.run_id,
+            "branch": self._run.branch,
+            "address": address,
+            "source_id": address,
+            "source_name": self._name,
+            "parent_event_id": self._parent,
+        }
+        return event(**{**fields, **self._more, **about})
+
+
+@dataclass(eq=False)
+class Run:
+    """The state that all frames of a run share."""
+
+    journal: Journal
+    subscriber: CheckpointSubscriber
+    on_drift: Literal["keep", "rerun", "error"] = "keep"
+    superseded: bool = False
+    """Whether the recorded result answers another question than this kickoff asks, so that the root step runs again."""
+    drifted: tuple[str, ...] = ()
+    """Addresses of steps in the recorded result whose answers were kept though their questions changed."""
+    answers: Mapping[str, Any] = field(default_factory=dict)
+    rerun: frozenset[str] = frozenset()
+    doubts: frozenset[str] = frozenset()
+    """Addresses of calls that an earlier kickoff was about to make, and that have no recorded outcome."""
+    undecided: frozenset[str] = frozenset()
+    """Addresses of steps whose last attempt failed in an earlier kickoff, and whose remedy is not chosen yet."""
+    begun: frozenset[str] = frozenset()
+    """Addresses of steps that an earlier kickoff started."""
+    heard_start: bool = False
+    """Whether handlers of the run's start changed the state in an earlier kickoff, which is recorded."""
+    begun_calls: BegunCalls = field(default_factory=BegunCalls)
+    inside: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Addresses of the steps that earlier kickoffs finished, by their prefix up to the last slash."""
+    inherited: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Addresses of the steps that this fork inherited from its base, by the address of the enclosing step."""
+    unused: set[str] = field(default_factory=set)
+    """Addresses of this fork's edits and reruns that have not been requested yet."""
+    pools: Pools = field(default_factory=Pools)
+    enclosing: tuple[Any, ...] = ()
+    """The budgets of the run inside which this one was kicked off; () for none."""
+    separate: dict[str, Callable[[], Usage]] = field(default_factory=dict)
+    """Functions that return the usage of separate runs kicked off inside this one, by the address of the step."""
+    worked: dict[str, float] = field(default_factory=dict)
+    """How many seconds failed and cancelled steps with a time limit had worked, by address."""
+    config: CheckpointConfig | None = None
+    """The store configuration that the definitions give, without the overrides of the kickoff."""
+
+    def __post_init__(self) -> None:
+        self.record: Record = self.journal.record
+        """The record of the run so far."""
+
+    @cached_property
+    def mode(self) -> Mode:
+        """How the record answers requests for the top-level steps of this run."""
+        return Mode(self.on_drift, superseded=self.superseded, rerun=self.rerun, begun=self.begun)
+
+    @cached_property
+    def first_starts(self) -> dict[str, str]:
+        """The time of the first start of each step begun by an earlier kickoff. Execution adds its own."""
+        starts = (event for event in reversed(self.record.events) if event.type.endswith("_started"))
+        return {event.address: event.timestamp for event in starts}
+
+    @cached_property
+    def cache(self) -> Cache:
+        """The cached results of other runs, to which this run adds its own."""
+        return Cache(self.journal)
+
+    @cached_property
+    def shared(self) -> SharedData:
+        """The data that the runs of the same store share."""
+        return SharedData(self.journal)
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self.journal.run_id
+
+    @property
+    def branch(self) -> str:
+        """The name of the branch."""
+        return self.journal.branch
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the run has a store."""
+        return self.journal.queue is not None
+
+    @property
+    def durability(self) -> Durability:
+        """How reliably this run is saved so far."""
+        if self.journal.degraded:
+            return "degraded"
+        if self.journal.queue is None:
+            return "off"
+        return "async" if self.journal.durability == "async" else "sync"
+
+    def checkpoint_parts(self, event: BaseEvent, setting: CheckpointConfig | bool, seq: int) -> CommitParts:
+        """Return the commit parts that create a checkpoint for `event` at commit `seq`."""
+        return self.subscriber.checkpoint_parts(event, setting, self.record, seq, self.journal.bases)
+
+    def used(self, address: str) -> Usage:
+        """Return the usage of a step and all steps inside it so far, including separate runs kicked off there."""
+        used = self.record.paid.inside(address)
+        for at, usage in self.separate.items():
+            if at not in self.record.outcomes and (not address or address in outers(at)):
+                used += usage()
+        return used
+
+    def hears(self, event: type[BaseEvent], settings: tuple[Setting, ...]) -> bool:
+        """Return whether an event of this class has a handler or creates a checkpoint. If not, it need not be built.
+
+        `settings`: the checkpoint settings around the event, innermost first.
+        """
+        return event_bus.hears(event) or bool(self.wants(event, settings))
+
+    def wants(self, event: type[BaseEvent], settings: tuple[Setting, ...]) -> CheckpointConfig | bool:
+        """Return the setting by which an event of this class creates a checkpoint; False if it creates none."""
+        return self.subscriber.wants(type_of(event), settings, fleeting=event.fleeting)
+
+    def emit(self, source: object, event: BaseEvent, moment: CommitView | None = None, *, again: bool = False) -> None:
+        """Emit an event on the bus. Handlers get the run's state at `moment`, or without it the current state.
+
+        `again`: handlers were called for this event before and their changes are recorded, so new changes are dropped.
+        """
+        if isinstance(event, BaseEvent) and event_bus.hears(type(event)):  # not an UnheardEvent
+            state = RuntimeState(self.journal, event.type, event.address or "", moment)
+            with self.journal.states.dropping() if again else nullcontext():
+                event_bus.emit(source, event, state)
+                self.journal.states.settle()  # while somebody holds the state
+
+    async def save(self, parts: CommitParts, *, now: bool = False) -> CommitView:
+        """Commit as `Journal.save` does. Return what the record holds right after this commit."""
+        sealed = list[CommitView]()
+        await self.journal.save(parts, now=now, sealed=lambda: sealed.append(CommitView.of(self.record)))
+        return sealed[0] if sealed else CommitView.of(self.record)  # a commit that failed was announced
+
+    def idempotency_key(self, address: str) -> str:
+        """Return a key that is the same for every attempt at a step, and differs between steps, runs and branches.
+
+        It also changes after a rewind.
+        """
+        epoch = f"\n{self.record.epoch}" if self.record.epoch else ""
+        key = f"{self.run_id}\n{self.branch}\n{address}{epoch}"
+        return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
+
+    def presentable(self, error: Exception) -> Exception:
+        """Return `error` itself, or a Redacted in its place if its text holds a configured secret."""
+        text = text_of(error)
+        masked = self.journal.secrets.mask(text)
+        return error if masked == text else Redacted(type(error).__qualname__, masked, ends_run=ends_run(error))
+
+    def undurable(self, address: str, error: NotCodable) -> None:
+        """Announce that an outcome cannot be recorded, so that a resume runs the step again.
+
+        Raises `error` with on_save_error="raise".
+        """
+        what = address or f"the {self.record.run['definition']['kind']} itself"
+        self.journal.warn(f"{what} cannot be recorded and will run again on resume: {error}")
+        self.journal.failed(error)
+        if self.journal.on_save_error == "raise":
+            raise error

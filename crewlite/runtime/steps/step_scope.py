@@ -1,0 +1,388 @@
+"""The scope of a running step: it gives the steps that its code requests their addresses, and answers or executes them.
+
+requested ─► recorded, asked the same? ── yes ─► answer: no call, no cost, no side effect
+                 │ no
+                 └─► execute (execution.py): attempt ─► commit ─► emit
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Collection
+from typing import Any, NamedTuple, TypeVar
+
+from crewlite import codec, own_threads, tracebacks
+from crewlite.durable import Step
+from crewlite.errors import (
+    CONTROL_FLOW,
+    STOPS,
+    AnswerRefused,
+    CrewliteError,
+    JournalCorrupt,
+    NonDeterminism,
+    TaskDrifted,
+)
+from crewlite.events.base import BaseEvent
+from crewlite.runtime.steps import replay, replayed
+from crewlite.runtime.steps.execution import Execution
+from crewlite.runtime.steps.failures import raised
+from crewlite.runtime.steps.frame import Frame
+from crewlite.runtime.steps.keyed import key_here
+from crewlite.runtime.steps.remedies import unapplied, void
+from crewlite.runtime.steps.replay import Question, Refuse, Reraise, Reuse
+from crewlite.runtime.steps.slots import Slots
+from crewlite.state.format.outcome import Attempt, Outcome
+from crewlite.state.journal.conflicts import Start
+from crewlite.step_parts import Call, Recorded
+from crewlite.wording import an
+
+T = TypeVar("T")
+
+
+class Asked(NamedTuple):
+    """A request for a step: its address, its question, and the run's state and error at that moment."""
+
+    address: str
+    fingerprint: str
+    """The digest of the step's question."""
+    start: Start
+    """The state of the run with which the step begins."""
+    behind: Exception | None
+    """The error with which the run is stopping, so that no new step may begin; None if it is not."""
+
+
+_SHOWN = 200  # characters of plain JSON that an error shows
+
+
+class StepScope(Frame):
+    """One attempt at a step (a frame), in which its code requests child steps."""
+
+    __slots__ = ()
+
+    def reserve_address(self, kind: str, name: str | None = None) -> str:
+        """Return the address of the next child step of this kind and name, in the order of the calls."""
+        return self.children.numbering.next(kind, name)
+
+    def expect(self, address: str) -> None:
+        """Reserve a step's place in the order of requests for an address, before the step itself is requested.
+
+        The step may begin even if an error stops the run in between.
+        """
+        children = self.children
+        children.asked.setdefault(address, None)
+        if children.blocked is None:
+            children.expected |= {address}
+
+    def _asked(self, step: Step[Any], address: str | None = None, start: Start | None = None) -> Asked:
+        """Note the request for a step. Returns the request, with the step's address. `start`: see `spawn`."""
+        fingerprint, children = self._question(step), self.children
+        address = step.address if address is None else address
+        if address is None and step.name and step.kind.takes_key and (key := key_here(self)):
+            address = children.numbering.keyed(step.kind.name, step.name, key)
+        elif address is None and self._in_order(step):
+            address = children.numbering.next(step.kind.name, step.name)
+        elif address is None:
+            address = children.numbering.beside(step.kind.name, step.name, fingerprint)
+        behind = None if step.kind.asks_person or address in children.expected else children.blocked
+        children.asked[address] = None
+        if self.sayings is not None:
+            self.sayings.expect(address)
+        if step.compensate:
+            children.compensators = {**children.compensators, address: step.compensate}
+        if address in children.unrequested:
+            children.unrequested -= {address}
+        self.run.unused.discard(address)
+        start = start or self.start_inside()
+        if children.view:
+            children.view.note_request(address, start)
+        return Asked(address, fingerprint, start, behind)
+
+    def _in_order(self, step: Step[Any]) -> bool:
+        """Return whether the running step's own coroutine makes this request; tasks beside it do so in any order."""
+        if not self.inherited.mode.strict_replay or step.chained or (step.kind.asks_person and step.name):
+            return True
+        return own_threads.bound_scope() is not self and not self._in_other_task
+
+    @property
+    def _in_other_task(self) -> bool:
+        """Whether the running task is another than that of this step's own coroutine."""
+        return self.children.task is not None and self.children.task is not asyncio.current_task()
+
+    def addressed(self, step: Step[T]) -> Step[T]:
+        """Return the step with its address set. This counts as the request for the step."""
+        return dataclasses.replace(step, address=self._asked(step).address)
+
+    def step(self, step: Step[T], address: str | None = None) -> Awaitable[T]:
+        """Request a step. The step gets its address now; its work begins when the result is awaited.
+
+        `address` overrides the address that the step brings.
+        """
+        return self._drive(step, self._asked(step, address))
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of the run."""
+        return self.run.journal.loop
+
+    def spawn(self, step: Step[T], start: Start | None = None) -> asyncio.Task[T]:
+        """Request a step and begin it as a task. The running step ends only when this task has ended."""
+        asked = self._asked(step, start=start)
+        work = self._drive(step, asked, own_task=True)
+        return self.children.siblings().begin(work, asked.address)
+
+    def hand_over(self, task: asyncio.Task[Any]) -> None:
+        """Show a spawned step's changes of the state to the code, which now receives the step's result."""
+        if task.done():
+            self._deliver(task.get_name())
+
+    def _deliver(self, address: str) -> None:
+        """Apply a step's changes of the state, because the code receives the step's result now."""
+        view = self.children.view
+        if view and not self.run.journal.states.shared.used:
+            view.handed[address] = None
+        elif view:
+            view.deliver(address)
+
+    def mark_awaited(self, task: asyncio.Task[Any]) -> None:
+        """Mark a spawned step as awaited: its exception reaches the awaiter, so the parent need not raise it again."""
+        if self.children.spawned:
+            self.children.spawned.mark_awaited(task)
+        error = task.exception() if task.done() and not task.cancelled() else None
+        if isinstance(error, STOPS):
+            self.children.blocked = error
+
+    def calls(self, kind: str, names: Collection[str]) -> list[Call]:
+        """Return the steps of this kind and these names that were begun anywhere in the run, unfinished ones last."""
+        record = self.run.record
+        begun = self.run.begun_calls.of(record, kind, names)
+        ended = sorted((record.outcomes[at].seq, at) for at in begun if at in record.outcomes)
+        found = [Call(at, record.value(at), record.outcomes[at].fingerprint) for _, at in ended]
+        return found + [Call(at) for at in begun if at not in record.outcomes]
+
+    def recorded(self, address: str) -> Recorded | None:
+        """Return where the outcome of a step is recorded; None if no outcome is recorded."""
+        outcome = self.run.record.outcomes.get(address)
+        if outcome is None or self.inherited.mode.diverged:
+            return None
+        return Recorded(outcome.seq, outcome.order, outcome.at)
+
+    def hears(self, event: type[BaseEvent]) -> bool:
+        """Return whether an event of this class has a handler or would create a checkpoint."""
+        return self.run.hears(event, self.inherited.settings)
+
+    async def _drive(self, step: Step[T], asked: Asked, *, own_task: bool = False) -> T:
+        """Return a step's outcome from the record, or run the step."""
+        address, fingerprint = asked.address, asked.fingerprint
+        if not own_task and self._in_other_task:
+            return await self._beside(step, asked)
+        if self.run.journal.closed:  # abandoned work, in a thread that outlived its timeout
+            raise self.run.journal.ended()
+        self.children.asked[address] = ""
+        if step.rests_on_more:
+            step = self.on_its_basis(step, address)
+        decision = self._decide(step, address, fingerprint)
+        if isinstance(decision, Reuse):
+            return await self._replayed(step, decision, fingerprint, own_task=own_task)
+        if isinstance(decision, Reraise):
+            raise await self._failed_again(step, decision.failure, own_task=own_task)
+        self._admit(step, asked)
+        if prepare := self.children.before_first:
+            self.children.before_first = None
+            await prepare()
+        limits = self.inherited.limits + step.limits
+        slots = Slots(self.run.pools, address, limits, self.inherited.slots) if limits else None
+        try:
+            return await Execution(self, step, address, fingerprint, slots, asked.start).run()
+        except Exception as error:
+            await self._failed(error, address, told=not own_task)
+            raise
+        finally:
+            if slots:
+                slots.leave()
+            if not own_task:
+                self._deliver(address)
+
+    def on_its_basis(self, step: Step[T], address: str) -> Step[T]:
+        """Return the step with the digest of its basis, which is recorded with its outcome."""
+        if not (digest := self.basis(address).digest):
+            return step
+        return dataclasses.replace(step, provenance={**step.provenance, replay.RESTS_ON: digest})
+
+    def _admit(self, step: Step[Any], asked: Asked) -> None:
+        """Raise the error that is stopping the run, or the failure whose remedy an enclosing step has yet to apply.
+
+        Otherwise the outcome that is recorded, if there is one, counts no more.
+        """
+        record, address = self.run.record, asked.address
+        if asked.behind:
+            raise asked.behind
+        if address in record.attempts and (failure := unapplied(record, address)):
+            raise self._raised(step, failure)
+        if address in record.outcomes:
+            self.run.journal.invalidate(address, step.kind.name)
+        else:  # handlers may have changed the state after earlier attempts
+            self._commit_late(address)
+
+    async def _failed_again(self, step: Step[Any], failure: Attempt, *, own_task: bool) -> BaseException:
+        """Announce the recorded failure of a step, and return the error to raise."""
+        if not unapplied(self.run.record, failure.address):
+            await replayed.announce_failed(self, step, failure)
+        self._commit_late(failure.address)
+        if not own_task:
+            self._deliver(failure.address)
+        return self._raised(step, failure)
+
+    async def _failed(self, error: Exception, address: str, *, told: bool) -> None:
+        """Note the failure of a child step. `told`: this step's code awaits the child, so the error is raised there."""
+        self.children.failed[address] = error
+        if not isinstance(error, CONTROL_FLOW):
+            tracebacks.name_step(error, address)
+        tracebacks.shorten(error)
+        if isinstance(error, STOPS):
+            self.children.suspended = error
+            if told:
+                self.children.blocked = error
+        if not told:
+            await self.children.siblings().take_turn()
+
+    async def _beside(self, step: Step[T], asked: Asked) -> T:
+        """Run a step that another task than this step's own awaits. This step ends only after that step."""
+        self._enter_turn(asked.address)
+        part = self.children.siblings().begin(self._drive(step, asked, own_task=True), asked.address)
+        try:
+            value = await part
+            await self._deliver_recorded(asked.address)
+            return value
+        finally:
+            if self.children.turns:
+                self.children.turns.leave(asked.address)
+            self.hand_over(part)
+            self.mark_awaited(part)
+
+    async def _replayed(self, step: Step[T], decision: Reuse, fingerprint: str, *, own_task: bool) -> T:
+        """Return a step's recorded outcome, and show the step's changes of the state to the code."""
+        address, value = decision.outcome.address, self._reused(step, decision)
+        if own_task:  # the awaiter of the task receives the result
+            await replayed.announce_reused(self, step, decision, fingerprint)
+            return value
+        self._enter_turn(address)
+        try:
+            await replayed.announce_reused(self, step, decision, fingerprint)
+            await self._deliver_recorded(address)
+        finally:
+            if self.children.turns:
+                self.children.turns.leave(address)
+        return value
+
+    def _commit_late(self, address: str) -> None:
+        """Note the recorded changes of the state that handlers made after a step had ended."""
+        if (view := self.children.view) and (late := self.run.record.late.get(address)):
+            view.commit(address, late, late=True)
+
+    def _enter_turn(self, address: str) -> None:
+        """Queue a recorded step that changed the state, so that results are handed over in the order of the commits."""
+        if (outcome := self.run.record.outcomes.get(address)) and outcome.changes:
+            self.children.enter_turn(address, outcome.order)
+
+    async def _deliver_recorded(self, address: str) -> None:
+        """Apply a recorded step's changes of the state, after those of concurrent steps that were committed earlier."""
+        turns = self.children.turns
+        if turns and turns.has(address):
+            await turns.come(address)
+        self._deliver(address)
+
+    def _decide(self, step: Step[Any], address: str, fingerprint: str) -> Reuse | Reraise | replay.Run:
+        """Decide whether a requested step is answered or run. Raises TaskDrifted and NonDeterminism."""
+        record, children = self.run.record, self.children
+        if not (address in record.outcomes or address in record.failures or children.unrequested or children.turns):
+            return replay.RUN
+        late = bool(step.limits or self.inherited.limits or step.cache or step.effect == "once" or step.kind.waits)
+        basis = self.basis(address) if step.rests_on_more else replay.Basis()
+        once = step.effect == "once"
+        question = Question(
+            address, step.kind.name, step.question, fingerprint, step.drift, once, late, step.after, basis
+        )
+        beside = self.run.inside.get(children.numbering.prefix, ())
+        decision = replay.decide(record, question, self.inherited.mode, children.unrequested, beside)
+        if isinstance(decision, Refuse):
+            raise self._refusal(step, question, decision)
+        if isinstance(decision, replay.Run) and decision.diverges:
+            if self.inherited.mode.rolled_back:
+                for at, kind in void(record, children.numbering.prefix, children.asked.keys() - {address}):
+                    self.run.journal.invalidate(at, kind)
+            mode = dataclasses.replace(self.inherited.mode, diverged=True)
+            self.inherited = self.inherited._replace(mode=mode)
+        if children.turns and not isinstance(decision, Reuse):
+            children.turns.leave(address)
+        return decision
+
+    def _refusal(self, step: Step[Any], question: Question, refused: Refuse) -> Exception:
+        """Build the error for a step that must not begin."""
+        record, run_id = self.run.record, self.run.run_id
+        match refused.why:
+            case "drifted":
+                own = refused.addresses == (question.address,)
+                how = replayed.how_drifted(self, step, record.outcomes[question.address]) if own else ""
+                return TaskDrifted(run_id, refused.addresses[0], how)
+            case "other question":
+                came_to = self._shown(record.value(question.address))
+                found = self._shown(question.asked)
+                found += f", which {refused.addresses[0]} was asked" if refused.addresses else ""
+                expected = f"what {question.address} was asked, which came to {came_to}"
+                return NonDeterminism(run_id, question.address, expected, found)
+        return NonDeterminism(
+            run_id, self.address, ", ".join(refused.addresses[:3]), f"{question.address}, which is new"
+        )
+
+    def _shown(self, data: Any) -> str:
+        text = self.mask(codec.dumps(data).decode())
+        return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+    def _reused(self, step: Step[T], decision: Reuse) -> T:
+        """Return the recorded outcome of a step, decoded and with its usage, and note the outcome."""
+        outcome = decision.outcome
+        value = self.run.record.value(outcome.address)
+        if (view := self.children.view) and outcome.changes:
+            view.commit(outcome.address, [(outcome.order, outcome.changes)])
+        self._commit_late(outcome.address)
+        self.hear(outcome.address, outcome.said)
+        heard = outcome.digest if step.kind.heard else ""
+        self.children.record_child(outcome.address, heard, value, decision.drifted)
+        return self.with_usage(step, outcome.address, self._decoded(step, outcome, value))
+
+    def _raised(self, step: Step[Any], failure: Attempt) -> BaseException:
+        """Build the error that a step failed with before, and note it as the step's failure."""
+        self.hear(failure.address, failure.said)
+        error = self.children.failed[failure.address] = raised(step.title, failure)
+        tracebacks.name_step(error, failure.address)
+        return error
+
+    def _decoded(self, step: Step[T], outcome: Outcome, value: Any) -> T:
+        """Decode a recorded outcome. Raises JournalCorrupt for data that no step of this kind can have recorded."""
+        address = outcome.address
+        try:
+            return step.decode(value)
+        except AnswerRefused as refused:
+            edited = outcome.edited
+            raise AnswerRefused(address, refused.problem, edit=edited, second=not edited, by_run=True) from None
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+            if isinstance(error, CrewliteError):
+                raise
+            problem = (
+                f"the outcome of {address!r} is not one of {an(step.kind.title)} ({type(error).__name__}: {error})"
+            )
+            raise JournalCorrupt(f"run {self.run.run_id}, branch {self.run.branch}", problem, None) from error
+
+    def _question(self, step: Step[Any]) -> str:
+        """Return the digest of a step's question; for a chained step, with all outcomes that its parent has so far."""
+        if not step.chained:
+            return codec.digest([step.kind.name, step.question])
+        return codec.digest(
+            [
+                step.kind.name,
+                step.question,
+                self.fingerprint,
+                [digest for digest in self.children.asked.values() if digest],
+            ]
+        )

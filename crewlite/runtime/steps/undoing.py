@@ -1,0 +1,63 @@
+"""Undo what finished steps of a flow have done: call their compensators, newest first, each as a recorded step.
+
+The failure that leads to it is recorded before, or happens again in the same way. So a run that is killed in between
+continues after the last compensator that was recorded, and calls none twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from crewlite import codec, durable, kinds
+from crewlite.durable import Step
+from crewlite.errors import CONTROL_FLOW, text_of
+from crewlite.recovery import DEFAULT, Compensate, Escalate, Remedy
+from crewlite.runtime.steps.callbacks import called
+from crewlite.runtime.steps.frame import Frame
+from crewlite.runtime.steps.plain_voice import PlainVoice
+from crewlite.state.format.addresses import leaf
+from crewlite.state.format.outcome import Outcome
+
+
+class Undone(NamedTuple):
+    """The result of undoing steps: the remedy to apply next, and the steps that were undone."""
+
+    remedy: Remedy
+    steps: list[str]
+    """The addresses of the steps that were undone."""
+
+
+async def undone(frame: Frame, compensate: Compensate) -> Undone:
+    """Call the compensators of the finished steps that the code of `frame` requested, in the scope of the caller."""
+    outcomes, done = frame.run.record.outcomes, list[str]()
+    finished = [outcomes[at] for at in frame.children.compensators if at in outcomes]
+    for outcome in sorted(finished, key=lambda one: one.order, reverse=True):
+        try:
+            await durable.scope().step(_step(frame, outcome, frame.children.compensators[outcome.address]))
+        except CONTROL_FLOW:
+            raise
+        except Exception as error:  # noqa: BLE001 - the border: a compensator is code of the user
+            problem = f"{type(error).__qualname__}: {frame.mask(text_of(error))}"
+            said = f"The compensator of {outcome.address} failed ({problem}), so that step and those before stay done"
+            return Undone(Escalate(said, type=compensate.type), done)
+        done.append(outcome.address)
+    return Undone(compensate.then, done)
+
+
+def _step(frame: Frame, outcome: Outcome, compensator: Callable[[Any], Any]) -> Step[None]:
+    async def work() -> None:
+        await called(compensator, codec.decode(frame.run.record.value(outcome.address)))
+
+    name = leaf(outcome.address).partition(":")[2].replace("#", "-")
+    asked = [outcome.address, outcome.at, outcome.digest]
+    name = f"{name}-{codec.digest(asked)[:8]}"  # the same step, done again, is undone again
+    return Step(
+        kind=kinds.COMPENSATION,
+        name=name,
+        work=work,
+        question=asked,
+        voice=PlainVoice(compensator, kinds.COMPENSATION, name),
+        effect="idempotent",
+        failure_policy=DEFAULT,
+    )
