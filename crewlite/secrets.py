@@ -7,6 +7,7 @@ a plain word, which might also occur in an answer. Known secrets are masked in o
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import os
 import re
@@ -84,9 +85,16 @@ class Secrets:
         if isinstance(data, list):
             return [self.mask_data(item) for item in data]
         if isinstance(data, dict):
+            if data.get("$") == "bytes":
+                return {**data, "v": self._mask_encoded(data["v"])}
             masked = {self.mask(key): self.mask_data(item) for key, item in data.items()}
             return MASK if masked != data and _is_no_text(data) else masked
         return data
+
+    def _mask_encoded(self, text: str) -> str:
+        """Return bytes as they are recorded, in Base64, with every known secret value replaced by `MASK`."""
+        plain = base64.b64decode(text).decode(errors="surrogateescape")
+        return base64.b64encode(self.mask(plain).encode(errors="surrogateescape")).decode()
 
 
 def _is_no_text(data: Mapping[str, object]) -> bool:

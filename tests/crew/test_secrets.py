@@ -10,7 +10,10 @@ import pytest
 from pydantic import SecretStr
 
 from crewlite import Agent, BaseLLM, BaseTool, CheckpointConfig, Crew, LLMReply, Task, ToolCall, event_bus
+from crewlite.errors import CrewliteError, Suspended
 from crewlite.events import BaseEvent
+from crewlite.flow import flow, step
+from crewlite.recovery import FailurePolicy, LLMClassifier, escalate, suspend
 from crewlite.testing import ScriptedLLM
 
 CANARIES = {
@@ -126,3 +129,42 @@ def test_the_secrets_of_a_fallback_are_known_to_the_run():
     llm = ScriptedLLM([f"I know {CANARIES['llm key']}"])
     llm.fallbacks = (spare,)
     assert Agent(role="W", goal="g", llm=llm).kickoff("What?").raw == "I know [secret]"
+
+
+@pytest.mark.parametrize("name", ["retries", "classifier", "person"])
+def test_a_failure_that_is_decided_on_is_told_without_secrets(name, said, monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", CANARIES["environment"])
+    judge = ScriptedLLM(lambda messages: "timeout: it took long")
+    settings = {
+        "retries": {"retries": 1},
+        "classifier": {"failure_policy": FailurePolicy(TIMEOUT=escalate(), classifier=LLMClassifier(judge))},
+        "person": {"failure_policy": FailurePolicy(default=suspend())},
+    }
+
+    @step(**settings[name])
+    def fetch():
+        raise RuntimeError(f"refused {CANARIES['environment']}")
+
+    @flow(checkpoint=True)
+    def fetched():
+        fetch()
+
+    with pytest.raises((CrewliteError, Suspended)):
+        fetched.kickoff(run_id="r")
+    assert CANARIES["environment"] not in said() + repr(judge.calls)
+
+
+def test_a_secret_within_bytes_is_masked(said, monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", CANARIES["environment"])
+
+    @step
+    def fetch(head):
+        return {"page": head + CANARIES["environment"].encode() + b"\xff", "other": b"\x00\xfe"}
+
+    @flow(checkpoint=True)
+    def fetched():
+        return fetch(b"\xfe ")
+
+    expected = {"page": b"\xfe [secret]\xff", "other": b"\x00\xfe"}
+    assert fetched.kickoff(run_id="r") == fetched.kickoff(run_id="r") == expected
+    assert CANARIES["environment"] not in said()

@@ -11,9 +11,9 @@ import threading
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, Crew, History, Task, forked
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, bound, forked
 from crewlite.errors import BranchConflictError
-from crewlite.flow import ask
+from crewlite.flow import ask, flow, step
 from crewlite.testing import ScriptedLLM
 from tests import children
 
@@ -135,7 +135,11 @@ def in_a_child(act):
     child = os.fork()
     if not child:
         signal.alarm(20)
-        os._exit(0 if act() else 1)
+        done = False
+        try:
+            done = act()
+        finally:
+            os._exit(0 if done else 1)
     return os.waitpid(child, 0)[1] == 0
 
 
@@ -191,3 +195,31 @@ def test_a_question_can_be_asked_in_a_child_that_was_forked_while_another_was_as
     assert in_a_child(lambda: ask("Go?", bool))
     over.set()
     asked.join()
+
+
+@step
+def double(n):
+    return n * 2
+
+
+@flow
+def doubled(n):
+    return double(n)
+
+
+@pytest.mark.parametrize("act", [double, bound(double), doubled.kickoff])
+@pytest.mark.parametrize("location", [None, "store"])
+def test_a_child_that_was_forked_in_a_step_is_outside_of_the_run_as_a_thread_is(act, location, tmp_path):
+    @step
+    def in_child():
+        return in_a_child(lambda: act(2) == 4)
+
+    @step
+    async def in_child_of_the_loop():
+        return in_a_child(lambda: act(2) == 4)
+
+    @flow(checkpoint=location and CheckpointConfig(location=tmp_path / location))
+    def both():
+        return [in_child(), in_child_of_the_loop(), double(3)]
+
+    assert both.kickoff(run_id=location and "r") == [True, True, 6]

@@ -2,7 +2,6 @@
 
 The question is recorded with the failure. A run that is resumed with the answer applies it to that failure. A run that
 is resumed without an answer tries the failed step again, which may work by now; another failure is another question.
-is resumed without tries again what has failed, which may work by now; another failure is another question.
 """
 
 from __future__ import annotations

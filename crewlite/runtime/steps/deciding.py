@@ -80,9 +80,8 @@ class Decided:
             return error  # a deadline that has passed says itself how to go on
         if isinstance(remedy, Abort) and not remedy.reason:
             return error
-        failure, said = replace(failure, message=frame.mask(failure.message)), frame.mask(remedy.said)
         cls = RecoveryEscalated if isinstance(remedy, Escalate) else RecoveryAborted
-        return cls(failure, said, run_id=run.run_id, location=run.journal.location, branch=run.branch)
+        return cls(failure, frame.mask(remedy.said), run_id=run.run_id, location=run.journal.location, branch=run.branch)
 
 
 async def decided(
@@ -226,7 +225,8 @@ async def _risen(outer: Frame, step: Step[Any], frame: Frame, risen: Attempt, er
         return Decided(Abort(), error, risen.failure)
     if remedies.applier(record, remedy, prefix_beside(at), at) != frame.address:
         return Decided(Abort(), error)
-    failure = replace(Failure.of(error, at), type=remedy.type or FailureType.UNKNOWN, attempts=len(record.attempts[at]))
+    kind, attempts = remedy.type or FailureType.UNKNOWN, len(record.attempts[at])
+    failure = replace(_masked(frame, Failure.of(error, at)), type=kind, attempts=attempts)
     decision = Decided(remedy, error, risen.failure, failure)
     return await _applied(outer, step, frame, decision)
 
@@ -274,7 +274,7 @@ def _failure(
     left = step.fallbacks - sum(isinstance(remedy, Fallback) for remedy in past)
     inside, beside = frame.children.numbering.prefix, outer.children.numbering.prefix
     return replace(
-        Failure.of(for_author(frame, error) or error, address, left),
+        _masked(frame, Failure.of(for_author(frame, error) or error, address, left)),
         is_told=step.failure is not None and not ends_run(for_author(frame, error) or error),
         attempts=tries(outer, address),
         recoveries=sum(not attempt.final for tries in record.attempts.values() for attempt in tries),
@@ -282,6 +282,11 @@ def _failure(
         last_good=last_good(record, inside),
         trajectory=trajectory(record, inside if step.kind.worker else beside, said),
     )
+
+
+def _masked(frame: Frame, failure: Failure) -> Failure:
+    """Return the failure as it is recorded, so that a policy decides the same after a kill, and nothing tells secrets."""
+    return replace(failure, message=frame.mask(failure.message))
 
 
 def _first(record: Record, causes: Sequence[str]) -> str:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
-from crewlite import codec, kinds
+from crewlite import codec, durable, kinds
 from crewlite.durable import Scope, Stamp, Step
 from crewlite.errors import ChangeUnused, ConfigError, NonDeterminism
 from crewlite.events.base import BaseEvent
+from crewlite.forked import in_child
 from crewlite.recovery import Guard, Remedy
 from crewlite.recovery.context import RecoveryContext
 from crewlite.recovery.guards import Shared, guards_of
@@ -31,6 +32,7 @@ from crewlite.state.subscriber import Setting
 from crewlite.usage import NO_USAGE, Usage
 
 T = TypeVar("T")
+in_child(durable.detach)  # the loop that serves the run is in the parent alone: a step asked of it would never end
 
 
 class Frame(Scope):
