@@ -81,7 +81,9 @@ class Decided:
         if isinstance(remedy, Abort) and not remedy.reason:
             return error
         cls = RecoveryEscalated if isinstance(remedy, Escalate) else RecoveryAborted
-        return cls(failure, frame.mask(remedy.said), run_id=run.run_id, location=run.journal.location, branch=run.branch)
+        return cls(
+            failure, frame.mask(remedy.said), run_id=run.run_id, location=run.journal.location, branch=run.branch
+        )
 
 
 async def decided(
@@ -285,7 +287,7 @@ def _failure(
 
 
 def _masked(frame: Frame, failure: Failure) -> Failure:
-    """Return the failure as it is recorded, so that a policy decides the same after a kill, and nothing tells secrets."""
+    """Return the failure without secrets, as it is recorded: a policy then decides the same after a kill."""
     return replace(failure, message=frame.mask(failure.message))
 
 
