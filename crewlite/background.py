@@ -6,6 +6,7 @@ shared pool would deadlock when steps nest, and would delay the exit of the proc
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import inspect
 import threading
@@ -21,6 +22,7 @@ from crewlite.permits import permitted
 T = TypeVar("T")
 
 _PATIENCE = 0.25  # seconds that timed-out work is given to end after its cancellation
+_GRACE = 2.0  # seconds that a cancelled caller waits for what it was opening
 _lock = lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _thread: threading.Thread | None = None
@@ -129,18 +131,30 @@ def _ended_by(error: BaseException) -> RuntimeError:
 
 
 async def acquire(open_: Callable[[], T], release: Callable[[T], object]) -> T:
-    """Call `open_` in a thread and return its result. If the caller is cancelled meanwhile, release the result."""
+    """Call `open_` in a thread and return its result. If the caller is cancelled meanwhile, release the result.
 
-    def undo(opening: asyncio.Future[T]) -> None:
-        if not opening.cancelled() and not opening.exception():
-            release(opening.result())
+    A cancelled caller waits for that, at most 2 seconds, and not after a second cancellation.
+    """
+    opened: futures.Future[T] = futures.Future()
 
-    opening = asyncio.ensure_future(in_thread(open_))
+    def work() -> None:
+        result = open_()
+        try:
+            opened.set_result(result)
+        except futures.InvalidStateError:  # nobody waits for it any more; the loop may be closed
+            release(result)
+
+    opening = _begun_in_thread(work)
     try:
-        return await asyncio.shield(opening)
-    except asyncio.CancelledError:
-        opening.add_done_callback(undo)
+        await asyncio.shield(opening)
+    except BaseException as error:
+        if isinstance(error, asyncio.CancelledError):
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({opening}, timeout=_GRACE)
+        if not opened.cancel():
+            release(opened.result())
         raise
+    return opened.result()
 
 
 async def in_thread(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -148,6 +162,11 @@ async def in_thread(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
     If the caller is cancelled, the thread is abandoned: Python cannot kill it, and its result is dropped.
     """
+    return await _begun_in_thread(fn, *args, **kwargs)
+
+
+def _begun_in_thread(fn: Callable[..., T], *args: Any, **kwargs: Any) -> asyncio.Future[T]:
+    """Begin the call that `in_thread` makes."""
     here = asyncio.get_running_loop()
     done: asyncio.Future[T] = here.create_future()
     context = contextvars.copy_context()
@@ -177,7 +196,7 @@ async def in_thread(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
             return  # the loop was closed, so nothing awaits the result
 
     threading.Thread(target=work, name=f"crewlite-{getattr(fn, '__name__', 'call')}", daemon=True).start()
-    return await done
+    return done
 
 
 async def blocking(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:

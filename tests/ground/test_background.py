@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 
 import pytest
 
@@ -39,3 +40,53 @@ def test_work_whose_time_is_up_before_it_begins_is_not_complained_of():
         gc.collect()
 
     asyncio.run(waits())
+
+
+class Opening:
+    """Something that opens when it is told to, and the events of its life."""
+
+    def __init__(self):
+        self.begun, self.go_on, self.released = threading.Event(), threading.Event(), threading.Event()
+
+    def open(self):
+        self.begun.set()
+        self.go_on.wait(30)
+        return "open"
+
+    def release(self, opened):
+        assert opened == "open"
+        self.released.set()
+
+    async def acquiring(self):
+        """Begin to acquire it. Returns the task."""
+        task = asyncio.create_task(background.acquire(self.open, self.release))
+        await asyncio.to_thread(self.begun.wait, 30)
+        return task
+
+
+def test_whoever_is_cancelled_while_it_opens_something_has_released_it_when_the_cancellation_is_over():
+    async def main():
+        opening = Opening()
+        task = await opening.acquiring()
+        task.cancel()
+        asyncio.get_running_loop().call_soon(opening.go_on.set)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert opening.released.is_set()
+
+    asyncio.run(main())
+
+
+def test_what_opens_after_its_loop_was_closed_is_released():
+    opening = Opening()
+
+    async def main():
+        task = await opening.acquiring()
+        for _ in range(2):  # the second one does not wait
+            task.cancel()
+            await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert not opening.released.is_set()
+    opening.go_on.set()
+    assert opening.released.wait(30)
