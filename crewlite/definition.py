@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
@@ -201,12 +202,16 @@ def check_takes(value: object, field: str, argument: str) -> None:
         raise ConfigError(f"{field} is {name}{signature}; {wanted}") from None
 
 
-def to_rerun(rerun: object) -> tuple[str, ...]:
-    """Return the addresses in `rerun`, one or several. Raises ConfigError for anything else."""
+def to_rerun(rerun: object) -> dict[str, int]:
+    """Return the addresses in `rerun`, one or several, each with the number of the attempt that it names.
+
+    That is 1, or the number after the address: `task:pay/tool:send!2`. Raises ConfigError for anything else.
+    """
     found = (rerun,) if isinstance(rerun, str) else tuple(rerun) if isinstance(rerun, Iterable) else (rerun,)
     if not all(isinstance(at, str) for at in found):
         raise ConfigError(f"rerun is {rerun!r}; wanted a list of addresses, such as ['task:pay/tool:send']")
-    return found
+    parts = (re.fullmatch(r"(.+)!([1-9]\d{0,8})", at, re.DOTALL) or (at, at, "1") for at in found)
+    return {part[1]: int(part[2]) for part in parts}
 
 
 def check_inputs(inputs: object) -> None:

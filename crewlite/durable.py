@@ -6,7 +6,8 @@ the journal, executes the others, and commits their outcomes. Outside a run it i
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -184,6 +185,10 @@ class Scope(Protocol):
         """The kind of the definition of the run; "" outside a run."""
 
     @property
+    def times_begun(self) -> int:
+        """How often the call that runs here was begun, if it is declared effect="once" and has not finished."""
+
+    @property
     def address(self) -> str:
         """The address of the running step."""
 
@@ -286,6 +291,7 @@ class _Plain:
     """The scope outside a run: steps are plain calls, and nothing is recorded or emitted."""
 
     run_id = run_kind = address = ""
+    times_begun = 1
     dry = False
     loop = None
     idempotency_key = ""
@@ -351,7 +357,6 @@ class _Plain:
 PLAIN: Scope = _Plain()
 _scope: ContextVar[Scope] = ContextVar("crewlite_scope", default=PLAIN)
 
-
 scope: Callable[[], Scope] = _scope.get
 """Returns the scope of the caller: a running step, or PLAIN."""
 enter: Callable[[Scope], Token[Scope]] = _scope.set
@@ -365,19 +370,14 @@ def detach() -> Token[Scope]:
     return enter(PLAIN)
 
 
-class entered:  # noqa: N801 - a context manager
+@contextlib.contextmanager
+def entered(inner: Scope) -> Iterator[None]:
     """Run the block inside `inner`."""
-
-    __slots__ = ("_inner", "_token")
-
-    def __init__(self, inner: Scope) -> None:
-        self._inner = inner
-
-    def __enter__(self) -> None:
-        self._token = enter(self._inner)
-
-    def __exit__(self, *raised: object) -> None:
-        reattach(self._token)
+    token = enter(inner)
+    try:
+        yield
+    finally:
+        reattach(token)
 
 
 async def together(work: Sequence[Awaitable[T]]) -> list[T]:

@@ -21,3 +21,8 @@ def call_again(kind: str) -> str:
     A trial is resumed by the verb that began it, which the record does not name.
     """
     return "call test or train of the crew again" if kinds.of(kind) is kinds.TRIAL else "kick off again"
+
+
+def nth_attempt(address: str, attempt: int) -> str:
+    """Return how `rerun` names an attempt at a call: by the address, and from the second on with the number."""
+    return address if attempt == 1 else f"{address}!{attempt}"

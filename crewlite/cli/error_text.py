@@ -51,7 +51,7 @@ def without_advice(text: str) -> str:
 def _with_advice(error: CrewliteError, ref: str, again: Again) -> str | None:
     match error:
         case InDoubt():
-            return f"{error.found}, so it is not repeated. {again.to_settle(ref, error.address)}"
+            return f"{error.found}, so it is not repeated. {again.to_settle(ref, error.address, error.times)}"
         case AnswerRefused():
             return _refused(error, ref, again)
         case MissingInput():

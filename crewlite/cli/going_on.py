@@ -19,6 +19,7 @@ from crewlite.cli.kinds import KINDS, Definition, check_takes, with_types
 from crewlite.cli.options import CREW, RunOptions, pairs, run_options
 from crewlite.cli.runner import Runner
 from crewlite.cli.shell import Again
+from crewlite.definition import to_rerun
 from crewlite.llm.models import named
 from crewlite.runtime.kickoffs.fork import forked_in_memory
 from crewlite.state.format.entry import STATE
@@ -181,7 +182,8 @@ def foreseen(
 def _apart(run: RunHistory, rerun: Sequence[str]) -> tuple[list[str], list[str]]:
     """Split `rerun` into finished steps, which the fork invalidates, and calls in doubt, which its kickoff repeats."""
     cut = {step.address for step in run.steps if step.status != "finished"} if rerun else set()
-    return [at for at in rerun if at not in cut], [at for at in rerun if at in cut]
+    doubts = [named for named in rerun if not cut.isdisjoint(to_rerun(named))]
+    return [named for named in rerun if named not in doubts], doubts
 
 
 def _answer(runner: Runner, run: RunHistory) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crewlite.cli.locations import DIRECTORY, detected
+from crewlite.resuming import nth_attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +28,17 @@ class Again:
         given = [word for name, value in options if value for word in (name, value)]
         return shell_line(["crewlite", "checkpoint", verb, *words, *given])
 
-    def settling(self, ref: str, address: str) -> tuple[str, str]:
-        """Return the lines that settle the doubt about a call: if it took effect, and if it did not."""
-        answered = self.line("resume", ref, "--answer", f"{address}=RESULT")
-        return answered, self.line("resume", ref, "--rerun", address)
+    def settling(self, ref: str, address: str, times: int) -> tuple[str, str]:
+        """Return the lines that settle the doubt about a call: if it took effect, and if it did not.
 
-    def to_settle(self, ref: str, address: str) -> str:
-        """Return in words how to settle the doubt about a call."""
-        answered, rerun = self.settling(ref, address)
+        `times`: how often it was begun.
+        """
+        answered = self.line("resume", ref, "--answer", f"{address}=RESULT")
+        return answered, self.line("resume", ref, "--rerun", nth_attempt(address, times))
+
+    def to_settle(self, ref: str, address: str, times: int) -> str:
+        """Return in words how to settle the doubt about a call that was begun so many times."""
+        answered, rerun = self.settling(ref, address, times)
         return f"Check whether it took effect. If it did: {answered} - if it did not: {rerun}"
 
     def _location(self) -> str | None:

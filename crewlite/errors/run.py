@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from crewlite import kinds
 from crewlite.errors.root import CrewliteError
-from crewlite.resuming import branch_ref, call_again, to_resume
+from crewlite.resuming import branch_ref, call_again, nth_attempt, to_resume
 from crewlite.wording import number_of
 
 
@@ -43,29 +43,33 @@ class InDoubt(CrewliteError, RuntimeError):
     code = "in_doubt"
     ends_run = True
 
-    def __init__(self, address: str, what: str, failed: str = "", arguments: str = "", *, kind: str = "crew") -> None:
+    def __init__(
+        self, address: str, what: str, failed: str = "", arguments: str = "", times: int = 1, *, kind: str = "crew"
+    ) -> None:
         """`failed`: the error of its last attempt; "" if it was interrupted. `arguments`: of a tool call, as JSON.
 
-        `kind`: of the definition of the run.
+        `times`: how often it was begun. `kind`: of the definition of the run.
         """
         self.address, self.what, self.failed, self.arguments = address, what, failed.rstrip("."), arguments
-        super().__init__(f"{self.found}, so it is not repeated. {self.advice(address, kind=kind)}.")
+        self.times = times
+        super().__init__(f"{self.found}, so it is not repeated. {self.advice(address, times, kind=kind)}.")
 
     @staticmethod
-    def advice(address: str, resume: str = "", *, kind: str = "crew") -> str:
-        """Return in words how to settle the doubt about a call, without a full stop.
+    def advice(address: str, times: int = 1, resume: str = "", *, kind: str = "crew") -> str:
+        """Return in words how to settle the doubt about a call that was begun so many times, without a full stop.
 
         `resume`: the argument that resumes the run, such as "run_id='order-7'"; `kind`: of its definition.
         """
         return (
             f"Check whether it took effect, then {call_again(kind)} with {resume and f'{resume}, '}"
-            f"answers={{{address!r}: <its result>}} if it did, or rerun=[{address!r}] if it did not"
+            f"answers={{{address!r}: <its result>}} if it did, or rerun=[{nth_attempt(address, times)!r}] if it did not"
         )
 
     @property
     def found(self) -> str:
         """What has happened to the call."""
         happened = f"failed ({self.failed})" if self.failed else "was interrupted"
+        happened += " again" if self.times > 1 else ""
         given = f" with {self.arguments}" if self.arguments else ""
         return f"{self.what} at {self.address}{given} {happened}, and it is declared effect='once'"
 

@@ -261,8 +261,11 @@ class RunHistory:
         ]
 
     @property
-    def unsettled(self) -> tuple[str, ...]:
-        """The addresses of calls with effect="once" that did not finish: the next kickoff raises InDoubt there."""
+    def unsettled(self) -> dict[str, int]:
+        """The calls with effect="once" that did not finish: by address, how often each was begun.
+
+        The next kickoff raises InDoubt there.
+        """
         return unsettled(self._record)
 
     @property

@@ -145,7 +145,7 @@ def _told(tool: BaseTool, call: ToolCall, error: Exception) -> ToolResult:
         if tool.effect == "once":
             scope = durable.scope()
             arguments = shown_arguments(call.arguments, scope.mask)
-            raise InDoubt(scope.address, error.what, said, arguments, kind=scope.run_kind) from error
+            raise InDoubt(scope.address, error.what, said, arguments, scope.times_begun, kind=scope.run_kind) from error
         may = " It may still take effect." if tool.effect == "idempotent" else ""
         return ToolResult.failed(tool.safe_name, error, f"it did not end within {error.limit:g} s.{may}")
     return ToolResult.failed(tool.safe_name, error, said)

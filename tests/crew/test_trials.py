@@ -185,7 +185,7 @@ def test_a_test_with_a_call_in_doubt_is_told_to_be_called_again(on_disk):
     for branch, resume in (("main", "run_id='r'"), ("b", "from_checkpoint='r/b'")):
         cut = Request(progress=Progress(run_id="r", location="l", branch=branch))
         assert cut.how_to_go_on("trial") == f"To go on: {again}{resume}"
-        cut.progress.unsettled = (at,)
+        cut.progress.unsettled = {at: 1}
         assert f"then {again}{resume}, answers=" in cut.how_to_go_on("trial")
 
 

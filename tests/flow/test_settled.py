@@ -160,7 +160,7 @@ def test_each_kickoff_says_the_same_of_a_call_that_did_not_end_in_time_and_that_
             hangs[kind].kickoff(run_id="one")
         told.append(stopped.value)
         with History(on_disk().location) as history:
-            assert history.run("one").unsettled == (at,)
+            assert history.run("one").unsettled == {at: 1}
     first = told.pop(0)
     if kind == "flow":
         assert first.once
@@ -177,6 +177,34 @@ def test_each_kickoff_says_the_same_of_a_call_that_did_not_end_in_time_and_that_
         f"took effect, then kick off again with answers={{'{at}': <its result>}} if it did, or rerun=['{at}'] if it did not."
     }
     hangs[kind].kickoff(run_id="one", answers={at: "paid"})
+
+
+@pytest.mark.parametrize(("kind", "at"), [("flow", "step:transfer"), ("crew", "task:bill/tool:pay")])
+def test_a_rerun_decides_about_one_doubt(hangs, on_disk, kind, at):
+    def kickoff(**options):
+        with pytest.raises((InDoubt, StepTimeout)) as stopped:
+            hangs[kind].kickoff(run_id="one", **options)
+        return str(stopped.value)
+
+    def begun():
+        with History(on_disk().location) as history:
+            return history.run("one").unsettled
+
+    kickoff()
+    kickoff(rerun=[at])
+    assert begun() == {at: 2}
+    for options in ({"rerun": [at]}, {}):
+        said = kickoff(**options)
+        assert "again, and it is declared effect='once', so it is not repeated" in said
+        assert said.endswith(f"or rerun=['{at}!2'] if it did not.")
+        assert begun() == {at: 2}, "nothing was called"
+    with pytest.raises(RefError, match=rf"'{at}!3' names attempt 3 at a call that was begun 2 times.*{at}!2"):
+        hangs[kind].kickoff(run_id="one", rerun=f"{at}!3")
+    kickoff(rerun=[f"{at}!2"])
+    assert begun() == {at: 3}
+    hangs[kind].kickoff(run_id="one", answers={at: "paid"}, rerun=[at])
+    with pytest.raises(RefError, match="is no call in doubt, and has neither failed nor finished"):
+        hangs[kind].kickoff(run_id="another", rerun=[at])
 
 
 def test_a_kickoff_inside_a_run_takes_neither_answers_nor_reruns(memory):

@@ -83,4 +83,4 @@ def _advice(error: RefError, opened: Opened, run: RunHistory) -> str:
     address, ref, lines = error.ref, hints.ref_of(run), hints.again(opened, run)
     if address not in run.unsettled:
         return f"{error} How it goes on: {Again(opened.location).line('show', ref)}"
-    return f"{address} is no question but a call in doubt. {lines.to_settle(ref, address)}"
+    return f"{address} is no question but a call in doubt. {lines.to_settle(ref, address, run.unsettled[address])}"

@@ -31,8 +31,8 @@ def tell(screen: Screen, opened: Opened, run: RunHistory, head: str = "to go on 
         return screen.line((head, "dim"), f"it is at work ({by})", whole=True)
     ref, lines = ref_of(run), again(opened, run)
     waits(screen, opened, run)
-    for address in run.unsettled:
-        answered, rerun = lines.settling(ref, address)
+    for address, times in run.unsettled.items():
+        answered, rerun = lines.settling(ref, address, times)
         doubt = f"  {address} did not finish: check whether it took effect"
         screen.line(("in doubt", "bold"), doubt, whole=True)
         screen.line(("  if it did      ", "dim"), answered, whole=True)

@@ -1,4 +1,4 @@
-"""Advice at the end of a run: arguments without effect, and how to run a recorded step again."""
+"""Advice at the end of a run: how to run a recorded step again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from crewlite import kinds
 from crewlite.errors import CrewliteError, Redacted, StepRaised, ends_run
 from crewlite.resuming import branch_ref
 from crewlite.runtime.kickoffs.request import Request
-from crewlite.runtime.people.human import warn_unasked
 from crewlite.runtime.steps.run import Run
 from crewlite.state.format.addresses import is_right_below
 from crewlite.state.providers.base import declares
@@ -17,18 +16,6 @@ from crewlite.tracebacks import RECORDED
 from crewlite.wording import number_of
 
 _NAMED = 3  # steps that a note names
-
-
-def warn_unused(run: Run) -> None:
-    """Warn about answers and reruns for addresses that the run never requested: an address may be misspelt."""
-    warn_unasked(run)
-    if not run.rerun:
-        return
-    record = run.record
-    begun = {event.address for event in record.events if event.type.endswith("_started")}
-    if left := sorted(run.rerun - record.outcomes.keys() - begun):
-        steps = ", ".join(sorted(filter(None, begun))[:10]) or "none"
-        run.journal.warn(f"rerun: the run has not requested {', '.join(left)}; the steps so far are {steps}")
 
 
 def answered_before(kind: str, run: Run) -> tuple[str, ...]:

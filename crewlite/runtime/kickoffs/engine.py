@@ -258,11 +258,11 @@ async def _begin(root: Root[Any], request: Request, journal: Journal, config: Ch
         "definition": journal.secrets.mask_data(root.facts()),
         "inputs": coded,
     }
+    check_rerun(journal, request.attempts, root.kind)
     answers = answers_given(root, journal, request, changed=True)
     await store_claim(journal, {"run": first, **answers, **approvals_given(journal, request)})
     request.progress.attach(journal)
-    subscriber, rerun = _subscriber(root, config), frozenset(request.rerun)
-    return Run(journal, subscriber, answers=dict(request.answers or {}), rerun=rerun), inputs
+    return Run(journal, _subscriber(root, config), answers=dict(request.answers or {})), inputs
 
 
 async def _resume(
@@ -281,7 +281,7 @@ async def _resume(
         drifted = None if others else await kept_result(root, journal, inputs, config, target)
         finished = drifted is not None
         answers = answers_given(root, journal, request, changed=bool(others))
-        check_rerun(journal, request.rerun, root.kind)
+        check_rerun(journal, request.attempts, root.kind)
         superseded = record.finished and not finished
         approved = approvals_given(journal, request)
         if drifted is not None:
@@ -300,7 +300,7 @@ async def _resume(
         superseded=superseded,
         drifted=tuple(one.address for one in drifted or ()),
         answers=dict(request.answers or {}),
-        rerun=frozenset(request.rerun),
+        rerun=request.attempts,
         doubts=in_doubt(record),
         **lived(root, record, config.on_drift),
     )

@@ -181,7 +181,7 @@ class Drive(Run):
     @cached_property
     def stops(self) -> tuple[str, ...]:
         """Addresses of the calls that kickoff would stop at with InDoubt."""
-        return unsettled(self.record)
+        return tuple(unsettled(self.record))
 
     def note(self, address: str, kind: str, verdict: Verdict, why: str) -> None:
         """Add a step to the preview."""

@@ -94,8 +94,9 @@ class Progress:
     """Whether this kickoff has waited for another process."""
     finished_steps: int | None = None
     """The number of recorded outcomes, set when the run releases its branch."""
-    unsettled: tuple[str, ...] = ()
-    """The calls that the next kickoff stops at with InDoubt, set when the run releases its branch."""
+    unsettled: Mapping[str, int] = field(default_factory=dict)
+    """The calls that the next kickoff stops at with InDoubt, and how often they were begun, set when the run releases
+    its branch."""
 
     @property
     def usage(self) -> Usage:
@@ -137,8 +138,8 @@ class Request:
     """Stored as text."""
     from_checkpoint: FromCheckpoint = None
     answers: Mapping[str, Any] | None = None
-    rerun: Iterable[str] = ()
-    """One address, or several; stored as a tuple, as it is read more than once."""
+    rerun: Any = ()
+    """One address, or several; see `attempts`."""
     resume: bool = False
     auto_approve: bool | None = None
     wait: bool = False
@@ -147,9 +148,11 @@ class Request:
     """Show the progress of the run, even if the definition is not verbose."""
     of_study: bool = field(default=False, kw_only=True)
     """Whether a study makes this request, to run one of its variants."""
+    attempts: Mapping[str, int] = field(default_factory=dict, init=False)
+    """The addresses in `rerun`, each with the number of the attempt that it names."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rerun", to_rerun(self.rerun))
+        object.__setattr__(self, "attempts", to_rerun(self.rerun))
         if self.answers is not None and not (
             isinstance(self.answers, Mapping) and all(isinstance(at, str) for at in self.answers)
         ):
@@ -193,8 +196,8 @@ class Request:
         if self.progress.run_id is None or self.progress.location is None:
             return f"Nothing was saved. To be able to resume a run, give the {kind} checkpoint=True."
         resume = to_resume(self.progress.run_id, self.progress.branch)
-        if at := next(iter(self.progress.unsettled), None):
-            return f"{at} may have taken effect. {InDoubt.advice(at, resume, kind=kind)}."
+        for at, times in self.progress.unsettled.items():
+            return f"{at} may have taken effect. {InDoubt.advice(at, times, resume, kind=kind)}."
         if kinds.of(kind) is kinds.TRIAL:
             return f"To go on: {call_again(kind)} with {resume}"
         same_script = (self.run_id or self.resume) and self.progress.branch == "main"

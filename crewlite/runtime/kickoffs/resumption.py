@@ -22,7 +22,7 @@ from crewlite.errors import (
 )
 from crewlite.ids import new_id, short
 from crewlite.refs import STUDIES
-from crewlite.resuming import branch_ref
+from crewlite.resuming import branch_ref, nth_attempt
 from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.steps.questions import Drifted, OnDrift, decide_result, is_another
@@ -302,19 +302,23 @@ def _has_result(record: Record, outcome: Outcome, value: Any, secrets: Secrets) 
     return kind.holds_value and outcome.digest == digest(secrets.mask_data(encode(value)))
 
 
-def check_rerun(journal: Journal, rerun: Iterable[str], kind: str) -> None:
+def check_rerun(journal: Journal, rerun: Mapping[str, int], kind: str) -> None:
     """Warn about steps in `rerun` that have finished: they are not run again. `kind`: the kind of the run.
 
     That is no error, as a program that is started again passes the same steps, which have finished since. Raises
-    RefError for an address that is neither a call in doubt nor a step that has failed or finished.
+    RefError for an address that is neither a call in doubt nor a step that has failed or finished, and for an attempt
+    at a call that was not made.
     """
     record = journal.record
     known = in_doubt(record) | record.failures.keys()
-    for address in rerun:
+    for address, attempt in rerun.items():
         if address not in known and (not address or address not in record.outcomes):
             problem = "is no call in doubt, and has neither failed nor finished: it cannot be run again"
             raise RefError(address, problem, sorted(known))
-    if done := sorted(set(rerun) - known):
+        if (times := record.begun_once.get(address, attempt)) < attempt:
+            problem = f"names attempt {attempt} at a call that was begun {'once' if times == 1 else f'{times} times'}"
+            raise RefError(nth_attempt(address, attempt), problem, [nth_attempt(address, times)])
+    if done := sorted(rerun.keys() - known):
         journal.warn(
             f"rerun: {', '.join(done)} has finished, and is not run again in this run. To run it again, fork: "
             f"{kind}.fork({branch_ref(journal.run_id, journal.branch)!r}, rerun={done!r}).kickoff()"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from crewlite import durable, events, kinds
+from crewlite import durable, events
 from crewlite.durable import Step
 from crewlite.errors import (
     ConfigError,
@@ -35,19 +35,18 @@ from crewlite.recovery import (
 from crewlite.recovery.classify import classified
 from crewlite.recovery.remedy import GIVES_UP, remedy_for
 from crewlite.runtime.steps import remedies
-from crewlite.runtime.steps.attempts import failed_before, was_decided
+from crewlite.runtime.steps.attempts import was_decided
 from crewlite.runtime.steps.causes import causes_of, for_author, led_to
 from crewlite.runtime.steps.children import Children
+from crewlite.runtime.steps.doubts import what
 from crewlite.runtime.steps.failed_attempts import FailedAttempt, keep
 from crewlite.runtime.steps.frame import Frame
 from crewlite.runtime.steps.trajectory import last_good, trajectory
 from crewlite.runtime.steps.undoing import undone
 from crewlite.state.format.addresses import outers, prefix_beside
-from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.failed import SaidRecord
 from crewlite.state.format.outcome import Attempt
 from crewlite.state.format.record import Record
-from crewlite.tools.shorten import shown_arguments
 
 suspending = lazy("crewlite.runtime.people.suspending")  # its questions are steps, which this module helps to run
 
@@ -132,28 +131,6 @@ def _is_in_doubt(step: Step[Any], frame: Frame, error: Exception) -> bool:
     if step.effect == "once" and isinstance(error, StepTimeout) and error.what == what(step):
         return True
     return any(isinstance(one, InDoubt) for one, _ in led_to(frame, error))
-
-
-def what(step: Step[Any]) -> str:
-    """Return the name of a step for error messages, such as "tool search"."""
-    return f"{step.kind} {step.name or ''}".strip()
-
-
-def intended(step: Step[Any], address: str, mask: Callable[[str], str]) -> CommitParts:
-    """Build the part of a commit that records that a call is about to be made."""
-    arguments, intent = _arguments(step, mask), CommitParts(intents=[(address, step.effect)])
-    return {**intent, "arguments": {address: arguments}} if arguments else intent
-
-
-def doubt(step: Step[Any], address: str, record: Record, mask: Callable[[str], str]) -> InDoubt:
-    """Build the error of a call that may have taken effect already."""
-    failed, arguments = failed_before(record, address), _arguments(step, mask)
-    return InDoubt(address, what(step), failed, arguments, kind=record.run["definition"]["kind"])
-
-
-def _arguments(step: Step[Any], mask: Callable[[str], str]) -> str:
-    """Return the beginning of the arguments of a tool call, as JSON; "" for another step."""
-    return shown_arguments(step.question[1], mask) if step.kind is kinds.TOOL else ""
 
 
 async def announce_end(outer: Frame, step: Step[Any], address: str, decision: Decided, past: Sequence[Remedy]) -> None:

@@ -19,12 +19,7 @@ from crewlite.attempt_hooks import AttemptInfo, hooked
 from crewlite.background import within
 from crewlite.codec import JsonObject
 from crewlite.durable import Step
-from crewlite.errors import (
-    CONTROL_FLOW,
-    DeadlineExceeded,
-    NotCodable,
-    StateConflict,
-)
+from crewlite.errors import CONTROL_FLOW, DeadlineExceeded, NotCodable, StateConflict
 from crewlite.events.base import BaseEvent
 from crewlite.ids import now, now_text
 from crewlite.recovery import Abort, Remedy
@@ -32,16 +27,8 @@ from crewlite.runtime.steps import remedies
 from crewlite.runtime.steps.attempts import beside_conflict, following, next_attempt
 from crewlite.runtime.steps.budgets import HeldBudget, admit, held, limited
 from crewlite.runtime.steps.causes import message_of, type_of
-from crewlite.runtime.steps.deciding import (
-    Decided,
-    announce_end,
-    announce_success,
-    decided,
-    doubt,
-    intended,
-    started,
-    what,
-)
+from crewlite.runtime.steps.deciding import Decided, announce_end, announce_success, decided, started
+from crewlite.runtime.steps.doubts import doubt, intended, is_made_again, may_have_been_made, what
 from crewlite.runtime.steps.failed_attempts import FailedAttempt, described, kept
 from crewlite.runtime.steps.failures import written
 from crewlite.runtime.steps.frame import Frame
@@ -104,17 +91,19 @@ class Execution(Generic[T]):
         A call with effect="once" is recorded as intended before it is made. Raises InDoubt.
         """
         run, step, address = self.outer.run, self.step, self.address
-        if address in run.doubts or (run.record.intents.get(address) == "once" and address in run.record.attempts):
+        again = False
+        if may_have_been_made(run, address):
             if address in run.answers and step.answer:
                 return step.answer(run.answers[address]), _Ended(), None
-            if step.effect == "once" and address not in run.rerun:
+            again = is_made_again(run, address)
+            if step.effect == "once" and not again:
                 once, number, _ = self._next()
                 if kept(step, self._frame(number, once=once)) is None:  # else it waits for its remedy
-                    raise doubt(step, address, run.record, self.outer.mask)
+                    raise doubt(step, address, run)
         if step.cache and address not in run.rerun and (found := await run.cache.recall(step, step.cache, address)):
             return found.value, _Ended(found.changes), found.origin
         if step.effect == "once":
-            if address not in run.record.intents:
+            if again or address not in run.record.intents:
                 await run.journal.save(intended(step, address, self.outer.mask), now=True)
             await run.journal.assured()
         return None

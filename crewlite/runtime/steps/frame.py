@@ -100,6 +100,11 @@ class Frame(Scope):
         return str(self.run.record.run["definition"]["kind"])
 
     @property
+    def times_begun(self) -> int:
+        """How often the call that runs here was begun, if it is declared effect="once" and has not finished."""
+        return self.run.record.begun_once.get(self.address, 1)
+
+    @property
     def guards(self) -> Sequence[Guard]:
         """The guards of the nearest failure policy."""
         return guards_of(self.inherited.policy)

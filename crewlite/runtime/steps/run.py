@@ -100,7 +100,8 @@ class Run:
     drifted: tuple[str, ...] = ()
     """Addresses of steps in the recorded result whose answers were kept though their questions changed."""
     answers: Mapping[str, Any] = field(default_factory=dict)
-    rerun: frozenset[str] = frozenset()
+    rerun: Mapping[str, int] = field(default_factory=dict)
+    """Calls in doubt to make again, each with the number of the attempt that is in doubt, and failed steps to retry."""
     doubts: frozenset[str] = frozenset()
     """Addresses of calls that an earlier kickoff was about to make, and that have no recorded outcome."""
     undecided: frozenset[str] = frozenset()
@@ -133,7 +134,7 @@ class Run:
     @cached_property
     def mode(self) -> Mode:
         """How the record answers requests for the top-level steps of this run."""
-        return Mode(self.on_drift, superseded=self.superseded, rerun=self.rerun, begun=self.begun)
+        return Mode(self.on_drift, superseded=self.superseded, rerun=frozenset(self.rerun), begun=self.begun)
 
     @cached_property
     def first_starts(self) -> dict[str, str]:

@@ -53,6 +53,8 @@ class Record:
     failures: dict[str, Attempt] = field(default_factory=dict)
     """The final failures that the code of the enclosing step handled. Such a step raises the failure again."""
     intents: dict[str, str] = field(default_factory=dict)
+    begun_once: dict[str, int] = field(default_factory=dict)
+    """How often each call with effect="once" was begun since it last finished, by address."""
     asked: dict[str, AskedQuestion] = field(default_factory=dict)
     """The questions to people, by address."""
     asked_in: dict[str, int] = field(default_factory=dict)
@@ -325,6 +327,8 @@ class Record:
         self.intents |= {call["address"]: "once" for call in commit.get("made", ()) if call["address"] in self.outcomes}
         for address, effect in commit.get("intents", ()):
             self.intents[address] = effect
+            if effect == "once":
+                self.begun_once[address] = self.begun_once.get(address, 0) + 1
             self._replace(address)
         for asked in commit.get("asked", ()):
             address = asked["address"]
@@ -339,7 +343,7 @@ class Record:
     def _steps(self, steps: Sequence[StepRecord], at: str) -> None:
         if edited := {step["address"] for step in steps if step.get("edited")}:
             self.edited |= edited
-            others = (self.failures, self.asked, self.answers)
+            others = (self.failures, self.asked, self.answers, self.begun_once)
             take_back(edited, outcomes=self.outcomes, intents=self.intents, late=self.late, others=others)
         for place, step in enumerate(steps):
             self._step(step, step.get("at", at), place)
@@ -366,6 +370,7 @@ class Record:
         if address in self.outcomes:
             self._replace(address)
         self.failures.pop(address, None)
+        self.begun_once.pop(address, None)
         self.outcomes[address] = outcome_of(step, self.seq, at, place)
         if kind.asks_person:
             self._bind(address)

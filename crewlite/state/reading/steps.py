@@ -122,14 +122,18 @@ def _all_steps(record: Record) -> list[StepView]:
     return views
 
 
-def unsettled(record: Record) -> tuple[str, ...]:
-    """Return the addresses of calls that the next kickoff stops at with InDoubt, without those inside another one."""
+def unsettled(record: Record) -> dict[str, int]:
+    """Return the calls that the next kickoff stops at with InDoubt: by address, how often each was begun.
+
+    Calls inside another such call are left out.
+    """
     once = [at for at, effect in record.intents.items() if effect == "once" and not record.settled(at)]
     if record.finished or not once:
-        return ()
+        return {}
     handled = record.failures.keys() | undecided(record).keys()
     found = sorted(at for at in once if at not in handled)
-    return tuple(at for at in found if not any(around in found for around in outers(at)))
+    outermost = (at for at in found if not any(around in found for around in outers(at)))
+    return {at: record.begun_once.get(at, 1) for at in outermost}
 
 
 def model_of(outcome: Outcome | None) -> str | None:

@@ -61,7 +61,7 @@ class Changes:
             raise ConfigError(
                 f"edits is {edits!r}; wanted outcomes by address, such as {{'task:research': 'another text'}}"
             )
-        return cls(dict(edits or {}), to_rerun(rerun), dict(inputs or {}))
+        return cls(dict(edits or {}), tuple(to_rerun(rerun)), dict(inputs or {}))
 
     def operation_digest(self, operation_id: str) -> str:
         """Return a digest of the operation id and these changes, so that the id itself need not be stored."""

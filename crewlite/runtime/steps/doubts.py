@@ -1,0 +1,52 @@
+"""Calls declared effect="once": recorded before they are made, and in doubt if their outcome is missing afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from crewlite import kinds
+from crewlite.durable import Step
+from crewlite.errors import InDoubt
+from crewlite.runtime.steps.attempts import failed_before
+from crewlite.runtime.steps.run import Run
+from crewlite.state.format.commit import CommitParts
+from crewlite.tools.shorten import shown_arguments
+
+
+def what(step: Step[Any]) -> str:
+    """Return the name of a step for error messages, such as "tool search"."""
+    return f"{step.kind} {step.name or ''}".strip()
+
+
+def intended(step: Step[Any], address: str, mask: Callable[[str], str]) -> CommitParts:
+    """Build the part of a commit that records that a call is about to be made."""
+    arguments, intent = _arguments(step, mask), CommitParts(intents=[(address, step.effect)])
+    return {**intent, "arguments": {address: arguments}} if arguments else intent
+
+
+def may_have_been_made(run: Run, address: str) -> bool:
+    """Return whether an earlier kickoff has begun this call, or it has failed, so that it may have taken effect."""
+    record = run.record
+    return address in run.doubts or (record.intents.get(address) == "once" and address in record.attempts)
+
+
+def is_made_again(run: Run, address: str) -> bool:
+    """Return whether this kickoff makes a call in doubt again: its `rerun` names the attempt that is in doubt.
+
+    So a `rerun` decides about one doubt: if the call is cut again, a program that is started again with the same
+    `rerun` does not decide about the new doubt.
+    """
+    return run.rerun.get(address) == run.record.begun_once.get(address)
+
+
+def doubt(step: Step[Any], address: str, run: Run) -> InDoubt:
+    """Build the error of a call that may have taken effect already."""
+    record, mask = run.record, run.journal.secrets.mask
+    failed, times = failed_before(record, address), record.begun_once.get(address, 1)
+    return InDoubt(address, what(step), failed, _arguments(step, mask), times, kind=record.run["definition"]["kind"])
+
+
+def _arguments(step: Step[Any], mask: Callable[[str], str]) -> str:
+    """Return the beginning of the arguments of a tool call, as JSON; "" for another step."""
+    return shown_arguments(step.question[1], mask) if step.kind is kinds.TOOL else ""
