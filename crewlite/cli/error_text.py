@@ -43,6 +43,11 @@ def said(error: BaseException, ref: str | None, again: Again) -> str:
     return _with_advice(error, ref or "RUN", again) or text_of(error)
 
 
+def of_answer(error: AnswerRefused, ref: str, again: Again) -> str:
+    """Return the text of an error where a person is answering: the command that changes an answer, if there is one."""
+    return _refused(error, ref, again) if error.second else text_of(error)
+
+
 def without_advice(text: str) -> str:
     """Return an error's text without the advice to kick off again, to append the command that does so."""
     return _KICK_OFF.sub(".", text).removeprefix(".")
@@ -120,6 +125,12 @@ def _refused(error: AnswerRefused, ref: str, again: Again) -> str:
         return (
             f"The edit of {error.address} was refused: {error.problem}. {follows}. Fork again with an answer that "
             f"fits: --edit {error.address}=VALUE, or as JSON --edit {error.address}:=VALUE"
+        )
+    if error.unused:
+        other = Again(again.location).line("answer", ref, error.address, "VALUE", "--replace")
+        return (
+            f"The answer to {error.address} was refused: {error.problem}. The run has not used that answer yet. To put "
+            f"another in its place: {other}"
         )
     if error.second:
         other = again.line("fork", ref, "--edit", f"{error.address}=VALUE")

@@ -12,22 +12,36 @@ class AnswerRefused(CrewliteError, ValueError):
     ends_run = True
 
     def __init__(
-        self, address: str, problem: str, *, edit: bool = False, second: bool = False, by_run: bool = False
+        self,
+        address: str,
+        problem: str,
+        *,
+        edit: bool = False,
+        second: bool = False,
+        unused: bool = False,
+        by_run: bool = False,
     ) -> None:
         """`edit`: whether a fork was to begin with it; `second`: whether the question has an answer that counts.
 
         `by_run`: whether the answer was recorded, and the run that read it refused it. With `second`, it is
         the recorded outcome of its question, which the program takes no more. `edit` and `second` exclude each other.
+        `unused`, with `second`: whether the run has not used the first answer yet, so that another may replace it.
         """
         what, next_ = ("edit of", "fork again") if edit else ("answer to", "answer again")
-        if second:
+        if unused:
+            next_ = (
+                f"the run has not used that answer yet, so another may replace it: "
+                f"history.answer(run, {address!r}, ..., replace=True)"
+            )
+        elif second:
             next_ = f"for another answer, fork the run with edits={{{address!r}: ...}}"
         follows = "Nothing was changed"
         if by_run:
             kept = edit or second
             follows = "The branch cannot go on with it" if kept else "The answer is withdrawn, and the question waits"
         super().__init__(f"The {what} {address} was refused: {problem}. {follows}: {next_}.")
-        self.address, self.problem, self.edit, self.second, self.by_run = address, problem, edit, second, by_run
+        self.address, self.problem, self.by_run = address, problem, by_run
+        self.edit, self.second, self.unused = edit, second, unused
 
 
 class AnswerTimeout(CrewliteError, TimeoutError):

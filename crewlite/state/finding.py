@@ -48,3 +48,9 @@ class Finder:
     def is_here(self, found: Located) -> bool:
         """Return whether the place that a ref named is at this location."""
         return os.path.realpath(found.location) == os.path.realpath(self.location)
+
+
+def no_checkpoint(found: Located, run: RunHistory) -> RefError:
+    """Return the error about a ref to a checkpoint that its branch does not have."""
+    own = run.checkpoints()
+    return RefError(found.ref, f"names no checkpoint: {run.ref} has {len(own) or 'none'}", [one.id for one in own])

@@ -26,7 +26,7 @@ from crewlite.refs import check_name
 from crewlite.state.comparing.run_diff import RunDiff, compare, last_common
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.explorable import Explorable
-from crewlite.state.finding import Finder
+from crewlite.state.finding import Finder, no_checkpoint
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.journal.cancel import cancel
@@ -115,7 +115,7 @@ class History:
             return run, found.checkpoint
         if newest := run.checkpoint():
             return run, newest.id
-        raise _no_checkpoint(found, run)
+        raise no_checkpoint(found, run)
 
     def checkpoints(self, *, limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
         """Return the checkpoints of all runs, newest first, without reading journals.
@@ -245,12 +245,19 @@ class History:
         return self._checkpoint_of(Located(self._provider, self._location, found.run_id, branch, identifier))
 
     def answer(
-        self, ref: str | UUID | Checkpoint | RunHistory, address: str | Waiting, value: Any, *, ahead: bool = True
-    ) -> None:
+        self,
+        ref: str | UUID | Checkpoint | RunHistory,
+        address: str | Waiting,
+        value: Any,
+        *,
+        ahead: bool = True,
+        replace: bool = False,
+    ) -> bool:
         """Record a person's answer to a question that a run waits for. The next kickoff continues with it.
 
         `address` is the address of the question, or the question as `.waiting` of the run lists it. A run that this
-        process is running receives the answer at once.
+        process is running receives the answer at once. Returns False if the question has this very answer already.
+        With `replace`, an answer takes the place of another that the run has not used yet.
 
         A question of an unfinished run (`human:...`) may be answered before it is asked. That answer is checked when
         the question is asked, and replaces an earlier one of this kind; `rewind` to an earlier place takes it back. An
@@ -258,7 +265,7 @@ class History:
 
         Raises:
             RefError: the run does not ask this question. AnswerRefused: the answer does not fit, or the question has
-            one already. BranchConflictError: another process is running the run. ConfigError: `address` is of another
+            another one. BranchConflictError: another process is running the run. ConfigError: `address` is of another
             type. StoreError: the answer was not saved.
         """
         address = address.address if isinstance(address, Waiting) else address
@@ -266,7 +273,7 @@ class History:
             raise ConfigError(f"address is {address!r}; wanted the address of a question, such as 'human:approve'")
         found = self._finder.standing(ref)
         with saving(self._location, "the answer was not saved"):
-            answer(self._store, found.run_id, found.branch, address, value, ahead=ahead)
+            return answer(self._store, found.run_id, found.branch, address, value, ahead=ahead, replace=replace)
 
     def cancel(self, ref: str | UUID | Checkpoint | RunHistory) -> None:
         """Stop a run, whichever process is running it: its kickoff raises RunCancelled within about a second.
@@ -309,9 +316,6 @@ class History:
     def delete(self, run_id: str | UUID) -> Pruned:
         """Delete a run with all its branches. Raises RefError, BranchConflictError if a process runs it, StoreError."""
         run_id = check_name("run_id", str(run_id) if isinstance(run_id, UUID) else run_id)
-        if not self._store.branches(run_id):
-            known = list(dict.fromkeys(run.run_id for run in self.runs()))
-            raise RefError(run_id, f"names no run in {self._location}", known)
         with saving(self._location, "the run was not deleted"):
             return delete(self._store, run_id)
 
@@ -378,7 +382,7 @@ class History:
         run = self._run(found)
         if checkpoint := run.checkpoint(found.checkpoint):
             return checkpoint
-        raise _no_checkpoint(found, run)
+        raise no_checkpoint(found, run)
 
     def _run(self, found: Located) -> RunHistory:
         return RunHistory(self._store, found.run_id, found.branch, found.abandoned)
@@ -392,8 +396,3 @@ class History:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-def _no_checkpoint(found: Located, run: RunHistory) -> RefError:
-    own = run.checkpoints()
-    return RefError(found.ref, f"names no checkpoint: {run.ref} has {len(own) or 'none'}", [one.id for one in own])

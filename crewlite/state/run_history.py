@@ -29,6 +29,7 @@ from crewlite.state.reading.progress import RunStatus, status_of, status_text_of
 from crewlite.state.reading.prompts import Prompt, Prompts
 from crewlite.state.reading.result import result_of
 from crewlite.state.reading.steps import StepView, attempts_of, steps_of, unsettled
+from crewlite.state.verbs.answer import decode_answer, unused_answers
 from crewlite.state.verbs.transfer import digest
 from crewlite.usage import NO_USAGE, Usage
 
@@ -46,6 +47,17 @@ class Waiting:
     asked_at: datetime
     until: datetime | None
     """The time at which the question times out; None if it waits without limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnusedAnswer:
+    """An answer of a person that the run has not used yet."""
+
+    address: str
+    question: str | None
+    """None if it was given before the question was asked."""
+    value: Any
+    answered_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +270,22 @@ class RunHistory:
                 datetime.fromisoformat(until) if (until := asked.get("until")) else None,
             )
             for asked in self._record.waiting
+        ]
+
+    @property
+    def unused_answers(self) -> list[UnusedAnswer]:
+        """The answers that the run has not used yet: its next kickoff does, or they were given before their questions.
+
+        Until then, `History.answer(..., replace=True)` puts another in the place of one.
+        """
+        return [
+            UnusedAnswer(
+                given["address"],
+                asked["question"] if asked else None,
+                decode_answer(given, asked.get("schema") if asked else None),
+                datetime.fromisoformat(given["at"]),
+            )
+            for asked, given in unused_answers(self._record)
         ]
 
     @property

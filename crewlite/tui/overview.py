@@ -10,7 +10,8 @@ from typing import Any
 from rich.text import Text
 
 from crewlite import kinds
-from crewlite.cli.checkpoint.info import compact, name_of, shortened, spent
+from crewlite.cli.checkpoint.document import beginning, compact
+from crewlite.cli.checkpoint.info import name_of, shortened, spent
 from crewlite.cli.checkpoint.screen import ago, iso
 from crewlite.ids import short
 from crewlite.state.reading.checkpoint import Checkpoint
@@ -125,6 +126,9 @@ def _run(run: RunHistory) -> Rows:
         wanted = what_fits(asked.schema)
         rows.append(("waits for", Text(plain(f"{asked.address}: {asked.question.strip()}"))))
         rows.append(("", line((f"wanted: {wanted}", "dim"))))
+    for given in run.unused_answers:
+        rows.append(("answered", Text(plain(f"{given.address}: {beginning(compact(given.value))}"))))
+        rows.append(("", line(("not used yet", "dim"))))
     rows.append(("begun", Moment(run.started_at)))
     if base := run.base:
         at = f"checkpoint {short(base.checkpoint_id)}" if base.checkpoint_id else f"commit {base.seq}"

@@ -14,7 +14,8 @@ from textual.widgets import DataTable, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
 from crewlite.cli.checkpoint.diff import LINE_STYLES
-from crewlite.cli.checkpoint.info import compact, spent
+from crewlite.cli.checkpoint.document import compact
+from crewlite.cli.checkpoint.info import spent
 from crewlite.cli.checkpoint.screen import cost, duration
 from crewlite.escaping import escaped
 from crewlite.state.format.outcome import LightEvent

@@ -17,9 +17,12 @@ from textual.widgets import RichLog, TabbedContent
 
 from crewlite import kinds
 from crewlite.cli.checkpoint.export import write_page
+from crewlite.cli.error_text import of_answer
 from crewlite.cli.exits import OK, WAITS, Failed
-from crewlite.errors import CrewliteError, EffectsRepeat
+from crewlite.cli.shell import Again
+from crewlite.errors import AnswerRefused, CrewliteError, EffectsRepeat
 from crewlite.ids import short
+from crewlite.resuming import branch_ref
 from crewlite.state.format.entry import STATE
 from crewlite.state.history import History
 from crewlite.state.reading.wanted import what_fits
@@ -307,6 +310,8 @@ class View(Browser):
         """Do a verb of History on the thread of the location. Returns why it was not done; "" if it was."""
         try:
             await self.read(lambda: verb(self.reading.history, self.reading.run(place)))
+        except AnswerRefused as error:
+            return of_answer(error, branch_ref(place.run_id, place.branch), Again(self.location))
         except (CrewliteError, Failed, OSError) as error:
             return str(error)
         self._done()

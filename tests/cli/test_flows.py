@@ -264,9 +264,14 @@ def test_a_run_that_waits_is_answered_and_resumed_to_its_end_and_nothing_is_done
     shown = answered(flows, "p", "human:who", "Ada").stdout
     assert "✓ human:who of p/main is answered" in shown
     assert "crewlite checkpoint resume p --crew MODULE:publish" in shown
+    assert "human:who of p/main has this answer already" in answered(flows, "p", "human:who", "Ada").stdout
     second = flows.do("checkpoint", "answer", "p", "human:who", "Eve")
     assert second.returncode == 1
     assert "it has an answer already" in second.stderr
+    assert second.stderr.rstrip().endswith("crewlite checkpoint answer p human:who VALUE --replace")
+    assert 'answered  human:who: "Ada", not used yet' in flows.do("checkpoint", "show", "p").stdout
+    answered(flows, "p", "human:who", "Eve", "--replace")
+    answered(flows, "p", "human:who", "Ada", "--replace")
 
     done = flows.do("checkpoint", "resume", "p", "--crew", "flows:publish")
     assert done.returncode == 3

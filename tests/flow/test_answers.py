@@ -134,16 +134,56 @@ def test_a_recorded_answer_that_the_changed_question_takes_no_more_is_to_be_edit
         assert (refused.value.edit, refused.value.second, refused.value.by_run) == (False, True, True)
 
 
-@pytest.mark.parametrize("ended", [True, False])
-def test_a_second_answer_is_refused_with_what_to_do_instead_of_it(asker, waiting, ended):
-    with waiting("even") as found:
-        found.answer("one", "human:q", 4)
-        if ended:
-            assert asker.kickoff(run_id="one") == 4
+def test_a_second_answer_is_refused_with_a_way_that_works(asker, waiting):
+    """Before the run has used the first answer another may take its place; afterwards it is edited in a fork."""
+
+    def refused(found):
         with pytest.raises(AnswerRefused, match="has an answer already") as caught:
             found.answer("one", "human:q", 6)
-    assert "fork the run with edits={'human:q': ...}" in str(caught.value)
-    assert "again" not in str(caught.value)
+        assert "again" not in str(caught.value)
+        return str(caught.value)
+
+    with waiting("even") as found:
+        assert found.answer("one", "human:q", 4) is True
+        assert found.answer("one", "human:q", 4) is False
+        assert "history.answer(run, 'human:q', ..., replace=True)" in refused(found)
+        with pytest.raises(AnswerRefused, match="replace=True"):
+            asker.kickoff(run_id="one", answers={"human:q": 6})
+        with pytest.raises(RefError, match=r"history\.answer\(run, 'human:q', \.\.\., replace=True\)"):
+            found.fork("one", edits={"human:q": 6})
+        assert found.answer("one", "human:q", 2, replace=True) is True
+        assert asker.kickoff(run_id="one") == 2
+        assert found.answer("one", "human:q", 2, replace=True) is False
+        assert "fork the run with edits={'human:q': ...}" in refused(found)
+        with pytest.raises(AnswerRefused, match="fork the run"):
+            found.answer("one", "human:q", 6, replace=True)
+        assert asker.fork("one", edits={"human:q": 6}).kickoff() == 6
+
+
+def test_an_answer_that_a_fork_has_taken_over_unused_is_replaced_in_the_fork_alone(asker, waiting):
+    with waiting("even") as found:
+        found.answer("one", "human:q", 4)
+        branch = found.fork("one", branch="other")
+        found.answer(branch, "human:q", 6, replace=True)
+        assert asker.kickoff(from_checkpoint="one/other") == 6
+    assert asker.kickoff(run_id="one") == 4
+
+
+def test_a_run_lists_the_answers_that_it_has_not_used_yet(two):
+    with pytest.raises(Suspended):
+        two.kickoff(run_id="one")
+
+    def unused():
+        with History(two.checkpoint.location) as found:
+            return [(one.address, one.question, one.value) for one in found.run("one").unused_answers]
+
+    with History(two.checkpoint.location) as found:
+        assert unused() == []
+        found.answer("one", "human:second", 2)
+        found.answer("one", "human:first", "a")
+    assert unused() == [("human:second", None, 2), ("human:first", "First?", "a")]
+    two.kickoff(run_id="one")
+    assert unused() == []
 
 
 def test_a_question_as_its_run_lists_it_can_be_answered(asker, waiting):

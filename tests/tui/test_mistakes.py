@@ -84,7 +84,11 @@ def test_a_refused_label_or_answer_stays_in_its_dialog_with_the_reason(tmp_path)
         await view.sees("◇ second", "a Answer")
         await view.press("a", *"maybe", "enter")
         await view.sees("Answer human:go", "maybe", "is not of type 'boolean'")
+        with History(location) as history:
+            history.answer("second", "human:go", False)  # somebody else, in the meantime
         await view.press(*["backspace"] * 5, *"yes", "enter")
+        await view.sees("it has an answer already", "--replace")
+        await view.press(*["backspace"] * 3, *"no", "enter")
         await view.sees("The answer is recorded")
         assert "is not of type" not in view.screen()
         await view.press("end")

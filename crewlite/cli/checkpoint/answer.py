@@ -12,11 +12,12 @@ from crewlite.cli.checkpoint.screen import Screen
 from crewlite.cli.checkpoint.where import Asked, Opened, location_of, options, ref_argument
 from crewlite.cli.exits import Failed
 from crewlite.cli.shell import Again
-from crewlite.errors import RefError
+from crewlite.errors import AnswerRefused, RefError
 from crewlite.lazy import lazy
 from crewlite.state.format.addresses import is_question
 from crewlite.state.run_history import RunHistory
 
+error_text = lazy("crewlite.cli.error_text")
 recorded = lazy("crewlite.state.verbs.answer")
 _NEGATIVE = re.compile(r"-\.?\d")
 
@@ -39,8 +40,9 @@ class _TakesNumbers(click.Command):
 @ref_argument("ref", "REF", required=True)
 @click.argument("address", metavar="[ADDRESS]", required=False, shell_complete=_addresses)
 @click.argument("value", metavar="VALUE", required=False)
+@click.option("--replace", is_flag=True, help="Take the place of another answer that the run has not used yet.")
 @options()
-def answer(asked: Asked, ref: str, address: str | None, value: str | None) -> None:
+def answer(asked: Asked, ref: str, address: str | None, value: str | None, replace: bool) -> None:
     """Answer a question that a run waits with.
 
     REF is a run or run/branch, ADDRESS the question's, as show and the run itself tell it; it may be left out if one
@@ -52,15 +54,18 @@ def answer(asked: Asked, ref: str, address: str | None, value: str | None) -> No
         if address is None or value is None:
             address, value = _the_only_one(opened, run, address)
         try:
-            opened.history.answer(run, address, recorded.Typed(value), ahead=False)
+            is_new = opened.history.answer(run, address, recorded.Typed(value), ahead=False, replace=replace)
         except RefError as error:
             raise Failed(_advice(error, opened, run)) from error
+        except AnswerRefused as error:
+            raise Failed(error_text.of_answer(error, hints.ref_of(run), hints.again(opened, run))) from error
         run = opened.history.run(f"{run.run_id}/{run.branch}")
         if asked.as_json:
             name = {"run_id": run.run_id, "branch": run.branch, "address": address}
             return document.answer({"location": opened.location, **name, "status": run.status, "waiting": run.waiting})
         screen = Screen()
-        screen.line(screen.mark("finished"), f" {address} of {run.run_id}/{run.branch} is answered", whole=True)
+        said = "is answered" if is_new else "has this answer already"
+        screen.line(screen.mark("finished"), f" {address} of {run.run_id}/{run.branch} {said}", whole=True)
         screen.line()
         hints.tell(screen, opened, run)
     return None

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from crewlite.state.run_history import RunHistory
 
 Json = Any
+_FIRST = 200  # characters of a value of which only the beginning is told
 
 
 def answer(document: Mapping[str, object]) -> None:
@@ -43,6 +44,16 @@ def plain(value: object) -> Json:
     if isinstance(value, datetime):
         return (value.astimezone(UTC) if value.tzinfo else value).isoformat()
     return _plain_whole(value)
+
+
+def compact(value: object) -> str:
+    """Return a value as JSON, in one line."""
+    return json.dumps(plain(value), ensure_ascii=False)
+
+
+def beginning(text: str) -> str:
+    """Return a text, or its beginning and how long it is."""
+    return text if len(text) <= _FIRST else f"{text[:_FIRST]}... ({len(text):,} characters; --json has them all)"
 
 
 def _plain_whole(value: object) -> Json:
@@ -89,6 +100,7 @@ def of_run(run: RunHistory, **more: object) -> dict[str, object]:
         "stopped_by": run.stopped_by,
         "at_work": run.at_work,
         "waiting": run.waiting,
+        "unused_answers": run.unused_answers,
         "rewinds": run.rewinds,
     }
     return {

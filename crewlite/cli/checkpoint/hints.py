@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from crewlite import kinds
 from crewlite.cli import questions
+from crewlite.cli.checkpoint import document
 from crewlite.cli.checkpoint.screen import Screen
 from crewlite.cli.checkpoint.where import Opened
 from crewlite.cli.shell import Again
@@ -31,6 +32,7 @@ def tell(screen: Screen, opened: Opened, run: RunHistory, head: str = "to go on 
         return screen.line((head, "dim"), f"it is at work ({by})", whole=True)
     ref, lines = ref_of(run), again(opened, run)
     waits(screen, opened, run)
+    _answered(screen, opened, run, lines)
     for address, times in run.unsettled.items():
         answered, rerun = lines.settling(ref, address, times)
         doubt = f"  {address} did not finish: check whether it took effect"
@@ -75,6 +77,20 @@ def waits(screen: Screen, opened: Opened, run: RunHistory) -> None:
     for line in questions_of(opened, run):
         screen.block(line, indent=2)
     screen.line()
+
+
+def _answered(screen: Screen, opened: Opened, run: RunHistory, lines: Again) -> None:
+    """Print the answers that the run has not used yet, each with the line that changes it."""
+    kept, ref = Again(opened.location), ref_of(run)
+    for one in run.unused_answers:
+        value = document.beginning(document.compact(one.value))
+        if one.question is None:
+            when, other = "ahead of its question", lines.line("resume", ref, "--answer", f"{one.address}=VALUE")
+        else:
+            when, other = "not used yet", kept.line("answer", ref, one.address, "VALUE", "--replace")
+        screen.line(("answered", "bold"), f"  {one.address}: {value}, {when}", whole=True)
+        screen.line(("  to change it  ", "dim"), other, whole=True)
+        screen.line()
 
 
 def questions_of(opened: Opened, run: RunHistory) -> list[str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from crewlite.cli.checkpoint import document, hints
+from crewlite.cli.checkpoint.document import beginning, compact
 from crewlite.cli.checkpoint.screen import Part, Screen, ago, cost, iso
 from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument
 from crewlite.ids import short
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from crewlite.usage import Usage
 
 _TASKS = 12  # that are listed one by one
-_LONG, _FIRST = 2_000, 200  # characters of values: what is told whole; of each, if that is more
+_LONG = 2_000  # characters of values that are told whole
 
 
 @click.command()
@@ -100,21 +100,12 @@ def _tasks(screen: Screen, found: Checkpoint) -> None:
     return None
 
 
-def compact(value: Any) -> str:
-    """A value in one line."""
-    return json.dumps(document.plain(value), ensure_ascii=False)
-
-
 def shortened(values: dict[str, Any]) -> str:
     """Names and values in one line; if that is long, the beginning of each long one, and how long it is."""
     text = compact(values)
     if len(text) <= _LONG:
         return text
-    return ", ".join(f"{name}: {_beginning(compact(value))}" for name, value in values.items())
-
-
-def _beginning(text: str) -> str:
-    return text if len(text) <= _FIRST else f"{text[:_FIRST]}... ({len(text):,} characters; --json has them all)"
+    return ", ".join(f"{name}: {beginning(compact(value))}" for name, value in values.items())
 
 
 def name_of(definition: dict[str, Any]) -> str:

@@ -8,7 +8,8 @@ import click
 
 from crewlite import kinds
 from crewlite.cli.checkpoint import document, hints
-from crewlite.cli.checkpoint.info import compact, name_of, shortened, spent
+from crewlite.cli.checkpoint.document import compact
+from crewlite.cli.checkpoint.info import name_of, shortened, spent
 from crewlite.cli.checkpoint.screen import STYLES, Column, Part, Screen, ago, cost, duration, iso
 from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument
 from crewlite.cli.exits import Failed, notice

@@ -91,12 +91,16 @@ def decode_answer(given_answer: GivenAnswer, schema: Any) -> Any:
     return converted(Typed(value) if given_answer.get("typed") else value, schema)
 
 
-def answer(store: Store, run_id: str, branch: str, address: str, value: Any, *, ahead: bool) -> None:
+def answer(
+    store: Store, run_id: str, branch: str, address: str, value: Any, *, ahead: bool, replace: bool = False
+) -> bool:
     """Record a person's answer to the question at `address`. A run that this process is running receives it at once.
 
-    With `ahead`, a question that was not asked yet may be answered. Raises RefError if the run does not ask it,
-    AnswerRefused if the answer does not fit or is the second, BranchConflictError if another process runs the branch.
-    Logs a warning if the address of a question that was not asked looks like a misspelt one.
+    Returns whether it was recorded: False if the question has this answer already. With `ahead`, a question that was
+    not asked yet may be answered; with `replace`, one that has another answer, which nobody has used. Raises RefError
+    if the run does not ask it, AnswerRefused if the answer does not fit or is the second, BranchConflictError if
+    another process runs the branch. Logs a warning if the address of a question that was not asked looks like a
+    misspelt one.
     """
 
     def make() -> tuple[list[Commit], str]:
@@ -105,14 +109,25 @@ def answer(store: Store, run_id: str, branch: str, address: str, value: Any, *, 
         if journal := at_work_on(record.claim, store.location):
             _answer_live(journal, lambda: _answered(journal.record, journal.secrets, address, value, ahead=ahead))
             return [], doubt
-        parts = _answered(record, Secrets.of(), address, value, ahead=ahead)
-        if by := holder(store, run_id, branch, record.claim):
+        by = holder(store, run_id, branch, record.claim)
+        unused = by is None and not (record.finished or record.settled(address))
+        parts = _answered(record, Secrets.of(), address, value, ahead=ahead, unused=unused, replace=replace)
+        if by:
             problem = f"is being run by {by}, so the answer was not recorded: give it again once that run waits"
             raise BranchConflictError(run_id, branch, holder=by, problem=problem)
         return [Commit.saying(run_id, branch, record.head, parts)], doubt
 
-    if doubt := appended(store, make):
+    try:
+        doubt = appended(store, make)
+    except _SameAnswer:
+        return False
+    if doubt:
         log.warning("%s", doubt)
+    return True
+
+
+class _SameAnswer(Exception):
+    """The question has this answer already, so there is nothing to record."""
 
 
 def misspelt(record: Record, address: str, others: Collection[str] = ()) -> str:
@@ -140,8 +155,20 @@ def _answer_live(journal: Journal, make: Callable[[], CommitParts]) -> None:
         raise BranchConflictError(journal.run_id, journal.branch) from error  # the run has ended and lets go of it next
 
 
-def _answered(record: Record, secrets: Secrets, address: str, value: Any, *, ahead: bool) -> CommitParts:
-    """Build the part of a commit that records an answer. Raises RefError, AnswerRefused."""
+def _answered(
+    record: Record,
+    secrets: Secrets,
+    address: str,
+    value: Any,
+    *,
+    ahead: bool,
+    unused: bool = False,
+    replace: bool = False,
+) -> CommitParts:
+    """Build the part of a commit that records an answer. Raises RefError, AnswerRefused, _SameAnswer.
+
+    `unused`: whether no run can have used an answer that the question has; only such an answer can be replaced.
+    """
     asked = record.asked.get(address)
     if asked is None and (record.finished or not (ahead and is_question(address))):
         waiting = [item["address"] for item in record.waiting]
@@ -152,13 +179,17 @@ def _answered(record: Record, secrets: Secrets, address: str, value: Any, *, ahe
         raise RefError(address, f"is not an open question of run {record.run['run_id']!r}{none}", waiting)
     if asked is None:
         check_task(record.run["run_id"], record.run["definition"], address)
-    if asked:
+    else:
         _check_is_last(record, address)
-    before = asked and record.answer_to(asked)
-    if record.settled(address) or (asked and before and not _may_misfit(asked, before)):
-        raise AnswerRefused(address, _SECOND, second=True)
-    if asked:
         value = converted(value, asked.get("schema"))
+    before = asked and record.answer_to(asked)
+    if before or record.settled(address):
+        if _is_known(record, asked, _given_answer(address, value, asked, secrets)):
+            raise _SameAnswer
+        replaced = replace and unused
+        if not replaced and (record.settled(address) or not (asked and before and _may_misfit(asked, before))):
+            raise AnswerRefused(address, _SECOND, second=True, unused=unused)
+    if asked:
         check(asked, value)
     return {"answers": [_given_answer(address, value, asked, secrets)]}
 
@@ -184,6 +215,20 @@ def _may_misfit(asked: AskedQuestion, answer: GivenAnswer) -> bool:
 def unheard(record: Record) -> frozenset[str]:
     """Return the addresses of answered questions whose steps have not recorded the answer as their outcome yet."""
     return frozenset(asked["address"] for asked in record.current if record.answer_to(asked))
+
+
+def unused_answers(record: Record) -> list[tuple[AskedQuestion | None, GivenAnswer]]:
+    """Return the answers that the run may still use, each with its question; None if that was not asked yet."""
+    if record.finished:
+        return []
+    asked = {one["address"]: one for one in record.current}
+    open_ = {at: asked.get(at) for at in record.answers if at in asked or at not in record.asked}
+    return [
+        (question, record.answers[at])
+        for at, question in open_.items()
+        if not record.settled(at) and "refused" not in record.answers[at]
+        if question is None or record.answer_to(question)
+    ]
 
 
 def _check_is_last(record: Record, address: str) -> None:
@@ -241,16 +286,25 @@ def _given_answer(address: str, value: Any, asked: AskedQuestion | None, secrets
 def _known(record: Record, asked: AskedQuestion | None, given_answer: GivenAnswer) -> bool:
     """Return whether this answer is recorded already. Raises AnswerRefused if the question has a different answer."""
     address = given_answer["address"]
+    before = asked and record.answer_to(asked)
+    if not before and address not in record.outcomes:
+        return record.settled(address)
+    same = _is_known(record, asked, given_answer)
+    if not same and (before or not _may_be_same(given_answer["value"], record.value(address))):
+        raise AnswerRefused(address, _SECOND, second=True, unused=not record.settled(address))
+    return True
+
+
+def _is_known(record: Record, asked: AskedQuestion | None, given_answer: GivenAnswer) -> bool:
+    """Return whether a question has this very answer: given to it, or recorded as what it came to."""
+    address = given_answer["address"]
     if before := asked and record.answer_to(asked):
         known = codec.encode(decode_answer(before, asked.get("schema")))
-        same = codec.digest(known) == codec.digest(given_answer["value"])
-    elif address in record.outcomes:
-        same = _may_be_same(given_answer["value"], record.value(address))
+    elif address in record.outcomes and "answer" in record.value(address):
+        known = record.value(address)["answer"]
     else:
-        return record.settled(address)
-    if not same:
-        raise AnswerRefused(address, _SECOND, second=True)
-    return True
+        return False
+    return codec.digest(known) == codec.digest(given_answer["value"])
 
 
 def _may_be_same(value: Any, recorded: Any) -> bool:

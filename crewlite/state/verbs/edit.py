@@ -78,6 +78,9 @@ def _alone(address: str, changed: Collection[str]) -> None:
 
 def _finished(record: Record, address: str, what: str) -> Outcome:
     outcome = record.outcomes.get(address)
+    if outcome is None and address in record.asked:
+        problem = f"is a question whose answer was not used yet, so it cannot be {what}: answer it, on a fork too"
+        raise RefError(address, f"{problem}: history.answer(run, {address!r}, ..., replace=True)")
     if outcome is None or not address:
         close = [at for at in record.outcomes if at]
         same = [at for at in close if bare_name(at) == bare_name(address)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property, partial
 
-from crewlite.errors import BranchConflictError, ConfigError
+from crewlite.errors import BranchConflictError, ConfigError, RefError
 from crewlite.ids import now
 from crewlite.state.format.checkpoints import droppable
 from crewlite.state.format.commit import CheckpointRecord, CommitParts
@@ -77,6 +77,9 @@ def prune(
 
 def delete(store: Store, run_id: str) -> Pruned:
     """Delete a complete run, finished or not. Raises RefError if it does not exist, BranchConflictError if it runs."""
+    if not store.branches(run_id):
+        known = list(dict.fromkeys(info.run_id for info in store.branches()))
+        raise RefError(run_id, f"names no run in {store.location}", known)
     run = _Run(store, run_id)
     if not run.journals:
         raise gone(store, run_id, "run")
