@@ -16,11 +16,16 @@ def to_resume(run_id: str, branch: str) -> str:
 
 
 def call_again(kind: str) -> str:
-    """Return what to do to resume a run, by the kind of its definition: "kick off again".
+    """Return what to do to resume a run, by the kind of its definition: "kick off again"."""
+    return f"{call(kind)} again"
+
+
+def call(kind: str) -> str:
+    """Return what to do to join or resume a run, by the kind of its definition: "kick off".
 
     A trial is resumed by the verb that began it, which the record does not name.
     """
-    return "call test or train of the crew again" if kinds.of(kind) is kinds.TRIAL else "kick off again"
+    return "call test or train of the crew" if kinds.of(kind) is kinds.TRIAL else "kick off"
 
 
 def nth_attempt(address: str, attempt: int) -> str:

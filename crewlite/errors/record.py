@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from crewlite.errors.root import CrewliteError
-from crewlite.resuming import branch_ref, to_resume
+from crewlite.resuming import branch_ref, call, call_again, to_resume
 
 
 class RefError(CrewliteError, LookupError):
@@ -107,7 +107,7 @@ class BranchConflictError(CrewliteError, RuntimeError):
 
     `expected` and `found` are numbers of the last commit; `found` is None while `holder` runs the branch. `holder` is
     "" if nobody is known to run it. A store that found something else gives the `problem`: what it found and what to
-    do, as the end of a sentence about the branch.
+    do, as the end of a sentence about the branch. `kind` is that of the definition of the run.
     """
 
     code = "branch_conflict"
@@ -121,7 +121,7 @@ class BranchConflictError(CrewliteError, RuntimeError):
         expected: int | None = None,
         found: int | str | None = None,
         holder: str = "",
-        kind: str = "run",
+        kind: str = "crew",
         problem: str = "",
     ) -> None:
         holder = holder or ("" if problem or found is not None else "this process")
@@ -136,10 +136,12 @@ class BranchConflictError(CrewliteError, RuntimeError):
             return
         again = to_resume(run_id, branch)
         if not problem and found is None:
-            problem = f"is being run by {holder}. To wait for its result, kick off with {again}, wait=True; or fork it."
+            problem = (
+                f"is being run by {holder}. To wait for its result, {call(kind)} with {again}, wait=True; or fork it."
+            )
         super().__init__(
             f"Branch {branch!r} of run {run_id!r} "
-            + (problem or f"{_conflict(expected, found)}, then kick off again with {again}; or fork the run.")
+            + (problem or f"{_conflict(expected, found)}, then {call_again(kind)} with {again}; or fork the run.")
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from crewlite.errors.root import CrewliteError
-from crewlite.resuming import to_resume
+from crewlite.resuming import call_again, to_resume
 
 
 class RecoveryEscalated(CrewliteError, RuntimeError):
@@ -18,8 +18,10 @@ class RecoveryEscalated(CrewliteError, RuntimeError):
     code = "recovery_escalated"
     ends_run = True
 
-    def __init__(self, failure: Any, said: str, *, run_id: str, location: str | None, branch: str = "main") -> None:
-        super().__init__(_message(failure, "Its policy escalates it", said, _again(run_id, location, branch)))
+    def __init__(
+        self, failure: Any, said: str, *, run_id: str, location: str | None, branch: str = "main", kind: str = "crew"
+    ) -> None:
+        super().__init__(_message(failure, "Its policy escalates it", said, _again(run_id, location, branch, kind)))
         self.failure, self.said, self.run_id, self.location, self.branch = failure, said, run_id, location, branch
 
 
@@ -29,8 +31,10 @@ class RecoveryAborted(CrewliteError, RuntimeError):
     code = "recovery_aborted"
     ends_run = True
 
-    def __init__(self, failure: Any, said: str, *, run_id: str, location: str | None, branch: str = "main") -> None:
-        super().__init__(_message(failure, "Its policy gives up", said, _again(run_id, location, branch)))
+    def __init__(
+        self, failure: Any, said: str, *, run_id: str, location: str | None, branch: str = "main", kind: str = "crew"
+    ) -> None:
+        super().__init__(_message(failure, "Its policy gives up", said, _again(run_id, location, branch, kind)))
         self.failure, self.said, self.run_id, self.location, self.branch = failure, said, run_id, location, branch
 
 
@@ -42,7 +46,7 @@ def _message(failure: Any, did: str, said: str, way_on: str) -> str:
     return " ".join(text if text.endswith((".", "!", "?")) else f"{text}." for text in texts)
 
 
-def _again(run_id: str, location: str | None, branch: str) -> str:
+def _again(run_id: str, location: str | None, branch: str, kind: str) -> str:
     if location is None:
         return "Nothing was saved: to be able to go on, give what you kick off checkpoint=True"
-    return f"Its record is kept: kick off again with {to_resume(run_id, branch)} to go on there"
+    return f"Its record is kept: {call_again(kind)} with {to_resume(run_id, branch)} to go on there"

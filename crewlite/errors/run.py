@@ -200,9 +200,9 @@ class RunCancelled(CrewliteError, RuntimeError):
     code = "run_cancelled"
     ends_run = True
 
-    def __init__(self, run_id: str, branch: str) -> None:
+    def __init__(self, run_id: str, branch: str, *, kind: str = "crew") -> None:
         super().__init__(
-            f"Run {run_id!r} was cancelled on branch {branch!r}. Its record is kept: kick off again with "
+            f"Run {run_id!r} was cancelled on branch {branch!r}. Its record is kept: {call_again(kind)} with "
             f"{to_resume(run_id, branch)} to resume it."
         )
         self.run_id, self.branch = run_id, branch

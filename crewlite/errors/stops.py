@@ -6,7 +6,7 @@ from crewlite.errors.answers import AnswerRefused
 from crewlite.errors.record import BranchConflictError, JournalCorrupt, StoreError
 from crewlite.errors.root import CrewliteError
 from crewlite.errors.run import RunCancelled, Suspended
-from crewlite.resuming import to_resume
+from crewlite.resuming import call_again, to_resume
 
 _UNITS = {
     "max_tokens": "tokens",
@@ -36,6 +36,7 @@ class BudgetExceeded(CrewliteError, RuntimeError):
         run_id: str,
         location: str | None = None,
         branch: str = "main",
+        kind: str = "crew",
     ) -> None:
         self.owner, self.setting, self.limit, self.used = owner, setting, limit, used
         self.run_id, self.location, self.branch = run_id, location, branch
@@ -43,7 +44,7 @@ class BudgetExceeded(CrewliteError, RuntimeError):
             way_on = f"Nothing was saved: to be able to go on, give what you kick off checkpoint=True. Raise {setting}."
         else:
             way_on = (
-                f"Its record is kept: raise {setting} of the {self.of} and kick off again with "
+                f"Its record is kept: raise {setting} of the {self.of} and {call_again(kind)} with "
                 f"{to_resume(run_id, branch)} to go on. "
                 f"Nothing that is recorded is paid again."
             )

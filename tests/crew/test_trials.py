@@ -4,15 +4,39 @@ import asyncio
 import json
 import os
 import re
+import threading
 
 import pytest
 from click.testing import CliRunner
 
-from crewlite import Agent, CheckpointConfig, ConditionalTask, Crew, History, Process, Task, event_bus, tool
+from crewlite import (
+    Agent,
+    CheckpointConfig,
+    ConditionalTask,
+    Crew,
+    FailurePolicy,
+    History,
+    Process,
+    Task,
+    event_bus,
+    tool,
+)
 from crewlite.cli.main import main
-from crewlite.errors import ConfigError, InDoubt, InputsChanged, OutputInvalid, QuestionsChanged, Suspended
+from crewlite.errors import (
+    BranchConflictError,
+    BudgetExceeded,
+    ConfigError,
+    InDoubt,
+    InputsChanged,
+    OutputInvalid,
+    QuestionsChanged,
+    RecoveryEscalated,
+    RunCancelled,
+    Suspended,
+)
 from crewlite.events import BaseEvent
 from crewlite.llm import ToolCall
+from crewlite.recovery import escalate
 from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.testing import ScriptedLLM
 from tests.cuts import lives
@@ -250,3 +274,36 @@ def test_the_command_says_how_a_test_goes_on_and_a_fork_of_it_does(tmp_path):
     assert "from_checkpoint='r/other'" in said.output
     assert crew.test(1, ScriptedLLM(says), TOPIC, from_checkpoint="r/other").quality == 6.5
     assert len(crew.tasks[0].agent.llm.calls) == 2
+
+
+def test_a_trial_that_is_stopped_names_the_verb_that_goes_on_with_it(tmp_path):
+    def stopped(error, run_id, llm=None, **fields):
+        crew = crew_of(llm, checkpoint=CheckpointConfig(location=tmp_path), **fields)
+        with pytest.raises(error) as caught:
+            crew.test(1, ScriptedLLM(says), TOPIC, run_id=run_id)
+        said = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+        assert "kick off" not in said
+        return said
+
+    def cancelling(messages):
+        if "Do one" in messages[-1]["content"]:
+            with History(tmp_path) as history:
+                history.cancel("c")
+        return says(messages)
+
+    def twice(messages):
+        thread = threading.Thread(target=lambda: told.append(stopped(BranchConflictError, "d")))
+        thread.start()
+        thread.join(60)
+        return says(messages)
+
+    told = []
+    go_on = "call test or train of the crew again with run_id="
+    assert f"{go_on}'a'" in stopped(BudgetExceeded, "a", max_tokens=1)
+    failing = {"llm": ScriptedLLM([ValueError("no")]), "failure_policy": FailurePolicy(default=escalate())}
+    assert f"{go_on}'b'" in stopped(RecoveryEscalated, "b", **failing)
+    assert f"{go_on}'c'" in stopped(RunCancelled, "c", llm=ScriptedLLM(cancelling))
+    crew_of(ScriptedLLM(twice), checkpoint=CheckpointConfig(location=tmp_path)).test(
+        1, ScriptedLLM(says), TOPIC, run_id="d"
+    )
+    assert "call test or train of the crew with run_id='d', wait=True" in told[0]

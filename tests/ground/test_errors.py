@@ -234,3 +234,22 @@ def test_a_word_has_its_article(word):
 def test_a_candidate_is_named_once():
     error = errors.RefError("main", "names two things", ["b", "a", "b"])
     assert (error.candidates, str(error)) == (("b", "a"), "'main' names two things. Candidates: b, a.")
+
+
+def test_an_error_of_a_trial_names_the_verb_that_goes_on_with_it():
+    failure = Failure("bug", "KeyError", "x", address="step:a")
+    there = {"run_id": "r", "location": "runs", "kind": "trial"}
+    made = [
+        errors.RunCancelled("r", "main", kind="trial"),
+        errors.BudgetExceeded("task 'a'", "max_tokens", limit=100, used=120, **there),
+        errors.RecoveryEscalated(failure, "Ask", **there),
+        errors.RecoveryAborted(failure, "Too late", **there),
+        errors.BranchConflictError("r", "main", expected=1, found=2, kind="trial"),
+        errors.BranchConflictError("r", "main", holder="process 7 on h", kind="trial"),
+        errors.Suspended("r", "runs", {"human:ok": "Ok?"}, kind="trial"),
+        errors.InDoubt("task:a/tool:pay", "tool pay", kind="trial"),
+        errors.InputsChanged("r", ["topic"], kind="trial"),
+    ]
+    for error in made:
+        assert "call test or train of the crew" in str(error)
+        assert "kick off" not in str(error)

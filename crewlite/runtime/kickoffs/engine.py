@@ -227,9 +227,9 @@ async def _take_up(
         return located
 
     if found or request.run_id or config.restore_from:
-        target, queue, record = await acquire_branch(wanted)
+        target, queue, record = await acquire_branch(wanted, root.kind)
     else:
-        target, queue, record = await acquire_new_branch(branch_for(root, request, config))
+        target, queue, record = await acquire_new_branch(branch_for(root, request, config), root.kind)
     request.progress.target = target
     journal = Journal(target.run_id, target.branch, record, secrets, config.on_save_error, config.durability, queue)
     journal.on_conflict = config.on_conflict

@@ -64,7 +64,7 @@ def check_joined(root: Root[Any], journal: Journal) -> None:
     if root.address or record.finished:
         return
     if record.cancelled:
-        raise RunCancelled(journal.run_id, journal.branch)
+        raise RunCancelled(journal.run_id, journal.branch, kind=root.kind)
     if record.failed and (failure := record.last_attempt("")):
         first = failure
         while first.cause and (inner := record.last_attempt(first.cause)):

@@ -91,8 +91,8 @@ class HeldBudget:
             raise
 
     def _exceeded(self, cls: type[BudgetExceeded], setting: str, limit: float, used: float) -> BudgetExceeded:
-        journal = self._run.journal
-        made = partial(cls, self.budget.owner, setting, limit=limit, used=used)
+        journal, kind = self._run.journal, self._run.record.run["definition"]["kind"]
+        made = partial(cls, self.budget.owner, setting, limit=limit, used=used, kind=kind)
         return made(run_id=journal.run_id, location=journal.location, branch=journal.branch)
 
 

@@ -34,11 +34,14 @@ def cancel(store: Store, run_id: str, branch: str) -> None:
 
 def why_refused(store: Store, run_id: str, branch: str, after: int, error: BaseException) -> BaseException:
     """Return RunCancelled if a commit after number `after` cancelled the branch, otherwise `error` itself."""
-    if isinstance(error, BranchConflictError) and any(
-        entry.seq > after and "cancelled" in entry.commit for entry in store.read(run_id, branch)
-    ):
-        return RunCancelled(run_id, branch)
-    return error
+    if not isinstance(error, BranchConflictError):
+        return error
+    kind = recorded(store, run_id, branch).run["definition"]["kind"]
+    if any(entry.seq > after and "cancelled" in entry.commit for entry in store.read(run_id, branch)):
+        return RunCancelled(run_id, branch, kind=kind)
+    if error.problem:
+        return error
+    return BranchConflictError(run_id, branch, expected=error.expected, found=error.found, kind=kind)
 
 
 def _head(store: Store, run_id: str, branch: str) -> Head | None:

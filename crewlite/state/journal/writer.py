@@ -144,11 +144,14 @@ class Writer:
         if self.over:  # the thread no longer reads the queue
             self._refuse()
 
-    def enter(self, run_id: str, branch: str) -> WriteQueue:
-        """Open the queue of a branch. Raises BranchConflictError if another run of this process writes the branch."""
+    def enter(self, run_id: str, branch: str, kind: str) -> WriteQueue:
+        """Open the queue of a branch. Raises BranchConflictError if another run of this process writes the branch.
+
+        `kind`: of the definition of the run.
+        """
         with _lock:
             if (run_id, branch) in self.queues:
-                raise BranchConflictError(run_id, branch)
+                raise BranchConflictError(run_id, branch, kind=kind)
             queue = self.queues[run_id, branch] = WriteQueue(self, run_id, branch)
         return queue
 

@@ -47,7 +47,7 @@ async def opened(name: str | UUID, location: str | os.PathLike[str] | None, prov
         config = config if location is None else config.overridden_by(CheckpointConfig(location=location))
         kept = Located(provider_for(config.location, config.provider), config.location, run_id, branch or "main")
         try:
-            _, queue, record = await acquire_branch(lambda: kept)
+            _, queue, record = await acquire_branch(lambda: kept, STATE)
         except BranchConflictError as conflict:
             raise BranchConflictError(run_id, kept.branch, holder=conflict.holder, kind="state") from None
         journal = Journal(run_id, kept.branch, record, secrets, "raise", queue=queue)

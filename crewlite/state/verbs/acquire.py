@@ -19,17 +19,19 @@ from crewlite.state.reading.locate import Located
 AcquiredBranch = tuple[Located, WriteQueue, Record]
 
 
-async def acquire_branch(target: Callable[[], Located]) -> AcquiredBranch:
+async def acquire_branch(target: Callable[[], Located], kind: str) -> AcquiredBranch:
     """Open a branch for writing and read its record, on a thread other than the caller's. `store_claim` then claims it.
+
+    `kind`: of the definition that goes on with it.
 
     Raises BranchConflictError if a live process is running the branch, JournalCorrupt if the branch is damaged,
     StoreUnusable if the location cannot be used.
     """
-    return await background.acquire(lambda: _acquired(target()), _release)
+    return await background.acquire(lambda: _acquired(target(), kind), _release)
 
 
-def _acquired(target: Located) -> AcquiredBranch:
-    queue = _entered(open_writer(target.provider, target.location), target)
+def _acquired(target: Located, kind: str) -> AcquiredBranch:
+    queue = _entered(open_writer(target.provider, target.location), target, kind)
     try:
         return target, queue, _read(queue.store, queue, target)
     except BaseException:
@@ -37,20 +39,20 @@ def _acquired(target: Located) -> AcquiredBranch:
         raise
 
 
-async def acquire_new_branch(target: Located) -> AcquiredBranch:
+async def acquire_new_branch(target: Located, kind: str) -> AcquiredBranch:
     """Open the branch of a new run for writing, without reading it. Returns an empty record."""
     if writer := opened_already(target.provider, target.location):
-        return target, _entered(writer, target), Record()
+        return target, _entered(writer, target, kind), Record()
 
     def opened() -> AcquiredBranch:
-        return target, _entered(open_writer(target.provider, target.location), target), Record()
+        return target, _entered(open_writer(target.provider, target.location), target, kind), Record()
 
     return await background.acquire(opened, _release)
 
 
-def _entered(writer: Writer, target: Located) -> WriteQueue:
+def _entered(writer: Writer, target: Located, kind: str) -> WriteQueue:
     try:
-        return writer.enter(target.run_id, target.branch)
+        return writer.enter(target.run_id, target.branch, kind)
     except BaseException:
         writer.release()
         raise
@@ -78,9 +80,9 @@ async def store_claim(journal: Journal, parts: CommitParts) -> None:
 def _with_holder(conflict: BranchConflictError, store: Store) -> BranchConflictError:
     """Return the error with the process that has claimed the branch meanwhile, if that is alive."""
     run_id, branch = conflict.run_id, conflict.branch
-    claim = Record.of(find_lineage(store, run_id, branch)).claim
-    by = held_by(claim, store.touched(run_id, branch)) if claim else None
-    return BranchConflictError(run_id, branch, holder=by) if by else conflict
+    record = Record.of(find_lineage(store, run_id, branch))
+    by = held_by(record.claim, store.touched(run_id, branch)) if record.claim else None
+    return BranchConflictError(run_id, branch, holder=by, kind=record.run["definition"]["kind"]) if by else conflict
 
 
 def _release(acquired: AcquiredBranch) -> None:
@@ -92,7 +94,8 @@ def _read(store: Store, queue: WriteQueue, target: Located) -> Record:
     entries = find_lineage(store, target.run_id, target.branch)
     record = Record.of(entries)
     if holder := held_by(record.claim, store.touched(target.run_id, target.branch)):
-        raise BranchConflictError(target.run_id, target.branch, holder=holder)
+        kind = record.run["definition"]["kind"]
+        raise BranchConflictError(target.run_id, target.branch, holder=holder, kind=kind)
     queue.seq, queue.sum = record.head
     queue.read = entries[max((at for at, entry in enumerate(entries) if "run" in entry.commit), default=0) :]
     try:

@@ -152,7 +152,8 @@ def _answer_live(journal: Journal, make: Callable[[], CommitParts]) -> None:
     except StoreError as error:
         if not journal.closed:
             raise
-        raise BranchConflictError(journal.run_id, journal.branch) from error  # the run has ended and lets go of it next
+        kind = journal.record.run["definition"]["kind"]  # the run has ended and lets go of the branch next
+        raise BranchConflictError(journal.run_id, journal.branch, kind=kind) from error
 
 
 def _answered(
