@@ -38,8 +38,7 @@ class Again:
 
     def to_settle(self, ref: str, address: str, times: int) -> str:
         """Return in words how to settle the doubt about a call that was begun so many times."""
-        answered, rerun = self.settling(ref, address, times)
-        return f"Check whether it took effect. If it did: {answered} - if it did not: {rerun}"
+        return settling_words(*self.settling(ref, address, times))
 
     def _location(self) -> str | None:
         """Return the location relative to this directory; None if the command looks there by default."""
@@ -47,6 +46,11 @@ class Again:
             return None
         below = os.path.join(os.getcwd(), "")
         return self.location.removeprefix(below) or self.location
+
+
+def settling_words(answered: str, rerun: str) -> str:
+    """Return in words how to settle the doubt about a call, with the line for each of its two ends."""
+    return f"Check whether it took effect. If it did: {answered} - if it did not: {rerun}"
 
 
 def shell_line(words: Sequence[str]) -> str:

@@ -175,8 +175,8 @@ def test_info_takes_every_kind_of_ref(location, ref):
 
 
 def test_info_ends_with_lines_to_copy(location):
-    text = ask("info", "killed", "--location", location)
-    assert f"crewlite checkpoint resume killed --location {location} --crew MODULE:NAME\n" in text
+    text = ask("info", "hostile", "--location", location)
+    assert f"crewlite checkpoint resume hostile --location {location} --crew MODULE:NAME\n" in text
     text = ask("info", "report/bold@task:style", "--location", location)
     assert "resume" not in text, "it is finished"
     assert re.search(rf"crewlite checkpoint fork [0-9a-f]{{8}} --location {location} --crew MODULE:NAME\n", text)
@@ -537,6 +537,7 @@ def test_a_call_in_doubt_comes_with_the_lines_that_settle_it(location):
         line = rf"crewlite checkpoint resume killed {{}} --location {re.escape(location)} --crew MODULE:NAME\n"
         assert re.search(line.format(re.escape(f"--answer '{at}=RESULT'").replace("'", "'?")), text)
         assert re.search(line.format(rf"--rerun '?{re.escape(at)}'?"), text)
+        assert "to go on" not in text  # which is refused until the doubt is settled
 
 
 def test_a_state_is_shown_by_its_snapshots_and_goes_on_in_python(tmp_path):

@@ -206,6 +206,12 @@ def test_a_test_with_a_call_in_doubt_is_told_to_be_called_again(on_disk):
         with pytest.raises(InDoubt, match=re.escape(advice)):
             crew.test(1, ScriptedLLM(says), TOPIC, run_id="r")
     again = "call test or train of the crew again with "
+    shown = CliRunner().invoke(main, ["checkpoint", "show", "r", "--location", str(on_disk().location)]).output
+    assert f"  if it did      {again}run_id='r', answers={{'{at}': RESULT}}\n" in shown
+    assert f"  if it did not  {again}run_id='r', rerun=['{at}']\n" in shown
+    assert "to go on" not in shown
+    answer = ["checkpoint", "answer", "r", at, "paid", "--location", str(on_disk().location)]
+    assert f"If it did: {again}run_id='r', answers=" in CliRunner().invoke(main, answer).stderr
     for branch, resume in (("main", "run_id='r'"), ("b", "from_checkpoint='r/b'")):
         cut = Request(progress=Progress(run_id="r", location="l", branch=branch))
         assert cut.how_to_go_on("trial") == f"To go on: {again}{resume}"

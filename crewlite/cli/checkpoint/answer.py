@@ -11,7 +11,7 @@ from crewlite.cli.checkpoint.complete import complete_question
 from crewlite.cli.checkpoint.screen import Screen
 from crewlite.cli.checkpoint.where import Asked, Opened, location_of, options, ref_argument
 from crewlite.cli.exits import Failed
-from crewlite.cli.shell import Again
+from crewlite.cli.shell import Again, settling_words
 from crewlite.errors import AnswerRefused, RefError
 from crewlite.lazy import lazy
 from crewlite.state.format.addresses import is_question
@@ -85,7 +85,8 @@ def _the_only_one(opened: Opened, run: RunHistory, value: str | None) -> tuple[s
 
 def _advice(error: RefError, opened: Opened, run: RunHistory) -> str:
     """Return what to do about an address that is no open question."""
-    address, ref, lines = error.ref, hints.ref_of(run), hints.again(opened, run)
+    address = error.ref
     if address not in run.unsettled:
-        return f"{error} How it goes on: {Again(opened.location).line('show', ref)}"
-    return f"{address} is no question but a call in doubt. {lines.to_settle(ref, address, run.unsettled[address])}"
+        return f"{error} How it goes on: {Again(opened.location).line('show', hints.ref_of(run))}"
+    lines = hints.settling(run, hints.again(opened, run), address)
+    return f"{address} is no question but a call in doubt. {settling_words(*lines)}"

@@ -12,7 +12,7 @@ from crewlite.cli.checkpoint.where import Opened
 from crewlite.cli.shell import Again
 from crewlite.ids import short
 from crewlite.lazy import lazy
-from crewlite.resuming import branch_ref, call_again, to_resume
+from crewlite.resuming import branch_ref, call_again, nth_attempt, to_resume
 from crewlite.state.format.entry import STATE
 
 if TYPE_CHECKING:
@@ -30,16 +30,11 @@ def tell(screen: Screen, opened: Opened, run: RunHistory, head: str = "to go on 
         return screen.line(("to go back to it  ", "dim"), kept.line("rewind", run.ref), whole=True)
     if by := run.at_work:
         return screen.line((head, "dim"), f"it is at work ({by})", whole=True)
-    ref, lines = ref_of(run), again(opened, run)
+    lines = again(opened, run)
     waits(screen, opened, run)
     _answered(screen, opened, run, lines)
-    for address, times in run.unsettled.items():
-        answered, rerun = lines.settling(ref, address, times)
-        doubt = f"  {address} did not finish: check whether it took effect"
-        screen.line(("in doubt", "bold"), doubt, whole=True)
-        screen.line(("  if it did      ", "dim"), answered, whole=True)
-        screen.line(("  if it did not  ", "dim"), rerun, whole=True)
-        screen.line()
+    if run.unsettled:  # whoever resumes the run without a word about them is refused
+        return _doubts(screen, run, lines)
     return screen.line((head, "dim"), on(opened, run, lines), whole=True)
 
 
@@ -55,6 +50,25 @@ def on(opened: Opened, run: RunHistory, lines: Again | None = None) -> str:
     if run.definition["kind"] == STATE:
         return f"RuntimeState.open({ref_of(run)!r}, {opened.location!r})"
     return (lines or again(opened, run)).line("resume", ref_of(run))
+
+
+def _doubts(screen: Screen, run: RunHistory, lines: Again) -> None:
+    """Print the calls in doubt, each with the lines that settle the doubt and go on with the run."""
+    for address in run.unsettled:
+        answered, rerun = settling(run, lines, address)
+        doubt = f"  {address} did not finish: check whether it took effect"
+        screen.line(("in doubt", "bold"), doubt, whole=True)
+        screen.line(("  if it did      ", "dim"), answered, whole=True)
+        screen.line(("  if it did not  ", "dim"), rerun, whole=True)
+
+
+def settling(run: RunHistory, lines: Again, address: str) -> tuple[str, str]:
+    """The lines that settle the doubt about a call: if it took effect, and if it did not."""
+    times = run.unsettled[address]
+    nth = nth_attempt(address, times)
+    if kinds.of(run.definition["kind"]) is kinds.TRIAL:
+        return f"{trial_on(run)}, answers={{{address!r}: RESULT}}", f"{trial_on(run)}, rerun=[{nth!r}]"
+    return lines.settling(ref_of(run), address, times)
 
 
 def trial_on(run: RunHistory) -> str:

@@ -144,7 +144,7 @@ class Writer:
         if self.over:  # the thread no longer reads the queue
             self._refuse()
 
-    def enter(self, run_id: str, branch: str, kind: str) -> WriteQueue:
+    def enter(self, run_id: str, branch: str, kind: str = "crew") -> WriteQueue:
         """Open the queue of a branch. Raises BranchConflictError if another run of this process writes the branch.
 
         `kind`: of the definition of the run.
