@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from crewlite import Agent, Crew, History, Task
-from crewlite.errors import ConfigError
+from crewlite import Agent, Crew, History, Task, ToolCall, tool
+from crewlite.errors import ConfigError, InDoubt
 from crewlite.testing import ScriptedLLM
 
 
@@ -113,3 +113,27 @@ def test_one_set_of_inputs_and_options_that_it_does_not_have_are_told_apart():
         crew.kickoff_for_each([{}], max_concurency=2)
     with pytest.raises(TypeError, match="kickoff of a crew has no option 'inputz' .did you mean 'inputs'"):
         crew.kickoff(inputz={})
+
+
+@pytest.mark.parametrize("name", ["r", None])
+def test_a_call_in_doubt_names_its_run_and_the_call_that_settles_it(on_disk, name):
+    """`kickoff_for_each` takes neither answers nor reruns."""
+
+    @tool(effect="once", timeout=0.05)
+    async def pay() -> str:
+        """Pay."""
+        await asyncio.Event().wait()
+        return "never"
+
+    llm = ScriptedLLM(lambda messages: "done" if messages[-1]["role"] == "tool" else ToolCall("pay"))
+    agent = Agent(role="W", goal="g", llm=llm, tools=[pay])
+    crew = Crew(tasks=[Task(name="t", description="d", expected_output="x", agent=agent)], checkpoint=on_disk())
+    with pytest.raises(InDoubt) as caught:
+        crew.kickoff_for_each([{}, {}], run_id=name)
+    with History(on_disk().location) as history:
+        run_id = (
+            "r.0" if name else next(run.run_id for run in history.runs() if run.run_id in caught.value.__notes__[-1])
+        )
+    note = f"To go on with that run: crew.kickoff(run_id='{run_id}', answers= or rerun=)"
+    assert caught.value.__notes__[-1] == note + (", then call kickoff_for_each again with run_id='r'" if name else "")
+    assert crew.kickoff(run_id=run_id, answers={caught.value.address: "paid"}).raw == "done"

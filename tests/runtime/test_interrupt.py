@@ -10,9 +10,10 @@ import time
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, History
+from crewlite import Agent, CheckpointConfig, History, kinds
 from crewlite.errors import ConfigError
 from crewlite.runtime.kickoffs.engine import kickoff
+from crewlite.runtime.kickoffs.many import how_to_go_on
 from crewlite.runtime.kickoffs.plan import refused
 from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.testing import ScriptedLLM
@@ -64,7 +65,7 @@ def interrupt(process):
 
 
 @pytest.mark.parametrize("name", ["store", "store.db"])
-def test_ctrl_c_leaves_a_resumable_run_and_says_how_to_go_on(tmp_path, name):
+def test_ctrl_c_leaves_a_resumable_run_and_sayshow_to_go_on(tmp_path, name):
     code, said = interrupt(start(tmp_path / name, "slow"))
     assert code in (130, -signal.SIGINT)
     assert "Interrupted. To go on: run the same script again, or crew.kickoff(run_id='r')" in said
@@ -94,15 +95,27 @@ crew.kickoff_for_each([{}], run_id="r")
 """
 
 
-def test_a_second_ctrl_c_does_not_wait_and_still_says_how_to_go_on(tmp_path):
+def test_a_second_ctrl_c_does_not_wait_and_still_sayshow_to_go_on(tmp_path):
     script = [sys.executable, "-c", STUBBORN, str(tmp_path / "store")]
     process = children.Child(script, stdout=children.PIPE, stderr=children.PIPE, text=True)
     for said in ("asked\n", "cut\n"):
         assert process.stdout.readline() == said
         process.send_signal(signal.SIGINT)
     _, said = process.communicate()
-    assert said.count("Interrupted. Call kickoff_for_each again") == 1
+    assert said.count("Interrupted. To go on: call kickoff_for_each again with run_id='r'") == 1
     assert "During handling" not in said
+
+
+def test_kickoff_for_each_without_a_name_or_a_store_says_so_after_ctrl_c():
+    """Without a run_id nothing can be called again; without a store nothing was saved; before the first run neither."""
+    begun = [Progress(), Progress("one", "store")]
+    assert "kept in store: crewlite checkpoint list --runs" in how_to_go_on(kinds.CREW, None, begun)
+    assert "Nothing was saved" in how_to_go_on(kinds.CREW, "r", [Progress("one")])
+    assert how_to_go_on(kinds.CREW, "r", [Progress()]) == "No run had begun: call kickoff_for_each again."
+
+
+def test_ctrl_c_before_the_first_commit_does_not_blame_a_missing_store():
+    assert Request().how_to_go_on("crew") == "No step had begun: kick off again."
 
 
 def test_a_run_without_a_name_is_told_its_name(tmp_path):
@@ -117,7 +130,7 @@ def test_without_a_store_it_says_that_nothing_was_saved(tmp_path):
     assert "Nothing was saved. To be able to resume a run, give the" in said
 
 
-def test_whoever_follows_a_kickoff_hears_where_it_is_and_may_say_how_to_go_on(tmp_path):
+def test_whoever_follows_a_kickoff_hears_where_it_is_and_may_sayhow_to_go_on(tmp_path):
     progress = Progress(how_to_go_on=lambda: "Press the green button.")
     agent = Agent(role="A", goal="g", llm=ScriptedLLM(["x", "y"]), checkpoint=CheckpointConfig(location=tmp_path))
     request = Request(agent.as_inputs({"messages": "Well?"}), "mine", progress=progress)

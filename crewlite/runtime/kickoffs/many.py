@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from crewlite.definition import check_inputs
-from crewlite.errors import ConfigError
+from crewlite.errors import AnswerRefused, ConfigError, InDoubt, Suspended
+from crewlite.kinds import Kind
 from crewlite.permits import width
 from crewlite.refs import as_run_id
 from crewlite.runtime.kickoffs.engine import kickoff
-from crewlite.runtime.kickoffs.request import Request
+from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.runtime.main_thread.sync_bridge import run_sync
@@ -25,9 +26,26 @@ _SHOWN = 200  # characters of the inputs that a note shows
 
 def kickoff_for_each(definition: Runnable[R], inputs: Sequence[Mapping[str, Any]], **how: Any) -> list[R | Exception]:
     """Run `akickoff_for_each` and block until all runs have ended."""
-    work = partial(akickoff_for_each, definition, inputs, **how)
-    return run_sync(
-        definition.run_kind, "kickoff_for_each", work, lambda: "Call kickoff_for_each again with the same run_id."
+    begun = list[Progress]()
+    work = partial(akickoff_for_each, definition, inputs, begun=begun, **how)
+    way_on = partial(how_to_go_on, definition.run_kind, how["run_id"], begun)
+    return run_sync(definition.run_kind, "kickoff_for_each", work, way_on)
+
+
+def how_to_go_on(kind: Kind, run_id: str | UUID | None, begun: Sequence[Progress]) -> str:
+    """Return advice for the user who has interrupted all runs. `begun`: the progress of some of them."""
+    run = next((one for one in begun if one.run_id), None)
+    if run is None:
+        return "No run had begun: call kickoff_for_each again."
+    if run.location is None:
+        return (
+            f"Nothing was saved. To be able to go on, give the {kind} checkpoint=True, and kickoff_for_each a run_id."
+        )
+    if run_id is not None:
+        return f"To go on: call kickoff_for_each again with run_id={str(run_id)!r}"
+    return (
+        f"The runs are kept in {run.location}: crewlite checkpoint list --runs shows them, and "
+        f"{kind}.kickoff(run_id=...) goes on with one. With a run_id, kickoff_for_each can go on with all of them."
     )
 
 
@@ -40,11 +58,14 @@ async def akickoff_for_each(
     auto_approve: bool | None,
     wait: bool,
     return_exceptions: bool,
+    begun: list[Progress] | None = None,
 ) -> list[R | Exception]:
     """Kick off the definition once for each of `inputs`, at most `max_concurrency` at once; return results in order.
 
     When all have ended, raises the first failure in this order, with a note that names its inputs. With
     `return_exceptions`, returns the failures in the places of their results instead.
+
+    `begun` receives the progress of runs that begin, until one is known to be at work.
     """
     _check(definition, inputs, max_concurrency)
     name, all_inputs = None if run_id is None else as_run_id(run_id), list(inputs)
@@ -62,6 +83,7 @@ async def akickoff_for_each(
 
     async def in_turn(number: int, request: Request) -> None:
         nonlocal root
+        _watch(begun, request.progress)
         try:
             root = root or definition.as_root(request)
             results[number] = await kickoff(definition, request, root)
@@ -69,6 +91,7 @@ async def akickoff_for_each(
             given = Secrets.of(*definition.secret_sources()).mask(repr(request.inputs))
             shown = given if len(given) <= _SHOWN else f"{given[:_SHOWN]}..."
             error.add_note(f"kickoff_for_each: this was inputs[{number}] of {len(all_inputs)}: {shown}")
+            _note_way_on(error, definition.run_kind, request.progress, name)
             failures[number] = error
         except asyncio.CancelledError as error:
             if (me := asyncio.current_task()) and me.cancelling():
@@ -82,6 +105,19 @@ async def akickoff_for_each(
             raise error
     ended = results | failures
     return [ended[number] for number in range(len(all_inputs))]
+
+
+def _watch(begun: list[Progress] | None, progress: Progress) -> None:
+    if begun is not None and not (begun and begun[-1].run_id):
+        begun.append(progress)
+
+
+def _note_way_on(error: Exception, kind: Kind, progress: Progress, name: str | None) -> None:
+    """Add to an error that wants an answer or a rerun the call that takes it, as kickoff_for_each does not."""
+    if not isinstance(error, InDoubt | AnswerRefused | Suspended) or progress.location is None or progress.address:
+        return
+    then = f", then call kickoff_for_each again with run_id={name!r}" if name else ""
+    error.add_note(f"To go on with that run: {kind}.kickoff(run_id={progress.run_id!r}, answers= or rerun=){then}")
 
 
 def _check(definition: Runnable[Any], inputs: object, max_concurrency: object) -> None:

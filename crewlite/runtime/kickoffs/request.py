@@ -193,7 +193,9 @@ class Request:
             return f"Only the waiting has ended: run {self.progress.run_id!r} goes on in {holder}."
         if self.progress.how_to_go_on:
             return self.progress.how_to_go_on()
-        if self.progress.run_id is None or self.progress.location is None:
+        if self.progress.run_id is None:
+            return f"No step had begun: {call_again(kind)}."
+        if self.progress.location is None:
             return f"Nothing was saved. To be able to resume a run, give the {kind} checkpoint=True."
         resume = to_resume(self.progress.run_id, self.progress.branch)
         for at, times in self.progress.unsettled.items():
