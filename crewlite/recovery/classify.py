@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
+from crewlite import background
 from crewlite.errors import CONTROL_FLOW, text_of
 from crewlite.recovery.checks import having
 from crewlite.recovery.failure import Failure
@@ -42,9 +43,7 @@ async def classified(
         return failure
     name = type(classifier).__qualname__
     try:
-        told = classifier.classify(failure)
-        if inspect.isawaitable(told):
-            told = await told
+        told = await background.guarded(_asked(classifier, failure))
         if found := _told(failure, told, name):
             return found
         reason = f"{name} returned {told!r}, which is no type of failure"
@@ -55,6 +54,11 @@ async def classified(
     wanted = f"wanted one of {', '.join(FailureType)}, or the failure with `type` and `evidence`"
     log.warning("%s; %s. The failure counts as unknown.", mask(reason), wanted)
     return failure.of_type(FailureType.UNKNOWN, Evidence(name, reason))
+
+
+async def _asked(classifier: Classifier, failure: Failure) -> object:
+    told = classifier.classify(failure)
+    return await told if inspect.isawaitable(told) else told
 
 
 def _told(failure: Failure, told: object, name: str) -> Failure | None:

@@ -207,7 +207,7 @@ def remedy_for(policy: Policy, failure: Failure, past: Sequence[Remedy]) -> Reme
     name = type(policy).__qualname__
     try:
         remedy = policy.decide(failure, tuple(past))
-    except Exception as error:  # the border: a policy may be code of the user
+    except BaseException as error:  # the border: a policy of the user may raise SystemExit, which would end the loop
         raise ConfigError(f"{name}.decide raised {type(error).__qualname__}: {text_of(error)}") from error
     match remedy:
         case Retry():

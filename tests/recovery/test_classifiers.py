@@ -226,7 +226,7 @@ class Own:
         self.says = says
 
     async def classify(self, failure):
-        if isinstance(self.says, Exception):
+        if isinstance(self.says, BaseException):
             raise self.says
         return self.says
 
@@ -243,6 +243,8 @@ def test_a_classifier_of_your_own_may_be_async_and_name_the_type_in_either_case(
     ("says", "reason"),
     [
         (KeyError("x"), "Own raised KeyError: 'x'"),
+        (SystemExit(3), "Own raised RuntimeError: it raised SystemExit(3)"),
+        (asyncio.CancelledError(), "Own raised RuntimeError: the function raised CancelledError"),
         (None, "Own returned None, which is no type of failure"),
         (3, "Own returned 3, which is no type of failure"),
         ("sadness", "Own returned 'sadness', which is no type of failure"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -177,6 +179,16 @@ def test_an_error_of_a_policy_is_told_with_its_cause():
     with pytest.raises(ConfigError, match="Own.decide raised IndexError: pop from empty list") as caught:
         remedy_for(Own(), unavailable(), ())
     assert isinstance(caught.value.__cause__, IndexError)
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError()])
+def test_a_policy_that_would_end_the_program_is_told_as_any_other_error_of_it(error):
+    class Ends:
+        def decide(self, failure, past):
+            raise error
+
+    with pytest.raises(ConfigError, match=f"Ends.decide raised {type(error).__name__}"):
+        remedy_for(Ends(), unavailable(), ())
 
 
 @pytest.mark.parametrize("after", [-1, "2", None, True, float("nan"), float("inf")])
