@@ -307,7 +307,7 @@ class StepTimeout(CrewliteError, TimeoutError):
         """`once`: whether it is declared effect="once", so that the next kickoff does not repeat it."""
         way_on = ". Raise its limit, or kick off the same run again to go on."
         if once:
-            way_on = ", and may still take effect: check that before you kick off again."
+            way_on = ", and may still take effect."  # InDoubt, or the note about the run, says to check that
         super().__init__(f"{what} did not end within {limit:g} s{way_on}")
         self.what, self.limit, self.once = what, limit, once
 

@@ -153,7 +153,7 @@ def test_each_kickoff_says_the_same_of_a_call_that_did_not_end_in_time_and_that_
     what = "step wire" if kind == "flow" else "tool pay"
     told, late = (
         [],
-        f"{what} did not end within 0.01 s, and may still take effect: check that before you kick off again",
+        f"{what} did not end within 0.01 s, and may still take effect",
     )
     for _ in range(3):
         with pytest.raises((InDoubt, StepTimeout)) as stopped:
