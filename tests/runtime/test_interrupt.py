@@ -39,14 +39,26 @@ class Slow(ScriptedLLM):
 who = Agent(role="W", goal="g", llm=Slow([]))
 tasks = [Task(name=f"t{n}", description=f"Do {n}", expected_output="x", agent=who, context=[]) for n in range(3)]
 store = CheckpointConfig(location=sys.argv[1]) if sys.argv[1] != "none" else None
-options = {"run_id": "r"} if store and sys.argv[3] == "named" else {}
-print(Crew(tasks=tasks, checkpoint=store).kickoff(**options).raw)
+options = {"run_id": "r"} if store and sys.argv[3] != "unnamed" else {}
+crew = Crew(tasks=tasks, checkpoint=store)
+match sys.argv[3]:
+    case "events":
+        for event in crew.stream(**options):
+            pass
+    case "texts":
+        with crew.stream(**options) as stream:
+            for text in stream.text():
+                pass
+    case "result":
+        crew.stream(**options).result
+    case _:
+        print(crew.kickoff(**options).raw)
 """
 
 
-def start(location, pace, named="named"):
+def start(location, pace, how="named"):
     return children.Child(
-        [sys.executable, "-c", SCRIPT, str(location), pace, named],
+        [sys.executable, "-c", SCRIPT, str(location), pace, how],
         stdout=children.PIPE,
         stderr=children.PIPE,
         text=True,
@@ -76,6 +88,17 @@ def test_ctrl_c_leaves_a_resumable_run_and_sayshow_to_go_on(tmp_path, name):
     assert out.split("\n") == ["asked task:t1/llm#1", "asked task:t2/llm#1", "done", ""]
 
 
+@pytest.mark.parametrize("how", ["events", "texts", "result"])
+def test_ctrl_c_leaves_a_resumable_run_and_says_how_to_go_on_where_a_stream_is_read(tmp_path, how):
+    code, said = interrupt(start(tmp_path / "store", "slow", how))
+    assert code in (130, -signal.SIGINT)
+    assert said.count("Interrupted. To go on: run the same script again, or crew.kickoff(run_id='r')") == 1
+    assert said.endswith("\nKeyboardInterrupt\n")
+    assert "Traceback" not in said
+    run = History(tmp_path / "store").run("r")
+    assert (run.status, run.at_work) == ("unfinished", None)
+
+
 STUBBORN = """
 import asyncio, sys
 from crewlite import Agent, CheckpointConfig, Crew, Task
@@ -91,19 +114,28 @@ class Stubborn(ScriptedLLM):
 who = Agent(role="W", goal="g", llm=Stubborn([]))
 crew = Crew(tasks=[Task(name="t", description="d", expected_output="x", agent=who)],
             checkpoint=CheckpointConfig(location=sys.argv[1]))
-crew.kickoff_for_each([{}], run_id="r")
+if sys.argv[2] == "kickoff":
+    crew.kickoff_for_each([{}], run_id="r")
+else:
+    with crew.stream(run_id="r") as stream:
+        for event in stream:
+            pass
 """
 
 
-def test_a_second_ctrl_c_does_not_wait_and_still_sayshow_to_go_on(tmp_path):
-    script = [sys.executable, "-c", STUBBORN, str(tmp_path / "store")]
+@pytest.mark.parametrize("how", ["kickoff", "stream"])
+def test_a_second_ctrl_c_does_not_wait_and_still_says_how_to_go_on(tmp_path, how):
+    script = [sys.executable, "-c", STUBBORN, str(tmp_path / "store"), how]
     process = children.Child(script, stdout=children.PIPE, stderr=children.PIPE, text=True)
     for said in ("asked\n", "cut\n"):
         assert process.stdout.readline() == said
         process.send_signal(signal.SIGINT)
     _, said = process.communicate()
-    assert said.count("Interrupted. To go on: call kickoff_for_each again with run_id='r'") == 1
-    assert "During handling" not in said
+    assert said.count("Interrupted. To go on: ") == 1
+    if how == "kickoff":
+        assert "call kickoff_for_each again with run_id='r'" in said
+    assert "Traceback" not in said
+    assert said.endswith("\nKeyboardInterrupt\n")
 
 
 def test_kickoff_for_each_without_a_name_or_a_store_says_so_after_ctrl_c():

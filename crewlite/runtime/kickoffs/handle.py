@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal, TypeVar
 from crewlite import background
 from crewlite.errors import OnLoopThread, RunCancelled, Suspended
 from crewlite.runtime.kickoffs.request import Progress
+from crewlite.runtime.main_thread.sync_bridge import cut_short
 from crewlite.runtime.steps.future import wait_for
 from crewlite.tracebacks import shortened
 from crewlite.usage import Usage
@@ -77,7 +78,16 @@ class RunHandle(Generic[R]):
     def cancel(self) -> None:
         """Cancel the run. It can be resumed after its `result()` has raised. Does nothing if the run has ended."""
         self._progress.cancelled = True
-        if self._task:  # else `_run` sees the flag when it begins
+        self._cut()  # if the run has not begun, `_run` sees the flag when it does
+
+    def cut_short(self, how_to_go_on: Callable[[], str]) -> None:
+        """End the run because of Ctrl-C, without a mark in its record, and print how to go on."""
+        ended = threading.Event()
+        self.when_ended(ended.set)
+        cut_short(self._cut, ended, how_to_go_on)
+
+    def _cut(self) -> None:
+        if self._task:
             self._task.get_loop().call_soon_threadsafe(self._task.cancel)
 
     async def _run(self, kickoff: Callable[[], Awaitable[R]]) -> R:

@@ -43,6 +43,8 @@ R_co = TypeVar("R_co", covariant=True)
 class Asked(Protocol[P, R_co]):
     """The parameters and the result of a definition's kickoff: the verbs take their types from these methods."""
 
+    run_kind: ClassVar[Kind]
+
     def as_request(self, *args: P.args, **kwargs: P.kwargs) -> Request:
         """Build the request of a kickoff with these arguments."""
 
@@ -196,7 +198,9 @@ class Runnable(ABC, Generic[R]):
         with shortened():
             request = _begun(self, *args, **kwargs)
             begun: RunStream[R_co] = streams.RunStream(
-                partial(engine.submit, self, request, "stream"), request.progress
+                partial(engine.submit, self, request, "stream"),
+                request.progress,
+                partial(request.how_to_go_on, self.run_kind.name),
             )
         return begun
 

@@ -34,10 +34,12 @@ class RunStream(Generic[R]):
     `result` is the run's result. Each event is given once: whoever reads on after a `break` gets the rest, and reading
     beside another reader, or again after the end, raises ConfigError. As a context manager (in a coroutine: `async
     with`), the stream cancels a run that has not ended when the block does, and waits until it has released its branch.
+
+    Ctrl-C ends a run whose stream is read in blocking code, as it does in `kickoff`, and it is printed how to go on.
     """
 
-    def __init__(self, begin: Callable[[], RunHandle[R]], progress: Progress) -> None:
-        self._left = _Left()
+    def __init__(self, begin: Callable[[], RunHandle[R]], progress: Progress, how_to_go_on: Callable[[], str]) -> None:
+        self._left, self._how_to_go_on, self._interrupted = _Left(), how_to_go_on, False
         subscription = event_bus.on(BaseEvent, partial(_hear, progress, self._left))
         try:
             self.handle = begin()
@@ -52,7 +54,8 @@ class RunStream(Generic[R]):
     @property
     def result(self) -> R:
         """The value that `kickoff` would have returned. Waits for the run to end; in a coroutine, await the stream."""
-        return self.handle.result()
+        with self._ended_by_ctrl_c():
+            return self.handle.result()
 
     def __await__(self) -> Generator[Any, None, R]:
         return self.handle.__await__()
@@ -84,9 +87,11 @@ class RunStream(Generic[R]):
             raise OnLoopThread("__enter__", "async with crew.stream(...) as stream")
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         """Cancel the run if it has not ended, and wait until it has released its branch."""
-        if self.handle.status == "running":
+        if kind and issubclass(kind, KeyboardInterrupt):
+            self._cut_short()
+        elif self.handle.status == "running":
             self.cancel()
             with contextlib.suppress(Exception):  # the block has ended: nobody wants the result
                 self.handle.result()
@@ -99,6 +104,19 @@ class RunStream(Generic[R]):
             self.cancel()
             with contextlib.suppress(Exception):
                 await self.handle
+
+    @contextlib.contextmanager
+    def _ended_by_ctrl_c(self) -> Iterator[None]:
+        try:
+            yield
+        except (KeyboardInterrupt, SystemExit):  # a handler of signals raises the other one
+            self._cut_short()
+            raise
+
+    def _cut_short(self) -> None:
+        if not self._interrupted and self.handle.status == "running":
+            self._interrupted = True
+            self.handle.cut_short(self._how_to_go_on)
 
     def _text_in(self, event: BaseEvent) -> str:
         """Return the text in an event; "" for a complete reply whose pieces were returned already."""
@@ -127,7 +145,9 @@ class _Reader(Generic[T]):
             raise OnLoopThread("__iter__", "async for event in stream")
         self._check_is_alone()
         while not self._ended:
-            if (event := self._stream._left.take()) is None:
+            with self._stream._ended_by_ctrl_c():
+                event = self._stream._left.take()
+            if event is None:
                 self._end()
                 self._stream.handle.result()
             elif found := self._take_from(event):

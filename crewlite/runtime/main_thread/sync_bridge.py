@@ -7,12 +7,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from crewlite import background, durable, kinds
 from crewlite.errors import OnLoopThread
 from crewlite.kinds import Kind
+from crewlite.lazy import lazy
 from crewlite.runtime.main_thread.handlers import GRACE, Waiting
+
+uncaught = lazy("crewlite.cli.uncaught")  # on the roof: how errors that end a program are printed
 
 T = TypeVar("T")
 
@@ -41,13 +45,22 @@ def run_sync(kind: Kind, verb: str, work: Callable[[], Coroutine[Any, Any, T]], 
         try:
             return waiting.wait(future)
         except (KeyboardInterrupt, SystemExit):
-            with contextlib.suppress(KeyboardInterrupt):  # a second one: do not wait
-                until = time.monotonic() + GRACE
-                waiting.cut(future)
-                if not ended.wait(max(0.0, until - time.monotonic())):
-                    _say("The run did not stop within 2 s; what it recorded is safe.")
-            _say(f"\nInterrupted. {how_to_go_on()}")
+            cut_short(partial(waiting.cut, future), ended, how_to_go_on)
             raise
+
+
+def cut_short(cut: Callable[[], object], ended: threading.Event, how_to_go_on: Callable[[], str]) -> None:
+    """Cut a run after Ctrl-C, wait at most 2 seconds until it has ended, and print how to go on.
+
+    A second Ctrl-C does not wait.
+    """
+    uncaught.install()
+    with contextlib.suppress(KeyboardInterrupt):
+        until = time.monotonic() + GRACE
+        cut()
+        if not ended.wait(max(0.0, until - time.monotonic())):
+            _say("The run did not stop within 2 s; what it recorded is safe.")
+    _say(f"\nInterrupted. {how_to_go_on()}")
 
 
 def _check_may_block(kind: Kind, verb: str) -> None:
