@@ -20,6 +20,8 @@ from crewlite.recovery.remedy import check_policy
 from crewlite.wording import an
 
 D = TypeVar("D", bound="Definition")
+_SEEN = {"name": "a name", "role": "a name", "description": "a text"}
+"""Texts that must not be blank."""
 
 
 class Described(BaseModel):
@@ -83,9 +85,12 @@ class Definition(Described):
         *("role", "goal", "backstory", "description", "expected_output", "name"), mode="before", check_fields=False
     )
     @classmethod
-    def _is_text(cls, value: object) -> object:
+    def _is_text(cls, value: object, info: ValidationInfo) -> object:
         """Strip the white space around a text, such as the line break at the end of a folded text in YAML."""
-        return value.strip() if isinstance(value, str) else value
+        text = value.strip() if isinstance(value, str) else value
+        if text == "" and (wanted := _SEEN.get(info.field_name or "")):
+            raise ConfigError(f"{info.field_name} is ''; wanted {wanted} that is not blank")
+        return text
 
     @field_validator(
         *("max_tokens", "max_cost_usd", "max_execution_time", "max_iter", "max_rpm", "max_retries", "max_retry_limit"),

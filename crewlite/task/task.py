@@ -48,11 +48,11 @@ class Task(Definition):
     `description`, `expected_output` and `output_file` may hold `{placeholders}` for the inputs of the crew.
     """
 
-    description: str = Field(min_length=1)
+    description: str
     expected_output: str
     """What the answer should be like. "" leaves that to the description."""
     agent: Agent | None = None
-    name: str | None = Field(default=None, min_length=1, max_length=100)
+    name: str | None = Field(default=None, max_length=100)
     """The name in addresses (`task:research`) and results (`result["research"]`), by which a resume finds the task."""
     tools: tuple[BaseTool, ...] = ()
     """Tools besides the agent's own; one replaces a tool of the agent with its name. As for Agent, also functions."""

@@ -85,7 +85,7 @@ def tool(
 
 
 def _make(fn: Callable[..., Any], name: str | None, more: dict[str, Any]) -> FunctionTool:
-    title = name or getattr(fn, "__name__", type(fn).__name__)
+    title = name if name is not None else getattr(fn, "__name__", type(fn).__name__)
     description = summary(inspect.getdoc(fn) or "")
     if not description:
         raise ConfigError(f"Tool {title!r} has no docstring; write one: it is what the model reads")

@@ -80,13 +80,13 @@ def is_in_a_task_or_call(address: str) -> bool:
     return any(kind.is_task or kind.is_call for kind in map(kinds.at, outers(address)))
 
 
-NAME_RULE = "wanted a name that is not empty, without / # and !, which separate the parts of a step's address"
+NAME_RULE = "wanted a name that is not blank, without / # and !, which separate the parts of a step's address"
 """What `can_be_name` asks for, in words."""
 
 
 def can_be_name(name: object) -> bool:
-    """Return whether this can be the name of a step in an address: a text, not empty, and without / # !"""
-    return isinstance(name, str) and bool(name) and not any(mark in name for mark in "/#!")
+    """Return whether this can be the name of a step in an address: a text, not blank, and without / # !"""
+    return isinstance(name, str) and bool(name.strip()) and not any(mark in name for mark in "/#!")
 
 
 def bare_name(address: str) -> str:

@@ -1,0 +1,58 @@
+"""What is known by a name has one that can be seen: an empty or blank one is refused like any other bad name."""
+
+from __future__ import annotations
+
+import pytest
+
+from crewlite import Agent, BaseTool, Crew, Flow, Task, start, step, tool
+from crewlite.errors import ConfigError
+from crewlite.flow import flow, recoverable
+
+AGENT = Agent(role="r", goal="g", llm="offline")
+TASK = {"description": "d", "expected_output": "e", "agent": AGENT}
+
+
+class Plan(Flow):
+    @start()
+    def begin(self):
+        return 1
+
+
+class Gauge(BaseTool):
+    name: str = "gauge"
+    description: str = "Reads."
+
+    def _run(self):
+        return 1
+
+
+def work():
+    """Do it."""
+
+
+NAMED = {
+    "Agent": lambda name: Agent(role=name, goal="g"),
+    "Task": lambda name: Task(**TASK, name=name),
+    "Crew": lambda name: Crew(tasks=[Task(**TASK)], name=name),
+    "Flow": lambda name: Plan(name=name),
+    "flow": lambda name: flow(name=name)(work),
+    "recoverable": lambda name: recoverable(name=name)(work),
+    "step": lambda name: step(name=name)(work),
+    "BaseTool": lambda name: Gauge(name=name),
+    "tool": lambda name: tool(name)(work),
+    "renamed tool": lambda name: setattr(Gauge(), "name", name),
+    "renamed crew": lambda name: setattr(Crew(tasks=[Task(**TASK)]), "name", name),
+}
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\n\t"])
+@pytest.mark.parametrize("kind", NAMED)
+def test_a_blank_name_is_refused(kind, blank):
+    with pytest.raises(ConfigError, match=r"(name|role|is named) (is )?'.*'; wanted a name"):
+        NAMED[kind](blank)
+
+
+@pytest.mark.parametrize("blank", ["", " "])
+def test_a_task_without_a_description_is_refused(blank):
+    with pytest.raises(ConfigError, match="description is ''; wanted a text that is not blank"):
+        Task(description=blank, expected_output="e")
