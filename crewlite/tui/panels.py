@@ -114,7 +114,7 @@ class Steps(Vertical):
             return self._tell("only steps inside it are recorded")
         head = line((step.address or "the run", "bold"), "  ", mark(step.status), " ", (step.status, "dim"))
         used = f"\n{spent(step.usage)}" if step.usage.requests else ""
-        said = Text(shown(_outcome(step)))
+        said = Text(shown(outcome_of(step)))
         return self.query_one(Static).update(Text.assemble(head, (used, "dim"), "\n\n", said))
 
     def _tell(self, text: str) -> None:
@@ -134,7 +134,16 @@ def _step(row: Row, room: int, width: int) -> list[Text]:
     return [name, took, line_of_time, *(Text(number, style, justify="right") for number in numbers)]
 
 
-def _outcome(step: StepView) -> str:
+def outcome_of(step: StepView) -> str:
+    """The failed attempts at a step, each with its model, and what the step came to."""
+    tries = (
+        f"{', '.join(filter(None, (f'try {one.number}', one.model)))}: {one.error_type}: {one.message}"
+        for one in step.attempts
+    )
+    return "\n\n".join(filter(None, ("\n".join(tries), _ending(step))))
+
+
+def _ending(step: StepView) -> str:
     if step.status == "finished":
         value = step.value
         if isinstance(value, dict) and value.keys() in ({"text"}, {"raw"}):
@@ -145,7 +154,7 @@ def _outcome(step: StepView) -> str:
             )
         return value if isinstance(value, str) else compact(value)
     if step.attempts:
-        return "\n".join(f"try {one.number}: {one.error_type}: {one.message}" for one in step.attempts)
+        return ""
     return "It was cut in the middle: a resume makes it again." if step.repeatable else "It was cut in the middle."
 
 

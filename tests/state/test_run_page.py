@@ -3,7 +3,7 @@
 import pytest
 
 from crewlite import Agent, Crew, History, Task, ToolCall, tool
-from crewlite.errors import Suspended
+from crewlite.errors import LLMUnavailable, Suspended
 from crewlite.flow import ask, flow, step
 from crewlite.testing import ScriptedLLM
 from tests.browser import Parsed, check_is_harmless, needs_chromium, shown
@@ -53,6 +53,15 @@ def test_the_page_of_a_run_shows_its_branches_steps_prompts_and_costs(config):
         differs = [about.get("data-step") for _, about in page.elements if "data-step" in about]
         assert "task:b" in differs and "task:a" not in differs
         assert history.as_html("r/other").count("<details") == text.count("<details")
+
+
+def test_a_failed_attempt_names_the_model_that_failed(config):
+    replies = [LLMUnavailable("busy"), "done"]
+    agent = Agent(role="W", goal="g", llm=ScriptedLLM(replies, model="my/first"), checkpoint=config())
+    agent.kickoff("Well?", run_id="r")
+    with History(config().location, config().provider) as history:
+        page = Parsed(history.as_html("r"))
+    assert "Attempt 1 my/first failed" in " ".join(page.text.split())
 
 
 def test_the_page_of_a_diff_is_as_harmless(memory):

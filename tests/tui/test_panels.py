@@ -7,11 +7,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.text import Text
 
-from crewlite import CheckpointConfig, History
+from crewlite import Agent, CheckpointConfig, History
+from crewlite.errors import LLMUnavailable
 from crewlite.flow import Flow, start
 from crewlite.state.providers import BranchInfo
 from crewlite.state.reading.steps import StepView
+from crewlite.testing import ScriptedLLM
 from crewlite.tui.fields import Field, as_text, outputs_of
+from crewlite.tui.panels import outcome_of
 from crewlite.tui.places import Line, Listing, Place
 from crewlite.tui.reading import Reading
 from crewlite.tui.timeline import bar, timeline
@@ -100,6 +103,14 @@ def test_outputs_are_those_of_the_outermost_steps_that_had_finished():
     long, aside = outputs_of([step("task:a", 0, 1, "x" * 200_000), step("timer:t", 0, 1, None, "timer")])
     assert "200,000 characters" in long.fixed and len(long.text) < 30_000
     assert "cannot be edited" in aside.fixed
+
+
+def test_the_outcome_of_a_step_tells_of_failed_attempts_and_their_models(tmp_path):
+    llm = ScriptedLLM([LLMUnavailable("busy"), "done"], model="my/first")
+    Agent(role="W", goal="g", llm=llm, checkpoint=CheckpointConfig(location=tmp_path)).kickoff("Well?", run_id="r")
+    with History(tmp_path) as history:
+        called = next(one for one in history.run("r").steps if one.attempts)
+    assert outcome_of(called) == "try 1, my/first: LLMUnavailable: busy\n\ndone"
 
 
 def test_no_control_character_and_no_markup_of_a_recorded_text_is_obeyed():

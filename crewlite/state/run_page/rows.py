@@ -22,6 +22,8 @@ class Failure:
     """A failed attempt."""
 
     number: int
+    model: str
+    """The model that was asked; "" for what asks none."""
     text: str
     final: bool
 
@@ -95,7 +97,10 @@ def _row(record: Record, prompts: Prompts, spent: CountedUsage, step: StepView, 
         tuple((name, cut(text)) for name, text in outcome.question.items() if text) if outcome else (),
         prompts.added(step.address) if asks else None,
         cut(output),
-        tuple(Failure(one.number, cut(f"{one.error_type}: {one.message}"), one.final) for one in step.attempts),
+        tuple(
+            Failure(one.number, one.model or "", cut(f"{one.error_type}: {one.message}"), one.final)
+            for one in step.attempts
+        ),
     )
 
 
