@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from crewlite import Agent, BaseLLM, BaseTool, CheckpointConfig, Crew, LLMReply, Task, ToolCall, event_bus
 from crewlite.errors import CrewliteError, Suspended
 from crewlite.events import BaseEvent
-from crewlite.flow import flow, step
+from crewlite.flow import Flow, flow, human_feedback, start, step
 from crewlite.recovery import FailurePolicy, LLMClassifier, escalate, suspend
 from crewlite.testing import ScriptedLLM
 
@@ -168,3 +168,26 @@ def test_a_secret_within_bytes_is_masked(said, monkeypatch):
     expected = {"page": b"\xfe [secret]\xff", "other": b"\x00\xfe"}
     assert fetched.kickoff(run_id="r") == fetched.kickoff(run_id="r") == expected
     assert CANARIES["environment"] not in said()
+
+
+def test_a_question_of_a_flow_of_methods_is_told_without_secrets(said, monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", CANARIES["environment"])
+
+    class Asks(Flow):
+        checkpoint = True
+
+        @start()
+        def asks(self):
+            return self.ask(f"Log in with {CANARIES['environment']}?")
+
+        @start()
+        @human_feedback(f"Was it {CANARIES['environment']}?")
+        def shows(self):
+            return "done"
+
+    with pytest.raises(Suspended):
+        Asks().kickoff(run_id="r")
+    everything = said()
+    assert "Log in with [secret]?" in everything
+    assert "Was it [secret]?" in everything
+    assert CANARIES["environment"] not in everything

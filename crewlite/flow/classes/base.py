@@ -216,7 +216,9 @@ class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
         about["metadata"] = dict(metadata or {})
         told = QuestionEvents(
             self,
-            lambda stamp, **more: stamp(events.FlowInputRequestedEvent, **about, message=message, **more),
+            lambda stamp, **more: stamp(
+                events.FlowInputRequestedEvent, **about, message=durable.scope().mask(message), **more
+            ),
             lambda stamp, **more: stamp(events.FlowInputReceivedEvent, **about, **more),
         )
         return asked_here(Question(message, schema, timeout, told=told), name)

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from crewlite import codec, events
+from crewlite import codec, durable, events
 from crewlite.errors import ConfigError, NotCodable, meant
 from crewlite.flow.classes.labels import label_of
 from crewlite.ids import now
@@ -70,7 +70,7 @@ class Feedback:
     def question(self, flow: object, flow_name: str, method_name: str, output: Any) -> Question:
         """Build the question about what a method has returned."""
         about = {"flow_name": flow_name, "method_name": method_name, "metadata": self.metadata}
-        shown = {"message": self.message, "output": output, "emit": self.emit}
+        shown = {"message": durable.scope().mask(self.message), "output": output, "emit": self.emit}
         told = QuestionEvents(
             flow,
             lambda stamp, **more: stamp(events.HumanFeedbackRequestedEvent, **about, **shown, **more),

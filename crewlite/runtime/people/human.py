@@ -310,7 +310,9 @@ async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | No
             f"ask({asked.text!r}): nobody could ever answer, as there is no terminal, and the run has no store in "
             f"which to wait for an answer. Give the flow or crew checkpoint=True"
         )
-    raise Suspended(run.run_id, run.journal.location, {address: asked.text}, run.branch, kind=frame.run_kind)
+    raise Suspended(
+        run.run_id, run.journal.location, {address: frame.mask(asked.text)}, run.branch, kind=frame.run_kind
+    )
 
 
 async def _put(frame: StepScope, asked: Question, schema: Any, name: str | None) -> AskedQuestion:
