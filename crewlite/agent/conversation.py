@@ -23,6 +23,7 @@ from crewlite.forked import lock
 from crewlite.llm.base import Message
 from crewlite.runtime.steps.plain_voice import PlainVoice
 from crewlite.state.format.commit import CommitParts, StepRecord
+from crewlite.state.format.earlier import has_other_inputs
 from crewlite.state.format.operations import difference
 from crewlite.state.format.record import Record
 
@@ -58,7 +59,7 @@ class Conversation:
     def of(cls, record: Record) -> Conversation:
         """Build the conversation that a record holds. Turns before the current inputs are part of these inputs."""
         found = [record.run["inputs"].get("messages")]
-        while (at := message_at(len(found) + 1)) in record.outcomes and not record.has_other_inputs(at):
+        while (at := message_at(len(found) + 1)) in record.outcomes and not has_other_inputs(record, at):
             found.append(record.value(at))
         return cls(record, tuple(found))
 

@@ -18,6 +18,7 @@ from crewlite.llm.base import OVERFLOW, LLMReply, Message
 from crewlite.llm.call import read_back
 from crewlite.runtime.steps.numbering import Numbering
 from crewlite.state.format.addresses import leaf, outer
+from crewlite.state.format.earlier import has_other_inputs
 from crewlite.state.format.record import Record
 from crewlite.state.reading.conversation import turns_of
 from crewlite.tools.result import ToolResult
@@ -66,7 +67,7 @@ def _turns(record: Record, limit: int | None, inside: str) -> Iterator[tuple[LLM
     prefix = _last_attempt(record, inside)
     talk, verdicts = turns_of(record.outcomes, prefix), _verdicts(record, prefix)
     for turn, following in zip(talk, [*talk[1:], None], strict=False):
-        if record.has_other_inputs(turn.reply.address):
+        if has_other_inputs(record, turn.reply.address):
             return
         reply, results = read_back(record.value(turn.reply.address)), list[Message]()
         if reply.finish_reason == OVERFLOW:

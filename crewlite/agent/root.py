@@ -34,6 +34,7 @@ from crewlite.runtime.steps.plain_voice import PlainVoice
 from crewlite.runtime.steps.questions import Comparison, Drifted, drifted
 from crewlite.runtime.steps.run import Run
 from crewlite.state.format.commit import CommitParts
+from crewlite.state.format.earlier import definition_at
 from crewlite.state.format.record import Record
 
 A = TypeVar("A", bound=Agent)
@@ -110,7 +111,7 @@ class AgentRoot(Root[LiteAgentOutput]):
             asked = codec.digest([self.kind, self._step(self._messages, self._shape).question])
             same = record.outcomes[self.address].provenance.get(WHO) in (self._who, asked)
             return Comparison(() if same else (Drifted(self.address, {}, {}),))
-        texts, recorded = self._texts(), record.definition_of("").get("agent", {})
+        texts, recorded = self._texts(), definition_at(record, "").get("agent", {})
         found = drifted(
             record,
             "",

@@ -18,6 +18,7 @@ from crewlite.crew.planning import planned, recorded_plan
 from crewlite.errors import MissingInput, TaskGone
 from crewlite.runtime.kickoffs.facts import facts_of
 from crewlite.runtime.steps.questions import Comparison, Drifted, drifted, have_in_common
+from crewlite.state.format.earlier import definition_at, inputs_at
 from crewlite.state.format.record import Record
 from crewlite.task.assignment import ContextItem, FilledTask
 from crewlite.task.conditional import ConditionalTask
@@ -118,9 +119,9 @@ def _recorded_texts(record: Record, address: str) -> dict[str, str]:
 
     Its outcome, recorded by an early release, does not hold them.
     """
-    for fact in record.definition_of(address).get("tasks", ()):
+    for fact in definition_at(record, address).get("tasks", ()):
         if fact["address"] == address:
-            inputs = codec.decode(record.inputs_of(address))
+            inputs = codec.decode(inputs_at(record, address))
             texts = {name: fact.get(name) for name in ("description", "expected_output")}
             return {name: _filled(text, inputs) for name, text in texts.items() if isinstance(text, str)}
     return {}

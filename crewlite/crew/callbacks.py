@@ -18,6 +18,7 @@ from crewlite.crew.crew import Crew
 from crewlite.crew.output import CrewOutput
 from crewlite.errors import ConfigError
 from crewlite.runtime.steps.callbacks import callback_address, callback_step, called, name_of
+from crewlite.state.format.earlier import inputs_at
 from crewlite.state.format.record import Record
 from crewlite.wording import an
 
@@ -51,7 +52,7 @@ def recorded_inputs(crew: Crew, record: Record) -> dict[str, Any] | None:
     if not address:
         return None
     found: dict[str, Any] = codec.decode(record.value(address))
-    return found | _files_in(codec.decode(record.inputs_of(address)))
+    return found | _files_in(codec.decode(inputs_at(record, address)))
 
 
 def _files_in(inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from crewlite.crew.planning import planned
 from crewlite.durable import Drift, Scope, Step
 from crewlite.runtime.steps.questions import Drifted
 from crewlite.runtime.steps.step_scope import StepScope
+from crewlite.state.format.earlier import has_other_inputs
 from crewlite.task.assignment import ContextItem, FilledTask
 from crewlite.task.output import TaskOutput
 from crewlite.task.step import Given, task_step
@@ -120,5 +121,5 @@ def drift_of(scope: Scope, address: str, *, changed: bool) -> Drift:
     record = scope.run.record
     if (recorded := record.outcomes.get(address)) and recorded.edited:
         return "keep"
-    other_inputs = record.has_other_inputs(address)
+    other_inputs = has_other_inputs(record, address)
     return "rerun" if other_inputs or record.edited else "configured"

@@ -44,7 +44,7 @@ def doubt(step: Step[Any], address: str, run: Run) -> InDoubt:
     """Build the error of a call that may have taken effect already."""
     record, mask = run.record, run.journal.secrets.mask
     failed, times = failed_before(record, address), record.begun_once.get(address, 1)
-    return InDoubt(address, what(step), failed, _arguments(step, mask), times, kind=record.run["definition"]["kind"])
+    return InDoubt(address, what(step), failed, _arguments(step, mask), times, kind=record.kind)
 
 
 def _arguments(step: Step[Any], mask: Callable[[str], str]) -> str:

@@ -97,7 +97,7 @@ class Frame(Scope):
     @property
     def run_kind(self) -> str:
         """The kind of the definition of the run."""
-        return str(self.run.record.run["definition"]["kind"])
+        return self.run.record.kind
 
     @property
     def times_begun(self) -> int:

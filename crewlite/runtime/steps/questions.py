@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from crewlite.state.format.earlier import has_other_inputs
 from crewlite.state.format.record import Record
 
 OnDrift = Literal["keep", "rerun", "error"]
@@ -95,7 +96,7 @@ def decide_result(
     if outcome is None:
         return "go on", ()
     same_result = outcome.fingerprint == fingerprint
-    if not same_result and record.has_other_inputs(""):
+    if not same_result and has_other_inputs(record, ""):
         return "go on", ()
     kept = now.drifted or tuple(Drifted(at, {}, {}) for at in outcome.drifted if at not in now.compared)
     return decide(replace(now, drifted=kept), on_drift, same_result=same_result), kept

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from crewlite import codec, kinds
-from crewlite.kinds import Kind
 from crewlite.recovery import Compensate, FailureType, RecordedStep, Remedy, Replan, Resume, Retry, Rollback
 from crewlite.recovery.context import RecoveryContext
 from crewlite.runtime.steps.attempts import following, goes_back, since_given_up
@@ -28,7 +27,7 @@ def is_for_work(remedy: Remedy | None) -> bool:
 
 def is_unit(record: Record, address: str) -> bool:
     """Return whether the step at this address is a unit of work: an agent or code works in it."""
-    return bool(_kind(record, address).worker)
+    return bool(record.kind_at(address).worker)
 
 
 def _unit_around(record: Record, address: str) -> str | None:
@@ -43,7 +42,7 @@ def _holder(record: Record, prefix: str, place: str) -> str | None:
     Returns None if there is none. Passes over the work of an agent: a conversation cannot go back to its middle.
     """
     while True:
-        if _kind(record, outer(prefix)).worker != "model" and f"{prefix}{place}" in record.outcomes:
+        if record.kind_at(outer(prefix)).worker != "model" and f"{prefix}{place}" in record.outcomes:
             return prefix
         if not prefix:
             return None
@@ -61,7 +60,7 @@ def applier(record: Record, remedy: Remedy, prefix: str, address: str) -> str | 
         return None if found is None else outer(found)
     if isinstance(remedy, Compensate):
         around = (address, *outers(address), "")
-        return next((at for at in around if _kind(record, at) is kinds.FLOW), None)
+        return next((at for at in around if record.kind_at(at) is kinds.FLOW), None)
     return address if is_unit(record, address) else _unit_around(record, address)
 
 
@@ -191,7 +190,3 @@ def void(record: Record, prefix: str, kept: Iterable[str]) -> Iterator[tuple[str
             top = prefix + at[len(prefix) :].partition("/")[0].partition("!")[0]
             if top not in known:
                 yield at, outcome.kind
-
-
-def _kind(record: Record, address: str) -> Kind:
-    return kinds.at(address) if address else kinds.of(record.run["definition"]["kind"])

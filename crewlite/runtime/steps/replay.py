@@ -18,6 +18,7 @@ from crewlite.durable import Drift
 from crewlite.runtime.steps.numbering import is_counted
 from crewlite.state.format.addresses import is_right_below, prefix_beside
 from crewlite.state.format.commit import AskedQuestion, GivenAnswer
+from crewlite.state.format.earlier import has_other_inputs
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
 
@@ -198,7 +199,7 @@ def _answered_strictly(
     if any(codec.digest([question.kind, other]) == recorded.fingerprint for other in codec.renamed(question.asked)):
         return Reuse(recorded, recorded.drifted)
     address = recorded.address
-    if record.edited or record.has_other_inputs(address):  # a changed fork may ask other questions
+    if record.edited or has_other_inputs(record, address):  # a changed fork may ask other questions
         return Reuse(recorded, recorded.drifted) if recorded.edited else RUN
     if mode.reruns:
         return Run(diverges=True)
@@ -222,7 +223,7 @@ def missed(record: Record, mode: Mode, prefix: str, unrequested: Collection[str]
     if not unrequested or not mode.strict_replay or mode.diverged or mode.reruns or record.edited:
         return []
     needed = (at for at in unrequested if not kinds.at(at).is_about_failure)
-    left = [at for at in needed if not record.has_other_inputs(at)]
+    left = [at for at in needed if not has_other_inputs(record, at)]
     tried_again = _tried_again(record, prefix) if left else 0
     return sorted(at for at in left if not tried_again or record.outcomes[at].seq < tried_again)
 

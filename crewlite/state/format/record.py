@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from crewlite import kinds
-from crewlite.codec import Json, JsonObject, digest
+from crewlite.codec import Json, JsonObject
 from crewlite.errors import JournalCorrupt
+from crewlite.kinds import Kind
 from crewlite.state.format.addresses import is_in_a_task_or_call, last_about_each, outer, outers
 from crewlite.state.format.checkpoints import SNAPSHOT, along, at_no_commit, parent_of
 from crewlite.state.format.commit import (
@@ -118,6 +119,15 @@ class Record:
     def head(self) -> tuple[int, str]:
         """The seq and the checksum of the last entry."""
         return self.seq, self.sum
+
+    @property
+    def kind(self) -> str:
+        """The kind of the definition of the run."""
+        return str(self.run["definition"]["kind"])
+
+    def kind_at(self, address: str) -> Kind:
+        """Return the kind of a step; for "" that of the run."""
+        return kinds.at(address) if address else kinds.of(self.kind)
 
     @property
     def values(self) -> Mapping[str, Json]:
@@ -246,22 +256,6 @@ class Record:
         except (LookupError, TypeError, RecursionError) as error:
             problem = f"the outcome of {address!r} is not recorded completely ({type(error).__name__}: {error})"
             raise self._damaged(problem) from error
-
-    def inputs_of(self, address: str) -> Json:
-        """Return the inputs that were valid when a step finished; the current ones if it has not finished."""
-        outcome = self.outcomes.get(address)
-        changed = [inputs for until, inputs in self.earlier_inputs if outcome and outcome.seq < until]
-        return changed[0] if changed else self.run["inputs"]
-
-    def has_other_inputs(self, address: str) -> bool:
-        """Return whether the inputs have changed since a step finished; False if it has not finished."""
-        return bool(self.earlier_inputs) and digest(self.inputs_of(address)) != digest(self.run["inputs"])
-
-    def definition_of(self, address: str) -> JsonObject:
-        """Return the definition that was valid when a step finished; the current one if it has not finished."""
-        outcome = self.outcomes.get(address)
-        changed = [definition for until, definition in self.earlier_definitions if outcome and outcome.seq < until]
-        return changed[0] if changed else self.run["definition"]
 
     def parent(self, checkpoint: CheckpointRecord) -> str | None:
         """Return the id of the nearest ancestor of a checkpoint that was not removed; None if there is none."""

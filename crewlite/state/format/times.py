@@ -43,7 +43,7 @@ class Times:
             if (worked := self._whole.get(at)) is not None:
                 self._add(at, [_span(record.outcomes[at].at, worked, _WORK)])
                 continue
-            kind = kinds.at(at) if at else kinds.of(record.run["definition"]["kind"])
+            kind = record.kind_at(at)
             if at in enclosing and (kind.enters or kind.worker == "model"):
                 continue
             what = _WAIT if kind.waits else _CODE if at in enclosing else _WORK

@@ -36,7 +36,7 @@ def undecided(record: Record) -> dict[str, Attempt]:
         if address in record.outcomes or number != len(record.attempts.get(address, ())) + 1:
             continue
         data: Any = record.value(at)
-        kind = kinds.at(address).name if address else record.run["definition"]["kind"]
+        kind = record.kind_at(address).name
         step: Any = {"address": address, "kind": kind, "attempt": number, "ms": data["ms"], "error": data["error"]}
         found[address] = attempt_of(step, kept.seq, kept.at)
     return found

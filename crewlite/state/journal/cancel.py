@@ -36,7 +36,7 @@ def why_refused(store: Store, run_id: str, branch: str, after: int, error: BaseE
     """Return RunCancelled if a commit after number `after` cancelled the branch, otherwise `error` itself."""
     if not isinstance(error, BranchConflictError):
         return error
-    kind = recorded(store, run_id, branch).run["definition"]["kind"]
+    kind = recorded(store, run_id, branch).kind
     if any(entry.seq > after and "cancelled" in entry.commit for entry in store.read(run_id, branch)):
         return RunCancelled(run_id, branch, kind=kind)
     if error.problem:
@@ -47,7 +47,7 @@ def why_refused(store: Store, run_id: str, branch: str, after: int, error: BaseE
 def _head(store: Store, run_id: str, branch: str) -> Head | None:
     """Return the head of a branch; None if it is cancelled already. Raises RefError, RunMismatch, RunEnded."""
     record = recorded(store, run_id, branch)
-    if record.run["definition"]["kind"] == STATE:
+    if record.kind == STATE:
         raise RunMismatch(f"{run_id}/{branch} is a saved state, not a run, so there is nothing to cancel")
     if record.ended:
         raise RunEnded(run_id, branch, "is finished" if record.finished else "has failed")

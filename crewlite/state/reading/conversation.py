@@ -63,5 +63,5 @@ def _in_use(record: Record, prefix: str) -> Iterator[str]:
 
 def _is_led_by_model(record: Record, address: str) -> bool:
     around = outer(address)
-    kind = kinds.at(around) if around else kinds.of(record.run["definition"]["kind"])
+    kind = record.kind_at(around)
     return kind.worker == "model" or kind is kinds.TURN

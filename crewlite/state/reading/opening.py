@@ -14,6 +14,7 @@ from crewlite import kinds, templates
 from crewlite.codec import Json, JsonObject, decode
 from crewlite.errors import MissingInput
 from crewlite.state.format.addresses import leaf, outer, prefix_beside
+from crewlite.state.format.earlier import definition_at, inputs_at
 from crewlite.state.format.record import Record
 from crewlite.state.reading.conversation import turns_of
 from crewlite.state.reading.shown import as_text, plain
@@ -52,10 +53,10 @@ class Parts:
 
 def opening(record: Record, around: str) -> Parts:
     """Return what opens the conversation in the step at `around` ("" for the run): a task, an agent or a turn."""
-    kind = kinds.at(around) if around else kinds.of(record.run["definition"]["kind"])
+    kind = record.kind_at(around)
     if kind.is_task:
         return _of_task(record, around)
-    found, definition = Parts(), record.definition_of(around)
+    found, definition = Parts(), definition_at(record, around)
     agent: JsonObject = definition.get("agent", {}) if outer(around) == "" and kind is not kinds.TASK else {}
     if around and kind is not kinds.TURN:
         agent = {"role": leaf(around).partition(":")[2].partition("!")[0].partition("#")[0]}
@@ -66,7 +67,7 @@ def opening(record: Record, around: str) -> Parts:
 
 
 def _of_task(record: Record, around: str) -> Parts:
-    found, definition = Parts(), record.definition_of(around)
+    found, definition = Parts(), definition_at(record, around)
     tasks = {task["address"]: task for task in definition.get("tasks", ())}
     task = tasks.get(around, {})
     agents, number = definition.get("agents", ()), task.get("agent")
@@ -105,7 +106,7 @@ def _texts(found: Parts, record: Record, around: str, facts: Mapping[str, Any], 
     """Add the texts of a step: as recorded if the step has finished, else the definition's, with inputs filled in."""
     outcome = record.outcomes.get(around)
     asked = outcome.question if outcome else {}
-    inputs = plain(record.inputs_of(around))
+    inputs = plain(inputs_at(record, around))
     if files := [name for name in asked if name.startswith(_FILE)]:
         found.missing.append(f"the contents of {', '.join(files)}")
     for name in names:
@@ -130,7 +131,7 @@ def _recorded_messages(record: Record, around: str, kind: kinds.Kind, found: Par
             at = f"{kinds.MESSAGE.name}#{number}"
             return record.value(at) if at in record.outcomes else None
     if kind is kinds.TURN or not around:
-        return record.inputs_of(around).get("messages")
+        return inputs_at(record, around).get("messages")
     return _delegated(record, outer(around))
 
 

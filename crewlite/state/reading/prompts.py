@@ -56,7 +56,7 @@ class Prompts:
 
     def _prompt(self, address: str, *, whole: bool) -> Prompt:
         around = outer(address)
-        kind = kinds.at(around) if around else kinds.of(self._record.run["definition"]["kind"])
+        kind = self._record.kind_at(around)
         talk, numbers = self._talk(prefix_beside(address))
         if address not in numbers or not (kind.is_task or kind in (kinds.AGENT, kinds.TURN)):
             return Prompt(address, (), (f"what the {kind.title} asks its model",))

@@ -85,7 +85,7 @@ def _is_there(journal: Journal) -> bool:
             name = f"{journal.run_id}/{journal.branch}"
             raise RefError(name, "names no branch; create one of an existing state with History(location).fork(...)")
         return False
-    if (kind := record.run["definition"]["kind"]) != STATE:
+    if (kind := record.kind) != STATE:
         raise RunMismatch(
             f"Run {journal.run_id!r} is of {kind} {record.run['definition']['name']!r}, and not a saved state: only "
             f"its own handlers change its values. Choose another name."

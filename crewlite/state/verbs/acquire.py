@@ -82,7 +82,7 @@ def _with_holder(conflict: BranchConflictError, store: Store) -> BranchConflictE
     run_id, branch = conflict.run_id, conflict.branch
     record = Record.of(find_lineage(store, run_id, branch))
     by = held_by(record.claim, store.touched(run_id, branch)) if record.claim else None
-    return BranchConflictError(run_id, branch, holder=by, kind=record.run["definition"]["kind"]) if by else conflict
+    return BranchConflictError(run_id, branch, holder=by, kind=record.kind) if by else conflict
 
 
 def _release(acquired: AcquiredBranch) -> None:
@@ -94,8 +94,7 @@ def _read(store: Store, queue: WriteQueue, target: Located) -> Record:
     entries = find_lineage(store, target.run_id, target.branch)
     record = Record.of(entries)
     if holder := held_by(record.claim, store.touched(target.run_id, target.branch)):
-        kind = record.run["definition"]["kind"]
-        raise BranchConflictError(target.run_id, target.branch, holder=holder, kind=kind)
+        raise BranchConflictError(target.run_id, target.branch, holder=holder, kind=record.kind)
     queue.seq, queue.sum = record.head
     queue.read = entries[max((at for at, entry in enumerate(entries) if "run" in entry.commit), default=0) :]
     try:

@@ -24,6 +24,7 @@ from crewlite.lazy import lazy
 from crewlite.secrets import Secrets
 from crewlite.state.format.addresses import is_question, outers, subject
 from crewlite.state.format.commit import AskedQuestion, CommitParts, GivenAnswer
+from crewlite.state.format.earlier import has_other_inputs
 from crewlite.state.format.record import Record
 from crewlite.state.journal.holder import holder
 from crewlite.state.journal.journal import Journal, at_work_on
@@ -152,7 +153,7 @@ def _answer_live(journal: Journal, make: Callable[[], CommitParts]) -> None:
     except StoreError as error:
         if not journal.closed:
             raise
-        kind = journal.record.run["definition"]["kind"]  # the run has ended and lets go of the branch next
+        kind = journal.record.kind  # the run has ended and lets go of the branch next
         raise BranchConflictError(journal.run_id, journal.branch, kind=kind) from error
 
 
@@ -174,7 +175,7 @@ def _answered(
     if asked is None and (record.finished or not (ahead and is_question(address))):
         waiting = [item["address"] for item in record.waiting]
         if address in record.intents and address not in record.outcomes:
-            advice = InDoubt.advice(address, record.begun_once.get(address, 1), kind=record.run["definition"]["kind"])
+            advice = InDoubt.advice(address, record.begun_once.get(address, 1), kind=record.kind)
             raise RefError(address, f"is no question but a call in doubt. {advice}")
         none = "" if waiting else ", which waits for no answer"
         raise RefError(address, f"is not an open question of run {record.run['run_id']!r}{none}", waiting)
@@ -256,7 +257,7 @@ def given(record: Record, answers: Mapping[str, Any], secrets: Secrets, *, chang
     for address, value in answers.items():
         if not is_question(address):
             continue
-        other = changed or bool(record.edited) or record.has_other_inputs(address)
+        other = changed or bool(record.edited) or has_other_inputs(record, address)
         asked = None if other else record.asked.get(address)
         if asked:
             _check_is_last(record, address)

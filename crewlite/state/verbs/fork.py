@@ -353,7 +353,7 @@ def _at_head(record: Record, branch: str) -> ForkBase:
 
 def _changes(record: Record, changed: Changes, secrets: Secrets) -> CommitParts:
     """Build the parts of the first commit that hold the changes. `record` is the record at the base of the fork."""
-    if changed.inputs and record.run["definition"]["kind"] == STATE:
+    if changed.inputs and record.kind == STATE:
         raise ConfigError(
             f"{record.run['run_id']} is a saved state, which has no inputs: fork it without inputs, open the fork with "
             f"RuntimeState.open, and change its values there"

@@ -1,0 +1,31 @@
+"""The inputs and the definition that were valid when a step finished. The run may have been given others since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from crewlite.codec import Json, JsonObject, digest
+from crewlite.state.format.record import Record
+
+T = TypeVar("T")
+
+
+def inputs_at(record: Record, address: str) -> Json:
+    """Return the inputs that were valid when a step finished; the current ones if it has not finished."""
+    return _valid_at(record, address, record.earlier_inputs, record.run["inputs"])
+
+
+def has_other_inputs(record: Record, address: str) -> bool:
+    """Return whether the inputs have changed since a step finished; False if it has not finished."""
+    return bool(record.earlier_inputs) and digest(inputs_at(record, address)) != digest(record.run["inputs"])
+
+
+def definition_at(record: Record, address: str) -> JsonObject:
+    """Return the definition that was valid when a step finished; the current one if it has not finished."""
+    return _valid_at(record, address, record.earlier_definitions, record.run["definition"])
+
+
+def _valid_at(record: Record, address: str, earlier: Iterable[tuple[int, T]], current: T) -> T:
+    outcome = record.outcomes.get(address)
+    return next((value for until, value in earlier if outcome and outcome.seq < until), current)
