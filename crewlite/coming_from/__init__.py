@@ -12,7 +12,10 @@ _FEEDBACK = "a run without a terminal waits by itself: kickoff(answers=...) answ
 _FAILURE = "a tool that cannot do its work raises an error, which the model is told; BaseTool(failure_policy=...)"
 _CHAT = "agent.kickoff(text, run_id=...) continues a conversation"
 _SKILLS = "agents have tools: Agent(tools=[...])"
-_HOOKS = "with crewlite.around(hook): wraps attempts; a guard refuses calls, a tool with requires_approval=True asks"
+_HOOKS = (
+    "@event_bus.on(LLMCallCompletedEvent), or of another event, looks at calls; a BaseLLM or BaseTool of your own "
+    "changes what goes in and out; with crewlite.around(hook): wraps attempts; a guard refuses a call"
+)
 _STREAM = "the events of a run, as they happen: flow.stream(...), with for or async for"
 _STATE = "what a run should know is kept in its state"
 _MODULE: dict[str, str] = {
