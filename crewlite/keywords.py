@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from crewlite.coming_from.settings import why_not, without_accepted
 from crewlite.errors import UnknownOption, meant_setting
@@ -27,14 +27,22 @@ def known_keywords(what: str, *more: str) -> Callable[[Callable[P, R]], Callable
     def decorate(fn: Callable[P, R]) -> Callable[P, R]:
         takes = (*_named(fn), *more)
 
-        @functools.wraps(fn)
-        def call(*args: Any, **given: Any) -> R:
-            if unknown := {name: value for name, value in given.items() if name not in takes}:
-                refuse_unknown(what, takes, without_accepted([_key(what)], unknown))
-                given = {name: value for name, value in given.items() if name not in unknown}
-            return fn(*args, **given)
+        def checked(given: dict[str, Any]) -> dict[str, Any]:
+            unknown = {name: value for name, value in given.items() if name not in takes}
+            if not unknown:
+                return given
+            refuse_unknown(what, takes, without_accepted([_key(what)], unknown))
+            return {name: value for name, value in given.items() if name not in unknown}
 
-        return call
+        @functools.wraps(fn)
+        def call(*args: Any, **given: Any) -> Any:
+            return fn(*args, **checked(given))
+
+        @functools.wraps(fn)
+        async def call_on_loop(*args: Any, **given: Any) -> Any:
+            return await cast(Any, fn(*args, **checked(given)))
+
+        return cast(Callable[P, R], call_on_loop if inspect.iscoroutinefunction(fn) else call)
 
     return decorate
 

@@ -806,9 +806,9 @@ def test_a_run_that_is_stopped_cuts_what_it_began(on_disk, ran):
 
 @pytest.mark.parametrize("name", ["a#2", "a/b", "a!2", ""])
 def test_a_name_that_no_address_can_hold_is_refused(name):
-    with pytest.raises(ConfigError, match="not empty, without / # and !"):
+    with pytest.raises(ConfigError, match="not blank, without / # and !"):
         step(name=name)(lambda: None)
-    with pytest.raises(ConfigError, match="not empty, without / # and !"):
+    with pytest.raises(ConfigError, match="not blank, without / # and !"):
         flow(name=name)(lambda: None)
 
 

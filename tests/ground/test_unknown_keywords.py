@@ -145,3 +145,7 @@ def test_a_class_method_of_crewai_says_what_to_write(name):
 def test_a_class_attribute_that_is_a_setting_of_crewai_says_what_to_write(name, value):
     with pytest.raises(ConfigError, match=f"a flow has no setting '{name}'; .*instead: "):
         type("F", (Flow,), {name: value, "go": start()(lambda self: 1)})
+
+
+def test_a_coroutine_function_is_still_known_as_one():
+    assert inspect.iscoroutinefunction(CREW.akickoff_for_each)

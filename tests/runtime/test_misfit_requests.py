@@ -60,12 +60,12 @@ def test_a_turn_that_is_not_there_has_the_turns_as_candidates(memory):
 
 @pytest.mark.parametrize(
     ("name", "wanted"),
-    [("", "wanted a name that is not empty"), ("a/b", "not empty, without / # and !"), (5, "is named 5; wanted text")],
+    [("", "wanted a name that is not blank"), ("a/b", "not blank, without / # and !"), (5, "is named 5; wanted text")],
 )
 def test_a_name_that_an_address_cannot_hold_is_refused(name, wanted):
     with pytest.raises(ConfigError, match=wanted):
         Plain(name=name).kickoff()
-    with pytest.raises(ConfigError, match="not empty, without / # and !"):
+    with pytest.raises(ConfigError, match="not blank, without / # and !"):
         flow(lambda: ask("Well?", name=name)).kickoff()
 
 
