@@ -315,9 +315,8 @@ class History:
 
     def delete(self, run_id: str | UUID) -> Pruned:
         """Delete a run with all its branches. Raises RefError, BranchConflictError if a process runs it, StoreError."""
-        run_id = check_name("run_id", str(run_id) if isinstance(run_id, UUID) else run_id)
         with saving(self._location, "the run was not deleted"):
-            return delete(self._store, run_id)
+            return delete(self._store, str(run_id) if isinstance(run_id, UUID) else run_id)
 
     def export(self, ref: str | UUID | Checkpoint | RunHistory, path: str | os.PathLike[str]) -> str:
         """Write the run that a ref names, with all its branches, to one JSON file. Returns the digest of the run.

@@ -14,6 +14,7 @@ from crewlite.ids import now
 from crewlite.state.format.addresses import around
 from crewlite.state.format.checkpoints import recorded_in
 from crewlite.state.format.commit import CheckpointRecord
+from crewlite.state.format.effects import arguments_of
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.outcome import Attempt, LightEvent
 from crewlite.state.format.own import CountedUsage
@@ -295,6 +296,10 @@ class RunHistory:
         The next kickoff raises InDoubt there.
         """
         return unsettled(self._record)
+
+    def arguments_of(self, address: str) -> str:
+        """Return the beginning of the arguments, as JSON, of a call with effect="once"; "" if none are recorded."""
+        return arguments_of(self._entries).get(address, "")
 
     @property
     def steps(self) -> list[StepView]:

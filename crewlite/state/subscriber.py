@@ -16,6 +16,7 @@ from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.checkpoints import SNAPSHOT, droppable
 from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.record import Record
+from crewlite.wording import cut
 
 Setting = CheckpointConfig | bool | None
 _PREVIEW = 160  # characters of an output that a checkpoint shows; the journal has the complete output
@@ -118,6 +119,5 @@ def _about(event: BaseEvent, record: Record) -> JsonObject:
     if event.source_name:
         about["name"] = event.source_name
     if output is not None:
-        text = str(output)
-        about["output"] = text if len(text) <= _PREVIEW else f"{text[: _PREVIEW - 1]}…"
+        about["output"] = cut(str(output), _PREVIEW)
     return about

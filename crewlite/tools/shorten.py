@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+from crewlite.wording import cut
+
 _ARGUMENTS = 120  # characters
 _HEAD = 2 / 3  # of the limit; the rest is the tail
 
@@ -33,5 +35,4 @@ def shortened(text: str, limit: int | None, address: str) -> str:
 
 def shown_arguments(arguments: object, mask: Callable[[str], str] = str) -> str:
     """The beginning of the arguments of a call, as JSON. `mask` hides secrets in a text."""
-    text = mask(json.dumps(arguments, ensure_ascii=False, default=str))
-    return text if len(text) <= _ARGUMENTS else f"{text[: _ARGUMENTS - 1]}…"
+    return cut(mask(json.dumps(arguments, ensure_ascii=False, default=str)), _ARGUMENTS)

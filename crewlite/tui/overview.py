@@ -18,7 +18,7 @@ from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.wanted import what_fits
 from crewlite.state.run_history import RunHistory
 from crewlite.tui.words import line, mark, plain, style_of
-from crewlite.wording import number_of
+from crewlite.wording import cut, number_of
 
 Rows = list[tuple[str, "Text | Moment"]]
 """Names and values. A row without a name goes on with the value above it."""
@@ -119,7 +119,7 @@ def _run(run: RunHistory) -> Rows:
     by = f" ({run.at_work})" if run.at_work else ""
     rows: Rows = [("status", line(mark(status), " ", (status, style_of(status)), by))]
     if run.status == "failed" and (own := [one for one in run.attempts if not one.address]):
-        rows.append(("because", Text(plain(f"{own[-1].error_type}: {own[-1].message}"[:_LONG]))))
+        rows.append(("because", Text(plain(cut(f"{own[-1].error_type}: {own[-1].message}", _LONG)))))
     if run.stopped_by:
         rows.append(("stopped by", Text(plain(run.stopped_by))))
     for asked in run.waiting:

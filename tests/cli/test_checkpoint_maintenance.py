@@ -81,6 +81,30 @@ def test_prune_keeps_the_last_checkpoints_and_says_what_it_took(location):
     assert ask("prune", "--keep-last", 1, "--location", location) == "nothing to take away\n"
 
 
+def test_what_a_prune_has_taken_is_told_as_such(location):
+    """A checkpoint, and a step inside a finished one, that are not kept any more are not told as misspelt."""
+    ask("prune", "--keep-last", 1, "--location", location)
+
+    def refused(*words):
+        done = CliRunner().invoke(main, ["checkpoint", *words, "--location", location], prog_name="crewlite")
+        assert done.exit_code == 1
+        return done.stderr
+
+    gone = "names no checkpoint of this branch any more: 2 checkpoints of it were pruned"
+    assert gone in refused("fork", "one@task:t0", "--no-run")
+    assert gone in refused("rewind", "one@task:t0")
+    inside = "'task:t0/llm#1' is inside task:t0, of which only the outcome is recorded; a prune drops the rest"
+    assert inside in refused("fork", "one", "--edit", "task:t0/llm#1=y", "--no-run")
+    assert inside in refused("show", "one", "--step", "task:t0/llm#1")
+
+
+def test_the_candidates_for_going_further_back_than_the_first_checkpoint_are_not_abandoned(location):
+    ask("rewind", "one~1", "--location", location)
+    done = CliRunner().invoke(main, ["checkpoint", "rewind", "one~9", "--location", location], prog_name="crewlite")
+    assert "(task:t0)" in done.stderr
+    assert "(task:t2)" not in done.stderr
+
+
 def test_prune_deletes_old_finished_runs(location):
     assert "nothing" in ask("prune", "--older-than", "7d", "--location", location)
     assert ask("prune", "--older-than", "0s", "--location", location).startswith("1 run deleted: one\n")
@@ -119,6 +143,8 @@ def test_delete_takes_a_whole_run_away(location):
     assert done.exit_code == 1
     assert "'broken' names no run" in done.stderr
     assert "one" in done.stderr
+    done = CliRunner().invoke(main, ["checkpoint", "delete", "one/main", "--location", location])
+    assert "names branch 'main', which cannot be deleted alone: delete run 'one'" in done.stderr
 
 
 def test_a_run_travels_by_export_and_import(location, tmp_path):

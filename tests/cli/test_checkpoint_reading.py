@@ -1,5 +1,6 @@
 """list, info, tree and show say what is recorded, to people and to programs, and act upon nothing of it."""
 
+import asyncio
 import json
 import os
 import re
@@ -10,7 +11,7 @@ from click.testing import CliRunner
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, event_bus, tool
 from crewlite.cli.main import main
-from crewlite.errors import ConfigError, RefError
+from crewlite.errors import ConfigError, InDoubt, RefError
 from crewlite.events import TaskCompletedEvent
 from crewlite.state import RuntimeState, SqliteProvider
 from crewlite.testing import ScriptedLLM, ToolCall
@@ -217,7 +218,9 @@ def test_a_fork_of_an_abandoned_place_hangs_there_and_a_label_is_a_name_of_its_p
         history.fork("r@abandoned:1", branch="end")
         history.fork("r@task:style", branch="middle")
         history.fork("r@label:best", branch="from-best")
-    text = re.sub(r"[0-9a-f]{8}  |\d{4}-\S+Z|, .*tokens|, abandoned.*", "", ask("tree", location))
+    text = ask("tree", location)
+    assert "middle  not run yet, inherits 2 of 3 tasks, " in text
+    text = re.sub(r"[0-9a-f]{8}  |\d{4}-\S+Z|, .*tokens|, abandoned.*", "", text)
     assert [line.rstrip() for line in text.splitlines()[1:]] == [
         "└─ ▸ main  unfinished",
         "   ├─ ● task:facts  head  label:good  label:best",
@@ -307,6 +310,15 @@ def test_show_of_a_failed_run_tells_why(location):
     assert text.startswith("✗ hostile/main  failed\n")
     assert "task:style/llm#1  try 1, scripted, given up\n    RuntimeError: a\\x1b[31mred" in text
     assert "task:style  try 1, given up\n    because task:style/llm#1 failed" in text
+
+
+def test_a_reason_that_is_cut_ends_in_an_ellipsis(tmp_path):
+    where = CheckpointConfig(location=tmp_path)
+    agent = Agent(role="W", goal="w", llm=ScriptedLLM([RuntimeError("x" * 300)]), checkpoint=where)
+    with pytest.raises(RuntimeError):
+        agent.kickoff("Well?", run_id="long")
+    (because,) = re.findall("because +(.*)\n", ask("show", "long", "--location", str(tmp_path)).partition("\n\n")[0])
+    assert because == "RuntimeError: ".ljust(199, "x") + "…"
 
 
 def test_show_of_a_step_prints_its_whole_value(location):
@@ -533,11 +545,31 @@ def test_a_run_at_work_in_this_process_is_known_to_be(tmp_path):
 def test_a_call_in_doubt_comes_with_the_lines_that_settle_it(location):
     for words in (["show", "killed"], ["info", "killed"]):
         text = ask(*words, "--location", location)
-        at = re.search(r"in doubt  (\S+) did not finish", text)[1]
+        at = re.search(r"in doubt  (\S+)( with {.*})? did not finish", text)[1]
         line = rf"crewlite checkpoint resume killed {{}} --location {re.escape(location)} --crew MODULE:NAME\n"
         assert re.search(line.format(re.escape(f"--answer '{at}=RESULT'").replace("'", "'?")), text)
         assert re.search(line.format(rf"--rerun '?{re.escape(at)}'?"), text)
         assert "to go on" not in text  # which is refused until the doubt is settled
+
+
+def test_the_arguments_of_a_call_in_doubt_are_told_as_a_person_has_changed_them(tmp_path):
+    """The same ones by the error, by `show` and by the preview."""
+
+    @tool(effect="once", requires_approval=True, timeout=0.05)
+    async def pay(amount: int) -> str:
+        """Pay."""
+        await asyncio.Event().wait()
+        return "never"
+
+    agent = Agent(role="Clerk", goal="pay", llm=ScriptedLLM([ToolCall("pay", {"amount": 900})]), tools=[pay])
+    tasks = [Task(name="t", description="d", expected_output="x", agent=agent)]
+    crew = Crew(tasks=tasks, checkpoint=CheckpointConfig(location=tmp_path / "runs"))
+    with pytest.raises(InDoubt, match=r'tool pay at task:t/tool:pay with {"amount": 90} ') as caught:
+        crew.kickoff(run_id="r", answers={"task:t/human:pay": {"arguments": {"amount": 90}}})
+    told = f"{caught.value.address} with {{"
+    assert f'in doubt  {told}"amount": 90}} did not finish' in ask("show", "r", "--location", str(tmp_path / "runs"))
+    (foretold,) = (one.why for one in crew.preview(run_id="r") if one.address == "task:t")
+    assert foretold.endswith("""in a call with effect='once' with {"amount": 90}: kickoff will raise InDoubt""")
 
 
 def test_a_state_is_shown_by_its_snapshots_and_goes_on_in_python(tmp_path):

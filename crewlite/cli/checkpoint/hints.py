@@ -56,7 +56,8 @@ def _doubts(screen: Screen, run: RunHistory, lines: Again) -> None:
     """Print the calls in doubt, each with the lines that settle the doubt and go on with the run."""
     for address in run.unsettled:
         answered, rerun = settling(run, lines, address)
-        doubt = f"  {address} did not finish: check whether it took effect"
+        given = f" with {arguments}" if (arguments := run.arguments_of(address)) else ""
+        doubt = f"  {address}{given} did not finish: check whether it took effect"
         screen.line(("in doubt", "bold"), doubt, whole=True)
         screen.line(("  if it did      ", "dim"), answered, whole=True)
         screen.line(("  if it did not  ", "dim"), rerun, whole=True)

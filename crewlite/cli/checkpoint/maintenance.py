@@ -94,10 +94,7 @@ def delete_(asked: Asked, run: str, yes: bool) -> None:
     with asked.open(run) as opened:
         name = opened.ref or run
         branches = [one.branch for one in opened.history.runs() if one.run_id == name]
-        if not branches:
-            known = dict.fromkeys(one.run_id for one in opened.history.runs())
-            raise RefError(name, f"names no run in {opened.location}", list(known))
-        if not yes:
+        if branches and not yes:
             if not sees_terminal():
                 raise click.UsageError(f"there is no terminal to ask whether {name} may be deleted: add --yes.")
             notice(f"{name} in {opened.location}: {', '.join(branches)}")

@@ -14,8 +14,9 @@ from crewlite.cli.checkpoint.screen import STYLES, Column, Part, Screen, ago, co
 from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument
 from crewlite.cli.exits import Failed, notice
 from crewlite.ids import short
-from crewlite.state.format.addresses import around, in_order, leaf
+from crewlite.state.format.addresses import around, hollow, in_order, leaf
 from crewlite.state.format.entry import STATE
+from crewlite.wording import cut
 
 if TYPE_CHECKING:
     from crewlite.state.format.outcome import Attempt
@@ -160,7 +161,7 @@ def _snapshots(screen: Screen, run: RunHistory) -> None:
 def _why(run: RunHistory) -> str:
     """Return the error of the run's last failure, in one line."""
     last = [attempt for attempt in run.attempts if not attempt.address][-1]
-    return f"{last.error_type}: {last.message}".strip().partition("\n")[0][:_FIRST]
+    return _cut(f"{last.error_type}: {last.message}")
 
 
 def _row(screen: Screen, run: RunHistory, address: str, step: StepView | None, used: Usage) -> list[Part]:
@@ -192,13 +193,17 @@ def first_line(step: StepView) -> str:
     if step.repeatable:
         return "cut; made again when the run goes on"
     if step.status != "finished":
-        return step.attempts[-1].message.strip().partition("\n")[0][:_FIRST] if step.attempts else ""
+        return _cut(step.attempts[-1].message) if step.attempts else ""
     if kinds.of(step.kind) is kinds.CREW:
         return ""  # its value consists of the values of its tasks
     value = step.value
     if isinstance(value, dict):
         value = next((value[name] for name in ("raw", "text") if value.get(name)), _calls(value) or value)
-    return (value if isinstance(value, str) else compact(value)).strip().partition("\n")[0][:_FIRST]
+    return _cut(value if isinstance(value, str) else compact(value))
+
+
+def _cut(text: str) -> str:
+    return cut(text.strip().partition("\n")[0], _FIRST)
 
 
 def _calls(value: dict[str, Any]) -> str:
@@ -262,6 +267,8 @@ def _find(run: RunHistory, address: str) -> StepView:
     ends = [step for name, step in steps.items() if wanted and name.endswith(f"/{wanted}")]
     if len(ends) == 1:
         return ends[0]
+    if outcome := hollow(address, steps):
+        raise Failed(f"{address!r} is inside {outcome}, of which only the outcome is recorded; a prune drops the rest.")
     near = [step.address for step in ends] or [name for name in steps if name]
     problem = f"names {len(ends)} steps" if ends else "names no step that is recorded"
     raise Failed(f"{address!r} {problem} of {run.run_id}/{run.branch}. Candidates: {', '.join(near[:12])}.")

@@ -112,7 +112,8 @@ class _Run:
         except JournalCorrupt as error:
             said: list[Part] = [run.branch, "  ", ("damaged", STYLES["damaged"]), f": {error}"]
             return Node([self._screen.mark("damaged"), " ", *said])
-        done = f", {len(tasks)} of {number_of(total, 'task')}" if total else ""
+        has = "inherits " if status == "unfinished" and not run.kicked_off else ""
+        done = f", {has}{len(tasks)} of {number_of(total, 'task')}" if total else ""
         about: list[Part] = [
             (now, STYLES[status]),
             (f"{done}, {number_of(usage.total_tokens, 'token')}", "dim"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeVar
@@ -38,6 +38,7 @@ from crewlite.runtime.steps.run import Run
 from crewlite.runtime.steps.step_scope import Asked, StepScope
 from crewlite.state.format.addresses import around, is_right_below, outers
 from crewlite.state.format.commit import GivenAnswer, MadeCall
+from crewlite.state.format.effects import arguments_of
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
@@ -123,6 +124,7 @@ async def preview(root: Root[Any], request: Request) -> Preview:
         CheckpointSubscriber(frozenset()),
         superseded=record.finished,
         before=Record.of([entry for entry in entries if entry.seq <= record.base]),
+        arguments=arguments_of(entries),
         **lived(root, record, config.on_drift),
     )
     journal.commit({**others, **definition_now(root, journal)}, lambda error: None)  # in memory, as there is no store
@@ -166,6 +168,8 @@ class Drive(Run):
 
     before: Record = field(default_factory=Record)
     """The record at the commit that the branch was forked from."""
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    """The arguments of the calls with effect="once", by address."""
     steps: list[PreviewStep] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     """Addresses of steps that would run and never had an outcome."""
@@ -308,7 +312,8 @@ class DryScope(StepScope):
         record, waits = self.run.record, " and waits for an answer" if step.kind.asks_person else ""
         if cut := [at for at in self.run.stops if at == address or address in outers(at)]:
             how = "has failed" if all(failed_before(record, at) for at in cut) else "was interrupted"
-            return f"{how} in a call with effect='once': kickoff will raise InDoubt"
+            given = f" with {arguments}" if (arguments := self.run.arguments.get(cut[0])) else ""
+            return f"{how} in a call with effect='once'{given}: kickoff will raise InDoubt"
         if recorded is not None and self.inherited.mode.diverged:
             return "comes after a step that changed" + waits
         if recorded is not None and step.after is not None and recorded.seq < step.after:

@@ -206,7 +206,8 @@ def warn_stored(root: Root[Any], record: Record, located: Located, journal: Jour
         why = "is abandoned" if gone else f"{', '.join(after)} came after it"
         journal.warn(
             f"The run has finished, so its stored result is returned, although checkpoint {checkpoint} was named and "
-            f"{why}. To continue from there: {root.kind}.fork({checkpoint!r}).kickoff()"
+            f"{why}. To continue from there: {root.kind}.fork({checkpoint!r}).kickoff(), or crewlite checkpoint fork "
+            f"{checkpoint}"
         )
 
 
@@ -319,9 +320,10 @@ def check_rerun(journal: Journal, rerun: Mapping[str, int], kind: str) -> None:
             problem = f"names attempt {attempt} at a call that was begun {'once' if times == 1 else f'{times} times'}"
             raise RefError(nth_attempt(address, attempt), problem, [nth_attempt(address, times)])
     if done := sorted(rerun.keys() - known):
+        ref = branch_ref(journal.run_id, journal.branch)
         journal.warn(
             f"rerun: {', '.join(done)} has finished, and is not run again in this run. To run it again, fork: "
-            f"{kind}.fork({branch_ref(journal.run_id, journal.branch)!r}, rerun={done!r}).kickoff()"
+            f"{kind}.fork({ref!r}, rerun={done!r}).kickoff(), or crewlite checkpoint fork {ref} --rerun {done[0]}"
         )
 
 

@@ -16,7 +16,8 @@ async def announce_failed(frame: Frame, step: Step[Any], failure: Attempt) -> No
     """Announce that a failure, which the code has handled before, is raised again."""
     frame.run.journal.warn(
         f"{failure.address} failed before and the code handled that, so it is not tried again "
-        f"(rerun={[failure.address]!r} tries it): {failure.error_type}: {failure.message}"
+        f"(rerun={[failure.address]!r}, or --rerun {failure.address}, tries it): "
+        f"{failure.error_type}: {failure.message}"
     )
     await _announce(frame, step, failure.address, failed=True)
 

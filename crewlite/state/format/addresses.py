@@ -53,6 +53,12 @@ def in_order(addresses: Collection[str]) -> Iterator[str]:
         waiting += reversed(below.get(address, []))
 
 
+def hollow(address: str, known: Collection[str]) -> str:
+    """Return the known step around an address inside of which no step is known; "" if there is none."""
+    around = next((at for at in outers(address) if at in known), "")
+    return around if around and not any(at.startswith(f"{around}/") for at in known) else ""
+
+
 def subject(question: str) -> str:
     """Return the address of what a question asks about: of the failed attempt it decides on, or else its own."""
     decision = outer(question)

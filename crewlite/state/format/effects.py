@@ -42,6 +42,11 @@ def once_calls(entries: Sequence[Entry]) -> list[MadeCall]:
     return found
 
 
+def arguments_of(entries: Sequence[Entry]) -> dict[str, str]:
+    """Return the beginning of the arguments, as JSON, of the last call with effect="once" at each address."""
+    return {call["address"]: call["arguments"] for call in once_calls(entries)}
+
+
 def _has_any(entry: Entry) -> bool:
     return "made" in entry.commit or any(effect == "once" for _, effect in entry.commit.get("intents", ()))
 

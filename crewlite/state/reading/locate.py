@@ -6,7 +6,7 @@ import contextlib
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, takewhile
 from pathlib import Path
@@ -272,21 +272,30 @@ def _walk(record: Record, ref: Ref, text: str) -> str:
     counting = [one for one in checkpoints if record.counts(one.seq)]
     found = _end_of_turn(record, counting, ref.at) or meant(counting, ref.at) or meant(checkpoints, ref.at)
     if len(found) != 1 or ref.back >= len(checkpoints):
-        named = _turns(record, counting, ref.at) or [
-            f"{short(one.id)} ({one.address or one.trigger})" for one in checkpoints
-        ]
+        if ref.back:
+            raise RefError(text, _too_far(ref), _named(counting))
         many = f"matches {len(found)} checkpoints of this branch: give more of the id"
-        problem = many if found else "names no checkpoint of this branch"
-        raise RefError(text, _too_far(ref) if ref.back else problem, named)
+        problem = many if found else f"names no checkpoint of this branch{_dropped(record)}"
+        raise RefError(text, problem, _turns(record, counting, ref.at) or _named(checkpoints))
     checkpoint: CheckpointRecord | None = record.checkpoints[found[0].id]
     for _ in range(ref.back):
         here = checkpoint["seq"] if checkpoint else None
         while checkpoint and checkpoint["seq"] == here:  # a label has made a second one at the same place
             checkpoint = record.checkpoints.get(record.parent(checkpoint) or "")
     if checkpoint is None:
-        raise RefError(text, _too_far(ref), [short(one.id) for one in checkpoints])
+        raise RefError(text, _too_far(ref), _named(counting))
     identifier: str = checkpoint["id"]
     return identifier
+
+
+def _named(checkpoints: Iterable[CheckpointInfo]) -> list[str]:
+    return [f"{short(one.id)} ({one.address or one.trigger})" for one in checkpoints]
+
+
+def _dropped(record: Record) -> str:
+    """Return in words how many checkpoints the branch has had besides those that are left; "" if none."""
+    gone = record.named - len(record.checkpoints)
+    return f" any more: {number_of(gone, 'checkpoint')} of it were pruned or over max_checkpoints" if gone else ""
 
 
 def _turns(record: Record, checkpoints: list[CheckpointInfo], at: str | None) -> list[str]:

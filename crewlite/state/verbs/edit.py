@@ -17,7 +17,7 @@ from crewlite.kinds import Kind
 from crewlite.llm.base import LLMReply, ToolCall, whole_reply
 from crewlite.llm.call import recorded
 from crewlite.secrets import Secrets
-from crewlite.state.format.addresses import BEGINNING, bare_name, leaf, outers
+from crewlite.state.format.addresses import BEGINNING, bare_name, hollow, leaf, outers
 from crewlite.state.format.commit import AskedQuestion, StepRecord, invalidated
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
@@ -81,6 +81,8 @@ def _finished(record: Record, address: str, what: str) -> Outcome:
     if outcome is None and address in record.asked:
         problem = f"is a question whose answer was not used yet, so it cannot be {what}: answer it, on a fork too"
         raise RefError(address, f"{problem}: history.answer(run, {address!r}, ..., replace=True)")
+    if outcome is None and (around := hollow(address, record.outcomes)):
+        raise RefError(address, f"is inside {around}, of which only the outcome is recorded; a prune drops the rest")
     if outcome is None or not address:
         close = [at for at in record.outcomes if at]
         same = [at for at in close if bare_name(at) == bare_name(address)]

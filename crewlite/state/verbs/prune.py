@@ -9,6 +9,7 @@ from functools import cached_property, partial
 
 from crewlite.errors import BranchConflictError, ConfigError, RefError
 from crewlite.ids import now
+from crewlite.refs import check_name
 from crewlite.state.format.checkpoints import droppable
 from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.entry import Entry
@@ -77,7 +78,10 @@ def prune(
 
 def delete(store: Store, run_id: str) -> Pruned:
     """Delete a complete run, finished or not. Raises RefError if it does not exist, BranchConflictError if it runs."""
-    if not store.branches(run_id):
+    if isinstance(run_id, str) and "/" in run_id:
+        whole, _, branch = run_id.partition("/")
+        raise RefError(run_id, f"names branch {branch!r}, which cannot be deleted alone: delete run {whole!r}")
+    if not store.branches(check_name("run_id", run_id)):
         known = list(dict.fromkeys(info.run_id for info in store.branches()))
         raise RefError(run_id, f"names no run in {store.location}", known)
     run = _Run(store, run_id)

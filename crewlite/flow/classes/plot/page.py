@@ -17,6 +17,7 @@ from crewlite.pages.rendering import duration, rendered
 from crewlite.state.config import CheckpointConfig, defaults
 from crewlite.state.history import History
 from crewlite.state.run_history import RunHistory
+from crewlite.wording import cut
 
 webbrowser = lazy("webbrowser")
 
@@ -82,7 +83,7 @@ def page(graph: Graph, name: str, found: Happened | None) -> str:
         joined.setdefault((source, target), []).extend(() if label is None else [label])
     lines = [(source, target, ", ".join(labels)) for (source, target), labels in joined.items()]
     badges = {box["name"] for box in boxes if box["badge"]}
-    layout = laid_out(rows, widths, [(source, target, _short(text)) for source, target, text in lines], badges)
+    layout = laid_out(rows, widths, [(source, target, cut(text, _NAME)) for source, target, text in lines], badges)
     taken = [_passed(found, *line) for line in lines]
     possible = {(edge.source, edge.target) for edge in graph.edges if graph.is_possible(edge)}
     known = {(edge.source, edge.target) for edge in graph.edges if not graph.is_possible(edge)}
@@ -103,9 +104,9 @@ def page(graph: Graph, name: str, found: Happened | None) -> str:
 
 def _box(graph: Graph, method: str, found: Happened | None) -> dict[str, Any]:
     condition = graph.conditions.get(method)
-    badge, kind = _short(condition.brief if condition else ""), shape(graph, method)
+    badge, kind = cut(condition.brief if condition else "", _NAME), shape(graph, method)
     state = found.state(method) if found else None
-    short, about = _short(method), _about(method, kind, found)
+    short, about = cut(method, _NAME), _about(method, kind, found)
     return {
         "name": method,
         "short": short,
@@ -124,7 +125,7 @@ def _about(method: str, kind: str, found: Happened | None) -> str:
         return kind
     state, starts = found.state(method), found.of.get(method, ())
     if state == "failed":
-        return _short(f"✗ {next(one.text for one in starts if one.state == state).partition(':')[0]}")
+        return cut(f"✗ {next(one.text for one in starts if one.state == state).partition(':')[0]}", _NAME)
     times = f" {len(starts)}x" if len(starts) > 1 else ""
     took = f" {duration(sum(one.seconds for one in starts))}" if state == "finished" else f" {state}"
     return f"{_MARKS[state]}{times}{took}"
@@ -136,7 +137,3 @@ def _passed(found: Happened | None, source: str, target: str, text: str) -> bool
         return False
     finished = any(one.state == "finished" for one in found.of.get(source, ()))
     return finished and (not text or any(label in text.split(", ") for label in found.labels.get(source, ())))
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _NAME else f"{text[: _NAME - 1]}…"
