@@ -77,7 +77,7 @@ def interrupt(process):
 
 
 @pytest.mark.parametrize("name", ["store", "store.db"])
-def test_ctrl_c_leaves_a_resumable_run_and_sayshow_to_go_on(tmp_path, name):
+def test_ctrl_c_leaves_a_resumable_run_and_says_how_to_go_on(tmp_path, name):
     code, said = interrupt(start(tmp_path / name, "slow"))
     assert code in (130, -signal.SIGINT)
     assert "Interrupted. To go on: run the same script again, or crew.kickoff(run_id='r')" in said
