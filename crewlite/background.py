@@ -147,7 +147,7 @@ async def acquire(open_: Callable[[], T], release: Callable[[T], object]) -> T:
     opening = _begun_in_thread(work)
     try:
         await asyncio.shield(opening)
-    except BaseException as error:
+    except BaseException as error:  # GeneratorExit too, if the loop is closed before the caller has gone on
         if isinstance(error, asyncio.CancelledError):
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait({opening}, timeout=_GRACE)

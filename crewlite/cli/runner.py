@@ -155,7 +155,8 @@ class Runner:
             line = None if self._instead else self._placed().line("fork", self._ref() or "RUN", *added)
             return f"To go on with that: {line}" if line else "Begin another run with that."
         if progress.unsettled and not self._instead:
-            return self._placed().to_settle(self._ref() or "RUN", *next(iter(progress.unsettled.items())))
+            address, times = next(iter(progress.unsettled.items()))
+            return self._placed().to_settle(self._ref() or "RUN", address, times)
         where = "" if sys.stderr.isatty() else f", in {os.getcwd()}"  # for whoever reads it in the log of a timer
         return f"To go on{where}: {self._line_on()}"
 

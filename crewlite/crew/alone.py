@@ -8,8 +8,9 @@ from typing import Any
 from crewlite import templates
 from crewlite.agent.agent import Agent
 from crewlite.crew.crew import Crew
-from crewlite.errors import ConfigError, OnLoopThread
+from crewlite.errors import ConfigError
 from crewlite.last_kickoff import Kickoff, keep
+from crewlite.runtime.main_thread.sync_bridge import check_may_block
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task
 
@@ -28,9 +29,7 @@ def done(verb: str, task: Task, agent: Agent | None, context: str | None, tools:
     people = {name: templates.escaped(getattr(who, name)) for name in ("role", "goal", "backstory")}
     more = {} if tools is None else {"tools": tuple(tools)}
     alone = task.with_(agent=who.with_(**people), context=[], **plain, **more)
-    try:
-        [output] = Crew(tasks=[alone]).kickoff().tasks_output
-    except OnLoopThread as error:
-        raise OnLoopThread(verb, error.instead.replace("crew.akickoff(...)", "Crew(tasks=[task]).akickoff()")) from None
+    check_may_block(verb, "Crew(tasks=[task]).akickoff()")
+    [output] = Crew(tasks=[alone]).kickoff().tasks_output
     keep({task: Kickoff(lambda: output)})
     return output

@@ -128,11 +128,13 @@ class BranchConflictError(CrewliteError, RuntimeError):
         self.run_id, self.branch, self.expected, self.found, self.holder = run_id, branch, expected, found, holder
         self.problem = problem
         if kind == "state":
-            super().__init__(
-                f"State {branch_ref(run_id, branch)!r} is held by {holder}, and cannot be opened again until it is "
-                f"closed there, with close() or at the end of its `with`. Or open a fork of it, made with "
-                f"History(location).fork(...)."
-            )
+            if holder:
+                wrong = f"is held by {holder}, and cannot be opened again until it is closed there, with close() or at "
+                wrong += "the end of its `with`"
+            else:
+                wrong = problem or f"{_conflict(expected, found)}, then open it again"
+            fork = "Or open a fork of it, made with History(location).fork(...)."
+            super().__init__(f"State {branch_ref(run_id, branch)!r} {wrong}. {fork}")
             return
         again = to_resume(run_id, branch)
         if not problem and found is None:

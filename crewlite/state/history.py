@@ -256,8 +256,8 @@ class History:
         """Record a person's answer to a question that a run waits for. The next kickoff continues with it.
 
         `address` is the address of the question, or the question as `.waiting` of the run lists it. A run that this
-        process is running receives the answer at once. Returns False if the question has this very answer already.
-        With `replace`, an answer takes the place of another that the run has not used yet.
+        process is running receives the answer at once. Returns True, or False if the question has this very answer
+        already. With `replace`, the answer takes the place of another that the run has not used yet.
 
         A question of an unfinished run (`human:...`) may be answered before it is asked. That answer is checked when
         the question is asked, and replaces an earlier one of this kind; `rewind` to an earlier place takes it back. An

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import re
 from pathlib import Path
 
 import click
@@ -140,7 +141,7 @@ def _settings() -> str:
             "always" if one.accepted is ANY else "if off" if one.accepted is None else f"`{one.accepted!r}`, or off"
         )
         if missing:
-            instead = f"`{one.instead}`" if "(" in one.instead else one.instead
+            instead = re.sub(r"[@\w.]+\([^)]*\)", r"`\g<0>`", one.instead)
             lines.append(f"| `{one.name}` | {', '.join(missing)} | {accepted} | {one.here} | {instead} |")
     return "\n".join(lines) + "\n"
 

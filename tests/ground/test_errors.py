@@ -236,6 +236,13 @@ def test_a_candidate_is_named_once():
     assert (error.candidates, str(error)) == (("b", "a"), "'main' names two things. Candidates: b, a.")
 
 
+def test_a_state_that_another_process_has_changed_is_held_by_nobody():
+    said = str(errors.BranchConflictError("prices", "main", expected=1, found=2, kind="state"))
+    assert said.startswith("State 'prices' is at commit 2, and commit 1 was expected: another process has changed it")
+    assert "then open it again" in said
+    assert "held" not in said
+
+
 def test_an_error_of_a_trial_names_the_verb_that_goes_on_with_it():
     failure = Failure("bug", "KeyError", "x", address="step:a")
     there = {"run_id": "r", "location": "runs", "kind": "trial"}

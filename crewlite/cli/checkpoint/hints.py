@@ -66,9 +66,9 @@ def _doubts(screen: Screen, run: RunHistory, lines: Again) -> None:
 def settling(run: RunHistory, lines: Again, address: str) -> tuple[str, str]:
     """The lines that settle the doubt about a call: if it took effect, and if it did not."""
     times = run.unsettled[address]
-    nth = nth_attempt(address, times)
     if kinds.of(run.definition["kind"]) is kinds.TRIAL:
-        return f"{trial_on(run)}, answers={{{address!r}: RESULT}}", f"{trial_on(run)}, rerun=[{nth!r}]"
+        rerun = [nth_attempt(address, times)]
+        return f"{trial_on(run)}, answers={{{address!r}: RESULT}}", f"{trial_on(run)}, {rerun=}"
     return lines.settling(ref_of(run), address, times)
 
 

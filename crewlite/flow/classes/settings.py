@@ -20,7 +20,7 @@ _OF_METHODS = ("retries", "retry_delay")
 
 
 class FlowType(ABCMeta):
-    """The class of flow classes: says what to write instead of a class method of CrewAI."""
+    """The metaclass of flows. It says what to write instead of a class method of CrewAI."""
 
     def __getattr__(cls, name: str) -> Any:
         instead = instead_of(cls, name)

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count, takewhile
 from typing import Any
 
@@ -45,9 +46,8 @@ def explore_here(
 ) -> Exploration:
     """Run `explore` and block until all variants have ended."""
     again = "Call explore again with the same arguments: it continues, and nothing that is recorded is paid again."
-    return run_sync(
-        definition.run_kind, "explore", lambda: explore(definition, config, variants, judge, **how), lambda: again
-    )
+    work = partial(explore, definition, config, variants, judge, **how)
+    return run_sync(definition.run_kind, "explore", work, lambda: again)
 
 
 @known_keywords("explore")

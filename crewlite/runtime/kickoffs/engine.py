@@ -71,17 +71,15 @@ Begun = tuple[Run, dict[str, Any]]
 
 def kickoff_here(definition: Runnable[R], request: Request) -> R:
     """Run `kickoff` from blocking code, and wait until the run has ended."""
-    how_to_go_on = partial(request.how_to_go_on, definition.run_kind.name)
     kind = definition.run_kind
     verb = definition.run_name.partition(" ")[0] if kind is kinds.TRIAL else "kickoff"  # "test of CREW"
-    return run_sync(kind, verb, partial(kickoff, definition, request), how_to_go_on)
+    return run_sync(kind, verb, partial(kickoff, definition, request), partial(request.how_to_go_on, kind.name))
 
 
 def preview_here(definition: Runnable[Any], request: Request) -> Preview:
     """Run `preview` from blocking code, and wait for its result."""
-    return run_sync(
-        definition.run_kind, "preview", partial(preview, definition, request), lambda: "Nothing was changed."
-    )
+    work = partial(preview, definition, request)
+    return run_sync(definition.run_kind, "preview", work, lambda: "Nothing was changed.")
 
 
 def submit(definition: Runnable[R], request: Request, verb: str = "submit") -> RunHandle[R]:

@@ -138,8 +138,9 @@ def _check(definition: Runnable[Any], inputs: object, max_concurrency: object) -
 async def side_by_side(works: Iterable[Awaitable[None]], width: int) -> None:
     """Await all works, at most `width` at once. When all have ended, raise the first failure.
 
-    The iterable makes a work when it begins, so that those which wait take no memory. Coroutines run one after another
-    in the same few tasks; one in which code of users runs needs a task of its own, as the code may leave things there.
+    The iterable makes a work when it begins, so that those which wait take no memory. Coroutines share `width` tasks:
+    one in which code of users runs needs a task of its own, as what that code leaves there, such as context variables,
+    would be there for the next coroutine.
     """
     waiting, failures = iter(works), list[Exception]()
 

@@ -198,7 +198,8 @@ class Request:
         if self.progress.location is None:
             return f"Nothing was saved. To be able to resume a run, give the {kind} checkpoint=True."
         resume = to_resume(self.progress.run_id, self.progress.branch)
-        for at, times in self.progress.unsettled.items():
+        if self.progress.unsettled:
+            at, times = next(iter(self.progress.unsettled.items()))
             return f"{at} may have taken effect. {InDoubt.advice(at, times, resume, kind=kind)}."
         if kinds.of(kind) is kinds.TRIAL:
             return f"To go on: {call_again(kind)} with {resume}"

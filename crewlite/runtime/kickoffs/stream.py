@@ -35,7 +35,7 @@ class RunStream(Generic[R]):
     beside another reader, or again after the end, raises ConfigError. As a context manager (in a coroutine: `async
     with`), the stream cancels a run that has not ended when the block does, and waits until it has released its branch.
 
-    Ctrl-C ends a run whose stream is read in blocking code, as it does in `kickoff`, and it is printed how to go on.
+    Ctrl-C in blocking code that reads the stream ends the run and prints how to go on, as it does in `kickoff`.
     """
 
     def __init__(self, begin: Callable[[], RunHandle[R]], progress: Progress, how_to_go_on: Callable[[], str]) -> None:

@@ -28,10 +28,10 @@ def run_sync(kind: Kind, verb: str, work: Callable[[], Coroutine[Any, Any, T]], 
     KeyboardInterrupt, which ends a script with status 130. A second Ctrl-C does not wait. A signal that `on_events`
     names, or a handler of the program that raises SystemExit, ends the run in the same way.
 
-    Raises OnLoopThread, naming the `verb` of this `kind` of definition, if called on the background loop itself or on
-    the loop of the run around it, and what `work` raises.
+    Raises OnLoopThread, naming the `verb` of this `kind` of definition, as `check_may_block` does, and what `work`
+    raises.
     """
-    _check_may_block(kind, verb)
+    check_may_block(verb, "" if kind is kinds.TRIAL else f"{kind}.a{verb}(...)")
     ended = threading.Event()
 
     async def in_full() -> T:
@@ -63,15 +63,19 @@ def cut_short(cut: Callable[[], object], ended: threading.Event, how_to_go_on: C
     _say(f"\nInterrupted. {how_to_go_on()}")
 
 
-def _check_may_block(kind: Kind, verb: str) -> None:
+def check_may_block(verb: str, instead: str) -> None:
+    """Raise OnLoopThread for `verb` on the background loop, or on the loop of the run around it, which it would block.
+
+    `instead`: the call to await there; "" if there is none.
+    """
     run_loop = durable.scope().loop
     in_run = run_loop is not None and run_loop is background.running_loop()
     if not in_run and not background.on_loop_thread():
         return
-    instead = [] if kind is kinds.TRIAL else [f"write `await {kind}.a{verb}(...)`"]
+    ways = [f"write `await {instead}`"] if instead else []
     if in_run:
-        instead.append("take `async` from the `def` in which it is called, which then runs in a thread of its own")
-    raise OnLoopThread(verb, ", or ".join(instead) or "call it in a thread of its own")
+        ways.append("take `async` from the `def` in which it is called, which then runs in a thread of its own")
+    raise OnLoopThread(verb, ", or ".join(ways) or "call it in a thread of its own")
 
 
 def _say(text: str) -> None:

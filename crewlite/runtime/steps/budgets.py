@@ -91,9 +91,17 @@ class HeldBudget:
             raise
 
     def _exceeded(self, cls: type[BudgetExceeded], setting: str, limit: float, used: float) -> BudgetExceeded:
-        journal, kind = self._run.journal, self._run.record.kind
-        made = partial(cls, self.budget.owner, setting, limit=limit, used=used, kind=kind)
-        return made(run_id=journal.run_id, location=journal.location, branch=journal.branch)
+        journal = self._run.journal
+        return cls(
+            self.budget.owner,
+            setting,
+            limit=limit,
+            used=used,
+            run_id=journal.run_id,
+            location=journal.location,
+            branch=journal.branch,
+            kind=journal.record.kind,
+        )
 
 
 def held(budgets: Iterable[Budget], run: Run, address: str) -> tuple[HeldBudget, ...]:

@@ -80,8 +80,8 @@ class Decided:
         if isinstance(remedy, Abort) and not remedy.reason:
             return error
         cls = RecoveryEscalated if isinstance(remedy, Escalate) else RecoveryAborted
-        there: Any = {"run_id": run.run_id, "location": run.journal.location, "branch": run.branch}
-        return cls(failure, frame.mask(remedy.said), **there, kind=frame.run_kind)
+        said, location = frame.mask(remedy.said), run.journal.location
+        return cls(failure, said, run_id=run.run_id, location=location, branch=run.branch, kind=frame.run_kind)
 
 
 async def decided(

@@ -33,7 +33,10 @@ def cancel(store: Store, run_id: str, branch: str) -> None:
 
 
 def why_refused(store: Store, run_id: str, branch: str, after: int, error: BaseException) -> BaseException:
-    """Return RunCancelled if a commit after number `after` cancelled the branch, otherwise `error` itself."""
+    """Return RunCancelled if a commit after number `after` cancelled the branch; otherwise `error`.
+
+    A store does not know the kind of the run, so a BranchConflictError of it is returned with that.
+    """
     if not isinstance(error, BranchConflictError):
         return error
     kind = recorded(store, run_id, branch).kind

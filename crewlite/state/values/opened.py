@@ -9,7 +9,7 @@ from uuid import UUID
 
 from crewlite import background
 from crewlite.codec import digest
-from crewlite.errors import BranchConflictError, ConfigError, OnLoopThread, RefError, RunMismatch
+from crewlite.errors import ConfigError, OnLoopThread, RefError, RunMismatch
 from crewlite.ids import new_id
 from crewlite.refs import check_name
 from crewlite.secrets import Secrets
@@ -46,10 +46,7 @@ async def opened(name: str | UUID, location: str | os.PathLike[str] | None, prov
         config = CheckpointConfig(provider=provider)
         config = config if location is None else config.overridden_by(CheckpointConfig(location=location))
         kept = Located(provider_for(config.location, config.provider), config.location, run_id, branch or "main")
-        try:
-            _, queue, record = await acquire_branch(lambda: kept, STATE)
-        except BranchConflictError as conflict:
-            raise BranchConflictError(run_id, kept.branch, holder=conflict.holder, kind="state") from None
+        _, queue, record = await acquire_branch(lambda: kept, STATE)
         journal = Journal(run_id, kept.branch, record, secrets, "raise", queue=queue)
     try:
         await store_claim(journal, {} if _is_there(journal) else {"run": _beginning(run_id)})

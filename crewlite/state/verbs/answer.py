@@ -98,7 +98,7 @@ def answer(
     """Record a person's answer to the question at `address`. A run that this process is running receives it at once.
 
     Returns whether it was recorded: False if the question has this answer already. With `ahead`, a question that was
-    not asked yet may be answered; with `replace`, one that has another answer, which nobody has used. Raises RefError
+    not asked yet may be answered; with `replace`, one whose answer no run has used. Raises RefError
     if the run does not ask it, AnswerRefused if the answer does not fit or is the second, BranchConflictError if
     another process runs the branch. Logs a warning if the address of a question that was not asked looks like a
     misspelt one.
@@ -186,7 +186,7 @@ def _answered(
         value = converted(value, asked.get("schema"))
     before = asked and record.answer_to(asked)
     if before or record.settled(address):
-        if _is_known(record, asked, _given_answer(address, value, asked, secrets)):
+        if _has_answer(record, asked, _given_answer(address, value, asked, secrets)):
             raise _SameAnswer
         replaced = replace and unused
         if not replaced and (record.settled(address) or not (asked and before and _may_misfit(asked, before))):
@@ -263,7 +263,7 @@ def given(record: Record, answers: Mapping[str, Any], secrets: Secrets, *, chang
             _check_is_last(record, address)
         said = converted(value, asked.get("schema")) if asked else value
         given_answer = _given_answer(address, said, asked, secrets)
-        if other or not _known(record, asked, given_answer):
+        if other or not _is_recorded(record, asked, given_answer):
             if asked:
                 check(asked, said)
             recorded_answers.append(given_answer)
@@ -285,20 +285,20 @@ def _given_answer(address: str, value: Any, asked: AskedQuestion | None, secrets
     return given_answer | {"ahead": True} | ({"typed": True} if is_typed else {})
 
 
-def _known(record: Record, asked: AskedQuestion | None, given_answer: GivenAnswer) -> bool:
+def _is_recorded(record: Record, asked: AskedQuestion | None, given_answer: GivenAnswer) -> bool:
     """Return whether this answer is recorded already. Raises AnswerRefused if the question has a different answer."""
     address = given_answer["address"]
     before = asked and record.answer_to(asked)
     if not before and address not in record.outcomes:
         return record.settled(address)
-    same = _is_known(record, asked, given_answer)
+    same = _has_answer(record, asked, given_answer)
     if not same and (before or not _may_be_same(given_answer["value"], record.value(address))):
         raise AnswerRefused(address, _SECOND, second=True, unused=not record.settled(address))
     return True
 
 
-def _is_known(record: Record, asked: AskedQuestion | None, given_answer: GivenAnswer) -> bool:
-    """Return whether a question has this very answer: given to it, or recorded as what it came to."""
+def _has_answer(record: Record, asked: AskedQuestion | None, given_answer: GivenAnswer) -> bool:
+    """Return whether a question has this very answer: recorded for it, or in the outcome of its step."""
     address = given_answer["address"]
     if before := asked and record.answer_to(asked):
         known = codec.encode(decode_answer(before, asked.get("schema")))
