@@ -19,12 +19,12 @@ from benchmarks import (
     history,
     imports,
     listing,
+    masking,
     memory,
     path,
     peers,
     prune,
     resume,
-    secrets,
     stall,
     storage,
 )
@@ -47,7 +47,7 @@ SUBJECTS = {
         path,
         storage,
         prune,
-        secrets,
+        masking,
         stall,
         peers,
     )

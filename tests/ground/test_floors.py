@@ -356,6 +356,13 @@ def test_child_processes_are_started_by_the_one_helper():
             )
 
 
+@pytest.mark.parametrize("folder", ["benchmarks", "examples"])
+def test_no_program_has_a_neighbour_that_hides_a_module_of_the_standard_library(folder):
+    """A program sees the files beside it before the standard library."""
+    names = {path.stem for path in (ROOT.parent / folder).rglob("*.py")}
+    assert names and not names & sys.stdlib_module_names
+
+
 def test_every_lock_and_every_act_in_a_forked_child_is_made_in_one_place():
     made = [
         f"{name}: {word}"
