@@ -17,7 +17,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import time
 import traceback
@@ -38,6 +37,7 @@ from crewlite.events import (
 from crewlite.state.providers.json import JsonStore
 from crewlite.state.run_history import RunHistory
 from crewlite.testing import CrashInjector, ScriptedLLM
+from tests import children
 
 TASKS = ("survey", "weigh", "write")
 TURNS = 2  # tool calls a task makes before it answers
@@ -143,7 +143,7 @@ def spawn(
     if SEPARATE:
         command = [sys.executable, __file__, "--live", str(life), "--directory", yard.directory]
         command += ["--provider", "sqlite" if location.suffix else "json"]
-        return ended(subprocess.Popen(command).pid, patience)
+        return ended(children.Child(command).pid, patience)
     return child(lambda: live(yard, location, life, injector, doubts, fork), patience)
 
 
@@ -287,6 +287,8 @@ def main() -> int:
     SEPARATE, MODE = options.separate, options.mode
     chance = random.Random(options.seed)
 
+    if SEPARATE:
+        children.run([sys.executable, "-c", ""])  # the first is slow, and `length` is to be that of all others
     clean = Yard(options.directory / "clean")
     before = time.perf_counter()
     done = spawn(clean, store_of(clean, options.provider), 0, CrashInjector(), None)

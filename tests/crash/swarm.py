@@ -16,7 +16,6 @@ import contextlib
 import json
 import os
 import random
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -30,6 +29,7 @@ from crewlite.errors import BranchConflictError, RefError
 from crewlite.events import TaskCompletedEvent
 from crewlite.state.providers.json import JsonStore
 from crewlite.testing import ScriptedLLM
+from tests import children
 
 PATIENCE = 20.0  # seconds after which the others are not waited for any longer
 LONGEST = 120.0  # seconds after which a result never comes
@@ -268,10 +268,10 @@ class Swarm:
         self.yard, self.counts, self.violations = yard, Counter(), list[str]()
         command = [sys.executable, __file__, "--provider", provider, "--directory", str(yard.directory)]
         self.workers = [
-            subprocess.Popen(
+            children.Child(
                 [*command, "--seed", str(seed), "--number", str(n)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                stdin=children.PIPE,
+                stdout=children.PIPE,
                 stderr=(yard.directory / f"stderr{n}").open("w"),
                 text=True,
             )
