@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import shutil
 import tempfile
@@ -26,6 +27,17 @@ settings.load_profile("any machine")  # how fast a machine is says nothing about
 def pytest_xdist_auto_num_workers():
     """Two for each core: the tests wait as long for disks, processes and timers as they compute."""
     return 2 * (os.cpu_count() or 1)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Collect without looking for garbage meanwhile, as all that is made stays. It is not looked at later either."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items):

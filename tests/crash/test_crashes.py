@@ -21,7 +21,8 @@ pytestmark = [
 
 def run(program: str, *arguments: object, patience: float | None = 1500) -> tuple[int, dict]:
     command = [sys.executable, str(HERE / program), *map(str, arguments)]
-    done = children.run(command, capture_output=True, text=True, timeout=patience)
+    # a mutation changes modules before others take names from them
+    done = children.run(command, capture_output=True, text=True, timeout=patience, cold=program == "mutations.py")
     assert done.stdout, done.stderr[-3000:]
     return done.returncode, json.loads(done.stdout.splitlines()[-1])
 

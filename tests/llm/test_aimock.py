@@ -183,26 +183,18 @@ sys.path.insert(0, {here!r})
 from test_aimock import KEY, LLM, MODELS, crew_of
 from crewlite import event_bus
 from crewlite.events import TaskCompletedEvent
-if sys.argv[1] == "die":
-    event_bus.on(TaskCompletedEvent, lambda source, event: os.kill(os.getpid(), signal.SIGKILL))
-crew = crew_of(LLM(MODELS["openai"], base_url={base!r}, api_key=KEY), checkpoint=True)
-print(crew.kickoff(run_id="tides").raw)
+event_bus.on(TaskCompletedEvent, lambda source, event: os.kill(os.getpid(), signal.SIGKILL))
+crew_of(LLM(MODELS["openai"], base_url={base!r}, api_key=KEY), checkpoint=True).kickoff(run_id="tides")
 """
 
 
-def test_a_run_killed_between_two_tasks_goes_on_and_asks_nothing_twice(peer, tmp_path):
+def test_a_run_killed_between_two_tasks_goes_on_and_asks_nothing_twice(peer):
     peer.script(*TURNS)
-    script = tmp_path / "life.py"
-    script.write_text(LIFE.format(here=str(Path(__file__).parent), base=peer.base("openai")))
-
-    def live(*words):
-        command = [sys.executable, str(script), *words]
-        return children.run(command, capture_output=True, text=True, check=False)
-
-    assert live("die").returncode == -signal.SIGKILL
+    life = LIFE.format(here=str(Path(__file__).parent), base=peer.base("openai"))
+    first = children.run([sys.executable, "-c", life], capture_output=True, text=True)
+    assert first.returncode == -signal.SIGKILL, first.stderr
     assert statuses(peer) == [200, 200]
-    second = live("go on")
-    assert second.stdout == "Thirteen in all.\n", second.stderr
+    assert crew_of(model_of(peer), checkpoint=True).kickoff(run_id="tides").raw == "Thirteen in all."
     asked = [repr(heard.body["messages"]) for heard in peer.heard()]
     assert len(asked) == len(set(asked)) == 4
 

@@ -51,7 +51,12 @@ class Driver:
 
     async def sees(self, *texts):
         """Wait until the screen shows all these texts."""
-        await self.until(lambda: all(text in self.screen() for text in texts))
+
+        def shown():
+            screen = self.screen()
+            return all(text in screen for text in texts)
+
+        await self.until(shown)
 
     def screen(self):
         """The text of the screen."""
