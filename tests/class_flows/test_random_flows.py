@@ -43,7 +43,7 @@ def _fired(graph: Graph, plan, pick) -> Counter | None:
     return fired
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=_QUICK)
+@settings(max_examples=50, deadline=None, suppress_health_check=_QUICK)
 @given(plans(most=8), st.integers(0, 2**32))
 def test_how_often_a_method_starts_does_not_depend_on_which_is_faster(plan, seed):
     made = flow_of(plan, World())

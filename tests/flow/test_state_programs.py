@@ -236,7 +236,7 @@ def in_memory():
 
 
 @given(programs)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_any_program_that_is_cut_after_any_commit_has_the_state_that_a_dictionary_says(program):
     hold(program, in_memory())
 

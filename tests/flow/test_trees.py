@@ -63,7 +63,7 @@ def holds(tree, blocking):
 
 
 @given(tree=trees, blocking=st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_tree_that_is_cut_after_any_commit_ends_as_if_it_had_not_been(tree, blocking):
     holds(tree, blocking)
 
