@@ -160,8 +160,8 @@ def test_a_connection_that_failed_is_told_with_the_host_and_the_reason(cause, wh
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ({"temprature": 1}, "no argument 'temprature': did you mean 'temperature'"),
-        ({"surprise": {}}, "no argument 'surprise': pass arguments of litellm"),
+        ({"temprature": 1}, "no option 'temprature' .did you mean 'temperature'"),
+        ({"surprise": {}}, "no option 'surprise' .pass arguments of litellm"),
         ({"tool_protocol": "texts"}, "'native' or 'text'"),
         ({"temperature": "hot"}, "temperature is a str"),
         ({"temperature": float("nan")}, "temperature is nan; wanted a number"),
