@@ -1,4 +1,4 @@
-"""Advice at the end of a run: how to run a recorded step again."""
+"""Advice at the end of a run: answers without effect, and how to run a recorded step again."""
 
 from __future__ import annotations
 
@@ -10,12 +10,26 @@ from crewlite.errors import CrewliteError, Redacted, StepRaised, ends_run
 from crewlite.resuming import branch_ref
 from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.steps.run import Run
-from crewlite.state.format.addresses import is_right_below
+from crewlite.state.format.addresses import is_question, is_right_below
 from crewlite.state.providers.base import declares
 from crewlite.tracebacks import RECORDED
 from crewlite.wording import number_of
 
 _NAMED = 3  # steps that a note names
+
+
+def warn_unasked(run: Run) -> None:
+    """Warn about answers to questions that the run has not asked a person: an address may be misspelt."""
+    record = run.record
+    given = [at for at in {**record.answers, **run.answers} if is_question(at) and not record.settled(at)]
+    if not given:
+        return
+    known = record.asked.keys() | {step.address for step in record.outcomes.values() if kinds.of(step.kind).asks_person}
+    if left := [at for at in given if at not in known]:
+        run.journal.warn(
+            f"an answer was given ahead to {', '.join(left)}, but the run has not asked this; the questions so far "
+            f"are {', '.join(sorted(known)) or 'none'}"
+        )
 
 
 def answered_before(kind: str, run: Run) -> tuple[str, ...]:

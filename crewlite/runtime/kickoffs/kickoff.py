@@ -14,12 +14,11 @@ from crewlite.durable import Step
 from crewlite.errors import BudgetExceeded, ConfigError, RunCancelled, Suspended, text_of
 from crewlite.events.event_bus import event_bus
 from crewlite.resources import InUse
-from crewlite.runtime.kickoffs.advice import answered_before, note_answered
+from crewlite.runtime.kickoffs.advice import answered_before, note_answered, warn_unasked
 from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.runtime.kickoffs.resumption import in_doubt, lived
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.main_thread.signals import PATIENCE, Listener, listed_signals
-from crewlite.runtime.people.human import warn_unasked
 from crewlite.runtime.steps import sayings
 from crewlite.runtime.steps.budgets import worked
 from crewlite.runtime.steps.run import EventStamp, Run

@@ -26,9 +26,8 @@ from crewlite.runtime.people.terminal import line, piped, terminal, turn
 from crewlite.runtime.steps.budgets import paused
 from crewlite.runtime.steps.future import Awaited, StepFuture, on
 from crewlite.runtime.steps.replay import Basis, recorded_answer, recorded_question
-from crewlite.runtime.steps.run import Run
 from crewlite.runtime.steps.step_scope import StepScope
-from crewlite.state.format.addresses import NAME_RULE, can_be_name, is_question
+from crewlite.state.format.addresses import NAME_RULE, can_be_name
 from crewlite.state.format.commit import AskedQuestion, CommitParts
 from crewlite.state.verbs.answer import check_fits, decode_answer, refusal, typed
 
@@ -341,20 +340,6 @@ async def _put(frame: StepScope, asked: Question, schema: Any, name: str | None)
         parts=parts,
     )
     return recorded
-
-
-def warn_unasked(run: Run) -> None:
-    """Warn about answers to questions that the run has not asked a person: an address may be misspelt."""
-    record = run.record
-    given = [at for at in {**record.answers, **run.answers} if is_question(at) and not record.settled(at)]
-    if not given:
-        return
-    known = record.asked.keys() | {step.address for step in record.outcomes.values() if kinds.of(step.kind).asks_person}
-    if left := [at for at in given if at not in known]:
-        run.journal.warn(
-            f"an answer was given ahead to {', '.join(left)}, but the run has not asked this; the questions so far "
-            f"are {', '.join(sorted(known)) or 'none'}"
-        )
 
 
 def _left(recorded: AskedQuestion) -> float | None:
