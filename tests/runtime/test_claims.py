@@ -475,6 +475,41 @@ def test_a_forked_child_does_not_take_its_parents_claim_for_its_own(make_crew, o
     assert answers(crew_of(make_crew, on_disk, ["b", "c"]).kickoff(run_id="r")) == ["a", "b", "c"]
 
 
+LEFT = """
+import asyncio, sys
+from crewlite import CheckpointConfig
+from crewlite.flow import flow, step
+
+@step
+async def wait(n):
+    if n:
+        began.set()
+        await asyncio.sleep(3600 if loop else 0)
+    return n
+
+@flow(checkpoint=CheckpointConfig(location=sys.argv[1]))
+async def waits():
+    return [await wait(n) for n in range(3)]
+
+async def left():
+    global task
+    task = asyncio.create_task(waits.akickoff(run_id="r"))
+    await began.wait()
+
+began = asyncio.Event()
+loop = asyncio.new_event_loop()
+loop.run_until_complete(left())
+loop.close()
+loop = None
+print(waits.kickoff(run_id="r"), waits.kickoff(run_id="r"))
+"""
+
+
+def test_a_run_whose_loop_was_closed_holds_nothing(config):
+    done = children.run([sys.executable, "-c", LEFT, config().location], capture_output=True, text=True)
+    assert done.stdout == "[0, 1, 2] [0, 1, 2]\n", done.stderr
+
+
 def test_a_live_holder_in_this_process_is_known_without_asking(make_crew, config):
     llm = Sleeper()
 

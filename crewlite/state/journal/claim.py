@@ -8,6 +8,7 @@ sign of life. Host names alone prove nothing, as machines and containers may sha
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import time
@@ -21,19 +22,20 @@ SILENCE = 30.0  # seconds after which a holder on another machine is presumed de
 BEAT = 10.0  # seconds between signs of life
 
 
-_held: set[str] = set()  # the ids of the claims that this process holds
+_held: dict[str, asyncio.AbstractEventLoop | None] = {}
+"""The claims that this process holds: by id, the loop of the run. A run whose loop was closed never goes on."""
 
 
-def claim() -> Claim:
-    """Build a claim of this process. It is held until `release`."""
+def claim(loop: asyncio.AbstractEventLoop | None = None) -> Claim:
+    """Build a claim of this process. It is held until `release`, or until the `loop` of the run, if given, is closed."""
     me, name = os.getpid(), new_id()
-    _held.add(name)
+    _held[name] = loop
     return {"id": name, "host": socket.gethostname(), "boot": _boot(), "pid": me, "started": _own_start(me)}
 
 
 def release(claim: Claim) -> None:
     """Mark a claim of this process as no longer held."""
-    _held.discard(claim["id"])
+    _held.pop(claim["id"], None)
 
 
 def holds(claim: Claim, touched: float) -> bool:
@@ -44,7 +46,7 @@ def holds(claim: Claim, touched: float) -> bool:
     heard = time.time() - touched < SILENCE
     if claim["boot"] == _boot() and (_boot() or claim["host"] == socket.gethostname()) and os.name == "posix":
         if claim["pid"] == os.getpid() and claim["started"] == _start(os.getpid()):
-            return claim["id"] in _held
+            return claim["id"] in _held and not ((loop := _held[claim["id"]]) and loop.is_closed())
         return _runs(claim["pid"], claim["started"], heard=heard)
     if claim["host"] == socket.gethostname() and touched < _booted():
         return False  # this machine was restarted since then

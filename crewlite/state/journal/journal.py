@@ -199,7 +199,7 @@ class Journal:
 
     def take_claim(self) -> Claim:
         """Build a claim of this process to commit. Until it is dropped, `at_work_on` finds this journal by it."""
-        self.claim = claim()
+        self.claim = claim(self.loop)
         _journals[self.claim["id"]] = self
         return self.claim
 
@@ -361,6 +361,7 @@ class Journal:
     def listen(self) -> None:
         """Have the writer's thread set the future `fenced` once another process has written to the branch."""
         if self.queue:
+            self.queue.loop = self.loop
             self.queue.on_fenced = from_any_thread(self.loop, self.fenced)
 
     def emit(self, cls: type[BaseEvent], **fields: Any) -> None:

@@ -70,6 +70,8 @@ class WriteQueue:
     """Whether the store refuses further entries, because another process has written to the branch."""
     on_fenced: Callable[[BaseException], None] | None = None
     """Called on the writer's thread when the queue is fenced, with the error to raise."""
+    loop: asyncio.AbstractEventLoop | None = None
+    """The loop of the run that writes the branch; None until its journal listens."""
 
     @property
     def store(self) -> Store:
@@ -94,8 +96,7 @@ class WriteQueue:
 
     def leave(self) -> Future[None] | None:
         """Release the branch and the writer, without waiting. See `Writer.release`."""
-        self.writer.leave(self)
-        return self.writer.release()
+        return self.writer.release() if self.writer.leave(self) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,15 +151,20 @@ class Writer:
         `kind`: of the definition of the run.
         """
         with _lock:
-            if (run_id, branch) in self.queues:
-                raise BranchConflictError(run_id, branch, kind=kind)
+            if before := self.queues.get((run_id, branch)):
+                if not (before.loop and before.loop.is_closed()):
+                    raise BranchConflictError(run_id, branch, kind=kind)
+                self.users -= 1  # its run never ends, and never releases the writer
             queue = self.queues[run_id, branch] = WriteQueue(self, run_id, branch)
         return queue
 
-    def leave(self, queue: WriteQueue) -> None:
-        """Close the queue of a branch, so that another run of this process may open it."""
+    def leave(self, queue: WriteQueue) -> bool:
+        """Close the queue of a branch, so that another run of this process may open it. Returns whether it was open."""
         with _lock:
-            self.queues.pop((queue.run_id, queue.branch), None)
+            was_open = self.queues.get((queue.run_id, queue.branch)) is queue
+            if was_open:
+                del self.queues[queue.run_id, queue.branch]
+        return was_open
 
     def use(self) -> Writer:
         """Add a user, and return the writer. Only a user of the writer may call this: without users the thread ends."""
