@@ -1,9 +1,9 @@
 """Claims: which process writes a branch. A claim is part of the commit with which a run starts or resumes.
 
 That commit moves the head of the branch, so the store refuses the next commit of an earlier holder, and two processes
-never write a branch at once. A claim ends when its holder ends the run, releases the branch, or dies. A process on this
-machine is looked up by its number and start time; one on another machine is presumed dead after 30 seconds without a
-sign of life. Host names alone prove nothing, as machines and containers may share one.
+never write a branch at once. A claim ends when its holder ends the run, releases the branch, closes its event loop, or
+dies. A process on this machine is looked up by its number and start time; one on another machine is presumed dead after
+30 seconds without a sign of life. Host names alone prove nothing, as machines and containers may share one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _held: dict[str, asyncio.AbstractEventLoop | None] = {}
 
 
 def claim(loop: asyncio.AbstractEventLoop | None = None) -> Claim:
-    """Build a claim of this process. It is held until `release`, or until the `loop` of the run, if given, is closed."""
+    """Build a claim of this process. It is held until `release`, or until the `loop` of the run is closed."""
     me, name = os.getpid(), new_id()
     _held[name] = loop
     return {"id": name, "host": socket.gethostname(), "boot": _boot(), "pid": me, "started": _own_start(me)}
