@@ -55,7 +55,7 @@ class InDoubt(CrewliteError, RuntimeError):
         super().__init__(f"{self.found}, so it is not repeated. {self.advice(address, times, kind=kind)}.")
 
     @staticmethod
-    def advice(address: str, times: int = 1, resume: str = "", *, kind: str = "crew") -> str:
+    def advice(address: str, times: int, resume: str = "", *, kind: str) -> str:
         """Return in words how to settle the doubt about a call that was begun so many times, without a full stop.
 
         `resume`: the argument that resumes the run, such as "run_id='order-7'"; `kind`: of its definition.

@@ -138,7 +138,7 @@ class Request:
     """Stored as text."""
     from_checkpoint: FromCheckpoint = None
     answers: Mapping[str, Any] | None = None
-    rerun: Any = ()
+    rerun: Iterable[str] = ()
     """One address, or several; see `attempts`."""
     resume: bool = False
     auto_approve: bool | None = None
