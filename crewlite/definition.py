@@ -126,6 +126,10 @@ class Definition(Described):
             raise ConfigError(f"llm is the class {value.__name__}; wanted an instance: llm={value.__name__}(...)")
         return value
 
+    def copy(self, **changes: Any) -> Self:
+        """Return a copy, as `with_` does; the name in CrewAI."""
+        return self.with_(**changes)
+
     def with_(self, **changes: Any) -> Self:
         """Return a copy with these fields changed: `task.with_(context=[research])`. Raises ConfigError if invalid."""
         made = _made_of(self, changes)

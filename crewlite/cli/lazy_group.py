@@ -43,10 +43,16 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that was called. Raises UsageError, with the most similar name, if there is none."""
-        close = difflib.get_close_matches(args[0], self.late, n=1)
-        if close and args[0] not in self.late:
-            ctx.fail(f"No such command {args[0]!r}. Did you mean {close[0]!r}?")
+        if args[0] not in self.late:
+            below = f"{ctx.command_path} {group} {args[0]}" if (group := self._group_with(ctx, args[0])) else ""
+            if meant := [below] if below else difflib.get_close_matches(args[0], self.late, n=1):
+                ctx.fail(f"No such command {args[0]!r}. Did you mean {meant[0]!r}?")
         return super().resolve_command(ctx, args)
+
+    def _group_with(self, ctx: click.Context, name: str) -> str | None:
+        """Return the group in this one that has a command of this name; None if there is none."""
+        groups = ((known, self.get_command(ctx, known)) for known in self.late)
+        return next((known for known, group in groups if isinstance(group, LazyGroup) and name in group.late), None)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands, without importing any."""

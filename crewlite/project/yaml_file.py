@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crewlite.errors import ConfigError
+from crewlite.errors import ConfigError, meant
 from crewlite.lazy import lazy
 
 yaml = lazy("yaml")
@@ -44,7 +44,7 @@ def read(path: str | os.PathLike[str], folder: Path) -> YamlFile:
         if shown.endswith(".json"):  # YAML contains JSON, but for tabs between the parts
             text = text.replace("\t", " ")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{folder / shown} cannot be read: {error}") from None
+        raise ConfigError(f"{folder / shown} cannot be read: {error}{_beside(folder / shown)}") from None
     found = YamlFile(shown)
     loader = yaml.SafeLoader(text)
     try:
@@ -60,6 +60,14 @@ def read(path: str | os.PathLike[str], folder: Path) -> YamlFile:
     finally:
         loader.dispose()
     return found
+
+
+def _beside(path: Path) -> str:
+    """Return a hint at the file in the same folder that was meant, such as agents.yaml; "" if there is none."""
+    if path.exists() or not path.parent.is_dir():
+        return ""
+    hint = meant(path.name, [one.name for one in path.parent.iterdir()])
+    return f"; {hint}" if hint else ""
 
 
 class _Reading:

@@ -54,7 +54,7 @@ class Ask(ModalScreen[str | None]):
             with VerticalScroll(classes="body"):
                 yield Static(Text(plain(self._body)))
             if self._wanted:
-                yield Input(self._given, placeholder=self._wanted, compact=True, select_on_focus=False)
+                yield Input(self._given, placeholder=self._wanted, compact=True, select_on_focus=bool(self._given))
             yield Static(classes="problem")
             yield Footer(show_command_palette=False)
 
@@ -102,7 +102,7 @@ class ForkDialog(ModalScreen[tuple[Fork, bool] | None]):
             none = "no edits: the branch begins as the run was there"
             yield Static(Text("\n").join(line(one) for one in self._changes or [none]), classes="changes")
             for name, value, wanted in (("branch", "", _BRANCH), ("target", self._fork.target, TARGET)):
-                yield Input(value, placeholder=wanted, compact=True, select_on_focus=False, id=name)
+                yield Input(value, placeholder=wanted, compact=True, select_on_focus=bool(value), id=name)
             yield Static(id="effects")
             with VerticalScroll(classes="body"):
                 yield Static(id="preview")

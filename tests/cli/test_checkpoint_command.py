@@ -240,6 +240,8 @@ def test_a_misspelt_command_gets_the_one_that_was_meant(tmp_path):
     done = CliRunner().invoke(main, ["chekpoint"], prog_name="crewlite")
     assert (done.exit_code, "Did you mean 'checkpoint'?" in done.stderr) == (2, True)
     assert "Did you mean 'list'?" in ask("lst").stderr
+    done = CliRunner().invoke(main, ["show", "r"], prog_name="crewlite")
+    assert (done.exit_code, "Did you mean 'crewlite checkpoint show'?" in done.stderr) == (2, True)
     assert "No such command 'xyz'" in ask("xyz").stderr
 
 

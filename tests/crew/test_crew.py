@@ -38,7 +38,7 @@ def test_without_agents_of_its_own_a_crew_has_those_of_its_tasks_and_records_the
     assert crew.agents == (writer, editor)
     facts = [made.as_root(made.as_request()).facts() for made in (crew, Crew(tasks=tasks, agents=crew.agents))]
     assert facts[0] == facts[1]
-    for copy in (crew, crew.with_model("offline"), crew.with_(name="b")):
+    for copy in (crew, crew.with_model("offline"), crew.with_(name="b"), crew.copy()):
         changed = copy.with_(tasks=[Task(description="d", expected_output="x", agent=other)])
         assert changed.agents == changed.people() == (other,)
     assert [one.role for one in crew.with_model("offline").agents] == ["Writer", "Editor"]

@@ -111,6 +111,9 @@ def test_a_mistake_is_told_with_its_line(text, line, what):
 
 
 def test_a_file_that_is_not_there_or_no_text_is_told():
+    open("tasks.yaml", "w").close()
+    with pytest.raises(ConfigError, match=r"task.yaml cannot be read: .*; did you mean 'tasks.yaml'\?"):
+        Crew.from_yaml("task.yaml", "tasks.yaml")
     with pytest.raises(ConfigError, match="nowhere/agents.yaml cannot be read"):
         Crew.from_yaml("nowhere")
     with open("agents.yaml", "wb") as file:

@@ -162,7 +162,7 @@ def test_without_a_store_it_says_that_nothing_was_saved(tmp_path):
     assert "Nothing was saved. To be able to resume a run, give the" in said
 
 
-def test_whoever_follows_a_kickoff_hears_where_it_is_and_may_sayhow_to_go_on(tmp_path):
+def test_whoever_follows_a_kickoff_hears_where_it_is_and_may_say_how_to_go_on(tmp_path):
     progress = Progress(how_to_go_on=lambda: "Press the green button.")
     agent = Agent(role="A", goal="g", llm=ScriptedLLM(["x", "y"]), checkpoint=CheckpointConfig(location=tmp_path))
     request = Request(agent.as_inputs({"messages": "Well?"}), "mine", progress=progress)

@@ -99,6 +99,10 @@ def test_a_refused_label_or_answer_stays_in_its_dialog_with_the_reason(tmp_path)
         await view.sees("Label first/main at", "bad name!", "not a usable name")
         await view.press(*["backspace"] * 9, *"good", "enter")
         await view.sees("● task:research  good")
+        await view.press("l", *"best")  # what is filled in already is replaced by what is typed
+        await view.sees("Label first/main at", "best")
+        assert "goodbest" not in view.screen()
+        await view.press("escape")
 
     drive(location, play, SMALL, toasts=True)
     with History(location) as history:
