@@ -15,6 +15,7 @@ import shutil
 import signal
 import socket
 import sys
+import threading
 from pathlib import Path
 from subprocess import PIPE, STDOUT
 
@@ -192,7 +193,14 @@ def test_no_example_of_a_page_escapes_the_tests(page):
     assert stray_code(page.read_text(encoding="utf-8")) == [], "put it into a ```python block, so that it is run"
 
 
+@pytest.fixture
+def _nobody_else_writes():
+    """CrashInjector counts the operations of the whole process, so no run that an earlier test left may still write."""
+    children.until(lambda: "crewlite-writer" not in {thread.name for thread in threading.enumerate()})
+
+
 @docstrings_with("```")
+@pytest.mark.usefixtures("_nobody_else_writes")
 def test_the_fenced_examples_of_a_docstring_run(docstring):
     namespace = {"__name__": "example"}
     for block in blocks(docstring.text):
