@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, ValidationInfo, field_validator
 
-from crewlite.coming_from import PAGE, instead_of
+from crewlite.coming_from import SETTINGS_PAGE, instead_of
 from crewlite.coming_from.settings import settings_of, why_not, without_accepted
 from crewlite.errors import ConfigError, meant, meant_setting
 from crewlite.pacing import Pace
@@ -311,7 +311,7 @@ def _readable(cls: type[BaseModel], error: ValidationError) -> str:
             problems.append(f"{name}: {message}" if name and name not in message else message)
     if unlike:
         problems.append(f"it has {', '.join(cls.model_fields)}")
-    return f"{cls.__name__}: " + "; ".join(problems) + (f" ({PAGE})" if of_others else "")
+    return f"{cls.__name__}: " + "; ".join(problems) + (f" ({SETTINGS_PAGE})" if of_others else "")
 
 
 def _meant(cls: type[BaseModel], name: str) -> str:

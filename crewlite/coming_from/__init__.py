@@ -7,6 +7,8 @@ from __future__ import annotations
 
 PAGE = "docs/crewai.md"
 """The page of the documentation that tells it in full."""
+SETTINGS_PAGE = "docs/crewai-names.md"
+"""The page with the table of settings."""
 _KNOWN = "what a run should know goes into its inputs, or is looked up by a tool"
 _FEEDBACK = "a run without a terminal waits by itself: kickoff(answers=...) answers it"
 _FAILURE = "a tool that cannot do its work raises an error, which the model is told; BaseTool(failure_policy=...)"
@@ -55,6 +57,8 @@ _FILES: dict[str, str] = {
 _RUN: dict[str, str] = {
     "replay": "fork a checkpoint: crew.fork(ref).kickoff(), or crewlite checkpoint fork",
     "calculate_usage_metrics": "crew.usage_metrics after a kickoff, or token_usage of its result",
+    "query_knowledge": _KNOWN,
+    "create_crew_knowledge": _KNOWN,
     "reset_memories": "there is no memory, so there is nothing to reset",
     "id": "a crew is known by its name, a run by its run_id",
     "key": "a crew is known by its name, a run by its run_id",

@@ -38,7 +38,15 @@ def test_an_import_of_what_is_not_here_says_what_to_write(line, told):
     assert told in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["replay"])
+@pytest.mark.parametrize(
+    "name", ["long_term_memory", "short_term_memory", "external_memory", "memory_config", "config"]
+)
+def test_a_setting_of_a_crew_that_is_not_here_names_the_page_that_lists_it(name):
+    with pytest.raises(ConfigError, match=rf"it has no field '{name}': .*; instead: .* \(docs/crewai-names.md\)"):
+        Crew(tasks=[], **{name: "x"})
+
+
+@pytest.mark.parametrize("name", ["replay", "query_knowledge"])
 def test_a_verb_of_a_crew_that_is_not_here_says_what_to_write(name):
     agent = Agent(role="r", goal="g", llm="offline")
     crew = Crew(tasks=[Task(description="d", expected_output="x", agent=agent)])
