@@ -1,4 +1,4 @@
-"""Advice at the end of a run: answers without effect, and how to run a recorded step again."""
+"""Advice at the end of a run: arguments without effect, and how to run a recorded step again."""
 
 from __future__ import annotations
 
@@ -18,9 +18,13 @@ from crewlite.wording import number_of
 _NAMED = 3  # steps that a note names
 
 
-def warn_unasked(run: Run) -> None:
-    """Warn about answers to questions that the run has not asked a person: an address may be misspelt."""
+def warn_unused(run: Run) -> None:
+    """Warn about answers and reruns for addresses that the run never requested: an address may be misspelt."""
     record = run.record
+    begun = {event.address for event in record.events if event.type.endswith("_started")} if run.rerun else set()
+    if left := sorted(run.rerun.keys() - record.outcomes.keys() - begun):
+        steps = ", ".join(sorted(filter(None, begun))[:10]) or "none"
+        run.journal.warn(f"rerun: the run has not requested {', '.join(left)}; the steps so far are {steps}")
     given = [at for at in {**record.answers, **run.answers} if is_question(at) and not record.settled(at)]
     if not given:
         return

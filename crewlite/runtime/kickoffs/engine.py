@@ -256,11 +256,10 @@ async def _begin(root: Root[Any], request: Request, journal: Journal, config: Ch
         "definition": journal.secrets.mask_data(root.facts()),
         "inputs": coded,
     }
-    check_rerun(journal, request.attempts, root.kind)
     answers = answers_given(root, journal, request, changed=True)
     await store_claim(journal, {"run": first, **answers, **approvals_given(journal, request)})
     request.progress.attach(journal)
-    return Run(journal, _subscriber(root, config), answers=dict(request.answers or {})), inputs
+    return Run(journal, _subscriber(root, config), answers=dict(request.answers or {}), rerun=request.attempts), inputs
 
 
 async def _resume(

@@ -14,7 +14,7 @@ from crewlite.durable import Step
 from crewlite.errors import BudgetExceeded, ConfigError, RunCancelled, Suspended, text_of
 from crewlite.events.event_bus import event_bus
 from crewlite.resources import InUse
-from crewlite.runtime.kickoffs.advice import answered_before, note_answered, warn_unasked
+from crewlite.runtime.kickoffs.advice import answered_before, note_answered, warn_unused
 from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.runtime.kickoffs.resumption import in_doubt, lived
 from crewlite.runtime.kickoffs.root import Root
@@ -68,7 +68,7 @@ async def _to_its_end(
                 raise await _paused(root, run, setting) from None
             heard, run = heard | answered, _run_again(root, run)
         else:
-            warn_unasked(run)
+            warn_unused(run)
             await run.journal.flush()
             return result
 
@@ -153,7 +153,7 @@ async def _paused(root: Root[Any], run: Run, setting: Setting) -> Suspended:
     waiting = {asked["address"]: asked["question"] for asked in run.record.waiting}
     if event := root.paused(waiting):
         await frame.announce(root.source, event)
-    warn_unasked(run)
+    warn_unused(run)
     await run.journal.flush()
     return Suspended(run.run_id, run.journal.location or "", waiting, run.branch, kind=root.kind)
 

@@ -35,9 +35,9 @@ def is_made_again(run: Run, address: str) -> bool:
     """Return whether this kickoff makes a call in doubt again: its `rerun` names the attempt that is in doubt.
 
     So a `rerun` decides about one doubt: if the call is cut again, a program that is started again with the same
-    `rerun` does not decide about the new doubt.
+    `rerun` does not decide about the new doubt. Given to a run that has yet to begin the call, it decides about none.
     """
-    return run.rerun.get(address) == run.record.begun_once.get(address)
+    return address in run.rerun and run.rerun[address] == run.record.begun_once.get(address)
 
 
 def doubt(step: Step[Any], address: str, run: Run) -> InDoubt:

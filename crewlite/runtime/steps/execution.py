@@ -91,20 +91,21 @@ class Execution(Generic[T]):
         A call with effect="once" is recorded as intended before it is made. Raises InDoubt.
         """
         run, step, address = self.outer.run, self.step, self.address
-        again = False
         if may_have_been_made(run, address):
             if address in run.answers and step.answer:
                 return step.answer(run.answers[address]), _Ended(), None
-            again = is_made_again(run, address)
-            if step.effect == "once" and not again:
+            if step.effect == "once" and not is_made_again(run, address):
                 once, number, _ = self._next()
                 if kept(step, self._frame(number, once=once)) is None:  # else it waits for its remedy
                     raise doubt(step, address, run)
         if step.cache and address not in run.rerun and (found := await run.cache.recall(step, step.cache, address)):
             return found.value, _Ended(found.changes), found.origin
         if step.effect == "once":
-            if again or address not in run.record.intents:
-                await run.journal.save(intended(step, address, self.outer.mask), now=True)
+            intent = intended(step, address, self.outer.mask)
+            if address not in run.record.intents:
+                await run.journal.save(intent, now=True)
+            if is_made_again(run, address):  # what is cut from here on is another doubt
+                await run.journal.save(intent, now=True)
             await run.journal.assured()
         return None
 
