@@ -330,6 +330,21 @@ def test_secrets_among_the_choices_are_not_written(on_disk):
     assert "hunter2" not in str(heard.of(HumanFeedbackRequestedEvent)[0].options)
 
 
+def test_a_refused_answer_that_holds_a_secret_is_told_without_it(on_disk, monkeypatch):
+    monkeypatch.setenv("SHOP_API_KEY", "hunter2-long")
+    counted = flow(name="counted", checkpoint=on_disk())(lambda: ask("How many?", int, name="q"))
+    with pytest.raises(Suspended):
+        counted.kickoff(run_id="one")
+    with (
+        History(on_disk().location) as found,
+        pytest.raises(AnswerRefused, match=r"'\[secret\]' is not of type 'integer'") as by_hand,
+    ):
+        found.answer("one", "human:q", "hunter2-long")
+    with pytest.raises(AnswerRefused, match=r"'\[secret\]' is not of type 'integer'") as at_kickoff:
+        counted.kickoff(run_id="one", answers={"human:q": "hunter2-long"})
+    assert "hunter2" not in "".join(map(str, (by_hand.value, at_kickoff.value)))
+
+
 @pytest.mark.parametrize("schema", [[], "yes", 7, Order(item="tea"), object()])
 def test_a_schema_that_is_none_is_told_where_it_is_given(on_disk, schema):
     with pytest.raises(ConfigError, match="a type, or a list of choices"):

@@ -192,7 +192,7 @@ def _answered(
         if not replaced and (record.settled(address) or not (asked and before and _may_misfit(asked, before))):
             raise AnswerRefused(address, _SECOND, second=True, unused=unused)
     if asked:
-        check(asked, value)
+        check(asked, value, secrets.mask)
     return {"answers": [_given_answer(address, value, asked, secrets)]}
 
 
@@ -208,7 +208,7 @@ def _may_misfit(asked: AskedQuestion, answer: GivenAnswer) -> bool:
     """Return whether another answer may replace this one: it does not fit, or only the run can tell whether it fits."""
     value = decode_answer(answer, asked.get("schema"))
     try:
-        check(asked, value)
+        check_fits(asked["address"], value, asked.get("schema"))
     except AnswerRefused:
         return True
     return is_unchecked(asked.get("schema"), value)
@@ -265,7 +265,7 @@ def given(record: Record, answers: Mapping[str, Any], secrets: Secrets, *, chang
         given_answer = _given_answer(address, said, asked, secrets)
         if other or not _is_recorded(record, asked, given_answer):
             if asked:
-                check(asked, said)
+                check(asked, said, secrets.mask)
             recorded_answers.append(given_answer)
     return recorded_answers
 
@@ -320,9 +320,12 @@ def _may_be_same(value: Any, recorded: Any) -> bool:
     return type(value) is not type(made) or isinstance(value, dict) or codec.digest(value) == codec.digest(made)
 
 
-def check(asked: AskedQuestion, value: Any) -> None:
-    """Raise AnswerRefused if the value does not fit the recorded schema of the question."""
-    check_fits(asked["address"], value, asked.get("schema"))
+def check(asked: AskedQuestion, value: Any, mask: Callable[[str], str]) -> None:
+    """Raise AnswerRefused, with secrets masked, if the value does not fit the recorded schema of the question."""
+    try:
+        check_fits(asked["address"], value, asked.get("schema"))
+    except AnswerRefused as refused:
+        raise AnswerRefused(refused.address, mask(refused.problem)) from None
 
 
 def _fits(value: Any, schema: Any) -> bool:

@@ -118,7 +118,7 @@ def _checked(record: Record, outcome: Outcome, value: Any, secrets: Secrets) -> 
         return coerce(data, was, f"The edit of {outcome.address}")
     if kinds.of(outcome.kind).asks_person and asked:
         try:
-            check(asked, codec.decode(data["answer"]))
+            check(asked, codec.decode(data["answer"]), secrets.mask)
         except AnswerRefused as refusal:
             raise AnswerRefused(refusal.address, refusal.problem, edit=True) from None
     return data
