@@ -4,26 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from crewlite import Agent, BaseTool, Crew, Flow, Task, start, step, tool
+from crewlite import Agent, Crew, Task, step, tool
 from crewlite.errors import ConfigError
 from crewlite.flow import flow, recoverable
-
-AGENT = Agent(role="r", goal="g", llm="offline")
-TASK = {"description": "d", "expected_output": "e", "agent": AGENT}
-
-
-class Plan(Flow):
-    @start()
-    def begin(self):
-        return 1
-
-
-class Gauge(BaseTool):
-    name: str = "gauge"
-    description: str = "Reads."
-
-    def _run(self):
-        return 1
+from tests.ground.smallest import TASK, Gauge, Plan
 
 
 def work():
@@ -32,8 +16,8 @@ def work():
 
 NAMED = {
     "Agent": lambda name: Agent(role=name, goal="g"),
-    "Task": lambda name: Task(**TASK, name=name),
-    "Crew": lambda name: Crew(tasks=[Task(**TASK)], name=name),
+    "Task": lambda name: TASK.with_(name=name),
+    "Crew": lambda name: Crew(tasks=[TASK], name=name),
     "Flow": lambda name: Plan(name=name),
     "flow": lambda name: flow(name=name)(work),
     "recoverable": lambda name: recoverable(name=name)(work),
@@ -41,7 +25,7 @@ NAMED = {
     "BaseTool": lambda name: Gauge(name=name),
     "tool": lambda name: tool(name)(work),
     "renamed tool": lambda name: setattr(Gauge(), "name", name),
-    "renamed crew": lambda name: setattr(Crew(tasks=[Task(**TASK)]), "name", name),
+    "renamed crew": lambda name: setattr(Crew(tasks=[TASK]), "name", name),
 }
 
 

@@ -11,7 +11,6 @@ import pytest
 from crewlite import (
     LLM,
     Agent,
-    BaseTool,
     CheckpointConfig,
     ConditionalTask,
     Crew,
@@ -30,25 +29,7 @@ from crewlite import (
 from crewlite.errors import ConfigError, UnknownOption
 from crewlite.flow import flow, human_feedback, persist, recoverable
 from crewlite.flow.persistence import SQLiteFlowPersistence
-
-AGENT = Agent(role="r", goal="g", llm="offline")
-TASK = Task(description="d", expected_output="e", agent=AGENT)
-CREW = Crew(tasks=[TASK])
-
-
-class Plan(Flow):
-    @start()
-    def begin(self):
-        return 1
-
-
-class Gauge(BaseTool):
-    name: str = "gauge"
-    description: str = "Reads."
-
-    def _run(self):
-        return 1
-
+from tests.ground.smallest import AGENT, CREW, TASK, Gauge, Plan
 
 MAKERS = [Agent, Task, Crew, ConditionalTask, LLMGuardrail, PlanningConfig, CheckpointConfig, Gauge, partial(LLM, "m")]
 FUNCTIONS = [
@@ -70,7 +51,9 @@ def verbs():
         kind = type(made)
         for name in filter(_is_verb, dir(kind)):
             home = next((cls for cls in kind.__mro__ if name in vars(cls)), object)
-            if home.__module__.startswith(("crewlite", __name__)) and inspect.isroutine(getattr(made, name, None)):
+            if home.__module__.startswith(("crewlite", Plan.__module__)) and inspect.isroutine(
+                getattr(made, name, None)
+            ):
                 yield pytest.param(getattr(made, name), id=f"{kind.__name__}.{name}")
 
 
