@@ -212,15 +212,20 @@ def check_takes(value: object, field: str, argument: str) -> None:
 
 
 def to_rerun(rerun: object) -> dict[str, int]:
-    """Return the addresses in `rerun`, one or several, each with the number of the attempt that it names.
+    """Return the addresses in `rerun`, none, one or several, each with the latest attempt that it names.
 
     That is 1, or the number after the address: `task:pay/tool:send!2`. Raises ConfigError for anything else.
     """
+    if rerun is None:
+        return {}
     found = (rerun,) if isinstance(rerun, str) else tuple(rerun) if isinstance(rerun, Iterable) else (rerun,)
     if not all(isinstance(at, str) for at in found):
         raise ConfigError(f"rerun is {rerun!r}; wanted a list of addresses, such as ['task:pay/tool:send']")
-    parts = (re.fullmatch(r"(.+)!([1-9]\d{0,8})", at, re.DOTALL) or (at, at, "1") for at in found)
-    return {part[1]: int(part[2]) for part in parts}
+    attempts = dict[str, int]()
+    for named in found:
+        part = re.fullmatch(r"(.+)!([1-9]\d{0,8})", named, re.DOTALL) or (named, named, "1")
+        attempts[part[1]] = max(int(part[2]), attempts.get(part[1], 1))
+    return attempts
 
 
 def check_inputs(inputs: object) -> None:

@@ -200,7 +200,9 @@ def test_a_rerun_decides_about_one_doubt(hangs, on_disk, kind, at):
         assert begun() == {at: 2}, "nothing was called"
     with pytest.raises(RefError, match=rf"'{at}!3' names attempt 3 at a call that was begun 2 times.*{at}!2"):
         hangs[kind].kickoff(run_id="one", rerun=f"{at}!3")
-    kickoff(rerun=[f"{at}!2"])
+    kickoff(rerun=[f"{at}!2", at])
+    assert begun() == {at: 3}, "the latest attempt that is named counts, in whatever order"
+    kickoff(rerun=None)
     assert begun() == {at: 3}
     hangs[kind].kickoff(run_id="one", answers={at: "paid"}, rerun=[at])
 
