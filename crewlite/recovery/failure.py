@@ -1,8 +1,12 @@
-"""A failure as plain data, with its kind, so that a policy can decide without inspecting exceptions."""
+"""A failure as plain data, with its kind, so that a policy can decide without inspecting exceptions.
+
+What follows from a failure alone is here too: how long to wait before the next attempt, and the hint that it gets.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -31,6 +35,7 @@ crewlite, which a retry cannot fix. bug: anything else."""
 
 LONGEST_WAIT = 60.0
 """The maximum number of seconds that a run waits before a retry."""
+_LONGEST = 600  # characters of a text in a hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +142,52 @@ def _status(error: BaseException) -> int | None:
                 if isinstance(found, int) and 400 <= found < 600:
                     return int(found)
     return None
+
+
+def delay(failure: Failure, tries: int, base: float, cap: float) -> float:
+    """Return the seconds to wait after `tries` earlier retries: `base`, doubled by each of them, up to `cap`.
+
+    A service that asks for a longer wait gets it, up to `cap`. An empty reply is asked for again at once. The jitter
+    follows from the address of the step, not from chance.
+    """
+    if failure.kind == "empty":
+        return 0.0
+    seed = int.from_bytes(hashlib.blake2b(f"{failure.address}/{tries}".encode(), digest_size=4).digest(), "big")
+    chance = seed / 2**32  # spreads the retries of runs that failed at the same time
+    if failure.retry_after is not None:
+        return min(failure.retry_after * (1 + chance / 10), cap)  # not sooner than the service asked, up to `cap`
+    return min(base * 2.0 ** min(tries, 60), cap) * (1 + chance) / 2
+
+
+ADVICE = {
+    FailureType.WRONG_TOOL_CALLED: "Call only the tools that are offered, by their exact names.",
+    FailureType.CONSTRAINT_IGNORED: "Keep to every constraint that the task states.",
+    FailureType.LOOP_DETECTED: "Do not repeat a call that has brought nothing new: take another way.",
+    FailureType.HALLUCINATED_STATE: "State only what the results of tools and steps show, and check it against them.",
+    FailureType.PLAN_INCOMPLETE: "Make a plan that reaches the answer, and do all of its steps.",
+    FailureType.SCHEMA_MISMATCH: "Give the answer in exactly the shape that is asked for.",
+    FailureType.CONTEXT_OVERFLOW: "Use less text: ask for less at a time, and sum up what is long.",
+    FailureType.GOAL_DRIFT: "Do what was asked, and nothing else.",
+    FailureType.EXTERNAL_FAULT: "A service outside failed: use another one if there is one.",
+    FailureType.TIMEOUT: "It took too long: do less at a time.",
+    FailureType.BUDGET_EXHAUSTED: "Little is left to spend: take the shortest way.",
+    FailureType.UNKNOWN: "Do not make the same mistake again.",
+}
+
+
+def hint_of(failure: Failure) -> str:
+    """Build the hint of a failure from its message, the evidence for its type, and the advice for that type.
+
+    It counts the attempts: code that goes back and passes the same hint on would get the same recorded answers.
+    """
+    where = f" at {at}" if (at := failure.cause or failure.address) else ""
+    message = _short(failure.message)
+    tries = "The last attempt" if failure.attempts == 1 else f"Attempt {failure.attempts}"
+    told = [f"{tries} failed{where}: {message or failure.error_type}"]
+    told += [f"Evidence: {_short(one.text)}" for one in failure.evidence if one.text not in failure.message]
+    return " ".join(text if text.endswith((".", "!", "?")) else f"{text}." for text in [*told, ADVICE[failure.type]])
+
+
+def _short(text: str) -> str:
+    text = text.strip()
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

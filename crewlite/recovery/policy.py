@@ -1,4 +1,7 @@
-"""Choose a remedy from a failure and the remedies applied before. Pure: no clock, no randomness."""
+"""Choose a remedy from a failure and the remedies applied before: by rules, then by the strategy for its type.
+
+Pure: no clock, no randomness.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from crewlite.errors import ConfigError, meant
 from crewlite.lazy import lazy
 from crewlite.recovery.checks import whole
-from crewlite.recovery.classify import Classifier, check_classifier
-from crewlite.recovery.delays import delay
-from crewlite.recovery.failure import Failure
+from crewlite.recovery.classify import Classifier, RulesClassifier, check_classifier
+from crewlite.recovery.failure import Failure, delay
 from crewlite.recovery.guards import Guard, check_guards
 from crewlite.recovery.remedy import (
     GIVES_UP,
@@ -32,8 +34,7 @@ from crewlite.recovery.remedy import (
     spent,
     typed,
 )
-from crewlite.recovery.rule import Rule
-from crewlite.recovery.rules import RulesClassifier
+from crewlite.recovery.strategies import Rule, abort, backoff_and_retry, replan, rollback_to_checkpoint
 from crewlite.recovery.types import FailureType
 
 if TYPE_CHECKING:
@@ -242,3 +243,48 @@ def model_calls(retries: int) -> FailurePolicy:
 
 DEFAULT = model_calls(3)
 """The default policy of model calls: four attempts if the model is unavailable or too slow, two for empty replies."""
+
+
+@dataclass(frozen=True, slots=True)
+class ByListener:
+    """One strategy for failures that a model is told of if they are given up, and another one for the rest.
+
+    The model may call the same tool again, and each of its calls has a budget of its own.
+    """
+
+    told: Policy
+    others: Policy
+
+    @property
+    def most(self) -> int:
+        """The largest number of remedies that it may choose."""
+        return max(most_of(self.told), most_of(self.others))
+
+    def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
+        """Return what the strategy for this failure chooses."""
+        return (self.told if failure.is_told else self.others).decide(failure, past)
+
+
+def usual_policy(base: float = 1.0) -> FailurePolicy:
+    """Build a policy for crews and flows. `base`: about the seconds before a first retry; later ones come after more.
+
+    Services that fail are called again. Work that went wrong is done again, told what was wrong. A failure of unknown
+    type, and a budget that is used up, is left as it is: the step fails, or the model is told of its tool.
+    """
+    return FailurePolicy(
+        EXTERNAL_FAULT=ByListener(backoff_and_retry(2, base), backoff_and_retry(5, base)),
+        TIMEOUT=ByListener(backoff_and_retry(1, base), backoff_and_retry(2, base)),
+        WRONG_TOOL_CALLED=_AGAIN,
+        CONSTRAINT_IGNORED=_AGAIN,
+        LOOP_DETECTED=_AGAIN,
+        PLAN_INCOMPLETE=_AGAIN,
+        SCHEMA_MISMATCH=_AGAIN,
+        CONTEXT_OVERFLOW=_AGAIN,
+        GOAL_DRIFT=_AGAIN,
+        HALLUCINATED_STATE=rollback_to_checkpoint(max_rollbacks=2),
+        BUDGET_EXHAUSTED=abort(),
+        UNKNOWN=abort(),
+    )
+
+
+_AGAIN = replan(max_replans=2)

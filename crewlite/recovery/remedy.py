@@ -11,8 +11,7 @@ from typing import Any, Protocol, get_args
 
 from crewlite.errors import ConfigError, text_of
 from crewlite.recovery.checks import having, seconds
-from crewlite.recovery.failure import Failure
-from crewlite.recovery.hints import hint_of
+from crewlite.recovery.failure import Failure, hint_of
 from crewlite.recovery.types import FailureType
 
 

@@ -1,4 +1,4 @@
-"""Strategies: what to do about failures of one type. Each is a policy of its own, pure and a value.
+"""Strategies: what to do about failures of one type. Each is a policy of its own, pure and a value. Rules: of one kind.
 
 A strategy counts the remedies that answered failures of the same type, so no type uses up the budget of another.
 """
@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, get_args
 
-from crewlite.errors import ConfigError
+from crewlite.errors import ConfigError, meant
 from crewlite.recovery.checks import seconds, whole
-from crewlite.recovery.delays import delay
-from crewlite.recovery.failure import LONGEST_WAIT, Failure
-from crewlite.recovery.hints import hint_of
+from crewlite.recovery.failure import LONGEST_WAIT, Failure, FailureKind, delay, hint_of
 from crewlite.recovery.remedy import (
     GIVES_UP,
     Abort,
@@ -200,6 +198,41 @@ class Chain:
             if isinstance(remedy := self.first.decide(failure, same[:done]), GIVES_UP):
                 return typed(self.then.decide(failure, same[done:]), failure)
         return typed(remedy, failure)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Retry failures of these kinds up to `retries` times, with delays that grow from `base` to `cap` seconds."""
+
+    kinds: frozenset[FailureKind]
+    retries: int
+    base: float = 1.0
+    cap: float = LONGEST_WAIT
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kinds", _kinds(self.kinds))
+        whole("Rule", 0, retries=self.retries)
+        seconds("Rule", base=self.base, cap=self.cap)
+
+    def covers(self, failure: Failure) -> bool:
+        """Return whether the rule applies to this failure."""
+        return failure.kind in self.kinds
+
+    def spent(self, past: Sequence[Remedy]) -> bool:
+        """Return whether the rule has no retries left. `past`: the remedies applied since the last fallback."""
+        counted = (remedy for remedy in past if isinstance(remedy, Retry))
+        return sum(remedy.kind is None or remedy.kind in self.kinds for remedy in counted) >= self.retries
+
+
+def _kinds(given: object) -> frozenset[FailureKind]:
+    known = get_args(FailureKind)
+    if not isinstance(given, frozenset | set | tuple | list):
+        raise ConfigError(f"Rule: kinds is {given!r}; wanted a set of kinds of failure, such as {{'timeout'}}")
+    for kind in given:
+        if kind not in known:
+            hint = f" ({close})" if (close := meant(str(kind), known)) else ""
+            raise ConfigError(f"Rule: {kind!r} is not a kind of failure{hint}; wanted some of {', '.join(known)}")
+    return frozenset(given)
 
 
 def _same_type(failure: Failure, past: Sequence[Remedy]) -> list[Remedy]:

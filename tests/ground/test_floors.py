@@ -175,7 +175,7 @@ def test_no_module_imports_its_neighbours_inside_a_function():
 
 AGAINST_THE_ORDER = {
     ("crewlite.llm.base", "crewlite.agent.bare_call"): "a model loads without the engine",
-    ("crewlite.recovery.by_model", "crewlite.agent.classifier"): "only classifiers that ask a model load it",
+    ("crewlite.recovery.classify", "crewlite.agent.classifier"): "only classifiers that ask a model load it",
     (
         "crewlite.runtime.steps.deciding",
         "crewlite.runtime.people.suspending",

@@ -1,4 +1,4 @@
-"""Events of agents, in a task (`agent_execution_*`) and alone (`lite_agent_execution_*`)."""
+"""Events of agents, in a task (`agent_execution_*`) and alone (`lite_agent_execution_*`), and their conversations."""
 
 from __future__ import annotations
 
@@ -87,5 +87,28 @@ class AgentEvaluationFailedEvent(_EvaluationEvent):
     """The model gave no score."""
 
     type: Literal["agent_evaluation_failed"] = "agent_evaluation_failed"
+    error: str
+    error_type: str
+
+
+class ContextWindowSummarizationStartedEvent(_AgentEvent):
+    """A model said that a conversation does not fit, and is asked to summarise it."""
+
+    type: Literal["context_window_summarization_started"] = "context_window_summarization_started"
+    messages: int
+    """The number of messages that the summary takes the place of."""
+
+
+class ContextWindowSummarizationCompletedEvent(_AgentEvent):
+    """The summary is recorded, and the conversation goes on with it."""
+
+    type: Literal["context_window_summarization_completed"] = "context_window_summarization_completed"
+    summary: str
+
+
+class ContextWindowSummarizationFailedEvent(_AgentEvent):
+    """There is no summary, as the model could not be asked, or even parts of the conversation do not fit."""
+
+    type: Literal["context_window_summarization_failed"] = "context_window_summarization_failed"
     error: str
     error_type: str

@@ -1,4 +1,4 @@
-"""Events of durable steps, and of all steps that were answered from the record."""
+"""Events of durable steps, of all steps that were answered from the record, and of budgets."""
 
 from __future__ import annotations
 
@@ -58,3 +58,15 @@ class StepStateConflictEvent(BaseEvent):
 
     type: Literal["step_state_conflict"] = "step_state_conflict"
     names: tuple[str, ...]
+
+
+class BudgetExceededEvent(BaseEvent):
+    """A budget is used up, and the run stops. It goes on when it is kicked off with a higher limit."""
+
+    type: Literal["budget_exceeded"] = "budget_exceeded"
+    owner: str
+    """Whose budget, such as "task 'write'"."""
+    setting: str
+    """max_tokens, max_cost_usd, max_execution_time or max_iter."""
+    limit: float
+    used: float
