@@ -219,7 +219,7 @@ def to_rerun(rerun: object) -> dict[str, int]:
     if rerun is None:
         return {}
     found = (rerun,) if isinstance(rerun, str) else tuple(rerun) if isinstance(rerun, Iterable) else (rerun,)
-    if not all(isinstance(at, str) for at in found):
+    if not all(isinstance(at, str) and at.strip() for at in found):
         raise ConfigError(f"rerun is {rerun!r}; wanted a list of addresses, such as ['task:pay/tool:send']")
     attempts = dict[str, int]()
     for named in found:

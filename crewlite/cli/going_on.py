@@ -22,6 +22,7 @@ from crewlite.cli.shell import Again
 from crewlite.definition import to_rerun
 from crewlite.llm.models import named
 from crewlite.runtime.kickoffs.fork import forked_in_memory
+from crewlite.runtime.kickoffs.resumption import not_made
 from crewlite.state.format.entry import STATE
 
 if TYPE_CHECKING:
@@ -180,10 +181,16 @@ def foreseen(
 
 
 def _apart(run: RunHistory, rerun: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split `rerun` into finished steps, which the fork invalidates, and calls in doubt, which its kickoff repeats."""
+    """Split `rerun` into finished steps, which the fork invalidates, and calls in doubt, which its kickoff repeats.
+
+    Raises RefError for another attempt at a call than the one that is in doubt.
+    """
     cut = {step.address for step in run.steps if step.status != "finished"} if rerun else set()
-    doubts = [named for named in rerun if not cut.isdisjoint(to_rerun(named))]
-    return [named for named in rerun if named not in doubts], doubts
+    doubts = {named: at for named in rerun for at in to_rerun(named).items() if at[0] in cut}
+    for address, attempt in doubts.values():
+        if attempt != (times := run.unsettled.get(address, 1)):
+            raise not_made(address, attempt, times)
+    return [named for named in rerun if named not in doubts], list(doubts)
 
 
 def _answer(runner: Runner, run: RunHistory) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from crewlite import CheckpointConfig
+from crewlite.cli.checkpoint import hints
 from crewlite.cli.checkpoint.where import Asked, options, ref_argument
 from crewlite.cli.going_on import EDIT, check_runs, definition_for, exactly, foreseen
 from crewlite.cli.kinds import check_takes, with_types
@@ -52,3 +53,5 @@ def preview(
             forks = any(changes) or at not in (run.run_id, f"{run.run_id}/{run.branch}")
             found = foreseen(definition, model, source, changes if forks else None)
         runner.output.preview(found)
+        if not forks and (open_calls := run.unsettled):
+            runner.say(runner.again.to_settle(hints.ref_of(run), *next(iter(open_calls.items()))))

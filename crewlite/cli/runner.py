@@ -187,8 +187,8 @@ class Runner:
             if self.progress.run_id and not isinstance(error, InDoubt | AnswerRefused | ChangeUnused):
                 text = without_advice(text).rstrip()
                 text = f"{text} {'' if text.endswith('.') else '- '}{self._way_on(error)}"
-                if (answered := self.progress.answered) and not (isinstance(error, CrewliteError) or self._instead):
-                    again = self._placed().line("fork", self._ref() or "RUN", "--rerun", answered[-1])
+                if self.progress.again and not (isinstance(error, CrewliteError) or self._instead):
+                    again = self._placed().line("fork", self._ref() or "RUN", *self.progress.again)
                     text = f"{text} - to run a recorded step again: {again}"
         kind = (
             Waits

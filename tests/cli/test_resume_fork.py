@@ -198,6 +198,13 @@ def test_a_call_in_doubt_waits_for_an_answer(shop):
     done = shop.do("run", "crews:bill", "--run-id", "r")
     assert done.returncode == 3
     assert shop.paid() == []
+    foretold = shop.ask("checkpoint", "preview", "r", "--crew", "crews:bill")
+    assert f"was interrupted in {address}, a call" in foretold.stdout
+    assert f"if it did not: crewlite checkpoint resume r --rerun {address} --crew crews:bill" in foretold.stderr
+    done = shop.ask("checkpoint", "fork", "r", "--crew", "crews:bill", "--rerun", f"{address}!2")
+    assert "names attempt 2 at a call that was begun once" in done.stderr
+    with History(shop.path / ".checkpoints") as history:
+        assert [one.branch for one in history.branches("r")] == ["main"]
     done = shop.do("checkpoint", "fork", "r", "--crew", "crews:bill", "--rerun", address)
     assert done.returncode == 0
     assert shop.paid() == ["charged 5", "pay"]

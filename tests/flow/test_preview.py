@@ -286,7 +286,10 @@ def test_a_call_in_doubt_is_foretold(config):
 
     asyncio.run(cut())
     forked = sends.fork("r", branch="x")
-    assert told(forked.preview())["step:send"].endswith("kickoff will raise InDoubt")
+    assert told(forked.preview())["step:send"].endswith(
+        "in step:send, a call with effect='once': kickoff will raise InDoubt, unless given answers={'step:send': ...} or "
+        "rerun=['step:send']"
+    )
     with pytest.raises(InDoubt):
         forked.kickoff()
 

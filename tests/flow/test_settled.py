@@ -93,7 +93,7 @@ def test_a_rerun_of_what_has_finished_goes_on_with_a_warning(shop, ran, caplog):
     with pytest.raises(Suspended):
         shop(rerun=["step:pay"])
     assert "step:pay has finished, and is not run again in this run" in caplog.text
-    assert "flow.fork('one', rerun=['step:pay'])" in caplog.text
+    assert "flow.fork('one', rerun=['step:pay'], allow_effects=True).kickoff()" in caplog.text
     assert ran == ["pay", "pay"]
 
 
@@ -208,11 +208,63 @@ def test_a_rerun_decides_about_one_doubt(hangs, on_disk, kind, at):
 
 
 @pytest.mark.parametrize(("kind", "at"), [("flow", "step:transfer"), ("crew", "task:bill/tool:pay")])
-def test_a_rerun_from_the_beginning_decides_about_no_doubt(hangs, kind, at):
-    for times in range(3):
+def test_a_rerun_from_the_beginning_decides_about_no_doubt(hangs, on_disk, kind, at):
+    def kickoff():
         with pytest.raises((InDoubt, StepTimeout)) as stopped:
             hangs[kind].kickoff(run_id="one", rerun=[at])
-        assert "so it is not repeated" in str(stopped.value) or (kind, times) == ("flow", 0)
+        with History(on_disk().location) as history:
+            return stopped.value, history.run("one").unsettled
+
+    cut, begun = kickoff()
+    assert begun == {at: 1}
+    assert f"rerun=['{at}'] if it did not" in "".join((str(cut), *cut.__notes__))
+    assert " again, and it is declared" not in str(cut)
+    kickoff()  # which decides
+    cut, begun = kickoff()
+    assert begun == {at: 2}
+    assert "so it is not repeated" in str(cut)
+
+
+def test_only_an_attempt_that_was_made_can_be_named(shop, ran):
+    for at in ("step:card", "step:look"):
+        with pytest.raises(RefError, match=rf"'{at}!9' names attempt 9 at a call that was begun once.*{at}"):
+            shop(rerun=[f"{at}!9"])
+    for blank in ("", [" "]):
+        with pytest.raises(ConfigError, match="wanted a list of addresses"):
+            shop(rerun=blank)
+    assert ran == ["pay"]
+
+
+@pytest.mark.parametrize("step_again", ["step:pay", "step:look"])
+def test_the_advice_to_run_a_finished_step_again_works_as_printed(memory, ran, caplog, step_again):
+    @step
+    def look():
+        return "seen"
+
+    @step(effect="once")
+    def pay():
+        ran.append("pay")
+
+    @step
+    def sign():
+        return "signed"
+
+    @flow(checkpoint=memory())
+    def shop():
+        look(), pay(), sign()
+        if len(ran) < 3:
+            raise OSError("no paper")
+
+    for rerun in ((), ["step:sign"], [step_again]):
+        with pytest.raises(OSError, match="no paper") as stopped:
+            shop.kickoff(run_id="one", rerun=rerun)
+    assert "shop.fork('one', rerun=['step:sign']).kickoff()" in stopped.value.__notes__[0].replace("flow.", "shop.")
+    advised = [line.split("fork: ")[1].split(", or")[0] for line in caplog.messages if "has finished" in line]
+    assert "allow_effects" not in advised[0], "the call stands before it"
+    for call in advised:
+        with pytest.raises(OSError, match="no paper"):
+            eval(call, {"flow": shop})
+    assert ran == ["pay", *(["pay"] if step_again == "step:pay" else [])]
 
 
 def test_a_kickoff_inside_a_run_takes_neither_answers_nor_reruns(memory):

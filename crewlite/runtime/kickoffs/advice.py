@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from crewlite import kinds
 from crewlite.errors import CrewliteError, Redacted, StepRaised, ends_run
 from crewlite.resuming import branch_ref
-from crewlite.runtime.kickoffs.request import Request
+from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.runtime.steps.run import Run
 from crewlite.state.format.addresses import is_question, is_right_below
+from crewlite.state.format.record import Record
 from crewlite.state.providers.base import declares
+from crewlite.state.verbs.effects import repeats
 from crewlite.tracebacks import RECORDED
 from crewlite.wording import number_of
 
@@ -36,7 +38,7 @@ def warn_unused(run: Run) -> None:
         )
 
 
-def answered_before(kind: str, run: Run) -> tuple[str, ...]:
+def _answered_before(kind: str, run: Run) -> tuple[str, ...]:
     """Return the addresses of the last top-level steps whose outcomes this kickoff reused.
 
     `kind`: the kind of the run.
@@ -46,6 +48,14 @@ def answered_before(kind: str, run: Run) -> tuple[str, ...]:
         [at for at in run.begun if at in outcomes and is_right_below(at, "")] if not kinds.of(kind).begins_anew else []
     )
     return tuple(sorted(before, key=lambda at: outcomes[at].seq)[-_NAMED:])
+
+
+def to_run_again(kind: str, ref: str, record: Record, steps: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Return the call that runs finished steps again on a fork, and the words after `crewlite checkpoint fork REF`."""
+    allow = repeats(record, steps)
+    call = f"{kind}.fork({ref!r}, rerun={list(steps)!r}{', allow_effects=True' if allow else ''}).kickoff()"
+    words = tuple(word for at in steps for word in ("--rerun", at))
+    return call, (*words, "--allow-effects") if allow else words
 
 
 def note_way_on(error: Exception, kind: str, request: Request) -> None:
@@ -68,12 +78,13 @@ def note_way_on(error: Exception, kind: str, request: Request) -> None:
         error.__notes__ = [*before, note]
 
 
-def note_answered(error: Exception, kind: str, run: Run, answered: Sequence[str]) -> None:
+def note_answered(error: Exception, kind: str, run: Run, progress: Progress) -> None:
     """Add a note to an error of the user's code: a changed step keeps its recorded outcome, and how to run it again."""
+    answered = _answered_before(kind, run)
     if not answered or (isinstance(error, CrewliteError) and not isinstance(error, StepRaised | Redacted)):
         return
     ref = branch_ref(run.run_id, run.branch)
-    again = f"{kind}.fork({ref!r}, rerun={[answered[-1]]!r}).kickoff()"
+    again, progress.again = to_run_again(kind, ref, run.record, answered[-1:])
     if kinds.of(kind) is kinds.TRIAL:
         again = "begin another trial, with another run_id"
     note = (

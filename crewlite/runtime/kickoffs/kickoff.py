@@ -14,7 +14,7 @@ from crewlite.durable import Step
 from crewlite.errors import BudgetExceeded, ConfigError, RunCancelled, Suspended, text_of
 from crewlite.events.event_bus import event_bus
 from crewlite.resources import InUse
-from crewlite.runtime.kickoffs.advice import answered_before, note_answered, warn_unused
+from crewlite.runtime.kickoffs.advice import note_answered, warn_unused
 from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.runtime.kickoffs.resumption import in_doubt, lived
 from crewlite.runtime.kickoffs.root import Root
@@ -92,8 +92,7 @@ async def _driven(
             run.emit(step.voice.source, event)
         raise
     except Exception as error:
-        progress.answered = answered_before(root.kind, run)
-        note_answered(error, root.kind, run, progress.answered)
+        note_answered(error, root.kind, run, progress)
         raise
 
 

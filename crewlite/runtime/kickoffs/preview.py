@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar
 from crewlite import background, codec, durable
 from crewlite.durable import Step
 from crewlite.errors import AnswerRefused, ConfigError, CrewliteError, NotCodable, RefError, RepeatedCall
+from crewlite.resuming import nth_attempt
 from crewlite.runtime.kickoffs.plan import continued, plan
 from crewlite.runtime.kickoffs.repeats import made_beside, repeated
 from crewlite.runtime.kickoffs.request import Request
@@ -183,9 +184,9 @@ class Drive(Run):
         return around(self.record.edited)
 
     @cached_property
-    def stops(self) -> tuple[str, ...]:
-        """Addresses of the calls that kickoff would stop at with InDoubt."""
-        return tuple(unsettled(self.record))
+    def stops(self) -> Mapping[str, int]:
+        """The calls that kickoff would stop at with InDoubt: by address, how often each was begun."""
+        return unsettled(self.record)
 
     def note(self, address: str, kind: str, verdict: Verdict, why: str) -> None:
         """Add a step to the preview."""
@@ -313,7 +314,9 @@ class DryScope(StepScope):
         if cut := [at for at in self.run.stops if at == address or address in outers(at)]:
             how = "has failed" if all(failed_before(record, at) for at in cut) else "was interrupted"
             given = f" with {arguments}" if (arguments := self.run.arguments.get(cut[0])) else ""
-            return f"{how} in a call with effect='once'{given}: kickoff will raise InDoubt"
+            decide = f"answers={{{cut[0]!r}: ...}} or rerun=[{nth_attempt(cut[0], self.run.stops[cut[0]])!r}]"
+            where = f"in {cut[0]}, a call with effect='once'{given}"
+            return f"{how} {where}: kickoff will raise InDoubt, unless given {decide}"
         if recorded is not None and self.inherited.mode.diverged:
             return "comes after a step that changed" + waits
         if recorded is not None and step.after is not None and recorded.seq < step.after:

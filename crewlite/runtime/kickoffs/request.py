@@ -82,8 +82,9 @@ class Progress:
     """How reliably the result was saved."""
     outcome: Any = None
     """The outcome of the root step once the run has finished; before, what `Root.left` returns."""
-    answered: tuple[str, ...] = ()
-    """If the run has failed: the last steps that answered from the record of an earlier kickoff."""
+    again: tuple[str, ...] = ()
+    """If the run has failed by the user's code after a step that answered from the record: the words after `crewlite
+    checkpoint fork REF` that run that step again."""
     cancelled: bool = False
     """Whether the caller has asked to cancel the run."""
     target: Located | None = None

@@ -23,6 +23,7 @@ from crewlite.errors import (
 from crewlite.ids import new_id, short
 from crewlite.refs import STUDIES
 from crewlite.resuming import branch_ref, nth_attempt
+from crewlite.runtime.kickoffs.advice import to_run_again
 from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.steps.questions import Drifted, OnDrift, decide_result, is_another
@@ -316,15 +317,22 @@ def check_rerun(journal: Journal, rerun: Mapping[str, int], kind: str) -> None:
         if address not in known and (not address or address not in record.outcomes):
             problem = "is no call in doubt, and has neither failed nor finished: it cannot be run again"
             raise RefError(address, problem, sorted(known))
-        if (times := record.begun_once.get(address, attempt)) < attempt:
-            problem = f"names attempt {attempt} at a call that was begun {'once' if times == 1 else f'{times} times'}"
-            raise RefError(nth_attempt(address, attempt), problem, [nth_attempt(address, times)])
+        of_finished = attempt if record.intents.get(address) == "once" else 1  # whose attempts are not counted any more
+        if (times := record.begun_once.get(address, of_finished)) < attempt:
+            raise not_made(address, attempt, times)
     if done := sorted(rerun.keys() - known):
         ref = branch_ref(journal.run_id, journal.branch)
+        call, words = to_run_again(kind, ref, record, done)
         journal.warn(
             f"rerun: {', '.join(done)} has finished, and is not run again in this run. To run it again, fork: "
-            f"{kind}.fork({ref!r}, rerun={done!r}).kickoff(), or crewlite checkpoint fork {ref} --rerun {done[0]}"
+            f"{call}, or crewlite checkpoint fork {' '.join([ref, *words])}"
         )
+
+
+def not_made(address: str, attempt: int, times: int) -> RefError:
+    """Return the error of a rerun that names another attempt at a call than the last one. `times`: how often begun."""
+    problem = f"names attempt {attempt} at a call that was begun {'once' if times == 1 else f'{times} times'}"
+    return RefError(nth_attempt(address, attempt), problem, [nth_attempt(address, times)])
 
 
 def answers_given(root: Root[Any], journal: Journal, request: Request, *, changed: bool) -> CommitParts:

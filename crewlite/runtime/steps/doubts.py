@@ -37,7 +37,8 @@ def is_made_again(run: Run, address: str) -> bool:
     So a `rerun` decides about one doubt: if the call is cut again, a program that is started again with the same
     `rerun` does not decide about the new doubt. Given to a run that has yet to begin the call, it decides about none.
     """
-    return address in run.rerun and run.rerun[address] == run.record.begun_once.get(address)
+    decided = address in run.rerun and run.rerun[address] == run.record.begun_once.get(address)
+    return decided and may_have_been_made(run, address)
 
 
 def doubt(step: Step[Any], address: str, run: Run) -> InDoubt:

@@ -39,6 +39,14 @@ def check_effects(
         raise EffectsRepeat(what, repeated_calls(repeated))
 
 
+def repeats(record: Record, steps: Collection[str]) -> bool:
+    """Return whether a fork at the head that runs these finished steps again may repeat calls with effect="once"."""
+    outcomes = record.outcomes
+    once = [at for at, effect in record.intents.items() if effect == "once"]
+    since = min(outcomes[at].seq for at in steps)
+    return any(at not in outcomes or outcomes[at].seq >= since or is_inside(at, steps) for at in once)
+
+
 def repeated_calls(made: Iterable[MadeCall]) -> list[RepeatedCall]:
     """Return calls in the form in which an error or a preview lists them: of several at one address, the last."""
     last = {one["address"]: one for one in made}

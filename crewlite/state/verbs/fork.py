@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
 from typing import Any
 
 from crewlite import events
@@ -24,6 +25,7 @@ from crewlite.errors import (
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id, short
 from crewlite.refs import check_name
+from crewlite.resuming import nth_attempt
 from crewlite.secrets import Secrets
 from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase, RunStart, invalidated
 from crewlite.state.format.entry import STATE, Entry
@@ -61,7 +63,7 @@ class Changes:
             raise ConfigError(
                 f"edits is {edits!r}; wanted outcomes by address, such as {{'task:research': 'another text'}}"
             )
-        return cls(dict(edits or {}), tuple(to_rerun(rerun)), dict(inputs or {}))
+        return cls(dict(edits or {}), tuple(starmap(nth_attempt, to_rerun(rerun).items())), dict(inputs or {}))
 
     def operation_digest(self, operation_id: str) -> str:
         """Return a digest of the operation id and these changes, so that the id itself need not be stored."""
