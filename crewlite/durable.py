@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from crewlite.budget import Budget
+from crewlite.errors import InDoubt
 from crewlite.ids import now
 from crewlite.kinds import Kind
 from crewlite.lazy import asyncio
@@ -181,14 +182,6 @@ class Scope(Protocol):
         """The id of the run; "" outside a run."""
 
     @property
-    def run_kind(self) -> str:
-        """The kind of the definition of the run; "" outside a run."""
-
-    @property
-    def times_begun(self) -> int:
-        """How often the call that runs here was begun, if it is declared effect="once" and has not finished."""
-
-    @property
     def address(self) -> str:
         """The address of the running step."""
 
@@ -266,6 +259,9 @@ class Scope(Protocol):
         A step has begun once its start or its intent is recorded. Finished ones come first, in the order of their ends.
         """
 
+    def doubt(self, what: str, failed: str, arguments: str) -> InDoubt:
+        """Build the error of the call that runs here, with effect="once", which failed and may have taken effect."""
+
     def recorded(self, address: str) -> Recorded | None:
         """Return where the outcome of a step is recorded; None if no outcome is recorded."""
 
@@ -290,8 +286,7 @@ class Scope(Protocol):
 class _Plain:
     """The scope outside a run: steps are plain calls, and nothing is recorded or emitted."""
 
-    run_id = run_kind = address = ""
-    times_begun = 1
+    run_id = address = ""
     dry = False
     loop = None
     idempotency_key = ""
@@ -308,6 +303,9 @@ class _Plain:
 
     def start_inside(self) -> None:
         return None
+
+    def doubt(self, what: str, failed: str, arguments: str) -> InDoubt:
+        return InDoubt("", what, failed, arguments)
 
     def recovery(self, *, around: bool = False) -> None:
         return None

@@ -44,15 +44,23 @@ class InDoubt(CrewliteError, RuntimeError):
     ends_run = True
 
     def __init__(
-        self, address: str, what: str, failed: str = "", arguments: str = "", times: int = 1, *, kind: str = "crew"
+        self,
+        address: str,
+        what: str,
+        failed: str = "",
+        arguments: str = "",
+        times: int = 1,
+        *,
+        kind: str = "crew",
+        resume: str = "",
     ) -> None:
         """`failed`: the error of its last attempt; "" if it was interrupted. `arguments`: of a tool call, as JSON.
 
-        `times`: how often it was begun. `kind`: of the definition of the run.
+        `times`: how often it was begun. `kind` and `resume`: see `advice`.
         """
         self.address, self.what, self.failed, self.arguments = address, what, failed.rstrip("."), arguments
         self.times = times
-        super().__init__(f"{self.found}, so it is not repeated. {self.advice(address, times, kind=kind)}.")
+        super().__init__(f"{self.found}, so it is not repeated. {self.advice(address, times, resume, kind=kind)}.")
 
     @staticmethod
     def advice(address: str, times: int, resume: str = "", *, kind: str) -> str:
@@ -237,7 +245,7 @@ class DeadlineExceeded(CrewliteError, TimeoutError):
 class Suspended(CrewliteError, RuntimeError):
     """The run waits for people and is no longer at work. It can be resumed once they have answered.
 
-    `waiting` has the questions, by address.
+    `waiting` has the texts of the questions, by address; `History.run(ref).waiting` lists them with what fits.
     """
 
     code = "suspended"

@@ -257,7 +257,8 @@ class History:
 
         `address` is the address of the question, or the question as `.waiting` of the run lists it. A run that this
         process is running receives the answer at once. Returns True, or False if the question has this very answer
-        already. With `replace`, the answer takes the place of another that the run has not used yet.
+        already. With `replace`, the answer takes the place of another that the run has not used yet; not while a
+        process is running the run, which may be using it.
 
         A question of an unfinished run (`human:...`) may be answered before it is asked. That answer is checked when
         the question is asked, and replaces an earlier one of this kind; `rewind` to an earlier place takes it back. An

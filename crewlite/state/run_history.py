@@ -261,7 +261,7 @@ class RunHistory:
 
     @property
     def waiting(self) -> list[Waiting]:
-        """The questions to people that have no answer yet."""
+        """The questions to people that have no answer yet, with what fits. `Suspended.waiting` has their texts."""
         return [
             Waiting(
                 asked["address"],

@@ -9,7 +9,7 @@ from typing import Any
 
 from crewlite import background, codec, durable, events, kinds, resources, tracebacks
 from crewlite.durable import Scope, Step, StepEvents
-from crewlite.errors import CONTROL_FLOW, InDoubt, StepTimeout, text_of
+from crewlite.errors import CONTROL_FLOW, StepTimeout, text_of
 from crewlite.llm.base import ToolCall
 from crewlite.recovery import EarlierCall, GuardedCall
 from crewlite.recovery.guards import VETOES, guarding
@@ -144,8 +144,7 @@ def _told(tool: BaseTool, call: ToolCall, error: Exception) -> ToolResult:
     if isinstance(error, StepTimeout) and error.what == f"tool {tool.name}":
         if tool.effect == "once":
             scope = durable.scope()
-            arguments = shown_arguments(call.arguments, scope.mask)
-            raise InDoubt(scope.address, error.what, said, arguments, scope.times_begun, kind=scope.run_kind) from error
+            raise scope.doubt(error.what, said, shown_arguments(call.arguments, scope.mask)) from error
         may = " It may still take effect." if tool.effect == "idempotent" else ""
         return ToolResult.failed(tool.safe_name, error, f"it did not end within {error.limit:g} s.{may}")
     return ToolResult.failed(tool.safe_name, error, said)

@@ -136,4 +136,5 @@ def test_a_call_in_doubt_names_its_run_and_the_call_that_settles_it(on_disk, nam
         )
     note = f"To go on with that run: crew.kickoff(run_id='{run_id}', answers= or rerun=)"
     assert caught.value.__notes__[-1] == note + (", then call kickoff_for_each again with run_id='r'" if name else "")
+    assert f"kick off again with run_id='{run_id}', answers=" in str(caught.value)
     assert crew.kickoff(run_id=run_id, answers={caught.value.address: "paid"}).raw == "done"

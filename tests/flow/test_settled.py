@@ -174,7 +174,7 @@ def test_each_kickoff_says_the_same_of_a_call_that_did_not_end_in_time_and_that_
     call = {"flow": "step transfer at step:transfer", "crew": 'tool pay at task:bill/tool:pay with {"amount": 3}'}[kind]
     assert {str(one) for one in told} == {
         f"{call} failed (StepTimeout: {late}), and it is declared effect='once', so it is not repeated. Check whether it "
-        f"took effect, then kick off again with answers={{'{at}': <its result>}} if it did, or rerun=['{at}'] if it did not."
+        f"took effect, then kick off again with run_id='one', answers={{'{at}': <its result>}} if it did, or rerun=['{at}'] if it did not."
     }
     hangs[kind].kickoff(run_id="one", answers={at: "paid"})
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import os
 import signal
 import sys
+import threading
 import time
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, History, kinds
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, kinds, tool
 from crewlite.errors import ConfigError
 from crewlite.runtime.kickoffs.engine import kickoff
 from crewlite.runtime.kickoffs.many import how_to_go_on
@@ -144,6 +147,24 @@ def test_kickoff_for_each_without_a_name_or_a_store_says_so_after_ctrl_c():
     assert "kept in store: crewlite checkpoint list --runs" in how_to_go_on(kinds.CREW, None, begun)
     assert "Nothing was saved" in how_to_go_on(kinds.CREW, "r", [Progress("one")])
     assert how_to_go_on(kinds.CREW, "r", [Progress()]) == "No run had begun: call kickoff_for_each again."
+
+
+def test_kickoff_for_each_names_the_calls_in_doubt_after_ctrl_c(on_disk):
+    @tool(effect="once")
+    async def pay() -> str:
+        """Pay."""
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        await asyncio.Event().wait()
+
+    cashier = Agent(role="Cashier", goal="pay", llm=ScriptedLLM([ToolCall("pay")]), tools=[pay])
+    crew = Crew(tasks=[Task(name="t", description="d", expected_output="x", agent=cashier)], checkpoint=on_disk())
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), pytest.raises(KeyboardInterrupt):
+        crew.kickoff_for_each([{}], run_id="r")
+    doubt, again = said.getvalue().splitlines()[-2:]
+    assert "task:t/tool:pay may have taken effect. Check whether it did, " in doubt.replace("it took effect", "it did")
+    assert "run_id='r.0', answers={'task:t/tool:pay': <its result>} if it did, or rerun=" in doubt
+    assert again == "To go on: call kickoff_for_each again with run_id='r'"
 
 
 def test_ctrl_c_before_the_first_commit_does_not_blame_a_missing_store():

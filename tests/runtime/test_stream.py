@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import os
+import signal
 import threading
 import time
 import weakref
@@ -255,6 +257,25 @@ def test_who_stops_reading_leaves_the_rest_to_the_next_one():
         return [event.type async for event in stream]
 
     assert asyncio.run(main())[-1] == "crew_kickoff_completed"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal to a thread")
+def test_what_is_left_of_a_stream_can_be_read_after_ctrl_c():
+    reads = threading.Event()
+
+    @step
+    async def interrupt():
+        await asyncio.to_thread(reads.wait)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        await asyncio.Event().wait()
+
+    stream = flow(name="long")(interrupt).stream()
+    try:
+        for _ in stream:
+            reads.set()
+    except KeyboardInterrupt:
+        with pytest.raises(RunCancelled):
+            list(stream)
 
 
 def test_what_cannot_be_streamed_says_so():

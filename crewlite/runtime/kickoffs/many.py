@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -22,6 +24,7 @@ from crewlite.secrets import Secrets
 
 R = TypeVar("R")
 _SHOWN = 200  # characters of the inputs that a note shows
+_NAMED = 3  # calls in doubt that the advice after Ctrl-C names
 
 
 def kickoff_for_each(definition: Runnable[R], inputs: Sequence[Mapping[str, Any]], **how: Any) -> list[R | Exception]:
@@ -37,6 +40,11 @@ def how_to_go_on(kind: Kind, run_id: str | UUID | None, begun: Sequence[Progress
     run = next((one for one in begun if one.run_id), None)
     if run is None:
         return "No run had begun: call kickoff_for_each again."
+    doubts = (Request(progress=one).how_to_go_on(kind.name) for one in begun if one.unsettled)
+    return "\n".join([*islice(doubts, _NAMED), _way_on(kind, run_id, run)])
+
+
+def _way_on(kind: Kind, run_id: str | UUID | None, run: Progress) -> str:
     if run.location is None:
         return (
             f"Nothing was saved. To be able to go on, give the {kind} checkpoint=True, and kickoff_for_each a run_id."
@@ -65,7 +73,8 @@ async def akickoff_for_each(
     When all have ended, raises the first failure in this order, with a note that names its inputs. With
     `return_exceptions`, returns the failures in the places of their results instead.
 
-    `begun` receives the progress of runs that begin, until one is known to be at work.
+    `begun` receives the progress of runs that begin, until one is known to be at work, and of those cut in a call that
+    may have taken effect.
     """
     _check(definition, inputs, max_concurrency)
     name, all_inputs = None if run_id is None else as_run_id(run_id), list(inputs)
@@ -83,10 +92,10 @@ async def akickoff_for_each(
 
     async def in_turn(number: int, request: Request) -> None:
         nonlocal root
-        _watch(begun, request.progress)
         try:
             root = root or definition.as_root(request)
-            results[number] = await kickoff(definition, request, root)
+            with _noted(begun, request.progress):
+                results[number] = await kickoff(definition, request, root)
         except Exception as error:  # noqa: BLE001 - raised, or returned, when all have ended
             given = Secrets.of(*definition.secret_sources()).mask(repr(request.inputs))
             shown = given if len(given) <= _SHOWN else f"{given[:_SHOWN]}..."
@@ -107,9 +116,16 @@ async def akickoff_for_each(
     return [ended[number] for number in range(len(all_inputs))]
 
 
-def _watch(begun: list[Progress] | None, progress: Progress) -> None:
-    if begun is not None and not (begun and begun[-1].run_id):
+@contextlib.contextmanager
+def _noted(begun: list[Progress] | None, progress: Progress) -> Iterator[None]:
+    first = begun is not None and not (begun and begun[-1].run_id)
+    if begun is not None and first:
         begun.append(progress)
+    try:
+        yield
+    finally:
+        if begun is not None and progress.unsettled and not first:
+            begun.append(progress)
 
 
 def _note_way_on(error: Exception, kind: Kind, progress: Progress, name: str | None) -> None:

@@ -110,6 +110,7 @@ class RunStream(Generic[R]):
         try:
             yield
         except (KeyboardInterrupt, SystemExit):  # a handler of signals raises the other one
+            self._left.release()  # the traceback holds the reader, beside which the program may read on
             self._cut_short()
             raise
 
@@ -207,6 +208,10 @@ class _Left:
                 return "was read to its end" if self.is_read else "is being read"
             self._reader = weakref.ref(reader)
         return ""
+
+    def release(self) -> None:
+        """Let another reader read on."""
+        self._reader = None
 
     def put(self, event: BaseEvent) -> None:
         """Add an event."""

@@ -310,7 +310,7 @@ async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | No
             f"which to wait for an answer. Give the flow or crew checkpoint=True"
         )
     raise Suspended(
-        run.run_id, run.journal.location, {address: frame.mask(asked.text)}, run.branch, kind=frame.run_kind
+        run.run_id, run.journal.location, {address: frame.mask(asked.text)}, run.branch, kind=run.record.kind
     )
 
 

@@ -81,7 +81,7 @@ class Decided:
             return error
         cls = RecoveryEscalated if isinstance(remedy, Escalate) else RecoveryAborted
         said, location = frame.mask(remedy.said), run.journal.location
-        return cls(failure, said, run_id=run.run_id, location=location, branch=run.branch, kind=frame.run_kind)
+        return cls(failure, said, run_id=run.run_id, location=location, branch=run.branch, kind=run.record.kind)
 
 
 async def decided(

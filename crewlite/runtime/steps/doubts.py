@@ -43,9 +43,8 @@ def is_made_again(run: Run, address: str) -> bool:
 
 def doubt(step: Step[Any], address: str, run: Run) -> InDoubt:
     """Build the error of a call that may have taken effect already."""
-    record, mask = run.record, run.journal.secrets.mask
-    failed, times = failed_before(record, address), record.begun_once.get(address, 1)
-    return InDoubt(address, what(step), failed, _arguments(step, mask), times, kind=record.kind)
+    failed, arguments = failed_before(run.record, address), _arguments(step, run.journal.secrets.mask)
+    return run.doubt(address, what(step), failed, arguments)
 
 
 def _arguments(step: Step[Any], mask: Callable[[str], str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 
 from crewlite import codec, durable, kinds
 from crewlite.durable import Scope, Stamp, Step
-from crewlite.errors import ChangeUnused, ConfigError, NonDeterminism
+from crewlite.errors import ChangeUnused, ConfigError, InDoubt, NonDeterminism
 from crewlite.events.base import BaseEvent
 from crewlite.forked import in_child
 from crewlite.recovery import Guard, Remedy
@@ -95,16 +95,6 @@ class Frame(Scope):
         return self.run.run_id
 
     @property
-    def run_kind(self) -> str:
-        """The kind of the definition of the run."""
-        return self.run.record.kind
-
-    @property
-    def times_begun(self) -> int:
-        """How often the call that runs here was begun, if it is declared effect="once" and has not finished."""
-        return self.run.record.begun_once.get(self.address, 1)
-
-    @property
     def guards(self) -> Sequence[Guard]:
         """The guards of the nearest failure policy."""
         return guards_of(self.inherited.policy)
@@ -118,6 +108,10 @@ class Frame(Scope):
     def state(self) -> View | None:
         """The state as this attempt sees it."""
         return self.children.view
+
+    def doubt(self, what: str, failed: str, arguments: str) -> InDoubt:
+        """Build the error of the call that runs here, with effect="once", which failed and may have taken effect."""
+        return self.run.doubt(self.address, what, failed, arguments)
 
     def start_inside(self) -> Start:
         """The state with which a step starts that is requested now."""

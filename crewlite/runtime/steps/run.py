@@ -11,10 +11,11 @@ from itertools import islice
 from typing import Any, Literal, TypeVar
 
 from crewlite.durable import Durability
-from crewlite.errors import NotCodable, Redacted, ends_run, text_of
+from crewlite.errors import InDoubt, NotCodable, Redacted, ends_run, text_of
 from crewlite.events.base import BaseEvent, UnheardEvent, type_of
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id, now_text
+from crewlite.resuming import to_resume
 from crewlite.runtime.steps.replay import Mode
 from crewlite.runtime.steps.slots import Pools
 from crewlite.state.cache import Cache
@@ -166,6 +167,12 @@ class Run:
     def recorded(self) -> bool:
         """Whether the run has a store."""
         return self.journal.queue is not None
+
+    def doubt(self, address: str, what: str, failed: str, arguments: str) -> InDoubt:
+        """Build the error of a call that may have taken effect. `failed` and `arguments`: see InDoubt."""
+        times, resume = self.record.begun_once.get(address, 1), to_resume(self.run_id, self.branch)
+        resume = resume if self.recorded else ""
+        return InDoubt(address, what, failed, arguments, times, kind=self.record.kind, resume=resume)
 
     @property
     def durability(self) -> Durability:

@@ -74,7 +74,7 @@ def change(
 
     Args:
         journal: The journal to commit to.
-        make: Returns the parts. Called on the run's thread.
+        make: Returns the parts; {} to commit nothing. Called on the run's thread.
         seen: Called with the parts, while the record is as this commit leaves it. Its result is set once the commit is
             durable.
         what: The subject of the error message if the commit is not saved, such as "the answer was".
@@ -82,6 +82,9 @@ def change(
 
     def act(changed: Future[T]) -> None:
         parts, found, failed = make(), list[T](), list[Exception]()
+        if not parts:
+            changed.set_result(seen(parts))
+            return
 
         def look() -> None:
             try:

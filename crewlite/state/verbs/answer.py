@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Callable, Collection, Mapping
 from datetime import date, datetime, time, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -104,31 +105,24 @@ def answer(
     misspelt one.
     """
 
-    def make() -> tuple[list[Commit], str]:
+    def make() -> tuple[list[Commit], tuple[bool, str]]:
         record = recorded(store, run_id, branch)
         doubt = misspelt(record, address)
         if journal := at_work_on(record.claim, store.location):
-            _answer_live(journal, lambda: _answered(journal.record, journal.secrets, address, value, ahead=ahead))
-            return [], doubt
+            answered = partial(_answered, journal.record, journal.secrets, address, value, ahead=ahead)
+            return [], (_answer_live(journal, answered), doubt)
         by = holder(store, run_id, branch, record.claim)
         unused = by is None and not (record.finished or record.settled(address))
         parts = _answered(record, Secrets.of(), address, value, ahead=ahead, unused=unused, replace=replace)
-        if by:
+        if parts and by:
             problem = f"is being run by {by}, so the answer was not recorded: give it again once that run waits"
             raise BranchConflictError(run_id, branch, holder=by, problem=problem)
-        return [Commit.saying(run_id, branch, record.head, parts)], doubt
+        return [Commit.saying(run_id, branch, record.head, parts)] if parts else [], (bool(parts), doubt)
 
-    try:
-        doubt = appended(store, make)
-    except _SameAnswer:
-        return False
-    if doubt:
+    is_new, doubt = appended(store, make)
+    if is_new and doubt:
         log.warning("%s", doubt)
-    return True
-
-
-class _SameAnswer(Exception):
-    """The question has this answer already, so there is nothing to record."""
+    return is_new
 
 
 def misspelt(record: Record, address: str, others: Collection[str] = ()) -> str:
@@ -147,9 +141,10 @@ def misspelt(record: Record, address: str, others: Collection[str] = ()) -> str:
     )
 
 
-def _answer_live(journal: Journal, make: Callable[[], CommitParts]) -> None:
+def _answer_live(journal: Journal, make: Callable[[], CommitParts]) -> bool:
+    """Give a run at work the answer that `make` returns. Returns whether there was one."""
     try:
-        change(journal, make, lambda parts: None, "the answer was").result()
+        return change(journal, make, bool, "the answer was").result()
     except StoreError as error:
         if not journal.closed:
             raise
@@ -167,7 +162,9 @@ def _answered(
     unused: bool = False,
     replace: bool = False,
 ) -> CommitParts:
-    """Build the part of a commit that records an answer. Raises RefError, AnswerRefused, _SameAnswer.
+    """Build the part of a commit that records an answer; {} if the question has it already.
+
+    Raises RefError, AnswerRefused.
 
     `unused`: whether no run can have used an answer that the question has; only such an answer can be replaced.
     """
@@ -187,7 +184,7 @@ def _answered(
     before = asked and record.answer_to(asked)
     if before or record.settled(address):
         if _has_answer(record, asked, _given_answer(address, value, asked, secrets)):
-            raise _SameAnswer
+            return {}
         replaced = replace and unused
         if not replaced and (record.settled(address) or not (asked and before and _may_misfit(asked, before))):
             raise AnswerRefused(address, _SECOND, second=True, unused=unused)
