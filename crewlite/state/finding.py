@@ -1,17 +1,22 @@
-"""Which run, branch and perhaps checkpoint a ref or an object names at one location. No journal is held open."""
+"""What History is given: a ref or an object that names a run, branch or checkpoint; a definition to explore."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from crewlite.errors import RefError
+from crewlite.state.config import CheckpointConfig
 from crewlite.state.providers import BaseProvider, BranchInfo
 from crewlite.state.providers.base import declares
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.locate import Located, check_stands, locate
 from crewlite.state.run_history import RunHistory
+
+E_co = TypeVar("E_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +59,19 @@ def no_checkpoint(found: Located, run: RunHistory) -> RefError:
     """Return the error about a ref to a checkpoint that its branch does not have."""
     own = run.checkpoints()
     return RefError(found.ref, f"names no checkpoint: {run.ref} has {len(own) or 'none'}", [one.id for one in own])
+
+
+class Explorable(Protocol[E_co]):
+    """A crew, agent or flow whose recorded runs can be explored. A protocol, as History does not import the engine."""
+
+    def explore(
+        self,
+        config: CheckpointConfig,
+        variants: Sequence[Mapping[str, Any]],
+        judge: Any,
+        *,
+        max_concurrency: int,
+        study: str | None,
+        allow_effects: bool,
+    ) -> E_co:
+        """Run the variants, and return the comparison of their results."""

@@ -25,8 +25,7 @@ from crewlite.lazy import lazy
 from crewlite.refs import check_name
 from crewlite.state.comparing.run_diff import RunDiff, compare, last_common
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.explorable import Explorable
-from crewlite.state.finding import Finder, no_checkpoint
+from crewlite.state.finding import Explorable, Finder, no_checkpoint
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.journal.cancel import cancel
@@ -35,10 +34,10 @@ from crewlite.state.providers import BaseProvider, BranchInfo, CheckpointInfo, e
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.locate import Located
 from crewlite.state.run_history import RunHistory, Waiting, unfinished
-from crewlite.state.saving import saving
 from crewlite.state.verbs.answer import answer
 from crewlite.state.verbs.doctor import Finding, doctor
 from crewlite.state.verbs.fork import Changes, fork
+from crewlite.state.verbs.from_outside import saving
 from crewlite.state.verbs.label import label
 from crewlite.state.verbs.prune import Pruned, delete, prune
 from crewlite.state.verbs.rewind import rewind

@@ -20,17 +20,16 @@ from crewlite.state.format.outcome import Attempt, LightEvent
 from crewlite.state.format.own import CountedUsage
 from crewlite.state.format.record import Record
 from crewlite.state.format.rewinds import counting_at, ends_of_tails
-from crewlite.state.journal.holder import holder
 from crewlite.state.journal.lineage import gone, trace
 from crewlite.state.providers import Store
 from crewlite.state.reading.checkpoint import Checkpoint, collections_in, values_in
 from crewlite.state.reading.checkpoints import Checkpoints
 from crewlite.state.reading.locate import abandoned_by
-from crewlite.state.reading.progress import RunStatus, status_of, status_text_of
+from crewlite.state.reading.progress import RunStatus, result_of, status_of, status_text_of
 from crewlite.state.reading.prompts import Prompt, Prompts
-from crewlite.state.reading.result import result_of
 from crewlite.state.reading.steps import StepView, attempts_of, steps_of, unsettled
 from crewlite.state.verbs.answer import decode_answer, unused_answers
+from crewlite.state.verbs.from_outside import holder
 from crewlite.state.verbs.transfer import digest
 from crewlite.usage import NO_USAGE, Usage
 

@@ -18,7 +18,7 @@ from crewlite.errors import RefError
 from crewlite.resuming import branch_ref
 from crewlite.state.providers import BranchInfo
 from crewlite.state.reading.checkpoint import Checkpoint
-from crewlite.state.reading.named_places import NamedPlace, by_place
+from crewlite.state.reading.checkpoints import NamedPlace, by_place
 from crewlite.tui.words import line, mark
 from crewlite.wording import number_of
 

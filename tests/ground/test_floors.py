@@ -53,8 +53,6 @@ FLOORS = {
     "all runs": {
         "state.run_history",
         "state.finding",
-        "state.explorable",
-        "state.saving",
         "state.run_page",
         "state.history",
         "state",

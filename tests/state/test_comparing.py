@@ -9,8 +9,8 @@ from crewlite.cli.checkpoint.document import plain
 from crewlite.errors import RefError
 from crewlite.flow import Flow, listen, start
 from crewlite.state import SqliteProvider
-from crewlite.state.comparing.lines import changed_lines
-from crewlite.state.comparing.settings import settings_of
+from crewlite.state.comparing.fields import changed_lines
+from crewlite.state.comparing.run_diff import settings_of
 from crewlite.state.format.entry import next_entry
 from crewlite.state.providers.base import Commit
 from crewlite.testing import ScriptedLLM

@@ -21,7 +21,7 @@ from crewlite.events import TaskStartedEvent
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.state.format.entry import SCHEMA, Entry, seal
 from crewlite.state.format.record import Record
-from crewlite.state.journal.compact_branch import compact_branch
+from crewlite.state.journal.compaction import compact_branch
 from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.verbs.doctor import doctor
 from crewlite.testing import CrashInjector, ScriptedLLM

@@ -11,7 +11,7 @@ from crewlite.errors import AnswerRefused, BranchConflictError, ConfigError, Ref
 from crewlite.events import CheckpointLabelledEvent, CheckpointRewoundEvent, TaskCompletedEvent, TaskStartedEvent
 from crewlite.flow import Flow, ask, flow, listen, start, step
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
-from crewlite.state.reading.named_places import by_place
+from crewlite.state.reading.checkpoints import by_place
 from crewlite.testing import ScriptedLLM
 from tests import children
 from tests.cuts import cut

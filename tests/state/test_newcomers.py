@@ -20,7 +20,7 @@ from crewlite.events import TaskCompletedEvent
 from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.state import JsonProvider
 from crewlite.state.format.entry import SCHEMA, seal
-from crewlite.state.providers.json_tail import lines
+from crewlite.state.providers.json_journals import lines
 from crewlite.testing import CrashInjector, ScriptedLLM
 
 

@@ -15,7 +15,7 @@ from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument, 
 from crewlite.cli.exits import notice
 from crewlite.errors import JournalCorrupt
 from crewlite.ids import short
-from crewlite.state.reading.named_places import NamedPlace, by_place
+from crewlite.state.reading.checkpoints import NamedPlace, by_place
 from crewlite.wording import number_of
 
 if TYPE_CHECKING:

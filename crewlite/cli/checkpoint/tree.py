@@ -15,12 +15,12 @@ from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument, 
 from crewlite.cli.exits import notice
 from crewlite.errors import JournalCorrupt
 from crewlite.ids import short
-from crewlite.state.reading.named_places import by_place
+from crewlite.state.reading.checkpoints import by_place
 from crewlite.wording import number_of
 
 if TYPE_CHECKING:
     from crewlite.state.reading.checkpoint import Checkpoint
-    from crewlite.state.reading.named_places import NamedPlace
+    from crewlite.state.reading.checkpoints import NamedPlace
     from crewlite.state.run_history import RunHistory
 
 _RUNS = 10  # shown without --all

@@ -1,17 +1,25 @@
-"""A field that differs between two runs: an input, a setting, a value of the state, or a part of a step."""
+"""A field that differs between two runs: an input, a setting, a value of the state, or a part of a step.
+
+Its text diff stays small and fast for any texts: megabytes in one line, or a hundred thousand lines.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Literal
 
 from crewlite.codec import Json, digest
-from crewlite.state.comparing.lines import changed_lines
+from crewlite.lazy import difflib
 from crewlite.state.format.operations import items_in, without_items
 from crewlite.state.format.record import Record
 from crewlite.state.reading.shown import as_text, plain
 
+_CONTEXT = 2  # unchanged lines that are shown around a change
+_MATCHED = 40_000  # pairs of lines that are compared with each other; beyond that the lines count as replaced
+_LINES = 200  # lines of one diff
+_WIDTH = 600  # characters of one line
 Status = Literal["same", "changed", "only_a", "only_b"]
 
 
@@ -63,3 +71,100 @@ def _diffs(
             continue
         versions = (versions_a or {}).get(name), (versions_b or {}).get(name)
         yield FieldDiff(name, status, plain(before.get(name)), plain(after.get(name)), *versions)
+
+
+def changed_lines(before: str | None, after: str | None) -> tuple[str, ...]:
+    """Compare two texts, of which one may be missing.
+
+    Returns the changed lines with a few lines around them, each with its mark in front: `-` of the first text, `+` of
+    the second, a space for both. A line `@@ -3,2 +3,4 @@` names the line numbers and counts of the part that follows,
+    unless both texts are one line. A line that begins with a backslash says how much is left out.
+    """
+    if before == after:
+        return ()
+    if before is not None and after is not None and "\n" not in before and "\n" not in after:  # most are like this
+        at = _first_difference(before, after)
+        return f"-{_cut(before, at)}", f"+{_cut(after, at)}"
+    old, new = ([] if text is None else text.split("\n") for text in (before, after))
+    found = list(_marked(old, new))
+    if len(found) > _LINES:
+        found[_LINES:] = [f"\\ {len(found) - _LINES:,} more lines"]
+    return tuple(found)
+
+
+def _marked(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
+    hunks = _hunks(old, new)
+    for hunk in hunks:
+        (_, a, _, b, _), (_, _, a_end, _, b_end) = hunk[0], hunk[-1]
+        if len(old) > 1 or len(new) > 1:
+            yield f"@@ -{_span(a, a_end)} +{_span(b, b_end)} @@"
+        for tag, i, i_end, j, j_end in hunk:
+            if tag == "equal":
+                yield from (f" {_cut(line)}" for line in old[i:i_end])
+                continue
+            gone, come = old[i:i_end], new[j:j_end]
+            starts = [_first_difference(*pair) for pair in zip(gone, come, strict=False)]
+            for mark, lines in (("-", gone), ("+", come)):
+                for number, line in enumerate(lines[: _LINES + 1]):
+                    yield mark + _cut(line, starts[number] if number < len(starts) else 0)
+                yield from (mark for _ in lines[_LINES + 1 :])  # cut off anyway, but counted
+
+
+def _hunks(old: Sequence[str], new: Sequence[str]) -> list[list[tuple[str, int, int, int, int]]]:
+    """Return the changes in groups of difflib opcodes: (tag, start and end in `old`, start and end in `new`)."""
+    head = _same(old, new)
+    tail = _same(old[head:][::-1], new[head:][::-1])
+    middle_a, middle_b = old[head : len(old) - tail], new[head : len(new) - tail]
+    codes: list[tuple[str, int, int, int, int]]
+    if not middle_a or not middle_b or len(middle_a) * len(middle_b) > _MATCHED or len(middle_a) == len(middle_b) == 1:
+        codes = [("replace", head, len(old) - tail, head, len(new) - tail)]
+    else:
+        found = difflib.SequenceMatcher(None, middle_a, middle_b, autojunk=False).get_opcodes()
+        codes = [(tag, i + head, i_end + head, j + head, j_end + head) for tag, i, i_end, j, j_end in found]
+    around = [("equal", max(0, head - _CONTEXT), head, max(0, head - _CONTEXT), head)] if head else []
+    a, b = len(old) - tail, len(new) - tail
+    behind = [("equal", a, min(len(old), a + _CONTEXT), b, min(len(new), b + _CONTEXT))] if tail else []
+    return _grouped([*around, *codes, *behind])
+
+
+def _grouped(codes: Sequence[tuple[str, int, int, int, int]]) -> list[list[tuple[str, int, int, int, int]]]:
+    """Start a new group wherever more equal lines lie between two changes than are shown."""
+    groups: list[list[tuple[str, int, int, int, int]]] = [[]]
+    for tag, i, i_end, j, j_end in codes:
+        if tag == "equal" and i_end - i > 2 * _CONTEXT:
+            groups[-1].append((tag, i, i + _CONTEXT, j, j + _CONTEXT))
+            groups.append([(tag, i_end - _CONTEXT, i_end, j_end - _CONTEXT, j_end)])
+        else:
+            groups[-1].append((tag, i, i_end, j, j_end))
+    return groups
+
+
+def _same(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many lines at the beginning of both are equal."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _span(start: int, end: int) -> str:
+    """Return a range of lines as a unified diff writes it."""
+    length = end - start
+    return f"{start + 1}" if length == 1 else f"{start + 1 if length else start},{length}"
+
+
+def _first_difference(one: str, other: str) -> int:
+    """Return the index of the first character that differs; 0 if both lines are short enough to be shown completely."""
+    if max(len(one), len(other)) <= _WIDTH:
+        return 0
+    low, high = 0, min(len(one), len(other))
+    while low < high:  # the length of the common beginning
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if one[:middle] == other[:middle] else (low, middle - 1)
+    return low
+
+
+def _cut(line: str, at: int = 0) -> str:
+    """Return a line; of a line that is too long, return the part around `at` and the length of the line."""
+    if len(line) <= _WIDTH:
+        return line
+    start = max(0, min(at - _WIDTH // 4, len(line) - _WIDTH))
+    before, after = ("..." if start else ""), ("..." if start + _WIDTH < len(line) else "")
+    return f"{before}{line[start : start + _WIDTH]}{after} ({len(line):,} characters)"

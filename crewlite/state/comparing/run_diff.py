@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 
-from crewlite.codec import Json, decode, dumps
+from crewlite.codec import Json, JsonObject, decode, dumps
 from crewlite.lazy import lazy
 from crewlite.state.comparing.fields import FieldDiff, Status, field_diffs, state_diffs
-from crewlite.state.comparing.settings import Settings, settings_of
 from crewlite.state.comparing.side import Side, side_of
 from crewlite.state.comparing.steps import StepDiff, step_diffs
 from crewlite.state.comparing.text import Line, as_lines
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
-from crewlite.state.reading.diff import usage_change
+from crewlite.state.reading.checkpoint import usage_change
 from crewlite.usage import Usage
 
 pages = lazy("crewlite.state.comparing.page")
+_INLINE = ("live", "models")
+"""Keys whose content counts as settings of the definition itself: names of live objects, and settings of its models."""
+Settings = tuple[dict[str, Json], dict[str, Json]]
+"""(the settings of models, all other settings), each by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +114,37 @@ def _inputs(record: Record) -> dict[str, Json]:
     if inputs.get("$") == "dict":  # a name among them needs it
         return {str(decode(name)): value for name, value in inputs["v"]}
     return inputs
+
+
+def settings_of(definition: JsonObject) -> Settings:
+    """Return the settings of a definition."""
+    found: dict[str, Json] = {}
+    for parts, value in _flat(definition, ()):
+        found.setdefault(".".join(parts), value)
+    for name in [name for name in found if name.endswith(".model") and name.removesuffix(".model") in found]:
+        del found[name]  # the model is named already
+    models = {name: value for name, value in found.items() if _is_of_model(name)}
+    return models, {name: value for name, value in found.items() if name not in models}
+
+
+def _flat(value: Json, name: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Json]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _flat(item, name if key in _INLINE else (*name, key))
+    elif isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+        names: set[str] = set()
+        for number, item in enumerate(value, 1):
+            names.add(own := _named(item, number, names))
+            yield from _flat(item, (*name, own))
+    else:
+        yield name, value
+
+
+def _named(item: Mapping[str, Json], number: int, taken: set[str]) -> str:
+    """Return a name for an agent or a task in a list that is not in `taken`: a second Editor is Editor#2."""
+    own = str(item.get("address") or item.get("role") or number).removeprefix("task:")
+    return own if own not in taken else next(name for n in count(2) if (name := f"{own}#{n}") not in taken)
+
+
+def _is_of_model(name: str) -> bool:
+    return any(part == "model" or part.endswith("llm") for part in name.split("."))

@@ -25,7 +25,7 @@ from crewlite.forked import in_child, lock
 from crewlite.state.format.entry import Entry
 from crewlite.state.journal.cancel import why_refused
 from crewlite.state.journal.claim import BEAT
-from crewlite.state.journal.compact_branch import bases, compact_branch
+from crewlite.state.journal.compaction import bases, compact_branch
 from crewlite.state.providers import BaseProvider, Commit, Store
 
 T = TypeVar("T")

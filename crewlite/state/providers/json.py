@@ -31,10 +31,9 @@ from crewlite.state.format.rewinds import abandoned, is_abandoned
 from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, Head
 from crewlite.state.providers.json_checkpoints import Changes, CheckpointFiles, is_of_another, load
 from crewlite.state.providers.json_heads import HeadFiles, holds_head, lacking, rewinds_in
-from crewlite.state.providers.json_journals import JournalFiles, follows, is_torn
+from crewlite.state.providers.json_journals import JournalFiles, Tail, follows, is_torn, lines, stays_claimed
 from crewlite.state.providers.json_paths import Paths, identity
 from crewlite.state.providers.json_results import ResultFiles
-from crewlite.state.providers.json_tail import Tail, lines, stays_claimed
 from crewlite.state.providers.reading import (
     check_base,
     check_bases,
@@ -49,8 +48,7 @@ from crewlite.state.providers.sqlite import is_database
 
 json_salvage = lazy("crewlite.state.providers.json_salvage")  # only the doctor needs it
 
-Key = tuple[str, str]
-"""(run_id, branch)"""
+Key = tuple[str, str]  # (run_id, branch)
 
 
 class JsonProvider:

@@ -1,24 +1,37 @@
-"""Reading the journal files of a location. Each line is an entry with a seal that is chained to the line before."""
+"""Journal files: reading them, and the end of one, after which a store can append without reading the rest.
+
+Each line is an entry with a seal that is chained to the line before.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO, Any
 
 from crewlite import disk
 from crewlite.errors import JournalCorrupt, SchemaTooNew, StoreError
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry, InvalidEntry, chained, parse, parts_of_line, unseal_line
-from crewlite.state.providers.base import BranchInfo, CheckpointInfo
+from crewlite.state.format.rewinds import Rewound, rewinds_of
+from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit
 from crewlite.state.providers.json_paths import Paths
-from crewlite.state.providers.reading import check_follows, in_order, newest_sound_checkpoint, verified_branch_info
+from crewlite.state.providers.reading import (
+    check_follows,
+    ends_claim,
+    in_order,
+    newest_sound_checkpoint,
+    verified_branch_info,
+)
 
 log = logging.getLogger("crewlite.state")
 _BLOCK = 512  # bytes: the smallest unit that a disk writes
 _SEQ = re.compile(rb'\{"sum":"[0-9a-f]{32}","schema":\d+,"seq":\d+,')
+_SEALED = 40  # bytes of a line that hold its seal
 _HOLE = 32  # so many zeros in a row are an unwritten part of a file, not a changed byte
 
 
@@ -218,3 +231,63 @@ def directories_in(path: str) -> list[str]:
         return []
     except OSError as error:
         raise StoreError(path, f"cannot be read ({error.strerror})") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The end of a journal, and the facts that its checkpoint files repeat."""
+
+    path: Path
+    """The path of the journal."""
+    seq: int
+    sum: str
+    offset: int
+    mark: tuple[int, bytes]
+    """(offset, bytes) of the last seal, to detect a compaction that left a journal of the same length."""
+    run: Mapping[str, Any]
+    """The part of the run's first entry that checkpoint files repeat."""
+    begun: str
+    """The checksum of the journal's first entry."""
+    rewinds: tuple[Rewound, ...]
+    """The rewinds of the branch."""
+    files: Mapping[str, Path] | None = None
+    """The checkpoint files of the branch by id; None until a checkpoint is dropped."""
+
+    @classmethod
+    def of(cls, path: Path, entries: Sequence[Entry], offset: int) -> Tail:
+        """Build the tail of the journal at `path`, with these entries and this length in bytes."""
+        first, last = entries[0], entries[-1]
+        told = {key: first.commit["run"][key] for key in ("run_id", "branch")}
+        definition = {key: first.commit["run"]["definition"][key] for key in ("kind", "name")}
+        run, rewinds = {**told, "definition": definition}, tuple(rewinds_of(entries))
+        return cls(path, last.seq, last.sum, offset, _mark(last, offset), run, first.sum, rewinds)
+
+    def after(self, entries: Sequence[Entry], size: int) -> Tail:
+        """Return the tail after these entries, which take `size` bytes, are appended."""
+        offset, last = self.offset + size, entries[-1]
+        rewinds = (*self.rewinds, *rewinds_of(entries))
+        return replace(self, seq=last.seq, sum=last.sum, offset=offset, mark=_mark(last, offset), rewinds=rewinds)
+
+    def ends(self, journal: IO[bytes]) -> bool:
+        """Return whether an open journal ends with this tail."""
+        start, seal = self.mark
+        journal.seek(start)
+        return journal.read(len(seal)) == seal and journal.seek(0, os.SEEK_END) == self.offset
+
+
+def _mark(last: Entry, end: int) -> tuple[int, bytes]:
+    """Return (offset, first bytes) of the last line of a journal of `end` bytes."""
+    line = last.line
+    return end - len(line) - 1, line[:_SEALED]
+
+
+def stays_claimed(commit: Commit, claimed: bool) -> bool:
+    """Return whether the branch is claimed after this commit, given whether it was `claimed` before."""
+    for entry in commit.entries:
+        claimed = (claimed or "claim" in entry.commit) and not ends_claim(entry.commit)
+    return claimed
+
+
+def lines(entries: Sequence[Entry]) -> bytes:
+    """Return entries as the lines of a journal."""
+    return b"".join(entry.line + b"\n" for entry in entries)

@@ -98,13 +98,6 @@ class Salvage(Protocol):
         """Yield damage that belongs to no branch. The caller repairs each flaw before it requests the next."""
 
 
-class Salvageable(Protocol):
-    """A store that the doctor can repair: it has this method besides those of Store."""
-
-    def salvage(self, *, repair: bool) -> AbstractContextManager[Salvage | None]:
-        """Open the location for the doctor; None if nothing is stored. Raises Unreadable, SchemaTooNew, StoreError."""
-
-
 def loosely(text: object) -> Any:
     """Parse bytes as JSON without checking a seal; return None if they are not JSON."""
     try:

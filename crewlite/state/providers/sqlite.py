@@ -34,9 +34,15 @@ from crewlite.state.providers.reading import (
     verified_branch_info,
 )
 from crewlite.state.providers.salvage import Salvage
-from crewlite.state.providers.sqlite_database import Database, is_database_file
-from crewlite.state.providers.sqlite_results import ResultRows
-from crewlite.state.providers.sqlite_rows import MAY_REWIND, PUT_CHECKPOINT, checkpoint_row, row_digest
+from crewlite.state.providers.sqlite_database import (
+    MAY_REWIND,
+    PUT_CHECKPOINT,
+    Database,
+    ResultRows,
+    checkpoint_row,
+    is_database_file,
+    row_digest,
+)
 
 if TYPE_CHECKING:
     import sqlite3

@@ -1,4 +1,7 @@
-"""One SQLite database: a connection that writes, others that read, and the translation of SQLite's errors."""
+"""One SQLite database: a connection that writes, others that read, the translation of SQLite's errors.
+
+Its rows of checkpoints are an index, which can be rebuilt from the journals.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crewlite import disk
+from crewlite.codec import digest
 from crewlite.errors import JournalCorrupt, SchemaTooNew, StoreBusy, StoreError, StoreUnusable
 from crewlite.lazy import lazy
+from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import SCHEMA
 
 if TYPE_CHECKING:
@@ -23,6 +28,11 @@ else:
 sqlite_tables = lazy("crewlite.state.providers.sqlite_tables")  # which loads sqlite_utils
 
 T = TypeVar("T")
+COLUMNS = ("id", "seq", "parent_id", "trigger", "address", "label", "created_at", "sum")
+PUT_CHECKPOINT = f"INSERT OR REPLACE INTO place (branch_id, {', '.join(COLUMNS)}) VALUES (?,?,?,?,?,?,?,?,?)"  # noqa: S608
+
+MAY_REWIND = "instr(body, x'22726577696e64223a7b') > 0"
+"""The condition of the index of commits that may rewind their branch: the bytes are `"rewind":{`, also inside texts."""
 log = logging.getLogger("crewlite.state")
 _LAYOUT = 3  # the number of migrations in sqlite_tables, which is loaded only for a database that lacks one
 BUSY = frozenset({5, 6})  # SQLite codes: busy, locked
@@ -251,3 +261,59 @@ def _layout(db: sqlite3.Connection) -> int:
         return 0
     found = db.execute("SELECT count(*) FROM _sqlite_migrations WHERE migration_set='crewlite'").fetchone()
     return int(found[0])
+
+
+def checkpoint_row(run_id: str, branch: str, checkpoint: CheckpointRecord) -> tuple[Any, ...]:
+    """Build the row of a checkpoint, without its first column, the number of the branch."""
+    seq, parent, label = checkpoint["seq"], checkpoint["parent"], checkpoint.get("label")
+    named = (seq, parent, checkpoint["trigger"], checkpoint["address"], label, checkpoint["at"])
+    return (checkpoint["id"], *named, row_digest([checkpoint["id"], run_id, branch, *named]))
+
+
+def row_digest(row: Sequence[Any]) -> str:
+    """Return a checksum of a checkpoint row, so that a listing detects changes without reading the journal."""
+    return digest([item if isinstance(item, str | int | None) else repr(item) for item in row])
+
+
+class ResultRows:
+    """The results of one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def recall(self, key: str) -> bytes | None:
+        """Return the bytes last remembered under `key`; None if there are none."""
+        rows = self._rows("SELECT data FROM cache WHERE key=?", key)
+        return bytes(rows[0][0]) if rows else None
+
+    def remember(self, key: str, data: bytes) -> None:
+        """Store `data` under `key`, replacing earlier data of that key. Raises OSError if storage fails."""
+        with self._database.writing():
+            self._put(key, data)
+
+    def exchange(self, key: str, old: bytes | None, new: bytes) -> bool:
+        """Store `new` under `key` if `old` is stored there, and return whether it was. Raises OSError."""
+        with self._database.writing():
+            found = self._database.ask("SELECT data FROM cache WHERE key=?", (key,)).fetchone()
+            if is_old := (bytes(found[0]) if found else None) == old:
+                self._put(key, new)
+        return is_old
+
+    def forget(self, before: float, *, dry_run: bool = False) -> int:
+        """Delete results remembered before `before`, in seconds since the epoch. Returns their number."""
+        rows = self._rows("SELECT key FROM cache WHERE at<?", before)
+        if rows and not dry_run:
+            with self._database.writing():
+                self._database.run("DELETE FROM cache WHERE at<?", (before,))
+            self._database.give_back()
+        return len(rows)
+
+    def _put(self, key: str, data: bytes) -> None:
+        self._database.run("INSERT OR REPLACE INTO cache (key, at, data) VALUES (?,?,?)", (key, time.time(), data))
+
+    def _rows(self, query: str, given: object) -> list[Any]:
+        """Return rows of the cache table; none in a database of an earlier release that has no such table yet."""
+        made = "SELECT 1 FROM sqlite_master WHERE name='cache'"
+        return self._database.read(
+            lambda db: db.execute(query, (given,)).fetchall() if db.execute(made).fetchone() else [], []
+        )

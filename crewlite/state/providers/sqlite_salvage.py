@@ -22,8 +22,15 @@ from crewlite.state.format.entry import SCHEMA, Entry
 from crewlite.state.providers.base import Head
 from crewlite.state.providers.reading import live_checkpoints
 from crewlite.state.providers.salvage import Flaw, RawBranch, Record, Unreadable, loosely
-from crewlite.state.providers.sqlite_database import BUSY, LATER, as_text, code_of
-from crewlite.state.providers.sqlite_rows import COLUMNS, PUT_CHECKPOINT, checkpoint_row
+from crewlite.state.providers.sqlite_database import (
+    BUSY,
+    COLUMNS,
+    LATER,
+    PUT_CHECKPOINT,
+    as_text,
+    checkpoint_row,
+    code_of,
+)
 from crewlite.wording import number_of
 
 if TYPE_CHECKING:
@@ -57,7 +64,7 @@ class _Row:
     there: bool = True
 
 
-class SqliteSalvage:
+class _SqliteSalvage:
     """One pass of the doctor over a database. `RawBranch.handle` is the `_Row` of the branch."""
 
     def __init__(self, path: Path, db: sqlite3.Connection, *, repair: bool) -> None:
@@ -69,7 +76,6 @@ class SqliteSalvage:
         """By run_id: branches that have entries and no row."""
 
     def runs(self) -> list[str]:
-        """Return the ids of all runs that left any record here."""
         if not self._version:
             return []
         if problem := self._illness():
@@ -81,7 +87,6 @@ class SqliteSalvage:
 
     @contextlib.contextmanager
     def held(self, run_id: str) -> Iterator[None]:
-        """Protect a run against changes by other processes during the block."""
         run = self._do if self._repair else self._db.execute
         run("BEGIN IMMEDIATE" if self._repair else "BEGIN")
         try:
@@ -93,7 +98,6 @@ class SqliteSalvage:
             raise
 
     def branches(self, run_id: str) -> list[RawBranch]:
-        """Return the branches of a run as they are stored, damaged or not."""
         query = "SELECT id, name, uid, seq, head, touched FROM branch WHERE run_id=? ORDER BY id"
         if known := self._orphans.pop(run_id, None):  # another repair may have moved them, and their ids may be reused
             again = [self._orphans_among("WHERE branch_id IS ? GROUP BY branch_id", (row.id,)) for row in known]
@@ -120,7 +124,6 @@ class SqliteSalvage:
         return "stale_index", "its row does not name its last commit"
 
     def rewrite(self, raw: RawBranch, records: Sequence[Record], head: Head | None, why: str) -> Callable[[], object]:
-        """Return a function that replaces the records of a branch by `records`, and quarantines those it removes."""
         number, told = raw.handle.id, (now().isoformat(), why, raw.run_id, raw.branch)
         statements, there = [_MAKE], set(raw.records)
         for record in sorted(there - set(records), key=raw.records.index):
@@ -138,7 +141,6 @@ class SqliteSalvage:
         return partial(self._run, statements)
 
     def quarantined(self, raw: RawBranch) -> str:
-        """Return text that says where `rewrite` puts the records that it removes."""
         return "set aside"
 
     def index(self, raw: RawBranch, sound: Sequence[Entry]) -> Flaw | None:
@@ -222,7 +224,7 @@ class SqliteSalvage:
 
 
 @contextlib.contextmanager
-def salvaged(path: Path, *, repair: bool) -> Iterator[SqliteSalvage | None]:
+def salvaged(path: Path, *, repair: bool) -> Iterator[_SqliteSalvage | None]:
     """Open a database for the doctor; None if it does not exist.
 
     Raises Unreadable if SQLite cannot read it, SchemaTooNew, and StoreError for a failure that may be temporary.
@@ -235,7 +237,7 @@ def salvaged(path: Path, *, repair: bool) -> Iterator[SqliteSalvage | None]:
         with contextlib.closing(disk.connect(path, read_only=not writable and not repair)) as db:
             db.execute("PRAGMA synchronous=FULL" if repair else "PRAGMA query_only=ON")
             db.text_factory = as_text
-            yield SqliteSalvage(path, db, repair=repair)
+            yield _SqliteSalvage(path, db, repair=repair)
     except sqlite3.Error as error:
         if code_of(error) in BUSY:
             raise StoreBusy(str(path), disk.PATIENCE) from error

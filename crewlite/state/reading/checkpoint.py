@@ -1,4 +1,4 @@
-"""A checkpoint: a named, immutable point in the journal of a run."""
+"""A checkpoint: a named, immutable point in the journal of a run, its difference to another, and its written form."""
 
 from __future__ import annotations
 
@@ -6,16 +6,25 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from functools import cache
+from typing import Annotated, Any
 
-from crewlite.codec import Json, JsonObject, decode, encode
-from crewlite.errors import ConfigError, JournalCorrupt, NotCodable
+from pydantic import Strict, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
+
+from crewlite.codec import Json, JsonObject, decode, digest, encode
+from crewlite.errors import ConfigError, JournalCorrupt, NotCodable, SchemaTooNew
+from crewlite.state.format import commit, fields
 from crewlite.state.format.operations import items_in, without_items
 from crewlite.state.format.outcome import LightEvent, RecordedEvent
-from crewlite.state.reading import written
-from crewlite.state.reading.diff import Diff, diff
-from crewlite.usage import Usage
+from crewlite.usage import Usage, UsageRecord
+from crewlite.wording import an
 
+_SCHEMA = 1
+_HEAD = {"crewlite": "checkpoint", "schema": _SCHEMA}
+_PLAIN = ("id", "run_id", "branch", "parent_id", "seq", "version", "trigger", "address", "label", "ref")
+"""The fields that are written as they are: texts, numbers and None."""
+_Heard = Annotated[tuple[fields.Text, fields.Text, fields.Text, fields.Text, fields.Number], Strict(strict=False)]
 TasksAndEvents = tuple[Sequence[str], int, Sequence[RecordedEvent], int]
 """(all tasks of a run, how many were finished at some commit, all events of the run, how many were recorded by then)"""
 
@@ -92,12 +101,12 @@ class Checkpoint:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the checkpoint as a dict that `json.dump` accepts and `Checkpoint.from_dict` reads."""
-        said = {name: getattr(self, name) for name in written.PLAIN}
+        said = {name: getattr(self, name) for name in _PLAIN}
         said |= {"created_at": self.created_at.isoformat(), "usage": self.usage.to_record()}
         said |= {"metadata": encode(self.metadata), "inputs": encode(self.inputs), "definition": self.definition}
         said |= {"values": self._kept[0], "versions": self._kept[1], "tasks": list(self.tasks)}
         said["events"] = [[e.type, e.event_id, e.timestamp, e.address, e.seq] for e in self.events()]
-        return copy.deepcopy({**written.HEAD, **said})
+        return copy.deepcopy({**_HEAD, **said})
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Checkpoint:
@@ -105,15 +114,15 @@ class Checkpoint:
 
         Raises ConfigError if `data` is not such a dict, SchemaTooNew if a later crewlite wrote it.
         """
-        said = copy.deepcopy(written.checked(data))
+        said = copy.deepcopy(_checked(data))
         try:
             decode(list(said["values"].values()))
             metadata, inputs = decode(said["metadata"]), decode(said["inputs"])
         except (JournalCorrupt, NotCodable) as damage:
-            raise written.misfit(damage.problem if isinstance(damage, JournalCorrupt) else str(damage)) from None
+            raise _misfit(damage.problem if isinstance(damage, JournalCorrupt) else str(damage)) from None
         tasks, heard = said["tasks"], [RecordedEvent(*event) for event in said["events"]]
         return cls(
-            **{name: said[name] for name in written.PLAIN},
+            **{name: said[name] for name in _PLAIN},
             created_at=datetime.fromisoformat(said["created_at"]),
             metadata=metadata,
             inputs=inputs,
@@ -144,3 +153,91 @@ def no_checkpoint(found: object, wanted: str) -> ConfigError:
     if isinstance(found, Mapping):
         return ConfigError("A dict is not a checkpoint; if `to_dict` returned it, use Checkpoint.from_dict(data)")
     return ConfigError(f"{found!r} is not a checkpoint; wanted {wanted}")
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """The values and the usage that differ between a first and a second checkpoint, as `first.diff(second)` returns.
+
+    `added` are values of the second alone, `removed` of the first alone, `changed` of both.
+    """
+
+    added: dict[str, Any]
+    removed: dict[str, Any]
+    changed: dict[str, tuple[Any, Any]]
+    """Each changed value as `(before, after)`."""
+    usage: Usage
+    """The usage of the second minus that of the first; a count is negative where the second has less."""
+
+
+def diff(before: Mapping[str, Json], after: Mapping[str, Json], paid: tuple[Usage, Usage]) -> Diff:
+    """Compare encoded values, and the usage of both. A value counts as changed if any part of it differs.
+
+    `1` and `1.0` differ; the order of the keys of a dict makes no difference.
+    """
+    both = [key for key in before if key in after and digest(before[key]) != digest(after[key])]
+    return Diff(
+        added={key: decode(after[key]) for key in after if key not in before},
+        removed={key: decode(before[key]) for key in before if key not in after},
+        changed={key: (decode(before[key]), decode(after[key])) for key in both},
+        usage=usage_change(*paid),
+    )
+
+
+def usage_change(before: Usage, after: Usage) -> Usage:
+    """Return the usage `after` minus the usage `before`. The cost of the result is None only if both costs are None."""
+    counts = {name: n - getattr(before, name) for name, n in after.__dict__.items() if name not in ("cost", "by_agent")}
+    roles = before.by_agent.keys() | after.by_agent.keys()
+    each = {role: usage_change(before.by_agent.get(role, Usage()), after.by_agent.get(role, Usage())) for role in roles}
+    known = (before.cost, after.cost) != (None, None)
+    return Usage(**counts, cost=(after.cost or 0.0) - (before.cost or 0.0) if known else None, by_agent=each)
+
+
+@with_config(commit.STRICT)
+class _Written(TypedDict):
+    """The keys of `Checkpoint.to_dict()` besides `_HEAD`."""
+
+    id: fields.Hex
+    run_id: fields.RunName
+    branch: fields.BranchName
+    parent_id: fields.Hex | None
+    seq: fields.Number
+    version: fields.Number
+    trigger: fields.Text
+    address: fields.Text
+    created_at: fields.Time
+    label: fields.Text | None
+    metadata: fields.Coded
+    inputs: fields.Inputs
+    definition: dict[fields.Text, Any]
+    usage: UsageRecord
+    ref: fields.Text
+    values: dict[fields.Text, Any]
+    versions: dict[fields.Text, fields.Number]
+    tasks: list[fields.Text]
+    events: list[_Heard]
+
+
+def _checked(data: object) -> dict[str, Any]:
+    """Check `data` and return a copy.
+
+    Raises ConfigError if it is not a dict that Checkpoint.to_dict() returned, SchemaTooNew if a newer release wrote it.
+    """
+    if not isinstance(data, dict) or data.get("crewlite") != "checkpoint" or type(data.get("schema")) is not int:
+        raise _misfit(f'it is {an(type(data).__name__)} without "crewlite": "checkpoint" and a schema number')
+    if data["schema"] > _SCHEMA:
+        raise SchemaTooNew("this checkpoint", data["schema"], _SCHEMA)
+    try:
+        return {**_reader().validate_python(data)}
+    except ValidationError as error:
+        raise _misfit(commit.first_problem(error, "the checkpoint")) from None
+
+
+def _misfit(problem: str) -> ConfigError:
+    """Build the error for data that is not a written checkpoint."""
+    return ConfigError(f"This is not a checkpoint: {problem}. Pass a dict that Checkpoint.to_dict() returned.")
+
+
+@cache
+def _reader() -> TypeAdapter[_Written]:
+    return TypeAdapter(_Written)

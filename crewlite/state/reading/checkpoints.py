@@ -1,18 +1,29 @@
-"""The checkpoints of a journal and its record, read in one replay. A checkpoint is built when it is first asked for."""
+"""The checkpoints of a journal: all of them, the one that a version or ref names, and those at one place as a group.
+
+They and the record are read in one replay. A checkpoint is built when it is first asked for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from crewlite.codec import Json, decode
+from crewlite.errors import RefError
+from crewlite.ids import short
+from crewlite.refs import parse
 from crewlite.state.format.checkpoints import along, parent_of, recorded_in
 from crewlite.state.format.commit import CheckpointRecord, RunStart
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record, replay
-from crewlite.state.reading.checkpoint import Checkpoint, TasksAndEvents
+from crewlite.state.providers import CheckpointInfo
+from crewlite.state.reading.checkpoint import Checkpoint, TasksAndEvents, no_checkpoint
 from crewlite.usage import UsageSum
+
+C = TypeVar("C", bound="Checkpoint | CheckpointInfo")
 
 
 class Checkpoints:
@@ -127,3 +138,85 @@ def _build(
         _history=history,
         abandoned=not counts,
     )
+
+
+def chosen(checkpoints: Sequence[Checkpoint], target: object) -> Checkpoint:
+    """Return the one of these checkpoints, ordered first to last, that `target` names.
+
+    `target` is the `version` of a checkpoint, which counts from 1, or a ref. Raises RefError if it names none of them
+    or several, ConfigError if it is neither.
+    """
+    if isinstance(target, int) and not isinstance(target, bool):
+        found = [one for one in checkpoints if one.version == target]
+        return _only(found, f"version {target}", checkpoints)
+    if not isinstance(target, str):
+        raise no_checkpoint(target, "a Checkpoint, the version of one, or a ref")
+    if exact := [one for one in checkpoints if target in (one.ref, one.id) or _file(target) == _file(one.ref)]:
+        return exact[-1]
+    ref = parse(target)
+    by_id = ref.at is None and ref.path != "latest"
+    found = [one for one in checkpoints if ref.path in one.id] if by_id else meant(checkpoints, ref.at)
+    checkpoint = _only(found, target, checkpoints)
+    for _ in range(ref.back):
+        checkpoint = _only([p for p in checkpoints if p.id == checkpoint.parent_id], target, checkpoints)
+    return checkpoint
+
+
+def _file(ref: str) -> str:
+    """Return the file name of a ref to a checkpoint file, so that relative and absolute paths compare equal.
+
+    Returns any other ref unchanged.
+    """
+    return os.path.basename(ref) if ref.endswith(".json") else ref
+
+
+def meant(checkpoints: Sequence[C], at: str | None) -> list[C]:
+    """Return the checkpoints that match `at`, the part of a ref after its `@`; the last one if `at` is None.
+
+    `at` is `label:x`, the address of a step (the last checkpoint of that step), or a part of an id.
+    """
+    if at is None:
+        return list(checkpoints[-1:])
+    if at.startswith("label:"):
+        return [one for one in checkpoints if one.label == at.removeprefix("label:")]
+    return [one for one in checkpoints if one.address == at][-1:] or [one for one in checkpoints if at in one.id]
+
+
+def _only(found: Sequence[Checkpoint], target: str, checkpoints: Sequence[Checkpoint]) -> Checkpoint:
+    if len(found) != 1:
+        named = [f"{one.version} ({one.label or short(one.id)})" for one in checkpoints]
+        many = f"matches {len(found)} checkpoints of this branch: give a version, or more of the id"
+        raise RefError(target, many if found else "names no checkpoint of this branch", named)
+    return found[0]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPlace(Generic[C]):
+    """A checkpoint with the labels that were given to it."""
+
+    checkpoint: C
+    labels: tuple[str, ...]
+    """The label that the checkpoint was made with, then those that it was given later."""
+    ids: frozenset[str]
+    """The ids of the checkpoint and of those that were made to label it."""
+
+
+def by_place(checkpoints: Iterable[C]) -> list[NamedPlace[C]]:
+    """Group checkpoints by place: return a NamedPlace for each, in the given order.
+
+    A checkpoint that was made to label another belongs to the group of that one, if both are given.
+    """
+    listed = list(checkpoints)
+    groups: dict[str, list[C]] = {}
+    first: dict[tuple[object, ...], str] = {}
+    for one in sorted(listed, key=lambda one: one.id):
+        at = (one.run_id, one.branch, one.seq, one.trigger, one.address, str(getattr(one, "metadata", "")))
+        home = first.setdefault(at, one.id) if one.label else one.id
+        first.setdefault(at, one.id)
+        groups.setdefault(home, []).append(one)
+    return [_named(one, groups[one.id]) for one in listed if one.id in groups]
+
+
+def _named(checkpoint: C, group: Sequence[C]) -> NamedPlace[C]:
+    labels = tuple(one.label for one in group if one.label)
+    return NamedPlace(checkpoint, labels, frozenset(one.id for one in group))

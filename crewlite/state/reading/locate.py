@@ -34,7 +34,7 @@ from crewlite.state.providers import (
 from crewlite.state.providers.json import JsonStore
 from crewlite.state.providers.reading import checkpoint_info
 from crewlite.state.providers.sqlite import is_database
-from crewlite.state.reading.choose import meant
+from crewlite.state.reading.checkpoints import meant
 from crewlite.wording import number_of
 
 _TAIL = re.compile(r"abandoned:([1-9]\d{0,8})")

@@ -1,9 +1,11 @@
-"""The status of a run."""
+"""The status of a run, and its result once it has finished, from its record alone."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
+from crewlite import kinds
+from crewlite.codec import decode
 from crewlite.state.format.record import Record
 
 RunStatus = Literal["finished", "failed", "unfinished", "waiting", "cancelled"]
@@ -23,3 +25,21 @@ def status_of(record: Record) -> RunStatus:
 def status_text_of(status: RunStatus, *, kicked_off: bool) -> str:
     """Return a status for people to read: that of a fork which nobody has kicked off is `not run yet`."""
     return status if kicked_off or status != "unfinished" else "not run yet"
+
+
+def result_of(record: Record) -> Any:
+    """Return what a flow returned, or the answer of a crew or an agent as text; None if the run has not finished."""
+    if not record.finished:
+        return None
+    outcome, definition = decode(record.value("")), record.run["definition"]
+    if kinds.of(definition["kind"]) is kinds.FLOW:
+        return outcome["result"] if kinds.has_methods(definition) else outcome
+    if not isinstance(outcome, dict) or "raw" in outcome:
+        return _raw(outcome)
+    tasks = outcome.get("tasks")
+    return _raw(decode(record.value(tasks[-1]))) if tasks else None
+
+
+def _raw(output: Any) -> str | None:
+    raw = output.get("raw") if isinstance(output, dict) else None
+    return raw if isinstance(raw, str) else None

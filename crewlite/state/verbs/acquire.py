@@ -9,7 +9,7 @@ from crewlite.errors import BranchConflictError, CrewliteError, JournalCorrupt, 
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.record import Record
 from crewlite.state.journal.claim import held_by
-from crewlite.state.journal.compact_branch import bases
+from crewlite.state.journal.compaction import bases
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.journal.writer import WriteQueue, Writer, open_writer, opened_already

@@ -27,14 +27,13 @@ from crewlite.state.format.addresses import is_question, outers, subject
 from crewlite.state.format.commit import AskedQuestion, CommitParts, GivenAnswer
 from crewlite.state.format.earlier import has_other_inputs
 from crewlite.state.format.record import Record
-from crewlite.state.journal.holder import holder
 from crewlite.state.journal.journal import Journal, at_work_on
 from crewlite.state.journal.lineage import recorded
 from crewlite.state.journal.manual import change
 from crewlite.state.providers import Store
 from crewlite.state.providers.base import Commit
 from crewlite.state.reading.wanted import what_fits
-from crewlite.state.verbs.appending import appended
+from crewlite.state.verbs.from_outside import appended, holder
 from crewlite.tools.approval import is_unchecked
 
 log = logging.getLogger("crewlite.run")

@@ -15,11 +15,11 @@ from crewlite.errors import CrewliteError, JournalCorrupt, SchemaTooNew
 from crewlite.ids import short
 from crewlite.state.format.commit import Claim
 from crewlite.state.format.entry import Entry, InvalidEntry, unseal, without_checkpoint
-from crewlite.state.journal.holder import holder_at
 from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.providers import Store
 from crewlite.state.providers.reading import check_follows, ends_claim, newest_sound_checkpoint
 from crewlite.state.providers.salvage import Flaw, RawBranch, Salvage, Unreadable, loosely
+from crewlite.state.verbs.from_outside import holder_at
 from crewlite.state.verbs.transfer import document
 
 _UPGRADE = "Upgrade crewlite; left untouched."

@@ -34,9 +34,9 @@ from crewlite.state.journal.lineage import gone, read_lineage, readable_branches
 from crewlite.state.providers import BranchInfo, CheckpointInfo, Commit, InMemoryProvider, Store
 from crewlite.state.reading.locate import Located, abandoned_by
 from crewlite.state.verbs.accepted_inputs import check_accepted
-from crewlite.state.verbs.appending import appended
 from crewlite.state.verbs.edit import changed_steps
 from crewlite.state.verbs.effects import check_effects
+from crewlite.state.verbs.from_outside import appended
 from crewlite.state.verbs.transfer import commits
 
 

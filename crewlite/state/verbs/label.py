@@ -10,7 +10,6 @@ from crewlite.refs import check_name
 from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
-from crewlite.state.journal.holder import holder
 from crewlite.state.journal.journal import Journal, at_work_on
 from crewlite.state.journal.lineage import (
     UNREADABLE,
@@ -24,7 +23,7 @@ from crewlite.state.journal.manual import name_checkpoint
 from crewlite.state.providers import Commit, Store
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.subscriber import new_checkpoint
-from crewlite.state.verbs.appending import appended
+from crewlite.state.verbs.from_outside import appended, holder
 
 Lines = dict[str, list[Entry]]
 """The entries of each branch of a run, by its name; a fork's begin with those that it inherits."""

@@ -14,12 +14,11 @@ from crewlite.state.format.checkpoints import droppable
 from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
-from crewlite.state.journal.compact_branch import bases, compacted_entries
-from crewlite.state.journal.compaction import size
-from crewlite.state.journal.holder import holder
+from crewlite.state.journal.compaction import bases, compacted_entries, size
 from crewlite.state.journal.lineage import gone, journals_of_run, standing_on, stored_already, with_inherited
 from crewlite.state.providers import Commit, Store, results_of
 from crewlite.state.providers.base import Head
+from crewlite.state.verbs.from_outside import holder
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,11 @@ from crewlite.state.format.commit import CommitParts, Rewind
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.format.rewinds import ends_of_tails
-from crewlite.state.journal.holder import holder
 from crewlite.state.journal.lineage import read_lineage, stored_already
 from crewlite.state.providers import Commit, Store
 from crewlite.state.reading.locate import Located, abandoned_by
-from crewlite.state.verbs.appending import appended
 from crewlite.state.verbs.effects import check_effects
+from crewlite.state.verbs.from_outside import appended, holder
 
 
 def rewind(store: Store, found: Located, source: object, *, ref: str, reason: str, allow_effects: bool = False) -> None:

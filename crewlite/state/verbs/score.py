@@ -13,7 +13,7 @@ from crewlite.state.journal.lineage import recorded
 from crewlite.state.providers import Store
 from crewlite.state.providers.base import Commit
 from crewlite.state.subscriber import new_checkpoint
-from crewlite.state.verbs.appending import appended
+from crewlite.state.verbs.from_outside import appended
 from crewlite.usage import NO_USAGE, Usage
 
 TRIGGER = "scored"

@@ -1,0 +1,61 @@
+"""Writing to a branch from outside of its run: who runs it, appending beside other processes, errors of storage."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from crewlite.errors import BranchConflictError, CrewliteError, StoreError
+from crewlite.state.format.commit import Claim
+from crewlite.state.journal.claim import held_by
+from crewlite.state.journal.writer import at_work
+from crewlite.state.providers import Store
+from crewlite.state.providers.base import Commit
+
+T = TypeVar("T")
+_TRIES = 20  # others may commit meanwhile, though hardly that often in a row
+
+
+def holder(store: Store, run_id: str, branch: str, claim: Claim | None) -> str | None:
+    """Return the live process that runs a branch, such as "process 7 on lamp" (its host); None if none does.
+
+    Every verb that must not disturb a running branch calls this. `claim`: the claim of the branch as recorded, which
+    names the process that acquired it last; None if the branch was released.
+    """
+    return holder_at(store.location, run_id, branch, claim, store.touched(run_id, branch))
+
+
+def holder_at(location: str, run_id: str, branch: str, claim: Claim | None, touched: float) -> str | None:
+    """Return what `holder` returns, without a store. `touched`: the last sign of life, in seconds since the epoch."""
+    return "this process" if at_work(location, run_id, branch) else held_by(claim, touched)
+
+
+def appended(store: Store, make: Callable[[], tuple[Sequence[Commit], T]]) -> T:
+    """Append the commits that `make` builds from what is recorded, and return the value that it returns beside them.
+
+    If another process has committed meanwhile, `make` is called again. Without commits, nothing is written. Raises
+    what `make` raises, and BranchConflictError if others were faster each time.
+    """
+    for left in reversed(range(_TRIES)):
+        commits, value = make()
+        try:
+            if commits:
+                store.append(commits)
+            break
+        except BranchConflictError:
+            if not left:
+                raise
+    return value
+
+
+@contextlib.contextmanager
+def saving(location: str, what: str) -> Iterator[None]:
+    """Raise StoreError for an OSError of the block. `what` says what was not done: "the label was not saved"."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, CrewliteError):
+            raise
+        problem = f"{what} ({error}). Nothing that was saved before is lost: make the location writable, and try again"
+        raise StoreError(location, problem) from error
