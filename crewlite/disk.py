@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ _making = lock()
 _MANY = 4  # from so many syncs on, threads are faster
 _SYNCERS = 8
 _BINARY = getattr(os, "O_BINARY", 0)  # Windows has it
+_UNBLOCKED = getattr(os, "O_NONBLOCK", 0)  # the others have it; regular files do not heed it
 Verb = Literal["mkdir", "write", "truncate", "fsync", "rename", "fsync_dir", "unlink", "touch", "sql", "commit"]
 
 
@@ -271,9 +273,18 @@ def rename(path: Path, target: Path, *, batch: SyncBatch | None = None) -> None:
     _sync_directory(target.parent, batch)
 
 
+def opened(path: str | Path) -> IO[bytes]:
+    """Open a file to read. Raises OSError for what is no regular file, such as a pipe, which may stay empty."""
+    handle = os.open(path, os.O_RDONLY | _BINARY | _UNBLOCKED)
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return open(handle, "rb")
+    os.close(handle)
+    raise OSError(errno.EINVAL, "it is no regular file", str(path))
+
+
 def read_complete(path: Path) -> bytes:
     """Return the content of a file that others write to in place, without a write that is in progress."""
-    with path.open("rb") as file, file_lock(file, shared=True) if fcntl else contextlib.nullcontext():
+    with opened(path) as file, file_lock(file, shared=True) if fcntl else contextlib.nullcontext():
         return file.read()
 
 

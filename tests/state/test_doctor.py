@@ -454,6 +454,21 @@ def test_what_a_killed_process_left_is_removed_after_an_hour(store, journal):
     assert all(path.exists() for path in theirs)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="makes named pipes")
+@pytest.mark.parametrize(
+    ("at", "make"),
+    [("journal/r/pipe.jsonl", "mkfifo"), ("journal/r/main.jsonl", "mkfifo"), ("heads/r/main.json", "mkdir")],
+)
+def test_what_is_no_file_where_one_belongs_is_not_opened_and_set_aside(tmp_path, at, make):
+    store = run_at(tmp_path / "store")
+    (store / at).unlink(missing_ok=True)
+    getattr(os, make)(store / at)
+    with History(store) as history:
+        assert len(history.runs()) == (0 if "main.jsonl" in at else 1)
+    healed(store, *["stale_index"] * (3 if "main.jsonl" in at else 0), "stray_file")
+    assert going_on(store).kickoff(run_id="r").raw == "d"
+
+
 # Databases.
 
 

@@ -187,7 +187,8 @@ def load(path: Path) -> tuple[CheckpointInfo, dict[str, Any]]:
     Raises RefError if it does not exist, CheckpointMismatch if it is not a checkpoint file, SchemaTooNew.
     """
     try:
-        document = parse(path.read_bytes())
+        with disk.opened(path) as file:
+            document = parse(file.read())
     except FileNotFoundError:
         raise RefError(str(path), "does not exist") from None
     except OSError as error:

@@ -133,7 +133,7 @@ class JournalFiles:
             for name in names:
                 path = f"{above}/{directory}/{name}"
                 try:
-                    with open(path, "rb") as file:
+                    with disk.opened(path) as file:
                         first = parts_of_line(file.readline().rstrip(b"\n"))
                     infos.append(verified_branch_info(*first, run, self._paths.branch_of(name), path))
                 except FileNotFoundError:

@@ -20,7 +20,8 @@ class ResultFiles:
     def recall(self, key: str) -> bytes | None:
         """Return the bytes last remembered under `key`; None if there are none."""
         try:
-            return self._path(key).read_bytes()
+            with disk.opened(self._path(key)) as file:
+                return file.read()
         except FileNotFoundError:
             return None
 

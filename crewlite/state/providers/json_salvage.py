@@ -18,7 +18,7 @@ from typing import Any
 
 from crewlite import disk
 from crewlite.codec import JsonObject
-from crewlite.errors import ConfigError, JournalCorrupt, SchemaTooNew
+from crewlite.errors import ConfigError, JournalCorrupt, SchemaTooNew, StoreError
 from crewlite.refs import check_name
 from crewlite.state.format.entry import SCHEMA, Entry, parts
 from crewlite.state.format.rewinds import rewinds_of
@@ -146,6 +146,7 @@ class JsonSalvage:
                 data = _bytes(path)
                 if data is not None and not self._has_come(identifier, content):
                     yield self._unnamed_file(identifier, path, data, content, (run_id, branch))
+        yield from self._no_files()
         yield from self._leftovers()
 
     def _has_come(self, identifier: str, content: JsonObject) -> bool:
@@ -154,7 +155,7 @@ class JsonSalvage:
             run_id = check_name("run_id", content.get("run_id", ""))
             branch = check_name("branch", content.get("branch", ""), slashes=True)
             return identifier in {one["id"] for one in live_checkpoints(self._journals.scan(run_id, branch)[0])}
-        except (ConfigError, JournalCorrupt, SchemaTooNew):
+        except (ConfigError, JournalCorrupt, SchemaTooNew, StoreError):
             return False
 
     def _unnamed_file(
@@ -169,6 +170,18 @@ class JsonSalvage:
         problem = f"its journal (journal/{branch[0]}/{branch[1]}.jsonl) is missing, or does not name this checkpoint"
         act = f"set aside as {_quarantine_path(path, data).name}; restore the journal, and the file is written again"
         return Flaw("stale_index", str(path), problem, act, partial(_quarantine, path, data), branch)
+
+    def _no_files(self) -> Iterator[Flaw]:
+        """Yield what stands where a file belongs and is none, such as a directory or a pipe."""
+        heads = (path for path in _within(self._paths.root / "heads") if path.suffix == ".json")
+        journals = (path for path in _within(self._paths.journals) if path.suffix == ".jsonl" and not path.is_dir())
+        for path in sorted([*heads, *journals]):
+            if path.exists() and not path.is_file():
+                aside = _quarantine_path(path, b"")
+                mend = partial(disk.rename, path, aside)
+                yield Flaw(
+                    "stray_file", str(path), "it is no file, where one belongs", f"set aside as {aside.name}", mend
+                )
 
     def _leftovers(self) -> Iterator[Flaw]:
         """Yield temporary files and directories that a process left when it was killed, at least an hour ago."""
@@ -207,7 +220,8 @@ def _within(directory: Path) -> Iterator[Path]:
 def _bytes(path: Path) -> bytes | None:
     """Return the content of a file; None if it does not exist."""
     try:
-        return path.read_bytes()
+        with disk.opened(path) as file:
+            return file.read()
     except FileNotFoundError:
         return None
 
