@@ -10,12 +10,14 @@ import threading
 
 import pytest
 
-from crewlite import Agent, Crew, History, Task, event_bus
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, event_bus
 from crewlite.errors import RunCancelled, RunEnded, Suspended
 from crewlite.events import CrewKickoffFailedEvent, FlowFailedEvent
 from crewlite.flow import ask, flow, step
+from crewlite.state import JsonProvider
 from crewlite.testing import EventRecorder, ScriptedLLM
 from tests import children
+from tests.state.wrapped import Wrapped
 
 
 def history(config):
@@ -303,3 +305,50 @@ def test_a_run_that_has_failed_has_ended_also_where_a_handler_records_more_of_it
     with history(config) as found, pytest.raises(RunEnded, match="has failed"):
         found.cancel("one")
     assert status(config) == "failed"
+
+
+class Held(Wrapped):
+    """Holds commits back once `closes` is set, until a while after the location is opened again."""
+
+    def __init__(self, provider):
+        super().__init__(provider)
+        self.closes, self.held, self.go = threading.Event(), threading.Event(), threading.Event()
+
+    def open(self, location):
+        if self.closes.is_set():
+            threading.Timer(0.2, self.go.set).start()
+        return super().open(location)
+
+    def _do(self, store, verb, call, args):
+        if verb == "append" and self.closes.is_set():
+            self.held.set()
+            self.go.wait()
+        return call()
+
+
+def test_a_run_that_is_cancelled_twice_while_it_is_written_can_be_kicked_off_at_once(tmp_path):
+    provider, begun = Held(JsonProvider()), threading.Event()
+
+    @step
+    async def work():
+        if not begun.is_set():
+            provider.closes.set()
+            begun.set()
+            await asyncio.Event().wait()
+        return "done"
+
+    @flow(checkpoint=CheckpointConfig(location=tmp_path / "store", provider=provider))
+    async def long():
+        return await work()
+
+    async def twice():
+        running = asyncio.ensure_future(long.akickoff(run_id="one"))
+        await asyncio.to_thread(begun.wait)
+        running.cancel()
+        await asyncio.to_thread(provider.held.wait)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        return await long.akickoff(run_id="one")
+
+    assert asyncio.run(twice()) == "done"

@@ -31,6 +31,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.journal.claim import claim, release
 from crewlite.state.journal.fence import from_any_thread
 from crewlite.state.journal.mailbox import Mailbox
+from crewlite.state.journal.settling import settling
 from crewlite.state.journal.states import States
 from crewlite.state.journal.writer import Done, WriteQueue
 
@@ -213,7 +214,7 @@ class Journal:
     async def flush(self) -> None:
         """Wait until all commits are durable. A failure is raised or announced, as `on_save_error` says."""
         unsettled = self._behind or self.unsettled or (self.queue and self.queue.backlog)
-        if self.queue and unsettled and (problem := await self._settle(self.queue)):
+        if self.queue and unsettled and (problem := await asyncio.wrap_future(settling(self.queue))):
             self._not_saved(problem)
         if self.broken:
             raise self.broken
@@ -348,15 +349,9 @@ class Journal:
 
     async def _settle_and_warn(self, queue: WriteQueue) -> None:
         late = bool(queue.backlog)
-        problem = await self._settle(queue)
+        problem = await asyncio.wrap_future(settling(queue))
         if (problem or late) and not queue.fenced:
             self.warn(f"still not saved: {problem}" if problem else "what had failed is saved now")
-
-    async def _settle(self, queue: WriteQueue) -> BaseException | None:
-        """Wait until the queue is empty or its entries have failed again. Returns that error, or None."""
-        settled: Future[BaseException | None] = Future()
-        queue.put((), settled.set_result)
-        return await asyncio.shield(asyncio.wrap_future(settled))
 
     def listen(self) -> None:
         """Have the writer's thread set the future `fenced` once another process has written to the branch."""

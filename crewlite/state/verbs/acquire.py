@@ -12,6 +12,7 @@ from crewlite.state.journal.claim import held_by
 from crewlite.state.journal.compaction import bases
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import find_lineage
+from crewlite.state.journal.settling import wait_for_earlier
 from crewlite.state.journal.writer import WriteQueue, Writer, open_writer, opened_already
 from crewlite.state.providers import Store
 from crewlite.state.reading.locate import Located
@@ -33,6 +34,7 @@ async def acquire_branch(target: Callable[[], Located], kind: str) -> AcquiredBr
 def _acquired(target: Located, kind: str) -> AcquiredBranch:
     queue = _entered(open_writer(target.provider, target.location), target, kind)
     try:
+        wait_for_earlier(queue)
         return target, queue, _read(queue.store, queue, target)
     except BaseException:
         queue.leave()
