@@ -75,14 +75,13 @@ def around(hook: Hook) -> Iterator[None]:
         _hooks.reset(token)
 
 
-def hooked(attempt: Callable[[], Awaitable[T]], make: Callable[[], AttemptInfo]) -> Awaitable[T]:
-    """Return an awaitable that makes an attempt, with the hooks around it. `make` is called only if there are hooks."""
-    hooks = _hooks.get()
-    return _inside(_Hooked(hooks, make()), attempt) if hooks else attempt()
+hooks: Callable[[], tuple[Hook, ...]] = _hooks.get
+"""Returns the hooks of the run that calls this, the outer ones first."""
 
 
-async def _inside(hooks: _Hooked, attempt: Callable[[], Awaitable[T]]) -> T:
-    with hooks:
+async def hooked(attempt: Callable[[], Awaitable[T]], hooks: tuple[Hook, ...], info: AttemptInfo) -> T:
+    """Make an attempt with hooks around it."""
+    with _Hooked(hooks, info):
         return await attempt()
 
 

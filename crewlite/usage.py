@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
 from crewlite import codec
@@ -46,13 +46,13 @@ class Usage(BaseModel):
     by_agent: dict[str, Usage] = Field(default_factory=dict, repr=False)
     """The part of each agent, by its role. Calls of models that nobody's role was given to are in none."""
 
-    @model_validator(mode="before")
     @classmethod
-    def _of_one_agent(cls, data: Any) -> Any:
-        if not isinstance(data, Mapping) or "agent" not in data:
-            return data
-        counts = {name: count for name, count in data.items() if name != "agent"}
-        return {**counts, "by_agent": {data["agent"]: counts}}
+    def of(cls, record: UsageRecord) -> Usage:
+        """Return a usage as it was recorded."""
+        if "agent" not in record:
+            return cls(**record)
+        counts = {name: count for name, count in record.items() if name != "agent"}
+        return cls(**counts, by_agent={record["agent"]: counts})
 
     @property
     def total_tokens(self) -> int:

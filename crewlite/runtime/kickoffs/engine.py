@@ -21,7 +21,7 @@ from crewlite.runtime.kickoffs.kickoff import drive, inside
 from crewlite.runtime.kickoffs.plan import Plan, check_one_store, continued, plan
 from crewlite.runtime.kickoffs.preview import Preview, preview as foresee
 from crewlite.runtime.kickoffs.program import named
-from crewlite.runtime.kickoffs.request import Finished, Request
+from crewlite.runtime.kickoffs.request import Finished, Progress, Request
 from crewlite.runtime.kickoffs.resumption import (
     answers_given,
     approvals_given,
@@ -108,23 +108,33 @@ async def kickoff(definition: Runnable[R], request: Request, root: Root[Any] | N
     request, progress = request.going_on_from(definition.bound_at), request.progress
     root = root.again() if root else definition.as_root(request)
     verbose = root.verbose or request.verbose
-    which = (lambda: None if progress.joined else progress.run_id), (lambda: progress.address)
-    with contextlib.ExitStack() as heard:
-        if verbose:
-            heard.enter_context(progress_lines.shown(*which))
-        if root.log_file:
-            heard.enter_context(log_files.written(root.log_file, *which))
-        try:
+    try:
+        if verbose or root.log_file:
+            with _told(progress, root.log_file, verbose=verbose):
+                finished = await _finished(root, request)
+        else:
             finished = await _finished(root, request)
-        except BaseException as error:
-            progress.outcome = root.left()
-            if not isinstance(durable.scope(), StepScope):
-                if isinstance(error, Exception):
-                    note_way_on(error, root.kind, request)
-                uncaught.install()  # also where Ctrl-C has cancelled the run and is about to end the program
-            raise
+    except BaseException as error:
+        progress.outcome = root.left()
+        if not isinstance(durable.scope(), StepScope):
+            if isinstance(error, Exception):
+                note_way_on(error, root.kind, request)
+            uncaught.install()  # also where Ctrl-C has cancelled the run and is about to end the program
+        raise
     progress.outcome = finished.value
     return definition.as_result(finished)
+
+
+@contextlib.contextmanager
+def _told(progress: Progress, log_file: str | None, *, verbose: bool) -> Iterator[None]:
+    """Show the progress of a run in the terminal, or write it to a file, while the block runs."""
+    which = (lambda: None if progress.joined else progress.run_id), (lambda: progress.address)
+    with contextlib.ExitStack() as telling:
+        if verbose:
+            telling.enter_context(progress_lines.shown(*which))
+        if log_file:
+            telling.enter_context(log_files.written(log_file, *which))
+        yield
 
 
 async def preview(definition: Runnable[Any], request: Request) -> Preview:

@@ -109,11 +109,12 @@ def held(budgets: Iterable[Budget], run: Run, address: str) -> tuple[HeldBudget,
 
     The budget of an agent is applied even without a limit: the pace of an enclosing agent does not apply inside it.
     """
-    counting = (budget for budget in budgets if budget.limits_anything or budget.kind == kinds.AGENT.name)
-    made = tuple(HeldBudget(budget, run, address) for budget in counting)
-    for one in made:
-        one.check_time()
-    return made
+    made = list[HeldBudget]()
+    for budget in budgets:
+        if budget.limits_anything or budget.kind == kinds.AGENT.name:
+            made.append(HeldBudget(budget, run, address))
+            made[-1].check_time()
+    return tuple(made)
 
 
 def limited(work: Coroutine[Any, Any, T], budgets: Iterable[HeldBudget]) -> Coroutine[Any, Any, T]:

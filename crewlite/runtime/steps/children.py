@@ -68,7 +68,7 @@ class Children:
 
         From then on no further child step begins.
         """
-        self.drifted: list[str] = []
+        self.drifted: tuple[str, ...] = ()
         """Addresses of child steps, and of steps inside them, that keep their answer though their question changed."""
         self.texts: dict[str, str] = {}
         """Long texts in outcomes of child steps, with the step's address, which stands for the text in the parent's."""
@@ -85,7 +85,8 @@ class Children:
         `drifted`: the steps inside it whose question changed and answer was kept.
         """
         self.asked[address] = digest
-        self.drifted += drifted
+        if drifted:
+            self.drifted += tuple(drifted)
         text = data.get("text") if isinstance(data, dict) else None
         if isinstance(text, str) and len(text) >= _SHORTEST_REFERENCE:
             self.texts.setdefault(text, address)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import starmap
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from crewlite import codec, durable, events
-from crewlite.attempt_hooks import AttemptInfo, hooked
+from crewlite.attempt_hooks import AttemptInfo, hooked, hooks
 from crewlite.background import within
-from crewlite.codec import JsonObject
+from crewlite.codec import Json
 from crewlite.durable import Step
 from crewlite.errors import CONTROL_FLOW, DeadlineExceeded, NotCodable, StateConflict
 from crewlite.events.base import BaseEvent
@@ -34,12 +34,11 @@ from crewlite.runtime.steps.failures import written
 from crewlite.runtime.steps.frame import Frame
 from crewlite.runtime.steps.run import EventStamp
 from crewlite.runtime.steps.slots import Slots
-from crewlite.runtime.steps.work import work_in_full
+from crewlite.runtime.steps.work import Ended, work_in_full
 from crewlite.state.format.commit import CommitParts, StepRecord, invalidated
 from crewlite.state.format.failed import SaidRecord
 from crewlite.state.format.operations import Operation, applied
 from crewlite.state.format.outcome import recorded_remedy
-from crewlite.state.format.references import by_reference
 from crewlite.state.journal.conflicts import Start
 from crewlite.state.journal.view import View
 from crewlite.state.subscriber import Setting
@@ -73,33 +72,32 @@ class Execution(Generic[T]):
         if self.slots:
             await self.slots.take()
         if (address in run.doubts or step.cache or step.effect == "once") and (known := await self._known()):
-            value, ended, origin = known
-            return await self._succeed(value, 1, 0.0, ended, reused=origin)
+            return await self._succeed(*known)
         if step.own_state and address:
             self.start = Start({})
-        elif (around := self.outer.children.view) and (beside := beside_conflict(run.record, address)):
-            self.start = around.newest_inside(beside)
+        elif address in run.record.attempts and (beside := beside_conflict(run.record, address)) and self.outer.state:
+            self.start = self.outer.state.newest_inside(beside)
         if step.budgets:
             self.budgets = held(step.budgets, run, address)
         if step.kind.asks_model:
             await admit(step, self.outer.inherited.budgets, self.outer.announce)
         return await self._tried()
 
-    async def _known(self) -> tuple[T, _Ended, str | None] | None:
-        """Return an outcome that takes no work: a person's answer, or a cached one with its origin; None without one.
+    async def _known(self) -> tuple[T, Ended] | None:
+        """Return an outcome that takes no work: a person's answer, or a cached one; None without one.
 
         A call with effect="once" is recorded as intended before it is made. Raises InDoubt.
         """
         run, step, address = self.outer.run, self.step, self.address
         if may_have_been_made(run, address):
             if address in run.answers and step.answer:
-                return step.answer(run.answers[address]), _Ended(), None
+                return step.answer(run.answers[address]), Ended()
             if step.effect == "once" and not is_made_again(run, address):
                 once, number, _ = self._next()
                 if kept(step, self._frame(number, once=once)) is None:  # else it waits for its remedy
                     raise doubt(step, address, run)
         if step.cache and address not in run.rerun and (found := await run.cache.recall(step, step.cache, address)):
-            return found.value, _Ended(found.changes), found.origin
+            return found.value, Ended(found.changes, reused=found.origin)
         if step.effect == "once":
             intent = intended(step, address, self.outer.mask)
             if address not in run.record.intents:
@@ -149,7 +147,7 @@ class Execution(Generic[T]):
                 states.end(view, finished=failed is None)
                 remedy = await self._failed(frame, failed, number, past) if failed else None
                 if remedy is None or isinstance(remedy, Abort):
-                    return await self._succeed(value, number, took, _Ended(changes, conflicts, frame))
+                    return await self._succeed(value, Ended(changes, conflicts, frame, number, took))
             await self._pause(remedy.after)
             number = following(run.record.attempts[address][-1])
             if not address:
@@ -176,7 +174,10 @@ class Execution(Generic[T]):
         """Make attempt `number`; return its value, and the failure that the value reports (Step.failure), if any."""
         clock, token = time.perf_counter(), durable.enter(frame)
         try:
-            value = await hooked(partial(self._attempt, frame), partial(self._info, number))
+            if around := hooks():
+                value = await hooked(partial(self._attempt, frame), around, self._info(number))
+            else:
+                value = await self._attempt(frame)
         finally:
             durable.reattach(token)
         if self.step.failure is None or (told := self.step.failure(value)) is None:
@@ -255,17 +256,12 @@ class Execution(Generic[T]):
         run.emit(self.step.voice.source, event, moment, again=not self.address and run.heard_start)
         self.started = event.event_id
 
-    async def _succeed(
-        self, value: T, attempt: int, milliseconds: float, ended: _Ended, *, reused: str | None = None
-    ) -> T:
-        """Commit an outcome, then emit its event, and return the outcome.
-
-        `reused` names the run from whose cached result the outcome comes: its usage is not counted here.
-        """
+    async def _succeed(self, value: T, ended: Ended) -> T:
+        """Commit an outcome, then emit its event, and return the outcome."""
         run, step, inner, around = self.outer.run, self.step, ended.frame, self.outer.children.view
-        usage = step.usage(value) if step.usage and not reused else None
-        if told := self._said(inner):
-            self.outer.hear(self.address, told)
+        usage = step.usage(value) if step.usage and not ended.reused else None
+        if said := self._said(inner):
+            self.outer.hear(self.address, said)
         if around and ended.changes:
             around.commit(self.address, [(run.journal.next_order, ended.changes)])
         try:
@@ -281,24 +277,14 @@ class Execution(Generic[T]):
         elif step.round_trip and not isinstance(value, codec.IMMUTABLE):
             value = step.decode(data)
         value = self.outer.with_usage(step, self.address, value, usage)
-        digest = codec.digest(data)
-        texts, drifted = (inner.children.texts, inner.children.drifted) if inner else ({}, [])
-        outcome = self._outcome(
-            {"value": by_reference(data, texts), "digest": digest, "ms": milliseconds},
-            attempt=attempt if attempt > 1 else None,
-            usage=usage,
-            reused=reused,
-            drifted=drifted,
-            state=ended.changes if around else None,
-            said=told,
-            unused=inner.unused() if inner else None,
-        )
+        outcome = self._outcome(data, ended, usage, said)
         commit: CommitParts = {"steps": [outcome]}
         if step.intends and (intents := [(intent.address, str(intent.effect)) for intent in step.intends(value)]):
             commit["intents"] = intents
-        stamp = self._stamp(reused_from=reused) if reused else self._stamp()
+        stamp = self._stamp(reused_from=ended.reused) if ended.reused else self._stamp()
         await self._commit(commit, step.voice.completed(stamp, value), stamp)
-        self.outer.children.record_child(self.address, digest if step.kind.heard else "", data, drifted)
+        digest, drifted = outcome["digest"] if step.kind.heard else "", outcome.get("drifted", ())
+        self.outer.children.record_child(self.address, digest, data, drifted)
         if ended.conflicts and inner:
             await inner.announce(
                 step.voice.source,
@@ -311,14 +297,18 @@ class Execution(Generic[T]):
             run.cache.remember(step, step.cache, value, self.address, ended.changes)
         return value
 
-    def _outcome(self, outcome: JsonObject, **more: Any) -> StepRecord:
-        """Build the record of an outcome. Entries of `more` that are empty are left out."""
-        step, texts = self.step, self.step.texts and self._masked(self.step.texts)
-        record: Any = {"address": self.address, "kind": step.kind.name, "fingerprint": self.fingerprint, **outcome}
-        for name, value in {**more, "means": step.provenance, "label": step.label, "question": texts}.items():
-            if value:
-                record[name] = value
-        return record  # type: ignore[no-any-return]
+    def _outcome(self, data: Json, ended: Ended, usage: Json, said: SaidRecord | None) -> StepRecord:
+        """Build the record of an outcome with this value."""
+        outcome = ended.outcome(self.step, self.address, self.fingerprint, data)
+        if usage:
+            outcome["usage"] = usage
+        if ended.changes and self.outer.children.view:
+            outcome["state"] = [*ended.changes]
+        if said:
+            outcome["said"] = said
+        if self.step.texts:
+            outcome["question"] = self._masked(self.step.texts)
+        return outcome
 
     async def _fail(self, frame: Frame, decision: Decided, attempt: int, failed: FailedAttempt) -> None:
         """Commit a failed attempt with its remedy and emit its event. If it was the last attempt, raise the error."""
@@ -381,16 +371,6 @@ class Execution(Generic[T]):
         run = self.outer.run
         more |= {"seq": run.record.seq + 1, "started_event_id": self.started}
         return EventStamp(run, self.address, self.title, self.outer.started, self.settings, **more)
-
-
-class _Ended(NamedTuple):
-    """The parts of a successful attempt that its commit needs."""
-
-    changes: Sequence[Operation] = ()
-    """The attempt's changes of the state."""
-    conflicts: Sequence[str] = ()
-    """The names in the state that concurrent steps changed as well."""
-    frame: Frame | None = None
 
 
 def _ms(since: float) -> float:

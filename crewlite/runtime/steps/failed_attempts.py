@@ -120,12 +120,12 @@ def kept(step: Step[Any], frame: Frame) -> FailedAttempt | None:
 
     Sets the frame's failed child steps and sayings to those of that attempt.
     """
-    record, at = frame.run.record, _address(frame)
-    outcome = record.outcomes.get(at)
-    if outcome is None or frame.inherited.mode.diverged or frame.address in frame.run.rerun:
+    run = frame.run
+    if frame.address not in run.undecided or frame.inherited.mode.diverged or frame.address in run.rerun:
         return None
-    asked = codec.digest([kinds.CLASSIFICATION.name, frame.fingerprint])
-    if outcome.fingerprint != asked or outcome.seq <= record.base:
+    record, at = run.record, _address(frame)
+    outcome = record.outcomes.get(at)
+    if outcome is None or outcome.fingerprint != codec.digest([kinds.CLASSIFICATION.name, frame.fingerprint]):
         return None
     data: Any = record.value(at)
     if data.get("again") and not _is_answered(frame):

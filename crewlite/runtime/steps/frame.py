@@ -192,6 +192,8 @@ class Frame(Scope):
         of work around the step, such as a task.
         """
         record = self.run.record
+        if not record.attempts:
+            return None
         for at in dict.fromkeys((self.address, *outers(self.address), "")):
             if at != self.address and not around and is_unit(record, at):
                 return None
@@ -256,7 +258,7 @@ class Frame(Scope):
         """Return a child's outcome with the usage of all steps inside it. `more`: usage that is not recorded yet."""
         if step.with_usage is None:
             return value
-        unrecorded = Usage(**more) if more else NO_USAGE
+        unrecorded = Usage.of(more) if more else NO_USAGE
         return step.with_usage(value, self.run.record.paid.inside(address) + unrecorded)
 
     def go_on(self) -> None:

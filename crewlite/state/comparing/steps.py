@@ -131,7 +131,7 @@ class _Found:
             self.address,
             self.status(),
             self.times.milliseconds(self.address),
-            Usage(**outcome.usage) if outcome and outcome.usage else NO_USAGE,
+            Usage.of(outcome.usage) if outcome and outcome.usage else NO_USAGE,
             len(tries),
             self.model,
             bool(outcome and outcome.edited),

@@ -96,7 +96,7 @@ def _all_steps(record: Record) -> list[StepView]:
                 outcome.kind,
                 "finished",
                 decode(record.value(outcome.address)),
-                Usage(**(outcome.usage or {})),
+                Usage.of(outcome.usage or {}),
                 times.milliseconds(outcome.address),
                 tries.get(outcome.address, ()),
                 outcome.label,
@@ -197,7 +197,7 @@ def _spent_inside(record: Record) -> dict[tuple[str, int], list[tuple[int, Usage
     """
     spent: dict[tuple[str, int], list[tuple[int, Usage]]] = {}
     for outcome in record.outcomes.values():
-        paid = Usage(**(outcome.usage or {}))
+        paid = Usage.of(outcome.usage or {})
         inside = outcome.address if outcome.usage else ""
         while inside:
             within = outer(inside), try_of(inside)
