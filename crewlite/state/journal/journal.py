@@ -162,10 +162,13 @@ class Journal:
 
     def _begin(self, parts: CommitParts, sealed: Callable[[], None] | None) -> asyncio.Future[None] | None:
         """Commit. Returns a future that is done once the commit is durable; None without a store."""
-        waiting = self.loop.create_future() if self.queue else None
+        if not self.queue:
+            self.commit(parts, lambda error: None, sealed=sealed)
+            return None
+        waiting = self.loop.create_future()
 
         def settle(error: BaseException | None) -> None:
-            if waiting is None or waiting.done():  # the caller was cancelled
+            if waiting.done():  # the caller was cancelled
                 return
             if error:
                 waiting.set_exception(error)
@@ -173,8 +176,8 @@ class Journal:
                 self.unsettled -= 1
                 waiting.set_result(None)
 
-        if self.commit(parts, settle, self.loop, sealed):
-            self.unsettled += 1
+        self.commit(parts, settle, self.loop, sealed)
+        self.unsettled += 1
         return waiting
 
     async def save(self, parts: CommitParts, *, now: bool = False, sealed: Callable[[], None] | None = None) -> None:
