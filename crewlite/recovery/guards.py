@@ -160,10 +160,7 @@ def guards_of(policy: object) -> tuple[Guard, ...]:
 
 
 def guarding(guards: Sequence[Guard], seen: Callable[[], GuardedCall]) -> AbstractAsyncContextManager[None]:
-    """Let the guards refuse the call that the block makes, and tell those that let it through how it ended.
-
-    `seen` returns the call as guards see it.
-    """
+    """Let the guards refuse the call that the block makes, which `seen` returns, and tell the others how it ended."""
     return _guarding(guards, seen()) if guards else _UNGUARDED
 
 

@@ -24,21 +24,9 @@ from crewlite.recovery.types import FailureType
 yaml = lazy("yaml")
 
 STRATEGIES: dict[str, Callable[..., Any]] = {
-    one.__name__: one
-    for one in (
-        strategies.retry,
-        strategies.backoff_and_retry,
-        strategies.retry_with_tool_manifest,
-        strategies.replan,
-        strategies.rollback_to_checkpoint,
-        strategies.resume_from_subgoal,
-        strategies.compensate,
-        strategies.suspend,
-        strategies.escalate,
-        strategies.abort,
-        strategies.sequence,
-        strategies.chain,
-    )
+    name: one
+    for name, one in vars(strategies).items()
+    if inspect.isfunction(one) and one.__module__ == strategies.__name__ and name[0] != "_"
 }
 """The strategies by the names that a policy may be written with."""
 GUARDS: dict[str, Callable[..., Any]] = {

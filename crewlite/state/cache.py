@@ -113,10 +113,7 @@ def _sealed(key: str, step: str | None, value: Json, origin: str, changes: Seque
 
 
 def _found(step: Step[T], key: str, age: float | None, data: bytes, address: str) -> Found[T] | None:
-    """Decode a cache entry; return None if it is older than `age` seconds (None: no limit).
-
-    Raises InvalidEntry if the entry is damaged or its class has changed, SchemaTooNew, and what `step.decode` raises.
-    """
+    """Decode an entry; None if it is older than `age` seconds. Raises InvalidEntry, SchemaTooNew, decoding errors."""
     entry = parse(data)
     schema = entry.get("schema")
     if type(schema) is int and schema > SCHEMA:

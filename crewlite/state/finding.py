@@ -27,10 +27,7 @@ class Finder:
     location: str
 
     def find(self, ref: str | UUID | Checkpoint | RunHistory | BranchInfo, *, anywhere: bool = False) -> Located:
-        """Return the place that a ref or an object of this location names; with `anywhere`, a path may lead elsewhere.
-
-        Raises RefError.
-        """
+        """Return the place that a ref or object names; with `anywhere`, a path may lead elsewhere. Raises RefError."""
         if isinstance(ref, RunHistory | BranchInfo):
             tail = ref.abandoned_by if isinstance(ref, RunHistory) else None
             return Located(self.provider, self.location, ref.run_id, ref.branch, abandoned=tail)

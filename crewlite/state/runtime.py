@@ -232,10 +232,7 @@ class CommitView(NamedTuple):
 
 
 async def opened(name: str | UUID, location: str | os.PathLike[str] | None, provider: BaseProvider | None) -> Journal:
-    """Open the journal of a state for writing by this process alone, as RuntimeState.open describes.
-
-    Without a location and a provider, the journal is in memory only.
-    """
+    """Open the journal of a state for writing by this process alone, as RuntimeState.open describes."""
     name = str(name) if isinstance(name, UUID) else name
     run_id, _, branch = name.partition("/") if isinstance(name, str) else (name, "", "")
     check_name("state", run_id)
@@ -263,10 +260,7 @@ async def opened(name: str | UUID, location: str | os.PathLike[str] | None, prov
 
 
 def wait_for(verb: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run `work` on the background loop, and wait for its result. The event loop of the caller, if any, is not used.
-
-    Raises OnLoopThread on the thread of the background loop, which would wait for itself.
-    """
+    """Run `work` on the background loop, and wait for its result. Raises OnLoopThread on the thread of that loop."""
     if background.on_loop_thread():
         raise OnLoopThread(verb)
     future = background.submit(work())
@@ -278,10 +272,7 @@ def wait_for(verb: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 def _is_there(journal: Journal) -> bool:
-    """Return whether the state exists already.
-
-    Raises RunMismatch if the name belongs to a run of another kind, RefError for a branch that does not exist.
-    """
+    """Return whether the state exists. Raises RunMismatch for a run of another kind, RefError for an unknown branch."""
     record = journal.record
     if record.seq == 0:
         if journal.branch != "main":

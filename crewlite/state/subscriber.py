@@ -36,10 +36,8 @@ class CheckpointSubscriber:
     def wants(self, kind: str, outward: tuple[Setting, ...], *, fleeting: bool = False) -> CheckpointConfig | bool:
         """Return the setting by which an event of this type creates a checkpoint; False if the event creates none.
 
-        Args:
-            kind: The type of the event.
-            outward: The settings of the definitions around the event, innermost first.
-            fleeting: Whether "*" leaves this event out, as it does signals and the chunks of streams.
+        `outward`: the settings of the definitions around the event, innermost first. `fleeting`: whether "*" leaves the
+        event out, as it does signals and the chunks of streams.
         """
         for setting in () if self.asleep else outward:
             if setting is None:

@@ -45,10 +45,7 @@ def _first_shown() -> Callable[[object, str, FieldDiff], str | None]:
 
 
 def marked(lines: Sequence[str]) -> Iterator[tuple[str, list[Part]]]:
-    """Yield (mark, parts) for each line of a text diff.
-
-    The first removed line of a group is compared with the first added one, and so on.
-    """
+    """Yield (mark, parts) for the lines of a text diff. Of a group, the first line removed is beside the first added."""
     number = 0
     while number < len(lines):
         gone = _run(lines, number, "-")

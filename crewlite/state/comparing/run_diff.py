@@ -73,10 +73,7 @@ class RunDiff:
 
 
 def compare(a: Record, b: Record, *, common: int = 0, places: tuple[str | None, str | None] = (None, None)) -> RunDiff:
-    """Compare two records.
-
-    `common`: the number of the last commit that both share; 0 if none. `places`: the parts of the refs behind the @.
-    """
+    """Compare two records. `common`: the number of their last common commit, 0 if none. `places`: see Side.at."""
     one, other = (side_of(record, at) for record, at in zip((a, b), places, strict=True))
     (models_a, settings_a), (models_b, settings_b) = _settings(a, b)
     return RunDiff(

@@ -51,7 +51,7 @@ def counts(steps: Sequence[StepDiff]) -> str:
 
 def spent(usage: Usage) -> str:
     """Return tokens and cost as text."""
-    cost = "cost unknown" if usage.cost is None else f"cost {_dollars(usage.cost)}"
+    cost = "cost unknown" if usage.cost is None else f"cost ${usage.cost:{'.4f' if usage.cost < 1 else ',.2f'}}"
     return f"{number_of(usage.total_tokens, 'token')}, {cost}" if usage.requests else "no model was asked"
 
 
@@ -108,7 +108,3 @@ def _lines(lines: Iterable[str], indent: str) -> Iterator[Line]:
 
 def _line(text: str = "", mark: str = "") -> Line:
     return mark, escaped(text)
-
-
-def _dollars(cost: float) -> str:
-    return f"${cost:.4f}" if cost < 1 else f"${cost:,.2f}"

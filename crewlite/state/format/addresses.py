@@ -35,10 +35,7 @@ def around(addresses: Iterable[str]) -> set[str]:
 
 
 def in_order(addresses: Collection[str]) -> Iterator[str]:
-    """Yield addresses as a tree: each step before the steps inside it, siblings in the given order.
-
-    Also yields the enclosing steps that are not among the addresses.
-    """
+    """Yield addresses, and those of all enclosing steps, as a tree: each before those inside it, siblings in order."""
     below: dict[str, list[str]] = {}
     seen = {""}
     for at in addresses:

@@ -7,9 +7,11 @@ calls, and moves those of others to a later commit: it keeps the calls themselve
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from crewlite import kinds
+from crewlite.codec import Json
 from crewlite.state.format.addresses import leaf, prefix_beside
 from crewlite.state.format.commit import Commit, MadeCall, StepRecord
 from crewlite.state.format.entry import Entry
@@ -47,6 +49,14 @@ def arguments_of(entries: Sequence[Entry]) -> dict[str, str]:
     return {call["address"]: call["arguments"] for call in once_calls(entries)}
 
 
+def requested_calls(reply: Json, prefix: str, counts: Counter[str]) -> Iterator[tuple[str, Any]]:
+    """Yield (address, call) for the tool calls that a recorded reply requests. `counts`: those before, by address."""
+    for call in reply.get("tool_calls", ()) if isinstance(reply, dict) else ():
+        stem = f"{prefix}{kinds.TOOL.name}:{address_name(call[0])}"
+        counts[stem] += 1
+        yield (stem if counts[stem] == 1 else f"{stem}#{counts[stem]}"), call
+
+
 def _has_any(entry: Entry) -> bool:
     return "made" in entry.commit or any(effect == "once" for _, effect in entry.commit.get("intents", ()))
 
@@ -66,10 +76,7 @@ class _Requested:
         if leaf(step["address"]) == f"{kinds.LLM.name}#1":
             self._counts[prefix] = Counter()
         counts = self._counts.setdefault(prefix, Counter())
-        for call in value.get("tool_calls", ()):
-            stem = f"{prefix}{kinds.TOOL.name}:{address_name(call[0])}"
-            counts[stem] += 1
-            at = stem if counts[stem] == 1 else f"{stem}#{counts[stem]}"
+        for at, call in requested_calls(value, prefix, counts):
             self._arguments[at] = shown_arguments(call[1])
 
     def call(self, address: str, commit: Commit) -> MadeCall:

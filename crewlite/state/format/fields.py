@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, InstanceOf, Strict
 
-from crewlite.errors import ConfigError
 from crewlite.refs import check_name
 from crewlite.state.format.operations import check_operations
 
@@ -25,21 +25,6 @@ def _time(text: str) -> str:
     if datetime.fromisoformat(text).tzinfo is None:
         raise ValueError("wanted a time with a zone")
     return text
-
-
-def _run_name(text: str) -> str:
-    return _name("run_id", text)
-
-
-def _branch_name(text: str) -> str:
-    return _name("branch", text, slashes=True)
-
-
-def _name(kind: str, text: str, *, slashes: bool = False) -> str:
-    try:
-        return check_name(kind, text, slashes=slashes)
-    except ConfigError as error:
-        raise ValueError(str(error)) from None
 
 
 def _coded(data: dict[str, Any]) -> dict[str, Any]:
@@ -69,8 +54,8 @@ Text = InstanceOf[str]
 Number = Annotated[int, Field(ge=1, lt=2**63)]
 Hex = Annotated[Text, AfterValidator(_hex)]
 Time = Annotated[Text, AfterValidator(_time)]
-RunName = Annotated[Text, AfterValidator(_run_name)]
-BranchName = Annotated[Text, AfterValidator(_branch_name)]
+RunName = Annotated[Text, AfterValidator(partial(check_name, "run_id"))]
+BranchName = Annotated[Text, AfterValidator(partial(check_name, "branch", slashes=True))]
 Intent = Annotated[tuple[Text, Text], Strict(strict=False)]
 Event = Annotated[tuple[Text, Text, Text, Text], Strict(strict=False)]
 Drop = Annotated[tuple[Text, Text | None], Strict(strict=False)]

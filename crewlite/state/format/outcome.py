@@ -11,7 +11,7 @@ from typing import NamedTuple, cast
 from crewlite.codec import Json
 from crewlite.recovery.remedy import Remedy, as_data, remedy_of
 from crewlite.state.format.commit import StepRecord
-from crewlite.state.format.failed import ErrorRecord, RaisedError, RemedyRecord, SaidRecord
+from crewlite.state.format.failed import RaisedError, RemedyRecord, SaidRecord
 from crewlite.state.format.kept import Order
 from crewlite.state.format.operations import Operation
 from crewlite.usage import NO_USAGE, Usage, UsageRecord
@@ -135,16 +135,11 @@ def attempt_of(step: StepRecord, seq: int, at: str, place: int = 0) -> Attempt:
         step.get("fingerprint"),
         error.get("raised"),
         error.get("for_author", False),
-        _remedy_of(error),
+        remedy_of(error["remedy"], error["failure"]) if "remedy" in error else None,
         error.get("said"),
         order=(seq, place),
         model=error.get("model"),
     )
-
-
-def _remedy_of(error: ErrorRecord) -> Remedy | None:
-    recorded = error.get("remedy")
-    return None if recorded is None else remedy_of(recorded, error["failure"])
 
 
 def recorded_remedy(remedy: Remedy) -> RemedyRecord:

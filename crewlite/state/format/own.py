@@ -14,10 +14,7 @@ from crewlite.usage import NO_USAGE, Usage
 
 
 def tries_of(record: Record, address: str) -> Sequence[Attempt]:
-    """Return the failed attempts that count for a step.
-
-    Those of the base count if the step finished there, or if code around it has handled its failure.
-    """
+    """Return the failed attempts that count for a step; those of the base do if the step ended there."""
     return record.attempts.get(address, ())[tries_of_base(record, address) :]
 
 

@@ -32,8 +32,12 @@ def abandoned(rewinds: Iterable[Rewound]) -> Ranges:
 
 def ends_of_tails(entries: Sequence[Entry]) -> list[int]:
     """Return the number of the last commit before each rewind of a branch, without the rewinds of its bases."""
-    begins = max((at for at, entry in enumerate(entries) if "run" in entry.commit), default=0)
-    return [entry.first - 1 for entry in entries[begins:] if "rewind" in entry.commit]
+    return [entry.first - 1 for entry in own_of(entries) if "rewind" in entry.commit]
+
+
+def own_of(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """Return the entries of a branch itself among these, which begin with those of its bases."""
+    return entries[max((at for at, entry in enumerate(entries) if "run" in entry.commit), default=0) :]
 
 
 def counting_at(entries: Sequence[Entry], seq: int) -> tuple[list[Entry], Ranges]:

@@ -39,10 +39,7 @@ def release(claim: Claim) -> None:
 
 
 def holds(claim: Claim, touched: float) -> bool:
-    """Return whether the holder of a claim is alive, as far as this process can tell.
-
-    `touched` is the time of the holder's last sign of life, in seconds since the epoch.
-    """
+    """Return whether the holder of a claim seems alive. `touched`: its last sign of life, seconds since the epoch."""
     heard = time.time() - touched < SILENCE
     if claim["boot"] == _boot() and (_boot() or claim["host"] == socket.gethostname()) and os.name == "posix":
         if claim["pid"] == os.getpid() and claim["started"] == _start(os.getpid()):
@@ -59,11 +56,7 @@ def held_by(claim: Claim | None, touched: float) -> str | None:
 
 
 def _runs(pid: int, started: int | None, *, heard: bool) -> bool:
-    """Return whether the process that made the claim still runs.
-
-    A process with this pid but another start time is a different one. If a start time is not known, `heard` (a recent
-    sign of life) decides.
-    """
+    """Return whether the process of a claim runs. Where start times are unknown, a recent sign of life decides."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

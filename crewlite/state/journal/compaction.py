@@ -77,13 +77,8 @@ def compacted_entries(
 def compact_entries(before: Sequence[Entry], own: Sequence[Entry], stands: Iterable[int]) -> list[Entry]:
     """Return a branch's own entries without details that its checkpoints, its head and `stands` do not need.
 
-    The first entry stays too, as it tells when the branch was created. Raises JournalCorrupt if an entry is missing
-    between two others.
-
-    Args:
-        before: The entries that the branch inherits from its base; [] for none.
-        own: The entries of the branch itself.
-        stands: The numbers of entries that must not be merged with later ones.
+    `before` are the entries that it inherits, `stands` the numbers of entries that must not be merged with later ones.
+    The first entry stays too, as it tells when the branch was created. Raises JournalCorrupt if an entry is missing.
     """
     _check_contiguous([*before, *own])
     record, live, compacted = Record.of([*before, *own]), Record.of(before), list[Entry]()
@@ -265,10 +260,7 @@ def _late(entry: Entry, live: Record) -> list[LateChanges]:
 
 
 def _values(commit: Commit, before: Kept, restored: str | None, live: Record) -> ValueChanges:
-    """Build the value changes of the one commit that replaces several.
-
-    `before` and `restored`: the values, and `Record.restored`, before these commits; `live`: the record after them.
-    """
+    """Build the value changes of a merged commit, from `before` and `restored`, as they were before it, to `live`."""
     changed: ValueChanges = {}
     commit["values"] = changed  # set for the computation below, which applies the commit
     if own := difference(before.own, live.kept.own):

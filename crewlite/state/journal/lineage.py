@@ -13,6 +13,7 @@ from crewlite.errors import JournalCorrupt, RefError, SchemaTooNew
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.providers import BranchInfo, Commit, Store
+from crewlite.state.providers.base import Head
 
 Journals = dict[str, list[Entry]]
 """The entries of each branch itself, by branch; a base comes before its forks."""
@@ -36,10 +37,7 @@ def gone(store: Store, name: str, kind: str) -> RefError:
 
 
 def find_lineage(store: Store, run_id: str, branch: str) -> list[Entry]:
-    """Read the entries of a branch from the start of the run, inherited ones included; [] if there is no such branch.
-
-    Raises JournalCorrupt if a branch is damaged, or the base of a fork is missing.
-    """
+    """Read the entries of a branch, with inherited ones; [] if there is no such branch. Raises JournalCorrupt."""
     return trace(store, run_id, branch)[0]
 
 
@@ -70,7 +68,8 @@ def journals_of_branch(store: Store, run_id: str, branch: str) -> Journals:
 def journals_of_run(store: Store, run_id: str) -> Journals:
     """Read all branches of a run; {} if there is no such run. Raises JournalCorrupt."""
     before: Mapping[str, str] = {}
-    while infos := sorted(store.branches(run_id), key=_base_seq, reverse=True):
+    while infos := store.branches(run_id):
+        infos.sort(key=lambda info: (info.base["seq"] if info.base else 0, info.branch), reverse=True)
         found = {info.branch: store.read(run_id, info.branch) for info in infos}
         if not (adrift := _adrift(found)):
             return dict(reversed(found.items()))
@@ -88,6 +87,11 @@ def readable_branches(store: Store, run_id: str) -> list[BranchInfo]:
         return store.branches(run_id)
     except UNREADABLE:
         return [info for info in store.branches() if info.run_id == run_id]
+
+
+def head_of(entries: Sequence[Entry]) -> Head:
+    """Return the head of a branch with these entries."""
+    return entries[-1].seq, entries[-1].sum
 
 
 def standing_on(journals: Mapping[str, Sequence[Entry]], branch: str) -> list[Entry]:
@@ -116,11 +120,6 @@ def stored_already(own: Sequence[Entry]) -> Commit:
     return Commit(run["run_id"], run["branch"], *before, (own[-1],))
 
 
-def _base_seq(info: BranchInfo) -> tuple[int, str]:
-    """Return the number of the entry that a branch is forked from: a sort key that puts bases before their forks."""
-    return (info.base["seq"] if info.base else 0), info.branch
-
-
 def _downward(store: Store, run_id: str, branch: str) -> Iterator[tuple[str, list[Entry]]]:
     """Yield (name, own entries) of a branch, then of its base branch, and so on."""
     seen, own = {branch}, store.read(run_id, branch)
@@ -134,14 +133,17 @@ def _downward(store: Store, run_id: str, branch: str) -> Iterator[tuple[str, lis
         own = store.read(run_id, branch)
 
 
+def lost_base(journals: Mapping[str, Sequence[Entry]], branch: str) -> str | None:
+    """Return a sentence about the entry that a branch is forked from if these journals lack it; None if they do not."""
+    base = journals[branch][0].commit["run"].get("base")
+    if not base or (base["seq"], base["sum"]) in [(one.seq, one.sum) for one in journals.get(base["branch"], ())]:
+        return None
+    return f"the commit that it is forked from (commit {base['seq']} of {base['branch']}) is missing"
+
+
 def _adrift(journals: Mapping[str, Sequence[Entry]]) -> str | None:
     """Return the name of a branch that has no entries, or whose base entry is missing; None if all are complete."""
-    for branch, own in journals.items():
-        base = own[0].commit["run"].get("base") if own else None
-        there = journals.get(base["branch"], ()) if base else ()
-        if not own or (base and (base["seq"], base["sum"]) not in [(entry.seq, entry.sum) for entry in there]):
-            return branch
-    return None
+    return next((branch for branch, own in journals.items() if not own or lost_base(journals, branch)), None)
 
 
 def _unless_damaged(
@@ -155,8 +157,5 @@ def _unless_damaged(
     beginnings = {branch: own[0].seal if own else "" for branch, own in found.items()}
     if beginnings != before:
         return beginnings
-    where, base = f"{store.location}, run {run_id}, branch {adrift}", None
-    if own := found[adrift]:
-        base = own[0].commit["run"]["base"]
-    lost = f"the commit that it is forked from (commit {base['seq']} of {base['branch']})" if base else "its journal"
-    raise JournalCorrupt(where, f"{lost} is missing", None)
+    problem = (lost_base(found, adrift) if found[adrift] else None) or "its journal is missing"
+    raise JournalCorrupt(f"{store.location}, run {run_id}, branch {adrift}", problem, None)

@@ -222,10 +222,7 @@ class Values(MutableMapping[str, Any]):
             return found
 
     def replace(self, key: str, coded: Json, *, begun: bool = False) -> None:
-        """Set a value from outside the program, such as from a step inside; ABSENT removes it.
-
-        `begun`: whether the value was created empty, as by `setdefault`.
-        """
+        """Set a value from outside the program; ABSENT removes it. `begun`: it was empty, as after `setdefault`."""
         with self._lock:
             for known in (self._lent, self._read, self._fixed, self._added_to):
                 known.pop(key, None)

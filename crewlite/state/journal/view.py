@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from threading import RLock
 from typing import Any, Protocol
 
@@ -115,13 +116,10 @@ class View:
             return self._settled(self.values)
 
     def outlook(self, but: Collection[str] = (), more: Mapping[str, Sequence[Change]] = _NONE) -> Mapping[str, Json]:
-        """Return the values with all committed changes of steps inside, except those of the steps `but`.
-
-        `more`: changes of further steps inside, by address.
-        """
+        """Return the values with all committed changes of steps inside, without those of `but`, with `more`."""
         with self._shared.lock:
             pending = (each for address, each in {**more, **self.pending}.items() if address not in but)
-            changes = sorted((change for each in pending for change in each), key=_order)
+            changes = sorted((change for each in pending for change in each), key=itemgetter(0))
             return applied(self.now(), [operation for _, operations in changes for operation in operations])
 
     def start_inside(self) -> Start:
@@ -330,7 +328,3 @@ class _Trail:
             self._value = applied(values, todo).get(name, ABSENT)
             self._done = len(self._changes)
         return self._value
-
-
-def _order(change: Change) -> Order:
-    return change[0]

@@ -146,10 +146,7 @@ class Writer:
             self._refuse()
 
     def enter(self, run_id: str, branch: str, kind: str = "crew") -> WriteQueue:
-        """Open the queue of a branch. Raises BranchConflictError if another run of this process writes the branch.
-
-        `kind`: of the definition of the run.
-        """
+        """Open the queue of a branch, of a run of this kind. Raises BranchConflictError if another run has it open."""
         with _lock:
             if before := self.queues.get((run_id, branch)):
                 if not (before.loop and before.loop.is_closed()):
@@ -236,10 +233,7 @@ class Writer:
                 return self._jobs.get(timeout=left)
 
     def _check_branches(self) -> None:
-        """Give signs of life for all branches, and detect commits of other processes to branches that are idle here.
-
-        An error is logged, and the next check tries again.
-        """
+        """Give signs of life for all branches, and detect commits of others to idle ones. Logs errors."""
         self._looked = time.monotonic()
         if due := self._looked - self._lived >= self.beat:
             self._lived = self._looked
@@ -334,10 +328,7 @@ _lock = lock()  # never held during a call of a store
 
 
 def open_writer(provider: BaseProvider, location: str) -> Writer:
-    """Return the writer of a location, with one more user; open it if needed. Raises StoreUnusable.
-
-    All runs of this process share one writer per location.
-    """
+    """Return the writer of a location, shared by all runs of this process, with one more user. Raises StoreUnusable."""
     key = _key(provider, location)
     if writer := _used(key):
         return writer

@@ -90,10 +90,7 @@ class CheckpointFiles:
                 batch.sync_directory(self._root)
 
     def listed(self, part: str = "", limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
-        """List the checkpoints in the files, newest first, as Store.places describes.
-
-        Logs a warning for a file that is damaged or was changed, and leaves it out.
-        """
+        """List the checkpoints in the files, as Store.places describes. A damaged file is left out, with a warning."""
         found: list[CheckpointInfo] = []
         for _, path in self._newest_first(part, before):
             if len(found) == limit:
@@ -140,10 +137,7 @@ class CheckpointFiles:
                 yield last, self._root / name
 
     def document(self, run: Mapping[str, Any], entry: Entry, journal: Path) -> bytes:
-        """Return the content of the checkpoint file for the checkpoint that `entry` holds.
-
-        `run` is the `run` of the first entry of the journal, which is the file at `journal`.
-        """
+        """Return the file for the checkpoint that `entry` holds. `run` is the start of the run in `journal`."""
         checkpoint = entry.commit["place"]
         document: dict[str, Any] = {
             "schema": entry.commit["schema"],
@@ -182,10 +176,7 @@ def is_of_another(path: Path, checkpoint: CheckpointInfo) -> bool:
 
 
 def load(path: Path) -> tuple[CheckpointInfo, dict[str, Any]]:
-    """Read a checkpoint file. Returns (its item for a listing, the complete document).
-
-    Raises RefError if it does not exist, CheckpointMismatch if it is not a checkpoint file, SchemaTooNew.
-    """
+    """Return (item for a listing, document) of a checkpoint file. Raises RefError, CheckpointMismatch, SchemaTooNew."""
     try:
         with disk.opened(path) as file:
             document = parse(file.read())

@@ -25,6 +25,7 @@ from crewlite.state.providers.reading import (
     ends_claim,
     in_order,
     newest_sound_checkpoint,
+    unreadable,
     verified_branch_info,
 )
 
@@ -43,10 +44,7 @@ class JournalFiles:
         self._ref = ref
 
     def scan(self, run_id: str, branch: str) -> tuple[list[Entry], int]:
-        """Return (the entries of a journal, the offset in bytes at which the last one ends); ([], 0) without a journal.
-
-        Raises JournalCorrupt.
-        """
+        """Return (the entries of a journal, the offset of their end); ([], 0) without one. Raises JournalCorrupt."""
         data = _bytes(self._paths.journal(run_id, branch))
         return ([], 0) if data is None else self.sound(run_id, branch, data)
 
@@ -98,10 +96,7 @@ class JournalFiles:
             return 0.0
 
     def naming_entry(self, info: CheckpointInfo) -> tuple[Entry | None, Entry | None]:
-        """Return (the entry that holds a checkpoint, the first entry of its journal); None in place of a missing one.
-
-        Verifies no other lines.
-        """
+        """Return (the entry with a checkpoint, the first entry), None for a missing one. Verifies no other lines."""
         path = self._paths.journal(info.run_id, info.branch)
         data = _bytes(path)
         if not data:
@@ -140,14 +135,9 @@ class JournalFiles:
                     continue  # removed while we were looking
                 except (InvalidEntry, SchemaTooNew, OSError) as problem:
                     if run_id:
-                        raise _unreadable(problem, path) from problem
+                        raise unreadable(problem, f"{path}, line 1") from problem
                     log.warning("%s begins with a line that cannot be read (%s): left out of the list", path, problem)
         return in_order(infos)
-
-
-def _unreadable(problem: Exception, path: str) -> Exception:
-    """Build the error for a journal whose first line cannot be read."""
-    return problem if isinstance(problem, SchemaTooNew) else JournalCorrupt(f"{path}, line 1", str(problem), None)
 
 
 def is_torn(tail: bytes, offset: int) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from crewlite.errors import BranchConflictError, StoreError
+from crewlite.errors import BranchConflictError, JournalCorrupt, SchemaTooNew, StoreError
 from crewlite.state.format.commit import CheckpointRecord, ForkBase, Rewind
 from crewlite.state.format.entry import Entry, InvalidEntry, start_of, unseal
 from crewlite.state.format.rewinds import Ranges, is_abandoned
@@ -99,10 +99,7 @@ def check_follows(entry: Entry, before: Sequence[Entry], run_id: str, branch: st
 
 
 def ends_claim(data: Mapping[str, Any]) -> bool:
-    """Return whether a commit releases its branch, or records the result or final failure of its run.
-
-    `data` may be a damaged commit of any form.
-    """
+    """Return whether a commit, damaged or not, releases its branch, or records the result or failure of its run."""
     steps = data.get("steps")
     own = [s for s in steps if isinstance(s, dict) and s.get("address") == ""] if isinstance(steps, list) else []
     errors = [step.get("error") for step in own]
@@ -121,6 +118,11 @@ def newest_sound_checkpoint(entries: Sequence[Entry], ref: Callable[[CheckpointR
     """Return the ref of the newest checkpoint in these intact entries; None if they hold none."""
     checkpoints = live_checkpoints(entries)
     return ref(checkpoints[-1]) if checkpoints else None
+
+
+def unreadable(problem: Exception, where: str) -> Exception:
+    """Return the error for a branch whose first entry cannot be read."""
+    return problem if isinstance(problem, SchemaTooNew) else JournalCorrupt(where, str(problem), None)
 
 
 def no_branch(run_id: str, branch: str, expected: int) -> BranchConflictError:
@@ -171,17 +173,8 @@ def check_rewrite(
 ) -> None:
     """Check the arguments of `Store.rewrite` against the store. Call it under the lock that the rewrite holds.
 
-    Raises BranchConflictError if the stored entries are not `own`, or a fork would lose its base; StoreError if
-    `entries` do not account for all of `own`.
-
-    Args:
-        location: The location of the store, for the message.
-        run_id: The run.
-        branch: The branch to rewrite.
-        own: The entries of the branch as the caller read them.
-        entries: The entries that replace them.
-        found: The seq and the seal of each entry that is stored.
-        forks: All branches of the run.
+    `found` are the seq and the seal of each entry that is stored, `forks` all branches of the run. Raises what
+    `Store.rewrite` raises.
     """
     expected = own[-1].seq if own else 0
     if not found:
@@ -235,10 +228,7 @@ def _rewinds(entries: Iterable[Entry]) -> list[tuple[int, Rewind]]:
 
 
 def check_bases(commits: Sequence[Commit]) -> None:
-    """Raise BranchConflictError unless each of these commits of a new run creates a branch.
-
-    The base of a fork must be an entry of an earlier one of these commits.
-    """
+    """Raise BranchConflictError unless each of these commits of a new run creates a branch, after that of its base."""
     made: set[tuple[str, int, str]] = set()
     for commit in commits:
         if commit.run is None:

@@ -31,6 +31,7 @@ from crewlite.state.providers.reading import (
     in_order,
     newest_sound_checkpoint,
     no_branch,
+    unreadable,
     verified_branch_info,
 )
 from crewlite.state.providers.salvage import Salvage
@@ -179,14 +180,14 @@ class SqliteStore:
     def rewrite(self, run_id: str, branch: str, own: Sequence[Entry], entries: Sequence[Entry]) -> None:
         """Replace all entries of a branch by compacted ones, as Store.rewrite describes."""
         with self._database.writing():
-            found = self._database.ask(
-                "SELECT entry.seq, sum FROM entry JOIN branch ON branch_id = id "
+            rows = self._database.ask(
+                "SELECT entry.seq, sum, id FROM entry JOIN branch ON branch_id = id "
                 "WHERE run_id=? AND name=? ORDER BY entry.seq",
                 (run_id, branch),
             ).fetchall()
-            forks = self._stored(run_id)
+            found, forks = [row[:2] for row in rows], self._branches(self._database.ask, run_id)
             check_rewrite(self.location, run_id, branch, own, entries, found=found, forks=forks)
-            number = self._id_of(run_id, branch)
+            number = rows[0][2]
             self._database.run("DELETE FROM entry WHERE branch_id=?", (number,))
             for entry in entries:
                 self._insert(number, entry)
@@ -262,10 +263,7 @@ class SqliteStore:
         self._database.run("INSERT INTO entry (branch_id, seq, sum, body) VALUES (?,?,?,?)", row)
 
     def _catch_up(self, commit: Commit) -> None:
-        """Append the rest of a commit to a branch that has the first of its entries already.
-
-        Raises BranchConflictError if the branch is at any other entry.
-        """
+        """Append the rest of a commit whose first entries are stored. Raises BranchConflictError for any other head."""
         key = (commit.run_id, commit.branch)
         head = self._database.ask("SELECT seq, head FROM branch WHERE run_id=? AND name=?", key).fetchone()
         lacking = commit.beyond(head)
@@ -277,15 +275,12 @@ class SqliteStore:
             self._append(Commit(*key, head[0], head[1], lacking))
 
     def _move(self, commit: Commit) -> int | None:
-        """Move the head of a branch, or create the branch, by compare-and-set.
-
-        Returns the row id of the branch; None if its head is not where the commit expects it.
-        """
+        """Move a head, or create a branch, by compare-and-set. Returns its row id; None if the head is another."""
         key = (commit.run_id, commit.branch)
         if run := commit.run:
             if base := run.get("base"):
-                there = commit.run_id, base["branch"]
-                check_base(commit, base, lambda seq: self._sum(*there, seq), lambda: self._stored(commit.run_id))
+                there, ask = (commit.run_id, base["branch"]), self._database.ask
+                check_base(commit, base, lambda seq: self._sum(*there, seq), lambda: self._branches(ask, commit.run_id))
             row = self._database.run(
                 "INSERT INTO branch (run_id, name, uid, seq, head, touched) VALUES (?,?,?,?,?,?) "
                 "ON CONFLICT (run_id, name) DO NOTHING",
@@ -309,16 +304,6 @@ class SqliteStore:
         except InvalidEntry:
             return None
 
-    def _stored(self, run_id: str) -> list[BranchInfo]:
-        """Return the branches of a run within a transaction."""
-        return self._branches(self._database.ask, run_id)
-
-    def _id_of(self, run_id: str, branch: str) -> int:
-        """Return the row id of a branch. Not cached: a run that is deleted and started again gets another id."""
-        query = "SELECT id FROM branch WHERE run_id=? AND name=?"
-        number: int = self._database.ask(query, (run_id, branch)).fetchone()[0]
-        return number
-
     def _branches(self, ask: Callable[..., sqlite3.Cursor], run_id: str | None) -> list[BranchInfo]:
         rows = ask(
             "SELECT run_id, name, sum, body FROM branch LEFT JOIN entry ON branch_id = id AND entry.seq = "
@@ -334,8 +319,7 @@ class SqliteStore:
                 found.append(verified_branch_info(body, total, run, name, where))
             except (InvalidEntry, SchemaTooNew) as problem:
                 if run_id is not None:
-                    newer = isinstance(problem, SchemaTooNew)
-                    raise problem if newer else JournalCorrupt(where, str(problem), None) from problem
+                    raise unreadable(problem, where) from problem
                 log.warning("%s begins with a commit that cannot be read (%s): left out of the list", where, problem)
         return in_order(found)
 

@@ -233,10 +233,7 @@ def code_of(error: Exception) -> int:
 
 
 def version_of(db: sqlite3.Connection, location: str) -> int:
-    """Return the schema of a database; 0 if it is empty.
-
-    Raises SchemaTooNew, and StoreUnusable for the database of another program.
-    """
+    """Return the schema of a database; 0 if it is empty. Raises SchemaTooNew, StoreUnusable for another program's."""
     version, tables = db.execute(  # in one statement, as another process may be creating the tables
         "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version"
     ).fetchone()
@@ -248,10 +245,7 @@ def version_of(db: sqlite3.Connection, location: str) -> int:
 
 
 def as_text(data: bytes) -> str:
-    """Decode a text of the database. Invalid UTF-8 becomes lone surrogates, so that only the checks of its row fail.
-
-    By default, SQLite's driver would fail the complete query.
-    """
+    """Decode a text, bad UTF-8 as lone surrogates: only its row fails then, and not the query, as by default."""
     return data.decode("utf-8", "surrogateescape")
 
 

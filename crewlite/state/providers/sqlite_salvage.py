@@ -225,10 +225,7 @@ class _SqliteSalvage:
 
 @contextlib.contextmanager
 def salvaged(path: Path, *, repair: bool) -> Iterator[_SqliteSalvage | None]:
-    """Open a database for the doctor; None if it does not exist.
-
-    Raises Unreadable if SQLite cannot read it, SchemaTooNew, and StoreError for a failure that may be temporary.
-    """
+    """Open a database for the doctor; None if it does not exist. Raises Unreadable, SchemaTooNew, StoreError."""
     if not path.exists():
         yield None
         return

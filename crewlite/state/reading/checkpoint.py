@@ -219,10 +219,7 @@ class _Written(TypedDict):
 
 
 def _checked(data: object) -> dict[str, Any]:
-    """Check `data` and return a copy.
-
-    Raises ConfigError if it is not a dict that Checkpoint.to_dict() returned, SchemaTooNew if a newer release wrote it.
-    """
+    """Check `data` and return a copy. Raises ConfigError if Checkpoint.to_dict() did not return it, SchemaTooNew."""
     if not isinstance(data, dict) or data.get("crewlite") != "checkpoint" or type(data.get("schema")) is not int:
         raise _misfit(f'it is {an(type(data).__name__)} without "crewlite": "checkpoint" and a schema number')
     if data["schema"] > _SCHEMA:

@@ -163,10 +163,7 @@ def chosen(checkpoints: Sequence[Checkpoint], target: object) -> Checkpoint:
 
 
 def _file(ref: str) -> str:
-    """Return the file name of a ref to a checkpoint file, so that relative and absolute paths compare equal.
-
-    Returns any other ref unchanged.
-    """
+    """Return the file name of a ref to a checkpoint file, so that all paths to it are equal; any other ref as is."""
     return os.path.basename(ref) if ref.endswith(".json") else ref
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from crewlite import kinds
 from crewlite.state.format.addresses import leaf, outer, prefix_beside
+from crewlite.state.format.effects import requested_calls
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
-from crewlite.tools.naming import address_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,7 @@ def turns_of(outcomes: Mapping[str, Outcome], prefix: str) -> list[Turn]:
     while reply := outcomes.get(f"{prefix}{kinds.LLM.name}#{len(turns) + 1}"):
         if turns and reply.order < turns[-1].reply.order:
             break  # it answered the conversation before an earlier reply was asked for again
-        calls = []
-        for call in reply.value.get("tool_calls", ()) if isinstance(reply.value, dict) else ():
-            stem = f"{prefix}{kinds.TOOL.name}:{address_name(call[0])}"
-            requested[stem] += 1
-            calls.append(stem if requested[stem] == 1 else f"{stem}#{requested[stem]}")
-        turns.append(Turn(reply, tuple(calls)))
+        turns.append(Turn(reply, tuple(at for at, _ in requested_calls(reply.value, prefix, requested))))
     return turns
 
 

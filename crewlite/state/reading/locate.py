@@ -79,7 +79,7 @@ def locate(text: str, location: str, provider: BaseProvider | None, identity: st
         raise RefError(text, "does not exist")
     try:
         chosen = _existing(text, location, provider)
-        return _within(_open(chosen, location), chosen, location, parse(text), text, identity)
+        return _within(chosen.open(location), chosen, location, parse(text), text, identity)
     except RefError:
         if not _is_store(text):  # a word without a slash is tried as run, branch and checkpoint before as a directory
             raise
@@ -87,10 +87,7 @@ def locate(text: str, location: str, provider: BaseProvider | None, identity: st
 
 
 def means_path(text: str, location: str | None, provider: BaseProvider | None) -> bool:
-    """Return whether a ref names a store or a checkpoint file by its path, and not a run of `location` by its name.
-
-    Raises RefError if it could be either.
-    """
+    """Return whether a ref names a store or file, and not a run of `location`. Raises RefError if it may be both."""
     return _is_path(text) and not (location and _names_run(text, location, provider))
 
 
@@ -103,14 +100,11 @@ def _is_path(text: str) -> bool:
 
 
 def _names_run(text: str, location: str, provider: BaseProvider | None) -> bool:
-    """Return whether a ref that reads as a path names a run of this location, or a branch of its newest run.
-
-    Raises RefError if a file of that name exists as well, because either could be meant.
-    """
+    """Return whether a ref that reads as a path names a run or branch. Raises RefError if it names a file too."""
     chosen, path = provider_for(location, provider), re.split("[@~]", text)[0]
     if path.endswith(os.sep) or path.split(os.sep)[0] in ("", ".", "..") or not exists(location, chosen):
         return False
-    with contextlib.closing(_open(chosen, location)) as store:
+    with contextlib.closing(chosen.open(location)) as store:
         run = _of_run(store, path)
         if not run and (os.sep in path or not _branch(store.branches(), Ref(path), None)):
             return False
@@ -128,7 +122,7 @@ def _is_store(text: str) -> bool:
 def _newest_at(text: str, provider: BaseProvider | None, identity: str | None) -> Located:
     by_its_path = is_database(text) or declares(provider, "named_by_location")
     chosen = _existing(text, text, None if by_its_path else provider)
-    return _newest(_open(chosen, text), chosen, text, identity)
+    return _newest(chosen.open(text), chosen, text, identity)
 
 
 def _existing(ref: str, location: str, provider: BaseProvider | None) -> BaseProvider:
@@ -136,10 +130,6 @@ def _existing(ref: str, location: str, provider: BaseProvider | None) -> BasePro
     if not exists(location, chosen):
         raise RefError(ref, f"is looked up in {location}, which does not exist")
     return chosen
-
-
-def _open(provider: BaseProvider, location: str) -> Store:
-    return provider.open(location)
 
 
 def _file(text: str) -> Located:
@@ -155,7 +145,7 @@ def _file(text: str) -> Located:
 
 
 def _checkpoint_in(provider: BaseProvider, location: str, part: str) -> Located:
-    store = _open(provider, location)
+    store = provider.open(location)
     try:
         return _one_checkpoint(store.places(part) or _fork_bases(store, part), provider, location, part)
     finally:
@@ -232,10 +222,7 @@ def check_stands(found: Located) -> None:
 
 
 def abandoned_by(entries: Sequence[Entry], number: int, ref: str) -> list[Entry]:
-    """Return the entries of a branch up to the end of what its rewind `number`, counted from 1, abandoned.
-
-    Raises RefError for `ref` if the branch was not rewound that often.
-    """
+    """Return the entries up to the end of what rewind `number`, from 1, abandoned. Raises RefError if there is none."""
     ends = ends_of_tails(entries)
     if number > len(ends):
         names = [f"@abandoned:{known}" for known in range(1, len(ends) + 1)]

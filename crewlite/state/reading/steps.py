@@ -123,10 +123,7 @@ def _all_steps(record: Record) -> list[StepView]:
 
 
 def unsettled(record: Record) -> dict[str, int]:
-    """Return the calls that the next kickoff stops at with InDoubt: by address, how often each was begun.
-
-    Calls inside another such call are left out.
-    """
+    """Return the outermost calls that the next kickoff stops at with InDoubt, and how often each was begun."""
     once = [at for at, effect in record.intents.items() if effect == "once" and not record.settled(at)]
     if record.finished or not once:
         return {}
@@ -191,10 +188,7 @@ def _with_usage(attempts: list[Attempt], spent: dict[tuple[str, int], list[tuple
 
 
 def _spent_inside(record: Record) -> dict[tuple[str, int], list[tuple[int, Usage]]]:
-    """Return the usage of finished steps, by (enclosing step, number of its attempt).
-
-    Each item is the seq of the commit with the outcome, and the usage. It is listed for every enclosing step.
-    """
+    """Return (seq, usage) of the finished steps inside each attempt, by (address of the enclosing step, its number)."""
     spent: dict[tuple[str, int], list[tuple[int, Usage]]] = {}
     for outcome in record.outcomes.values():
         paid = Usage.of(outcome.usage or {})

@@ -13,6 +13,7 @@ from crewlite.pages.rendering import rendered
 from crewlite.state.comparing.page import FOLDER, for_parts
 from crewlite.state.comparing.run_diff import RunDiff, compare, last_common
 from crewlite.state.format.addresses import in_order
+from crewlite.state.format.outcome import Attempt
 from crewlite.state.format.own import CountedUsage
 from crewlite.state.format.record import Record
 from crewlite.state.format.times import Times
@@ -56,10 +57,7 @@ class BranchPart:
 
 
 def page_of(store: Store, run_id: str, shown: str) -> str:
-    """Return the page of a run. `shown` is the branch that is open when the page is opened.
-
-    Raises JournalCorrupt or SchemaTooNew if no branch can be read.
-    """
+    """Return the page of a run, open at the branch `shown`. Raises JournalCorrupt, SchemaTooNew if none is readable."""
     branches, damage = list[RunHistory](), list[CrewliteError]()
     try:
         infos = store.branches(run_id)
@@ -139,17 +137,6 @@ def _differences(run: RunHistory, beside: RunHistory) -> RunDiff:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """A failed attempt."""
-
-    number: int
-    model: str
-    """The model that was asked; "" for what asks none."""
-    text: str
-    final: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Row:
     """A step of a branch."""
 
@@ -171,26 +158,20 @@ class Row:
     prompt: Prompt | None
     """For a model call, what the model was told since the call before it; None for any other step."""
     output: str
-    failures: tuple[Failure, ...]
+    failures: tuple[Attempt, ...]
 
 
 def rows_of(record: Record) -> list[Row]:
     """Return the steps of a branch, each before the steps inside it."""
     prompts, spent, steps = Prompts(record), CountedUsage(record), {step.address: step for step in steps_of(record)}
     begun = datetime.fromisoformat(record.started_at)
-    return [
-        _row(record, prompts, spent, steps[address], begun) for address in in_order(_by_time(steps)) if address in steps
-    ]
+    by_time = sorted(steps, key=lambda at: (began := steps[at].begun_at) is None or began.timestamp())  # unknown: last
+    return [_row(record, prompts, spent, steps[address], begun) for address in in_order(by_time) if address in steps]
 
 
 def cut(text: str) -> str:
     """Return a text; of one that is too long for a page, its beginning and its length."""
     return text if len(text) <= _LONG else f"{text[:_LONG]}\n... ({len(text):,} characters)"
-
-
-def _by_time(steps: dict[str, StepView]) -> list[str]:
-    """Return the addresses in the order in which the steps began; those for which no time is recorded come last."""
-    return sorted(steps, key=lambda at: (began := steps[at].begun_at) is None or began.timestamp())
 
 
 def _row(record: Record, prompts: Prompts, spent: CountedUsage, step: StepView, begun: datetime) -> Row:
@@ -218,10 +199,7 @@ def _row(record: Record, prompts: Prompts, spent: CountedUsage, step: StepView, 
         tuple((name, cut(text)) for name, text in outcome.question.items() if text) if outcome else (),
         prompts.added(step.address) if asks else None,
         cut(output),
-        tuple(
-            Failure(one.number, one.model or "", cut(f"{one.error_type}: {one.message}"), one.final)
-            for one in step.attempts
-        ),
+        step.attempts,
     )
 
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, Self
 
@@ -25,11 +25,11 @@ from crewlite.state.journal.view import View
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.checkpoints import Checkpoints, chosen, newest
 from crewlite.state.subscriber import new_checkpoint
-from crewlite.state.values.collection import Collection
+from crewlite.state.values.mapping import NamedValues
 from crewlite.usage import NO_USAGE, Usage
 
 
-class Bag(MutableMapping[str, Any]):
+class Bag(NamedValues):
     """The named values of a run, as a mapping that the program may change. All objects of one run share the values."""
 
     __slots__ = ("__weakref__", "_address", "_journal", "_late", "_paid")
@@ -42,32 +42,13 @@ class Bag(MutableMapping[str, Any]):
         self._paid = NO_USAGE
         """The usage added through this object."""
 
-    def __getitem__(self, key: str) -> Any:
-        return self._values[key]
-
     def __setitem__(self, key: str, value: Any) -> None:
         self._open()
-        self._values[key] = value
+        super().__setitem__(key, value)
 
     def __delitem__(self, key: str) -> None:
         self._open()
-        del self._values[key]
-
-    def setdefault(self, key: str, default: Any = None) -> Any:
-        """Return the value of a name; set it to `default` first if there is none.
-
-        What concurrent steps add to an empty list or mapping that each of them created in this way is all kept.
-        """
-        return self._values.setdefault(key, default)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._values
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
+        super().__delitem__(key)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._journal.run_id}/{self._journal.branch}: {dict(self)!r}>"
@@ -168,10 +149,6 @@ class Bag(MutableMapping[str, Any]):
         """
         found = target if isinstance(target, Checkpoint) else chosen(self.checkpoints(), target)
         self._put_back(found.coded_values(), found)
-
-    def collection(self, name: str) -> Collection:
-        """Return the collection of this name: items by their ids, which can be added and removed, but not changed."""
-        return Collection(name, lambda: self._values)
 
     @contextlib.contextmanager
     def rollback_on_error(self) -> Iterator[Self]:

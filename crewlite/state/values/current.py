@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn, Self, SupportsIndex
 
 from crewlite.errors import ConfigError
+from crewlite.state.journal.values import Values
 from crewlite.state.journal.view import View
 from crewlite.state.values.bag import Bag
-from crewlite.state.values.collection import Collection
+from crewlite.state.values.mapping import NamedValues
 
 _FOR_OTHERS = {name for cls in Bag.__mro__ for name in vars(cls)} | {"checkpoint", "acheckpoint", "flush", "aflush"}
 _FOR_OTHERS |= {"open", "aopen", "close", "aclose"}
 
 
-class StepState(MutableMapping[str, Any]):
+class StepState(NamedValues):
     """The state of the running step: a view of its own, whose changes count once the step has finished."""
 
     __slots__ = ("_view",)
@@ -23,31 +24,9 @@ class StepState(MutableMapping[str, Any]):
     def __init__(self, view: View) -> None:
         self._view = view
 
-    def __getitem__(self, key: str) -> Any:
-        return self._view.values[key]
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        self._view.values[key] = value
-
-    def __delitem__(self, key: str) -> None:
-        del self._view.values[key]
-
-    def setdefault(self, key: str, default: Any = None) -> Any:
-        """Return the value of a name; set it to `default` first if there is none.
-
-        Concurrent steps that each create the same empty list or mapping in this way, and add to it, do not conflict:
-        all additions are kept.
-        """
-        return self._view.values.setdefault(key, default)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._view.values
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._view.values)
-
-    def __len__(self) -> int:
-        return len(self._view.values)
+    @property
+    def _values(self) -> Values:
+        return self._view.values
 
     def __or__(self, other: Mapping[str, Any]) -> dict[str, Any]:
         return {**self, **other}
@@ -69,21 +48,17 @@ class StepState(MutableMapping[str, Any]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._view.address or 'the run'}: {dict(self)!r}>"
 
-    def collection(self, name: str) -> Collection:
-        """Return the collection of this name: items by their ids, which can be added and removed, but not changed."""
-        return Collection(name, lambda: self._view.values)
-
     @contextlib.contextmanager
     def rollback_on_error(self) -> Iterator[Self]:
         """Restore all values, nested data included, if the block raises; the exception then propagates.
 
         Raises NotCodable before the block runs if a value cannot be recorded, and so could not be restored.
         """
-        before = self._view.values.coded()
+        before = self._values.coded()
         try:
             yield self
         except BaseException:
-            self._view.values.put_back(before)
+            self._values.put_back(before)
             raise
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:

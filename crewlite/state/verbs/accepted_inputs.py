@@ -14,10 +14,7 @@ TEMPLATES = ("description", "expected_output", "output_file", "role", "goal", "b
 
 
 def check_accepted(record: Record, inputs: Iterable[str], takes: Iterable[str]) -> None:
-    """Raise ConfigError for an input that is not recorded and that no recorded text or parameter uses.
-
-    `takes` are names that the current definition uses, which are accepted too.
-    """
+    """Raise ConfigError for an input that is neither recorded, nor used by the recorded definition, nor in `takes`."""
     asked = inputs_of_definition(record.run["definition"])
     if asked is None:
         return

@@ -8,6 +8,7 @@ from crewlite import background
 from crewlite.errors import BranchConflictError, CrewliteError, JournalCorrupt, StoreUnusable
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.record import Record
+from crewlite.state.format.rewinds import own_of
 from crewlite.state.journal.claim import held_by
 from crewlite.state.journal.compaction import bases
 from crewlite.state.journal.journal import Journal
@@ -98,7 +99,7 @@ def _read(store: Store, queue: WriteQueue, target: Located) -> Record:
     if holder := held_by(record.claim, store.touched(target.run_id, target.branch)):
         raise BranchConflictError(target.run_id, target.branch, holder=holder, kind=record.kind)
     queue.seq, queue.sum = record.head
-    queue.read = entries[max((at for at, entry in enumerate(entries) if "run" in entry.commit), default=0) :]
+    queue.read = own_of(entries)
     try:
         queue.bases = bases(store.branches(target.run_id), target.branch)
     except JournalCorrupt:  # a damaged fork may start from any checkpoint, so none is dropped

@@ -50,14 +50,10 @@ class Typed(str):
 
 
 def typed(text: str, schema: Any) -> Any:
-    """Convert text that a person typed to the type that a schema wants.
+    """Convert text that a person typed to the type that a schema wants; None stands for any text.
 
     Returns the text itself where a string is wanted, True or False for yes or no where a boolean is wanted, otherwise
     the text parsed as JSON, or unchanged if it is not JSON.
-
-    Args:
-        text: The text as it was typed.
-        schema: The JSON schema of the answer; None if any text will do.
     """
     text = str(text)
     wanted = "string" if schema is None else schema.get("type")
@@ -239,15 +235,10 @@ def _check_is_last(record: Record, address: str) -> None:
 def given(record: Record, answers: Mapping[str, Any], secrets: Secrets, *, changed: bool = False) -> list[GivenAnswer]:
     """Return the answers given to a kickoff, ready to be recorded. Leaves out answers that are recorded already.
 
-    Raises AnswerRefused for an answer that does not fit its recorded question, or to a question that is recorded with a
-    different answer, RefError for an answer about a failed attempt that is not the last one.
-
-    Args:
-        record: The record of the branch that the kickoff resumes.
-        answers: Answers by address. Addresses that are not questions to people are ignored.
-        secrets: Masked in the recorded answers.
-        changed: Whether the inputs differ from the recorded ones, so that the run may ask other questions at the same
-            addresses.
+    Answers at addresses that are not questions to people are ignored. `changed`: whether the inputs differ from the
+    recorded ones, so that the run may ask other questions at the same addresses. Raises AnswerRefused for an answer
+    that does not fit its recorded question, or to a question that is recorded with a different answer, RefError for an
+    answer about a failed attempt that is not the last one.
     """
     recorded_answers = []
     for address, value in answers.items():

@@ -43,10 +43,7 @@ def read(text: Typed, recorded: Json) -> Any:
 
 
 def coerce(given: Json, recorded: Json, what: str) -> Json:
-    """Convert encoded data to the type of the recorded value. Returns None, and data that the codec has typed, as is.
-
-    Raises ConfigError if the data does not fit that type; the message begins with `what`.
-    """
+    """Convert encoded data to the type of the recorded value, unless it has one. Raises ConfigError about `what`."""
     tag = _tag(recorded)
     if given is None or _tag(given):
         return given

@@ -15,7 +15,7 @@ from crewlite.errors import CrewliteError, JournalCorrupt, SchemaTooNew
 from crewlite.ids import short
 from crewlite.state.format.commit import Claim
 from crewlite.state.format.entry import Entry, InvalidEntry, unseal, without_checkpoint
-from crewlite.state.journal.lineage import find_lineage
+from crewlite.state.journal.lineage import find_lineage, lost_base
 from crewlite.state.providers import Store
 from crewlite.state.providers.reading import check_follows, ends_claim, newest_sound_checkpoint
 from crewlite.state.providers.salvage import Flaw, RawBranch, Salvage, Unreadable, loosely
@@ -248,17 +248,14 @@ def adrift(journals: Mapping[str, Sequence[Entry]], unknown: Collection[str]) ->
     bases = {name: entries[0].commit["run"].get("base") for name, entries in journals.items() if entries}
     for name, base in sorted(bases.items(), key=lambda item: item[1]["seq"] if item[1] else 0):
         if base and base["branch"] not in unknown:
-            heads = [(entry.seq, entry.sum) for entry in journals.get(base["branch"], ())]
-            if base["branch"] in lost or (base["seq"], base["sum"]) not in heads:
-                lost[name] = f"the commit that it is forked from (commit {base['seq']} of {base['branch']}) is missing"
+            there = {} if base["branch"] in lost else journals
+            if problem := lost_base({**there, name: journals[name]}, name):
+                lost[name] = problem
     return lost
 
 
 def _writer_of(location: str, raw: RawBranch, commits: Iterable[object]) -> str | None:
-    """Return the live process that runs a branch, as text; None if none does.
-
-    `commits` are the commits of the branch as far as they can be parsed, damaged ones too.
-    """
+    """Return the live process that runs a branch; None if none does. `commits`: its commits, damaged ones too."""
     claim: Claim | None = None
     for commit in commits:
         if isinstance(commit, dict):

@@ -20,14 +20,8 @@ def check_effects(
 
     Of the calls made after that commit, those are the ones that were not settled at that commit (a call can be recorded
     both before and after it, if the branch was rewound before). Of the calls made earlier, those are the ones that the
-    changes of the fork may lead to repeat.
-
-    Args:
-        entries: The entries of the branch.
-        seq: The number of the commit.
-        what: How the message names the place.
-        first: The first commit of the fork, with its changes.
-        anew: Whether any step may be asked something else, as with another definition.
+    changes of the fork, in its `first` commit, may lead to repeat. `anew`: whether any step may be asked something
+    else, as with another definition. `what` names the place in the message.
     """
     made = once_calls(entries)
     if not made:

@@ -92,20 +92,11 @@ def fork(
 ) -> Located:
     """Create a branch that starts at `found`: at its checkpoint or, without one, at the head of its branch.
 
-    Emits the fork events with `source` as their source. Returns the new branch. Raises RefError if there is nothing to
-    fork, BranchExists if the name is taken, ConfigError for changes that cannot be made, StoreError if nothing can be
-    saved, what `check` raises, and, unless `allow_effects`, EffectsRepeat. No branch exists after an error.
-
-    Args:
-        found: The branch, and the checkpoint on it, to fork.
-        source: The object that forks, such as a crew or a History.
-        branch: The name of the new branch; None for a generated one.
-        operation_id: Makes a repeated call safe: with the same id it returns the branch that the first call created.
-        changed: What the fork changes.
-        secrets: Masked in the recorded changes; None for the secrets of the environment.
-        base: The base of another fork, to start at the same commit; `found` is then that fork's origin.
-        check: Is called with the record that the fork would begin with. Raises if it could not be kicked off.
-        allow_effects: Whether the fork may repeat calls with effect="once" that were made after its base.
+    Emits the fork events with `source`, such as a crew or a History, as their source. Returns the new branch. Raises
+    what `History.fork` raises, which describes the other arguments, and what `check` raises. No branch exists after an
+    error. `secrets` are masked in the recorded changes; None means those of the environment. `base`: the base of
+    another fork, to start at the same commit; `found` is then that fork's origin. `check` is called with the record
+    that the fork would begin with.
     """
     if operation_id is not None and not (isinstance(operation_id, str) and operation_id):
         raise ConfigError(f"operation_id is {operation_id!r}; wanted a text that is the same whenever this is repeated")
@@ -134,10 +125,7 @@ def fork(
 
 
 def tried(found: Located, changed: Changes, check: Callable[[Record], None]) -> Located:
-    """Create the fork in memory only, for a preview: writes nothing to the store and emits no event.
-
-    Raises RefError, ConfigError, and what `check` raises, as in `fork`.
-    """
+    """Create the fork in memory only, for a preview, with no event. Raises what `fork` raises, but no StoreError."""
     kept, provider = found.provider.open(found.location), InMemoryProvider()
     try:
         there = provider.open(found.location)
@@ -170,19 +158,13 @@ def _with_advice(error: QuestionsChanged, entries: Sequence[Entry], base: ForkBa
 
 
 def place_of(store: Store, found: Located, same: ForkBase | None = None) -> tuple[ForkBase, Record]:
-    """Return the base of a fork of `found`, and the record of the branch at that base.
-
-    `same` is the base of another fork, to use instead. Raises RefError if there is nothing to fork.
-    """
+    """Return the base of a fork of `found`, or `same`, and the record there. Raises RefError if there is none."""
     base, entries = _place(store, found, same)
     return base, _record_at(base, entries)
 
 
 def changed_parts(record: Record, changed: Changes) -> CommitParts:
-    """Return the parts of the first commit of a fork, at the commit of this record, that hold these changes.
-
-    Raises what the fork would raise for them: RefError, AnswerRefused, ConfigError.
-    """
+    """Return the parts of a fork's first commit at this record. Raises RefError, AnswerRefused, ConfigError."""
     return _changes(record, changed, Secrets.of())
 
 
@@ -265,10 +247,7 @@ def _is_free(taken: BranchInfo | None, found: Located, operation: str | None) ->
 def _base(
     store: Store, found: Located, changed: Changes, secrets: Secrets, same: ForkBase | None
 ) -> tuple[ForkBase, CommitParts, list[Entry] | None]:
-    """Return the base of a fork, its changes as parts of its first commit, and the entries of `found` if it read them.
-
-    Reads the journal at most once.
-    """
+    """Return a fork's base, its changes as parts of its first commit, and the entries of `found` if it read them."""
     simple = found.checkpoint if same is None and not changed else None
     if simple and (base := _at_checkpoint(store, found.run_id, simple)):
         return base, {}, None
@@ -309,7 +288,7 @@ def _place(store: Store, found: Located, same: ForkBase | None) -> tuple[ForkBas
         lost |= then.dropped
         then = Record.of(abandoned_by(entries, found.abandoned, found.ref))
     then.forget(lost)  # a fork cannot start at a checkpoint that was dropped
-    return _at_head(then, found.branch), entries
+    return {"branch": found.branch, "seq": then.seq, "sum": then.sum, "place": then.newest_checkpoint}, entries
 
 
 def _record_at(base: ForkBase, entries: Sequence[Entry]) -> Record:
@@ -347,10 +326,6 @@ def _at_inherited(entries: Sequence[Entry], run_id: str, identifier: str) -> For
         raise RefError(short(identifier), f"names no checkpoint of run {run_id!r} any more: it was pruned or deleted")
     then = [entry for entry in entries if entry.seq <= checkpoint["seq"]]
     return {"branch": Record.of(then).run["branch"], "seq": then[-1].seq, "sum": then[-1].sum, "place": checkpoint}
-
-
-def _at_head(record: Record, branch: str) -> ForkBase:
-    return {"branch": branch, "seq": record.seq, "sum": record.sum, "place": record.newest_checkpoint}
 
 
 def _changes(record: Record, changed: Changes, secrets: Secrets) -> CommitParts:

@@ -10,6 +10,7 @@ from crewlite.refs import check_name
 from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
+from crewlite.state.format.rewinds import own_of
 from crewlite.state.journal.journal import Journal, at_work_on
 from crewlite.state.journal.lineage import (
     UNREADABLE,
@@ -56,7 +57,7 @@ def _label(store: Store, found: Checkpoint, name: str) -> tuple[str, str, bool]:
             raise gone(store, found.ref, "checkpoint")
         if same := _existing(lines, found, total, name):
             is_last = same[1] == lines[same[0]][-1].commit.get("place", {}).get("id")
-            return [stored_already(_own(lines[same[0]]))] if is_last else [], (*same, False)
+            return [stored_already(own_of(lines[same[0]]))] if is_last else [], (*same, False)
         if journal := at_work_on(record.claim, store.location):
             return [], (found.branch, _give_at_work(journal, found, total, name), True)
         if by := holder(store, found.run_id, found.branch, record.claim):
@@ -79,10 +80,6 @@ def _give_at_work(journal: Journal, found: Checkpoint, total: str, name: str) ->
 
     identifier: str = name_checkpoint(journal, make, None).result().parts["place"]["id"]
     return identifier
-
-
-def _own(entries: list[Entry]) -> list[Entry]:
-    return entries[max(at for at, entry in enumerate(entries) if "run" in entry.commit) :]
 
 
 def _lines(store: Store, found: Checkpoint) -> Lines:

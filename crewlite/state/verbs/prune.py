@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from functools import cached_property, partial
 
@@ -15,9 +15,8 @@ from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.journal.compaction import bases, compacted_entries, size
-from crewlite.state.journal.lineage import gone, journals_of_run, standing_on, stored_already, with_inherited
+from crewlite.state.journal.lineage import gone, head_of, journals_of_run, standing_on, stored_already, with_inherited
 from crewlite.state.providers import Commit, Store, results_of
-from crewlite.state.providers.base import Head
 from crewlite.state.verbs.from_outside import holder
 
 
@@ -37,23 +36,13 @@ class Pruned:
     """Branches, as `run/branch`, that were left alone because a live process runs them."""
 
     def __add__(self, other: Pruned) -> Pruned:
-        return Pruned(
-            self.runs + other.runs,
-            self.checkpoints + other.checkpoints,
-            self.freed + other.freed,
-            self.results + other.results,
-            self.busy + other.busy,
-        )
+        return Pruned(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
 
 def prune(
     store: Store, *, keep_last: int | None, older_than: timedelta | datetime | None, dry_run: bool = False
 ) -> Pruned:
-    """Delete old finished runs, and old checkpoints of the others, as `History.prune` describes.
-
-    Raises ConfigError if neither limit is given or one is unusable, JournalCorrupt for a run that cannot be read,
-    OSError if storage fails. A prune that was interrupted can be repeated.
-    """
+    """Do what `History.prune` describes. Raises what it raises, but OSError if storage fails."""
     if keep_last is None and older_than is None:
         raise ConfigError(
             "prune() has no limit. Give keep_last=5 to keep five checkpoints of each branch, or "
@@ -120,10 +109,7 @@ class _Run:
         return holder(self.store, self.run_id, branch, self.records[branch].claim)
 
     def unless_busy(self, act: Callable[[], Pruned], *branches: str) -> Pruned:
-        """Call `act`. If that fails because the branches have changed since they were read, report them as busy.
-
-        Reports nothing if the run was deleted meanwhile.
-        """
+        """Call `act`. Report branches as busy if they changed since they were read, nothing if the run was deleted."""
         try:
             return act()
         except (BranchConflictError, OSError) as error:
@@ -135,14 +121,11 @@ class _Run:
 
     def removed(self, *, dry_run: bool) -> Pruned:
         if not dry_run:
-            self.store.remove(self.run_id, {branch: _head(own) for branch, own in self.journals.items()})
+            self.store.remove(self.run_id, {branch: head_of(own) for branch, own in self.journals.items()})
         return Pruned(runs=(self.run_id,), freed=sum(map(size, self.journals.values())))
 
     def compacted(self, branch: str, keep_last: int, *, dry_run: bool) -> Pruned:
-        """Drop all but the newest `keep_last` checkpoints of a branch, and compact its journal.
-
-        Checkpoints with a label, and those that forks start from, are kept besides.
-        """
+        """Drop all but the newest `keep_last` droppable checkpoints of a branch, and compact its journal."""
         if self.holder(branch):
             return Pruned(busy=(f"{self.run_id}/{branch}",))
         store, own, record = self.store, self.journals[branch], self.records[branch]
@@ -176,10 +159,6 @@ def _dropping(checkpoints: Iterable[CheckpointRecord], record: Record) -> Commit
     parts: CommitParts = {"drops": [(one["id"], one["parent"]) for one in checkpoints]}
     parts |= {"released": True} if record.claim else {}  # its holder is dead: this commit is no sign of its life
     return Commit.saying(record.run["run_id"], record.run["branch"], record.head, parts)
-
-
-def _head(own: list[Entry]) -> Head:
-    return own[-1].seq, own[-1].sum
 
 
 def _seconds(older_than: timedelta | datetime) -> float:

@@ -7,6 +7,7 @@ gone back to. Usage keeps counting what was paid.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from crewlite import events
 from crewlite.errors import BranchConflictError, ConfigError, RefError
@@ -48,13 +49,14 @@ def rewind(store: Store, found: Located, source: object, *, ref: str, reason: st
         return [commit], len(ends_of_tails(entries)) + 1 if goes_back else None
 
     if number := appended(store, make):
-        _announce(found, source, said, number)
-
-
-def _announce(found: Located, source: object, reason: str, number: int) -> None:
-    about = {"location": found.location, "provider": found.provider.name, "run_id": found.run_id}
-    gone_back = {"branch": found.branch, "checkpoint_id": found.checkpoint, "abandoned": number, "reason": reason}
-    event_bus.emit(source, events.CheckpointRewoundEvent(**about, **gone_back))
+        about: dict[str, Any] = {
+            "location": found.location,
+            "provider": found.provider.name,
+            "run_id": run_id,
+            "branch": branch,
+        }
+        about |= {"checkpoint_id": found.checkpoint, "abandoned": number, "reason": said}
+        event_bus.emit(source, events.CheckpointRewoundEvent(**about))
 
 
 def _target(entries: Sequence[Entry], record: Record, found: Located, ref: str) -> Rewind:

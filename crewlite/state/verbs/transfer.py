@@ -16,7 +16,7 @@ from crewlite.codec import JsonObject
 from crewlite.errors import ConfigError, JournalCorrupt, RefError, RunExists, SchemaTooNew
 from crewlite.refs import check_name
 from crewlite.state.format.entry import Entry, InvalidEntry, unseal
-from crewlite.state.journal.lineage import Journals, gone, journals_of_branch, journals_of_run
+from crewlite.state.journal.lineage import Journals, gone, head_of, journals_of_branch, journals_of_run, lost_base
 from crewlite.state.providers import Commit, Store
 from crewlite.state.providers.base import Head
 from crewlite.state.providers.reading import check_follows
@@ -26,18 +26,12 @@ SCHEMA = 1
 
 
 def digest(store: Store, run_id: str) -> str:
-    """Return a digest of the heads of all branches of a run: equal at every location, different after any commit.
-
-    Raises RefError if the run does not exist any more, JournalCorrupt.
-    """
+    """Return a digest of the heads of a run's branches: equal at every location. Raises RefError, JournalCorrupt."""
     return _digest(_journals(store, run_id))
 
 
 def document(store: Store, run_id: str) -> bytes:
-    """Return a run as the bytes of an export file.
-
-    Raises RefError if the run does not exist any more, JournalCorrupt if it is damaged.
-    """
+    """Return a run as the bytes of an export file. Raises RefError if the run was deleted, JournalCorrupt."""
     journals = _journals(store, run_id)
     head = codec.dumps({"crewlite": "run", "schema": SCHEMA, "run_id": run_id, "digest": _digest(journals)})
     branches = [
@@ -59,11 +53,7 @@ def export_run(store: Store, run_id: str, path: Path) -> str:
 
 
 def import_run(store: Store, path: Path) -> str:
-    """Store the run that a file holds, all or nothing, and return its run_id.
-
-    Raises RefError if there is no such file, JournalCorrupt, SchemaTooNew, RunExists if the run_id is taken by a
-    different run, OSError.
-    """
+    """Store the run that a file holds, as History.import_run describes, and return its run_id. Raises OSError, too."""
     if is_database_file(path):
         raise RefError(str(path), "is a database, and not a run that was exported: open it with History")
     try:
@@ -93,11 +83,7 @@ def _journals(store: Store, run_id: str) -> Journals:
 
 
 def _digest(journals: Mapping[str, Sequence[Entry]]) -> str:
-    return codec.digest({name: _head(entries) for name, entries in journals.items()})
-
-
-def _head(entries: Sequence[Entry]) -> Head:
-    return entries[-1].seq, entries[-1].sum
+    return codec.digest({name: head_of(entries) for name, entries in journals.items()})
 
 
 def _commit(run_id: str, branch: str, entries: Sequence[Entry]) -> Commit:
@@ -127,7 +113,8 @@ def _verified(data: bytes, where: str) -> tuple[str, Journals]:
         if name in journals:
             raise JournalCorrupt(where, f"it holds branch {name!r} twice", None)
         journals[name] = _entries(branch.get("entries"), run_id, name, f"{where}, branch {name}")
-        _check_base(journals, name, f"{where}, branch {name}, entry 1")
+        if problem := lost_base(journals, name):
+            raise JournalCorrupt(f"{where}, branch {name}, entry 1", problem, None)
     if _digest(journals) != parsed.get("digest"):
         raise JournalCorrupt(where, "its digest does not fit: branches, or the last entries of one, are missing", None)
     return run_id, journals
@@ -166,11 +153,3 @@ def _unseal(line: Any, after: str | None, where: str) -> Entry:
     except (ValueError, RecursionError) as error:
         raise InvalidEntry(f"this is not an entry ({error})") from None
     return unseal(body, line["sum"], after=after, where=where)
-
-
-def _check_base(journals: Journals, name: str, where: str) -> None:
-    """Raise JournalCorrupt if a branch is forked from an entry that no earlier branch in the file holds."""
-    base = journals[name][0].commit["run"].get("base")
-    if base and (base["seq"], base["sum"]) not in [(e.seq, e.sum) for e in journals.get(base["branch"], ())]:
-        problem = f"the commit that it is forked from (commit {base['seq']} of {base['branch']}) is missing"
-        raise JournalCorrupt(where, problem, None)

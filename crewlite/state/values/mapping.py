@@ -1,7 +1,8 @@
-"""Collections of items in the state of a run. An item has its own id and never changes until it is removed."""
+"""What programs see of named values: a mapping, and collections, whose items never change until they are removed."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any, NoReturn
 
@@ -12,6 +13,46 @@ from crewlite.state.journal.values import Values
 from crewlite.wording import number_of
 
 _OF_OTHERS = {*dir(MutableMapping), *dir(list)} - {*dir(Mapping)}
+
+
+class NamedValues(MutableMapping[str, Any]):
+    """Named values that the program may change. A subclass says which ones they are at the moment."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def _values(self) -> Values: ...
+
+    def __getitem__(self, key: str) -> Any:
+        return self._values[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._values[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        del self._values[key]
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """Return the value of a name; set it to `default` first if there is none.
+
+        Concurrent steps that each create the same empty list or mapping in this way, and add to it, do not conflict:
+        all additions are kept.
+        """
+        return self._values.setdefault(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def collection(self, name: str) -> Collection:
+        """Return the collection of this name: items by their ids, which can be added and removed, but not changed."""
+        return Collection(name, lambda: self._values)
 
 
 class Collection(Mapping[str, Any]):
