@@ -22,7 +22,7 @@ RECORDED = "Recorded: "
 _OURS = "crewlite"
 _STAND_INS = "crewlite.testing"  # models and tools for tests, which count as code of the user
 _CARRIERS = {"asyncio", "concurrent", "contextlib", "threading"}  # modules through which crewlite calls other code
-_LIBRARIES = sys.stdlib_module_names | {"pydantic", "blinker", "sqlite_utils", "jinja2", "jsonschema", "litellm"}
+_LIBRARIES = sys.stdlib_module_names | {"pydantic", "sqlite_utils", "jinja2", "jsonschema", "litellm"}
 
 
 class shortened:  # noqa: N801 - read as a word: with shortened()

@@ -45,7 +45,7 @@ def _first_shown() -> Callable[[object, str, FieldDiff], str | None]:
 
 
 def marked(lines: Sequence[str]) -> Iterator[tuple[str, list[Part]]]:
-    """Yield (mark, parts) for the lines of a text diff. Of a group, the first line removed is beside the first added."""
+    """Yield (mark, parts) for the lines of a text diff. Of a group, the first removed is beside the first added."""
     number = 0
     while number < len(lines):
         gone = _run(lines, number, "-")
