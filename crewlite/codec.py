@@ -16,9 +16,8 @@ import json
 import logging
 import math
 import re
-import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
@@ -29,6 +28,7 @@ from uuid import UUID
 from pydantic import BaseModel, SecretBytes, SecretStr
 
 from crewlite import homes
+from crewlite.class_names import MAIN
 from crewlite.errors import JournalCorrupt, NotCodable
 from crewlite.homes import is_named_tuple
 from crewlite.json_text import encoder_of
@@ -44,7 +44,6 @@ IMMUTABLE = (str, int, float, bool, type(None))
 log = logging.getLogger("crewlite.codec")
 _registered: dict[str, type] = {}
 _looked_into: weakref.WeakSet[type] = weakref.WeakSet()
-_MAIN = "__main__"
 _MAX_DEPTH = 100  # a level may become three of JSON, and recursive functions must stay within Python's stack
 _LONG = 2_000  # bits; Python refuses to parse the decimal digits of much longer integers
 _compact = encoder_of(json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False))
@@ -92,7 +91,7 @@ def declare_hints(func: Callable[..., Any]) -> None:
 
 def class_name(cls: type) -> str:
     """Return the name of a class in a record: `module:Qualified.Name`."""
-    module = "__main__" if cls.__module__ == "__mp_main__" else cls.__module__  # the script, in a process it started
+    module = MAIN if cls.__module__ == "__mp_main__" else cls.__module__  # the script, in a process it started
     return f"{module}:{cls.__qualname__}"
 
 
@@ -114,21 +113,30 @@ def encode(value: object, path: str = "") -> Json:
     return _encode(value, path, 0)
 
 
+def encode_to_keep(value: object, path: str = "") -> Json:
+    """Return `value` as `encode` does, for a record from which it is to come back.
+
+    Raises NotCodable also if it holds a SecretStr or SecretBytes, of which a record has only a mask.
+    """
+    data = encode(value, path)
+    if type(value) not in IMMUTABLE and holds_secret(data):
+        raise NotCodable(
+            path, value, "it holds a secret, which is neither recorded nor sent anywhere: read it where it is used"
+        )
+    return data
+
+
+def holds_secret(data: Json) -> bool:
+    """Return whether encoded data stands for a value that holds a SecretStr or SecretBytes."""
+    return '"$":"secret"' in _compact(data)  # in a text, the quotes would be escaped
+
+
 def known(value: object) -> Json:
     """Return `value` as plain JSON data for comparison alone: a value that cannot be encoded becomes its class name."""
     try:
         return encode(value)
     except NotCodable:
         return {"opaque": type(value).__qualname__}
-
-
-def renamed(data: Json) -> Iterator[Json]:
-    """Yield the data with the class names of a program that imports the script run here, or runs a file imported."""
-    modules = {name.partition(":")[0] for name in _classes(data)}
-    for module in modules - {_MAIN}:
-        yield _with_module(data, module, _MAIN)
-    if _MAIN in modules and (file := getattr(sys.modules[_MAIN], "__file__", None)):
-        yield _with_module(data, _MAIN, Path(file).stem)
 
 
 def decode(data: Json, classes: Iterable[type] = ()) -> Any:
@@ -347,33 +355,11 @@ def _rebuild(data: dict[str, Any], value: Any, known: Mapping[str, type]) -> Any
     return made
 
 
-def _classes(data: Json) -> Iterator[str]:
-    """Yield the names of the classes in encoded data."""
-    if isinstance(data, dict):
-        if "$" in data and "c" in data:
-            yield data["c"]
-        data = list(data.values())
-    if isinstance(data, list):
-        for item in data:
-            yield from _classes(item)
-
-
-def _with_module(data: Json, old: str, new: str) -> Json:
-    if isinstance(data, list):
-        return [_with_module(item, old, new) for item in data]
-    if not isinstance(data, dict):
-        return data
-    found = {key: _with_module(item, old, new) for key, item in data.items()}
-    if "$" in data and "c" in data and data["c"].partition(":")[0] == old:
-        found["c"] = f"{new}:{data['c'].partition(':')[2]}"
-    return found
-
-
 def _namesake(name: str, known: Mapping[str, type]) -> type | None:
     """Return the only class of that qualified name if its file was run as `__main__`, here or where it was recorded."""
     module, _, qualified = name.partition(":")
-    if module != _MAIN:
-        return known.get(f"{_MAIN}:{qualified}") or _registered.get(f"{_MAIN}:{qualified}")
+    if module != MAIN:
+        return known.get(f"{MAIN}:{qualified}") or _registered.get(f"{MAIN}:{qualified}")
     found = {cls for cls in (*_registered.values(), *known.values()) if cls.__qualname__ == qualified}
     return found.pop() if len(found) == 1 else None
 

@@ -101,7 +101,7 @@ async def _finish(callback: Callable[..., Any], result: CrewOutput) -> dict[str,
 
 async def _recorded(callback: Callable[..., Any], act: Callable[[], Any], question: Any, role: str) -> dict[str, Any]:
     """Call a callback with `act`, in a step that records the values which it returns by name."""
-    values: Any = {"encode": codec.encode, "decode": codec.decode, "round_trip": True}
+    values: Any = {"encode": codec.encode_to_keep, "decode": codec.decode, "round_trip": True}
     made: dict[str, Any] = await durable.scope().step(callback_step(callback, act, question, role=role, **values))
     return made
 

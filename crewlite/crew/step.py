@@ -177,7 +177,7 @@ class Kickoff:
         last = self._result(result.tasks_output, ())
         fields = ((name, getattr(result, name)) for name in callbacks.CHANGEABLE)
         changed = {name: value for name, value in fields if value != getattr(last, name)}
-        return {"changed": codec.encode(changed)} if changed else {}
+        return {"changed": codec.encode_to_keep(changed)} if changed else {}
 
     def _unprepared(self) -> list[FilledTask]:
         """Return the tasks filled in, or with their placeholders if callbacks prepare the inputs."""

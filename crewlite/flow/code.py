@@ -79,7 +79,7 @@ class _Look:
         if callable(value):  # its value does not say what it does
             return self._unknown(value, what)
         try:
-            return {"value": codec.encode(value)}
+            return {"value": codec.encode_to_keep(value)}
         except NotCodable:
             return self._unknown(value, what)
 

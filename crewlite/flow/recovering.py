@@ -82,4 +82,4 @@ def _here(verb: str) -> Any:
 
 def _encoded(verb: str, values: dict[str, Any]) -> dict[str, Any]:
     """Encode each value by itself, because that is how it is decoded."""
-    return {name: codec.encode(value, f"{verb}: {name}") for name, value in values.items()}
+    return {name: codec.encode_to_keep(value, f"{verb}: {name}") for name, value in values.items()}

@@ -75,7 +75,7 @@ class FlowRoot(Root[Returned]):
             work=work,
             question=self.question(inputs),
             voice=_Voice(flow, inputs),
-            encode=lambda result: codec.encode(result.value),
+            encode=lambda result: codec.encode_to_keep(result.value),
             decode=lambda data: Returned(codec.decode(data)),
             with_usage=lambda result, usage: result._replace(usage=usage),
             inherited_limits=(Limit(f"flow:{flow.name}", flow.width),) if flow.width else (),

@@ -172,7 +172,7 @@ class StepFunction(Generic[P, R]):
             ),
             question=question,
             voice=PlainVoice(self, kinds.STEP, self.name, self.type),
-            encode=codec.encode,
+            encode=codec.encode_to_keep,
             decode=codec.decode,
             answer=durable.same,
             provenance=self._provenance,

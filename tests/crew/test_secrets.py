@@ -10,7 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from crewlite import Agent, BaseLLM, BaseTool, CheckpointConfig, Crew, LLMReply, Task, ToolCall, event_bus
-from crewlite.errors import CrewliteError, Suspended
+from crewlite.errors import ConfigError, CrewliteError, NotCodable, Suspended
 from crewlite.events import BaseEvent
 from crewlite.flow import Flow, flow, human_feedback, start, step
 from crewlite.recovery import FailurePolicy, LLMClassifier, escalate, suspend
@@ -191,3 +191,112 @@ def test_a_question_of_a_flow_of_methods_is_told_without_secrets(said, monkeypat
     assert "Log in with [secret]?" in everything
     assert "Was it [secret]?" in everything
     assert CANARIES["environment"] not in everything
+
+
+# A value of type SecretStr that a program passes on or returns
+
+
+def _cut_once():
+    """A flow whose step fails the first time, and the tokens that the step hears."""
+    heard = []
+
+    @step
+    def whose(token: SecretStr) -> str:
+        heard.append(token.get_secret_value())
+        if len(heard) == 1:
+            raise InterruptedError
+        return f"mail of {heard[-1]}"
+
+    @flow(checkpoint=True)
+    def mail(token: SecretStr, note: str = "") -> str:
+        return whose(token) + note
+
+    return mail, heard
+
+
+def test_a_run_is_not_looked_for_by_a_secret(monkeypatch):
+    mail, heard = _cut_once()
+    with pytest.raises(InterruptedError):
+        mail.kickoff(SecretStr("ann"), run_id="r")
+    with pytest.raises(ConfigError, match=r"resume=True finds a run by its inputs, and the input token holds a secret"):
+        mail.kickoff(SecretStr("bob"), resume=True)
+    monkeypatch.setenv("CREWLITE_RUN_ID", "night")
+    with pytest.raises(ConfigError, match=r"CREWLITE_RUN_ID finds a run by its inputs"):
+        mail.kickoff(SecretStr("bob"))
+    assert heard == ["ann"]
+
+
+def test_a_resume_that_is_not_given_its_secret_again_is_refused_before_any_step():
+    mail, heard = _cut_once()
+    with pytest.raises(InterruptedError):
+        mail.kickoff(SecretStr("old"), run_id="r")
+    again = r"The input token of run 'r' holds a secret, which is never recorded: .* Pass the inputs again"
+    for go_on in (mail.kickoff, mail.preview):
+        with pytest.raises(ConfigError, match=again):
+            go_on(run_id="r")
+    with pytest.raises(ConfigError, match=r"The input token of run 'r' holds a secret"):
+        mail.fork("r").kickoff(note="!")
+    assert mail.fork("r").kickoff(SecretStr("forked"), note="!") == "mail of forked!"
+    assert mail.kickoff(SecretStr("rotated"), run_id="r") == mail.kickoff(run_id="r") == "mail of rotated"
+    assert heard == ["old", "forked", "rotated"]
+
+
+def test_a_configured_secret_in_one_input_masks_no_secret_in_another(monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", CANARIES["environment"])
+    mail, heard = _cut_once()
+    heard.append("")
+    assert mail.kickoff(SecretStr("tok"), note=CANARIES["environment"], run_id="r") == "mail of tok[secret]"
+
+
+def test_a_result_that_holds_a_secret_is_used_and_not_recorded(caplog):
+    made = []
+
+    @step
+    def log_in() -> dict[str, SecretStr]:
+        made.append(len(made))
+        return {"token": SecretStr(f"fresh-{made[-1]}")}
+
+    @flow(checkpoint=True)
+    def used():
+        token = log_in()["token"].get_secret_value()
+        if len(made) == 1:
+            raise InterruptedError
+        return token
+
+    with pytest.raises(InterruptedError):
+        used.kickoff(run_id="r")
+    assert "step:log_in cannot be recorded and will run again on resume" in caplog.text
+    assert "it holds a secret" in caplog.text
+    assert used.kickoff(run_id="r") == "fresh-1"
+    strict = flow(name="strict", checkpoint=CheckpointConfig(on_save_error="raise"))(lambda: log_in())
+    with pytest.raises(NotCodable, match="it holds a secret"):
+        strict.kickoff()
+
+
+def test_inputs_that_a_callback_of_a_crew_prepares_may_hold_a_secret():
+    heard = []
+
+    def log_in(inputs):
+        return {"token": SecretStr("tok")}
+
+    def use(inputs):
+        heard.append(inputs["token"].get_secret_value())
+
+    who = Agent(role="W", goal="g", llm=ScriptedLLM(["a"]))
+    task = Task(description="d", expected_output="x", agent=who)
+    Crew(tasks=[task], before_kickoff_callbacks=[log_in, use], checkpoint=True).kickoff()
+    assert heard == ["tok"]
+
+
+def test_a_state_is_given_no_secret(caplog):
+    class Work(Flow):
+        checkpoint = True
+
+        @start()
+        def begin(self):
+            self.state["token"] = SecretStr("tok")
+
+    with pytest.raises(ConfigError, match="its state has the field key for a secret"):
+        Work().kickoff(inputs={"key": SecretStr("tok")})
+    Work().kickoff()
+    assert "state['token'] is a SecretStr, which cannot be recorded (it holds a secret" in caplog.text

@@ -10,11 +10,12 @@ from datetime import timedelta
 
 import pytest
 from click.testing import CliRunner
+from pydantic import SecretStr
 
 import tests.flow.isolated_steps as far
 from crewlite import CheckpointConfig, History
 from crewlite.cli.main import main
-from crewlite.errors import InDoubt
+from crewlite.errors import ConfigError, InDoubt
 from crewlite.events import StepCompletedEvent, StepReplayedEvent, StepStartedEvent
 from crewlite.flow import flow, step
 from crewlite.testing import EventRecorder
@@ -170,6 +171,21 @@ def test_a_result_that_cannot_be_written_is_not_kept(memory, ran):
     for _ in range(2):
         kickoff(memory(), lambda: fetch() and None)
     assert len(ran) == 2
+
+
+def test_what_is_asked_with_a_secret_is_not_kept_with_one_warning(memory, caplog):
+    @step(cache=True)
+    def who(token: SecretStr) -> str:
+        return token.get_secret_value()
+
+    assert [kickoff(memory(), lambda name: who(SecretStr(name)), name) for name in ("ann", "bob")] == ["ann", "bob"]
+    assert len(warnings_of(caplog, "the argument token holds a secret, by which no result can be found")) == 1
+
+
+def test_a_secret_in_the_closure_of_a_cached_step_is_refused():
+    token = SecretStr("ann")
+    with pytest.raises(ConfigError, match="'token' in its closure"):
+        step(cache=True)(lambda: token)
 
 
 # when it is not taken

@@ -10,6 +10,7 @@ import threading
 import time
 
 import pytest
+from pydantic import SecretStr
 
 import tests.flow.isolated_steps as far
 from crewlite import History
@@ -81,6 +82,8 @@ def test_what_cannot_travel_is_told_with_its_place():
         run(lambda: far.anything([threading.Lock()]))
     with pytest.raises(NotCodable, match="result of anything"):
         run(lambda: far.anything("object"))
+    with pytest.raises(NotCodable, match=r"the argument 1 is a SecretStr, which .* \(it holds a secret"):
+        run(lambda: far.anything(SecretStr("tok")))
 
 
 def test_a_function_that_no_other_process_could_find_is_told_when_it_is_decorated():

@@ -39,6 +39,7 @@ FLOORS = {
         "pages",
         "permits",
         "plain_texts",
+        "class_names",
         "prompts_by_path",
         "recovery",
     }

@@ -131,7 +131,7 @@ def _plain(metadata: Any) -> dict[str, Any]:
     if not isinstance(metadata, Mapping | None):
         raise _wrong("metadata", metadata, "a dict of plain data, which is recorded")
     try:
-        codec.encode(dict(metadata or {}))
+        codec.encode_to_keep(dict(metadata or {}))
     except NotCodable as error:
         raise ConfigError(f"@human_feedback(metadata=...): {error}") from None
     return dict(metadata or {})

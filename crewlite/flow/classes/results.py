@@ -37,7 +37,7 @@ def declare_results(method: Callable[..., Any]) -> None:
 def encoded(value: Any) -> Json:
     """Encode what a method has returned, and declare its classes, so that it can be decoded here. Raises NotCodable."""
     _declare(value)
-    return codec.encode(value)
+    return codec.encode_to_keep(value)
 
 
 def _declare(value: Any) -> None:

@@ -8,7 +8,7 @@ are collected, so it is recorded, merged and dropped like any change of the stat
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Any, ClassVar, NamedTuple, TypeVar, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -52,10 +52,7 @@ class StateKind:
             return cls.PLAIN
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             if secret := declared_in(kind):
-                raise ConfigError(
-                    f"flow {flow!r}: its state has the field {', '.join(secret)} for a secret, but a state is "
-                    f"recorded, and no secret is. Read it where it is used, such as from the environment"
-                )
+                raise _of_secret(flow, secret)
             return cls(kind)
         if isinstance(kind, type) and issubclass(kind, Mapping | MutableMapping):
             return cls.PLAIN
@@ -110,6 +107,8 @@ class StateKind:
         wanted = self.model.model_fields.items() if self.model else ()
         if missing := [name for name, field in wanted if field.is_required() and name not in values]:
             raise ConfigError(f"flow {flow!r} is missing the input {', '.join(missing)}, a field of its state")
+        if secret := [name for name, value in values.items() if codec.holds_secret(codec.known(value))]:
+            raise _of_secret(flow, secret)
         return {**values, ID: values.get(ID) or new_id}
 
     def merged(self, flow: str, initial: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,6 +163,13 @@ class StateKind:
 
 
 StateKind.PLAIN = StateKind()
+
+
+def _of_secret(flow: str, names: Iterable[str]) -> ConfigError:
+    return ConfigError(
+        f"flow {flow!r}: its state has the field {', '.join(names)} for a secret, but a state is recorded, and no "
+        f"secret is. Read it where it is used, such as from the environment"
+    )
 
 
 def values_of(state: Any) -> dict[str, Any]:

@@ -42,6 +42,7 @@ from crewlite.runtime.kickoffs.resumption import (
 )
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.kickoffs.runnable import Runnable
+from crewlite.runtime.kickoffs.secret_inputs import refuse_masked, refuse_to_find_by
 from crewlite.runtime.kickoffs.unfinished import newest_unfinished
 from crewlite.runtime.main_thread.sync_bridge import run_sync
 from crewlite.runtime.steps import sayings
@@ -206,6 +207,7 @@ async def _resume_any(root: Root[Any], request: Request, config: CheckpointConfi
     """
     passed: set[str] = set()
     inputs = request.inputs or {}
+    refuse_to_find_by(inputs, "resume=True")
     while found := await background.in_thread(newest_unfinished, root, inputs, config, secrets, frozenset(passed)):
         try:
             return await _take_up(root, request, config, secrets, found)
@@ -295,6 +297,7 @@ async def _resume(
             warn_kept(journal, drifted)
             warn_stored(root, record, target, journal)
         else:
+            refuse_masked(record.run["inputs"], request.inputs, journal.run_id)
             check_newest(root, record, target)
             check_variant(root, request, journal)
             if superseded:

@@ -31,6 +31,7 @@ from crewlite.runtime.kickoffs.resumption import (
     secrets_of,
 )
 from crewlite.runtime.kickoffs.root import Root
+from crewlite.runtime.kickoffs.secret_inputs import refuse_masked
 from crewlite.runtime.kickoffs.traces import Traces
 from crewlite.runtime.steps import remedies
 from crewlite.runtime.steps.attempts import failed_before, next_attempt
@@ -119,6 +120,7 @@ async def preview(root: Root[Any], request: Request) -> Preview:
     inputs, others = inputs_of(root, request, journal)
     if not others and await kept_result(root, journal, inputs, config, found) is not None:
         return Preview(tuple(_reused(record.outcomes[at]) for at in _inside(record.outcomes, "")))
+    refuse_masked(record.run["inputs"], request.inputs, journal.run_id)
     check_newest(root, record, found)
     run = Drive(
         journal,

@@ -18,6 +18,7 @@ from crewlite.forked import lock
 from crewlite.refs import as_run_id
 from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.kickoffs.root import Root
+from crewlite.runtime.kickoffs.secret_inputs import refuse_to_find_by
 from crewlite.state.config import CheckpointConfig
 
 NAME = "CREWLITE_RUN_ID"
@@ -39,6 +40,7 @@ def named(root: Root[Any], request: Request) -> Request:
         as_run_id(program)
     except ConfigError as error:
         raise ConfigError(f"{NAME}: {error}") from None
+    refuse_to_find_by(request.inputs or {}, NAME)
     question = digest([root.identity, encode(dict(request.inputs or {}), "inputs")])[:8]
     with _lock:
         _asked[f"{program}.{question}"] += 1

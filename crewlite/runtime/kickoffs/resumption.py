@@ -26,6 +26,7 @@ from crewlite.resuming import branch_ref, nth_attempt
 from crewlite.runtime.kickoffs.advice import to_run_again
 from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.kickoffs.root import Root
+from crewlite.runtime.kickoffs.secret_inputs import with_secrets
 from crewlite.runtime.steps.questions import Drifted, OnDrift, decide_result, is_another
 from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
@@ -81,7 +82,7 @@ def masked(journal: Journal, inputs: Mapping[str, Any]) -> tuple[dict[str, Any],
     if known == coded:
         return dict(inputs), coded
     journal.warn("The inputs held a configured secret, which was masked")
-    return decode(known), known
+    return with_secrets(inputs, known), known
 
 
 def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict[str, Any], CommitParts]:

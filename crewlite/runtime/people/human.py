@@ -248,7 +248,7 @@ def question_step(asked: Question, name: str | None) -> Step[Any]:
     def encode(answer: Any) -> Any:
         if answer is _LATE:
             return {"late": asked.timeout}
-        return {"answer": codec.encode(answer)} | ({"automatic": True} if voice.automatic else {})
+        return {"answer": codec.encode_to_keep(answer)} | ({"automatic": True} if voice.automatic else {})
 
     def decode(data: Any) -> Any:
         return _LATE if "late" in data else asked.read(codec.decode(data["answer"]), asked.text, recorded=True)

@@ -108,8 +108,8 @@ class Isolated:
         if module == "__main__" and getattr(sys.modules[module], "__file__", "<notebook>").startswith("<"):
             raise _unfit(job.name, f"{called}, which is in no file: it was typed into a notebook or at a prompt")
         sent = f"@step {job.name!r} with runtime='isolated': the argument"
-        args = [codec.encode(value, f"{sent} {n}") for n, value in enumerate(job.args, 1)]
-        kwargs = {name: codec.encode(value, f"{sent} {name}") for name, value in job.kwargs.items()}
+        args = [codec.encode_to_keep(value, f"{sent} {n}") for n, value in enumerate(job.args, 1)]
+        kwargs = {name: codec.encode_to_keep(value, f"{sent} {name}") for name, value in job.kwargs.items()}
         call = codec.dumps([args, codec.encode(kwargs)])
         here, there = multiprocessing.get_context("spawn").Pipe()
         child = multiprocessing.get_context("spawn").Process(
@@ -190,7 +190,7 @@ def _serve(pipe: Connection, module: str, name: str, key: str) -> None:
         args, kwargs = codec.decode(call)
         with durable.entered(_Alone(key)):
             value = asyncio.run(func(*args, **kwargs)) if inspect.iscoroutinefunction(func) else func(*args, **kwargs)
-        answer = {"value": codec.encode(value, f"the result of {name}")}
+        answer = {"value": codec.encode_to_keep(value, f"the result of {name}")}
     except Exception as error:  # noqa: BLE001 - the border: sent to the run, which raises it
         told = {"message": text_of(error), "traceback": tracebacks.text(error), "raised": written(error)}
         answer = {"error": {"error_type": type(error).__qualname__, **told}}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from crewlite import codec, kinds
+from crewlite.class_names import renamed
 from crewlite.codec import Json
 from crewlite.durable import Drift
 from crewlite.runtime.steps.numbering import is_counted
@@ -196,7 +197,7 @@ def _answered_strictly(
     record: Record, recorded: Outcome, question: Question, mode: Mode, siblings: Collection[str]
 ) -> Reuse | Run | Refuse:
     """Decide about a recorded outcome whose step's question has changed, which strict replay does not allow."""
-    if any(codec.digest([question.kind, other]) == recorded.fingerprint for other in codec.renamed(question.asked)):
+    if any(codec.digest([question.kind, other]) == recorded.fingerprint for other in renamed(question.asked)):
         return Reuse(recorded, recorded.drifted)
     address = recorded.address
     if record.edited or has_other_inputs(record, address):  # a changed fork may ask other questions

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapp
 from itertools import takewhile
 from typing import Any
 
-from crewlite.codec import IMMUTABLE, Json, declare, decode, digest, encode
+from crewlite.codec import IMMUTABLE, Json, declare, decode, digest, encode, encode_to_keep
 from crewlite.errors import ConfigError, NotCodable
 from crewlite.forked import rlock
 from crewlite.secrets import MASK, Secrets
@@ -296,7 +296,7 @@ def _encoded(key: str, value: Any) -> Json:
     """Encode a value. Raises NotCodable, also if another thread keeps changing the value meanwhile."""
     for _ in range(_TRIES):
         try:
-            return encode(value, _path(key))
+            return encode_to_keep(value, _path(key))
         except RuntimeError:  # "dictionary changed size during iteration"
             continue
     raise NotCodable(_path(key), value, "another thread changes it all the time")

@@ -265,7 +265,7 @@ def refusal(address: str, problem: str) -> GivenAnswer:
 def _given_answer(address: str, value: Any, asked: AskedQuestion | None, secrets: Secrets) -> GivenAnswer:
     """Build the record of an answer to the question `asked`; None means a question that is still to be asked."""
     is_typed = isinstance(value, Typed)
-    coded = secrets.mask_data(codec.encode(str(value) if is_typed else value, f"the answer to {address}"))
+    coded = secrets.mask_data(codec.encode_to_keep(str(value) if is_typed else value, f"the answer to {address}"))
     given_answer: GivenAnswer = {"address": address, "value": coded, "at": now().isoformat()}
     if asked:
         return given_answer | ({"digest": asked["digest"]} if "digest" in asked else {})

@@ -175,7 +175,7 @@ def _message(outcome: Outcome, value: Any) -> Any:
 
 
 def _value(outcome: Outcome, value: Any) -> Any:
-    return codec.encode(value, f"the edit of {outcome.address}")
+    return codec.encode_to_keep(value, f"the edit of {outcome.address}")
 
 
 def _verdict(outcome: Outcome, value: Any) -> bool:
@@ -221,5 +221,5 @@ _CODED: dict[Kind, Callable[[Outcome, Any], Any]] = {
     kinds.MESSAGE: _message,
     kinds.LLM: _reply,
     kinds.TOOL: lambda outcome, value: {"text": as_text(value)},
-    kinds.HUMAN: lambda outcome, value: {"answer": codec.encode(value, f"the edit of {outcome.address}")},
+    kinds.HUMAN: lambda outcome, value: {"answer": codec.encode_to_keep(value, f"the edit of {outcome.address}")},
 }

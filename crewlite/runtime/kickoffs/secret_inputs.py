@@ -1,0 +1,51 @@
+"""Inputs that hold a SecretStr or SecretBytes: the record has a mask in the place of each.
+
+So no run can be found by such inputs, as the mask is the same for all secrets, and a resume cannot take them from the
+record. They are a means, not part of the question: another token may be passed on a resume.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from crewlite.codec import decode, encode, holds_secret, known
+from crewlite.errors import ConfigError
+
+
+def refuse_to_find_by(inputs: Mapping[str, Any], how: str) -> None:
+    """Raise ConfigError if runs would be told apart by inputs that hold a secret. `how`: what does that."""
+    if names := [name for name, value in inputs.items() if holds_secret(known(value))]:
+        raise ConfigError(
+            f"{how} finds a run by its inputs, and the input {', '.join(names)} holds a secret, which is never "
+            f"recorded: the run of another secret could be found. Name the run: pass run_id="
+        )
+
+
+def refuse_masked(recorded: Any, given: Mapping[str, Any] | None, run_id: str) -> None:
+    """Raise ConfigError if a run would take an input from its record that held a secret."""
+    if not holds_secret(recorded):
+        return
+    inputs = {name: value for name, value in decode(recorded).items() if name not in (given or ())}
+    if names := [name for name, value in inputs.items() if holds_secret(encode(value))]:
+        raise ConfigError(
+            f"The input {', '.join(names)} of run {run_id!r} holds a secret, which is never recorded: the record has "
+            f"a mask in its place. Pass the inputs again with run_id={run_id!r}; the secret may be another one"
+        )
+
+
+def with_secrets(inputs: Mapping[str, Any], masked: Any) -> dict[str, Any]:
+    """Return the inputs in which the text of configured secrets is masked, decoded, with their own secrets as given.
+
+    Raises ConfigError for an input that holds a secret of its own and such a text: it can be neither kept nor decoded.
+    """
+    found: dict[str, Any] = decode(masked)
+    if not holds_secret(masked):
+        return found
+    live = {name: value for name, value in inputs.items() if holds_secret(encode(value))}
+    if names := [name for name, value in live.items() if encode(value) != encode(found.get(name))]:
+        raise ConfigError(
+            f"The input {', '.join(names)} holds a secret of its own and the text of a configured one, which is "
+            f"masked: pass the secret as an input by itself"
+        )
+    return found | live
