@@ -7,6 +7,7 @@ import gc
 import os
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +16,9 @@ from pathlib import Path
 
 _SCRATCH = Path(__file__).parent / ".scratch"
 PROC = Path("/proc/self")
+_PROGRAM = sys.modules["__main__"]
+if _PROGRAM.__spec__ is None and Path(getattr(_PROGRAM, "__file__", "")).parent == Path(__file__).parent:
+    sys.exit(f"This is one subject of the table: python -m benchmarks {Path(str(_PROGRAM.__file__)).stem}")
 
 
 @dataclass(frozen=True, slots=True)

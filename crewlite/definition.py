@@ -21,6 +21,7 @@ from crewlite.wording import an
 
 D = TypeVar("D", bound="Definition")
 _SEEN = {"name": "a name", "role": "a name", "description": "a text"}
+_SEEN |= dict.fromkeys(("llm", "manager_llm", "planning_llm"), "a model, or its name,")
 """Texts that must not be blank."""
 
 
@@ -82,14 +83,17 @@ class Definition(Described):
         return value
 
     @field_validator(
-        *("role", "goal", "backstory", "description", "expected_output", "name"), mode="before", check_fields=False
+        *("role", "goal", "backstory", "description", "expected_output", "name"),
+        *("llm", "manager_llm", "planning_llm"),
+        mode="before",
+        check_fields=False,
     )
     @classmethod
     def _is_text(cls, value: object, info: ValidationInfo) -> object:
         """Strip the white space around a text, such as the line break at the end of a folded text in YAML."""
         text = value.strip() if isinstance(value, str) else value
         if text == "" and (wanted := _SEEN.get(info.field_name or "")):
-            raise ConfigError(f"{info.field_name} is ''; wanted {wanted} that is not blank")
+            raise ConfigError(f"{info.field_name} is {value!r}; wanted {wanted} that is not blank")
         return text
 
     @field_validator(

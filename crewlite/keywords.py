@@ -31,7 +31,7 @@ def known_keywords(what: str, *more: str) -> Callable[[Callable[P, R]], Callable
             unknown = {name: value for name, value in given.items() if name not in takes}
             if not unknown:
                 return given
-            refuse_unknown(what, takes, without_accepted([_key(what)], unknown))
+            refuse_unknown(what, takes, without_accepted([_function_name(what)], unknown))
             return {name: value for name, value in given.items() if name not in unknown}
 
         @functools.wraps(fn)
@@ -54,7 +54,9 @@ def refuse_unknown(what: str, takes: Collection[str], given: Iterable[str], *, o
     """
     unknown = [name for name in given if name not in takes]
     if unknown:
-        hints = {name: why_not([_key(what)], name) or meant_setting(name, takes) or otherwise for name in unknown}
+        hints = {
+            name: why_not([_function_name(what)], name) or meant_setting(name, takes) or otherwise for name in unknown
+        }
         raise UnknownOption(what, hints, takes)
 
 
@@ -64,6 +66,6 @@ def _named(fn: Callable[..., Any]) -> Iterable[str]:
     return [one.name for one in parameters if one.kind in by_name and one.name not in ("self", "cls")]
 
 
-def _key(what: str) -> str:
-    """Return what the table of settings calls the function: its name."""
+def _function_name(what: str) -> str:
+    """Return the name of the function that `what` describes, under which the tables of settings list it."""
     return what.partition(" ")[0]

@@ -26,7 +26,8 @@ from crewlite.errors import (
 from crewlite.secrets import Secrets
 
 _KICK_OFF = re.compile(
-    r"(?:[,;]? (?:or|then)|\.|^) ?kick off (?:the (?:same )?run )?again(?: to (?:go on|retry))?\.", re.IGNORECASE
+    r"(?:[,;]? (?:or|then)|\.|^) ?(?:kick off|start) (?:the (?:same )?run )?again(?: to (?:go on|retry))?\.",
+    re.IGNORECASE,
 )
 
 
@@ -60,10 +61,7 @@ def _with_advice(error: CrewliteError, ref: str, again: Again) -> str | None:
         case AnswerRefused():
             return _refused(error, ref, again)
         case MissingInput():
-            return (
-                f"{error.where} holds the placeholder {{{error.name}}}, which the inputs do not fill (given: "
-                f"{', '.join(error.given) or 'none'}). Pass it: --input {error.name}=VALUE"
-            )
+            return f"{error.found}. Pass {' '.join(f'--input {name}=VALUE' for name in error.names)}"
         case NoModel():
             names = ", ".join(repr(agent) for agent in error.agents)
             return f"No model for {names}. Choose one: --model M, or the environment's CREWLITE_MODEL."

@@ -151,7 +151,7 @@ class Runner:
         if self._unsaved or progress.location is None:
             return self._unsaved or "Nothing was saved."
         if isinstance(error, MissingInput):  # a run keeps its inputs, so no resume has what is missing
-            added = ("--input", f"{error.name}=VALUE")
+            added = [word for name in error.names for word in ("--input", f"{name}=VALUE")]
             line = None if self._instead else self._placed().line("fork", self._ref() or "RUN", *added)
             return f"To go on with that: {line}" if line else "Begin another run with that."
         if progress.unsettled and not self._instead:

@@ -99,6 +99,8 @@ def write(path: str | PathLike[str], trained: Mapping[str, TrainedAgent]) -> Non
 
 def check(path: str | PathLike[str]) -> None:
     """Raise ConfigError for a path to which no file of trained agents can be written."""
+    if not str(path).strip():
+        raise ConfigError(f"filename is {str(path)!r}; wanted the name of a file, such as {FILE!r}")
     if Path(path).suffix in (".pkl", ".pickle"):
         wanted = Path(path).with_suffix(".json").name
         raise ConfigError(f"{path}: what agents have learned is plain JSON and never a pickle; name it {wanted!r}")

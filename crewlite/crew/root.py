@@ -18,6 +18,7 @@ from crewlite.crew.planning import Planner
 from crewlite.crew.staff import assignments, planning_model
 from crewlite.crew.step import Kickoff
 from crewlite.durable import Step
+from crewlite.errors import MissingInput
 from crewlite.events.registry import checkpoint_event_types
 from crewlite.runtime.kickoffs.facts import facts_of
 from crewlite.runtime.kickoffs.root import Root
@@ -78,7 +79,11 @@ class CrewRoot(Root[CrewOutput]):
     def check(self, inputs: Mapping[str, Any]) -> None:
         """Raise MissingInput if an input is missing, unless callbacks may still add it."""
         if not self._crew.before_kickoff_callbacks:
-            self._with(inputs)
+            try:
+                self._with(inputs)
+            except MissingInput as error:
+                others = [name for name in self._crew.input_names() if name not in inputs and name != error.name]
+                raise MissingInput(error.name, where=error.where, given=error.given, others=others) from None
 
     def question(self, inputs: Mapping[str, Any]) -> list[Any]:
         """Return what its root step is asked: the tasks, filled in but without the outputs that they build on.

@@ -54,7 +54,7 @@ def trial_of(crew: Crew, n_iterations: int, eval_llm: BaseLLM | str | None) -> T
         )
 
     voice = lambda given: _Voice(crew, judging.model, given)  # noqa: E731 - it is an argument
-    return Trial("test", crew, code, voice, models=[judging])
+    return Trial("test", "test", crew, code, voice, models=[judging])
 
 
 @dataclass(frozen=True, slots=True)

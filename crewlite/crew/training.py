@@ -65,7 +65,7 @@ def trial_of(crew: Crew, n_iterations: int, filename: str, feedback: Feedback) -
 
     voice = lambda given: _Voice(crew, {**given, "filename": filename})  # noqa: E731 - it is an argument
     models = list(training.models.values())
-    return Trial("training", crew, code, voice, models=models, asks_people=feedback is None)
+    return Trial("train", "training", crew, code, voice, models=models, asks_people=feedback is None)
 
 
 def written(filename: str, result: CrewTrainingResult) -> None:

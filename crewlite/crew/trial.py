@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import BaseModel
 
@@ -43,6 +43,7 @@ class Trial(FlowFunction[..., Any]):
 
     def __init__(
         self,
+        verb: Literal["test", "train"],
         what: str,
         crew: Crew,
         code: Callable[..., Any],
@@ -57,7 +58,7 @@ class Trial(FlowFunction[..., Any]):
             )
         name = f"{what} of {re.sub('[/#!]', '_', crew.name)}"
         super().__init__(code, name=name, checkpoint=crew.checkpoint, verbose=crew.verbose)
-        self.voice, self.asks_people = voice, asks_people
+        self.run_verb, self.voice, self.asks_people = verb, voice, asks_people  # type: ignore[misc]
         self._sources = (*crew.secret_sources(), *(part for llm in models for part in with_fallbacks(llm)))
 
     def as_root(self, request: Request) -> Root[Any]:

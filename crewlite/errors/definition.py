@@ -97,14 +97,23 @@ class MissingInput(CrewliteError, KeyError):
     code = "missing_input"
     ends_run = True
 
-    def __init__(self, name: str, *, where: str, given: Sequence[str]) -> None:
-        have = ", ".join(given) or "none"
+    def __init__(self, name: str, *, where: str, given: Sequence[str], others: Sequence[str] = ()) -> None:
+        """`others`: further placeholders, in other texts too, that the inputs do not fill."""
+        self.name, self.where, self.given, self.names = name, where, tuple(given), (name, *others)
+        wanted = ", ".join(f"{one!r}: ..." for one in self.names)
         self.message = (
-            f"{where} holds the placeholder {{{name}}}, which the inputs do not fill (given: {have}). "
-            f"Pass kickoff(inputs={{{name!r}: ...}}), or write {{{{{name}}}}} for the braces themselves."
+            f"{self.found}. Pass kickoff(inputs={{{wanted}}}), or write {{{{{name}}}}} for the braces themselves."
         )
         super().__init__(self.message)
-        self.name, self.where, self.given = name, where, tuple(given)
+
+    @property
+    def found(self) -> str:
+        """What is missing, and where."""
+        others = "".join(f", nor {{{one}}}" for one in self.names[1:])
+        have = ", ".join(self.given) or "none"
+        return (
+            f"{self.where} holds the placeholder {{{self.name}}}, which the inputs do not fill{others} (given: {have})"
+        )
 
     def __str__(self) -> str:
         return self.message

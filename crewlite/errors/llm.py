@@ -31,7 +31,7 @@ class LLMTimeout(LLMUnavailable, TimeoutError):
 
     def __init__(self, model: str, limit: float, what: str = "timeout") -> None:
         waited = "gave no complete reply within" if what == "timeout" else "sent no piece of its streamed reply for"
-        super().__init__(f"{model} {waited} {limit:g} s. Raise {what}=, or kick off the run again to go on.")
+        super().__init__(f"{model} {waited} {limit:g} s. Raise {what}=, or start the run again to go on.")
         self.model, self.limit = model, limit
 
 
@@ -42,7 +42,7 @@ class LLMRejected(LLMError):
     """
 
     code = "llm_rejected"
-    advice: ClassVar[str] = "Correct the request or the settings of the model, then kick off the run again to go on."
+    advice: ClassVar[str] = "Correct the request or the settings of the model, then start the run again to go on."
 
     def __init__(self, model: str, status: int | None, said: str, *, sent: bool = True) -> None:
         what = f"refused the request{f' (status {status})' if status else ''}" if sent else "could not be asked"
@@ -54,7 +54,7 @@ class LLMAuthError(LLMRejected, PermissionError):
     """The service does not accept the API key, or the key lacks a permission, or no key was found."""
 
     code = "llm_auth"
-    advice = "Check the key, its permissions and the balance of the account; then kick off the run again to go on."
+    advice = "Check the key, its permissions and the balance of the account; then start the run again to go on."
 
 
 class ContextOverflow(LLMRejected):
@@ -63,7 +63,7 @@ class ContextOverflow(LLMRejected):
     code = "context_overflow"
     advice = (
         "Give the task less context, let its tools return less (max_tool_output), or take a model with a larger "
-        "context; then kick off the run again to go on."
+        "context; then start the run again to go on."
     )
 
 
@@ -73,7 +73,7 @@ class ContentRefused(LLMError):
     code = "content_refused"
 
     def __init__(self, model: str, said: str) -> None:
-        super().__init__(f"{model} refused to answer: {said}. Change the task or the model, then kick off again.")
+        super().__init__(f"{model} refused to answer: {said}. Change the task or the model, then start the run again.")
         self.model, self.said = model, said
 
 
@@ -83,7 +83,7 @@ class LLMEmptyReply(LLMError):
     code = "llm_empty_reply"
 
     def __init__(self, model: str) -> None:
-        super().__init__(f"{model} gave an empty reply: no text and no tool call. Kick off the run again to retry.")
+        super().__init__(f"{model} gave an empty reply: no text and no tool call. Start the run again to retry.")
         self.model = model
 
 

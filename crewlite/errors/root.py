@@ -81,8 +81,8 @@ def _is_word(one: str, other: str) -> bool:
 
 def _has_few_errors(one: str, other: str) -> bool:
     """Return whether few typing errors separate two words. These rarely change the first letter."""
-    shorter = min(len(one), len(other))
-    allowed = 0 if shorter < _SHORT else 1 if shorter < _LONG else 2
+    shorter, longer = sorted((len(one), len(other)))
+    allowed = 0 if longer < _SHORT else 1 if shorter < _LONG else 2
     return one[:1] == other[:1] and _errors(one, other) <= allowed
 
 

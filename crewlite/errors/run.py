@@ -54,10 +54,7 @@ class InDoubt(CrewliteError, RuntimeError):
         kind: str = "crew",
         resume: str = "",
     ) -> None:
-        """`failed`: the error of its last attempt; "" if it was interrupted. `arguments`: of a tool call, as JSON.
-
-        `times`: how often it was begun. `kind` and `resume`: see `advice`.
-        """
+        """`failed`: the error of its last attempt; "" if it was interrupted. Of the others `advice` tells."""
         self.address, self.what, self.failed, self.arguments = address, what, failed.rstrip("."), arguments
         self.times = times
         super().__init__(f"{self.found}, so it is not repeated. {self.advice(address, times, resume, kind=kind)}.")
@@ -237,7 +234,7 @@ class DeadlineExceeded(CrewliteError, TimeoutError):
     def __init__(self, what: str, limit: float, begun: str) -> None:
         super().__init__(
             f"{what} did not end within {limit:g} s of its beginning at {begun}. Its record is kept: give it a longer "
-            f"timeout and kick off the same run again to go on, or begin a new run."
+            f"timeout and start the same run again to go on, or begin a new run."
         )
         self.what, self.limit, self.begun = what, limit, begun
 
@@ -301,7 +298,7 @@ class TooManyCalls(CrewliteError, RecursionError):
     def __init__(self, flow: str, method: str, limit: int) -> None:
         super().__init__(
             f"Method {method!r} of flow {flow!r} was to start more than {number_of(limit, 'time')} (max_method_calls). "
-            f"If its cycle has an end, raise max_method_calls and kick off the same run again: it goes on from there."
+            f"If its cycle has an end, raise max_method_calls and start the same run again: it goes on from there."
         )
         self.flow, self.method, self.limit = flow, method, limit
 
@@ -313,7 +310,7 @@ class StepTimeout(CrewliteError, TimeoutError):
 
     def __init__(self, what: str, limit: float, *, once: bool = False) -> None:
         """`once`: whether it is declared effect="once", so that the next kickoff does not repeat it."""
-        way_on = ". Raise its limit, or kick off the same run again to go on."
+        way_on = ". Raise its limit, or start the same run again to go on."
         if once:
             way_on = ", and may still take effect."  # InDoubt, or the note about the run, says to check that
         super().__init__(f"{what} did not end within {limit:g} s{way_on}")
@@ -383,7 +380,7 @@ class GuardrailFailed(CrewliteError, ValueError):
     def __init__(self, task: str, guardrail: str, reason: str, *, tries: int) -> None:
         super().__init__(
             f"{task}: no answer of {tries} passes the guardrail {guardrail!r}. Its reason for refusing the last one: "
-            f"{reason.rstrip('.')}. Kick off the run again for a new attempt, raise guardrail_max_retries, or relax "
+            f"{reason.rstrip('.')}. Start the run again for a new attempt, raise guardrail_max_retries, or relax "
             f"the guardrail."
         )
         self.task, self.guardrail, self.reason, self.tries = task, guardrail, reason, tries
@@ -397,6 +394,6 @@ class OutputInvalid(CrewliteError, ValueError):
     def __init__(self, task: str, problem: str, *, tries: int) -> None:
         super().__init__(
             f"{task}: the answer does not fit the output schema after {number_of(tries, 'try', 'tries')}: {problem}. "
-            f"Kick off the run again for a new attempt, or relax the schema."
+            f"Start the run again for a new attempt, or relax the schema."
         )
         self.task, self.problem, self.tries = task, problem, tries

@@ -69,8 +69,8 @@ def typed(
             return LLMAuthError(model, None, "no key was found for it", sent=False)
         if _unsent(error):
             return LLMRejected(model, None, said, sent=False)
-    if status is None and (reason := _reason(error)):
-        said = mask(f"the connection to {host or 'its service'} failed: {reason}")
+    if status is None:
+        said = mask(_explained(error, said, host or "its service"))
     if status is None or status in _LATER or status >= 500:
         wait = retry_after(getattr(error, "litellm_response_headers", None) or {})
         return LLMUnavailable(_unavailable(model, status, said, wait), retry_after=wait)
@@ -180,6 +180,18 @@ def _unsent(error: Exception) -> bool:
     return isinstance(origin, ImportError) or type(origin) in (ValueError, TypeError, UnicodeEncodeError)
 
 
+def _explained(error: Exception, said: str, host: str) -> str:
+    """Return why there is no reply: a connection that failed, or a reply in which litellm missed something."""
+    if reason := _reason(error):
+        return f"the connection to {host} failed: {reason}"
+    origin = _origin(error)
+    if isinstance(origin, LookupError | AttributeError):
+        said = f"{type(origin).__name__}: {said}"
+    elif said != "Invalid response object":
+        return said
+    return f"{host} sent something else than a chat completion ({said}); check its base_url"
+
+
 def _reason(error: Exception) -> str | None:
     """Return why a connection failed, in the words of the operating system; None if that is not known."""
     for one in reversed([*_chain(error)]):
@@ -194,5 +206,5 @@ def _unavailable(model: str, status: int | None, said: str, wait: float | None) 
     asked = f" The service asks to wait {wait:g} s." if wait is not None else ""
     return (
         f"{model} could not answer{f' (status {status})' if status else ''}: {said}.{asked} "
-        f"Kick off the run again to go on."
+        f"Start the run again to go on."
     )

@@ -346,7 +346,7 @@ class LLM(BaseLLM):
                     await on_chunk(said, thinking)
         if not wire.ended(stream):
             raise LLMUnavailable(
-                f"{self.model}: the stream ended before the reply was complete. Kick off the run again to go on."
+                f"{self.model}: the stream ended before the reply was complete. Start the run again to go on."
             )
         return library.stream_chunk_builder(pieces)
 

@@ -36,7 +36,7 @@ def reply_of(
     choices = getattr(response, "choices", None) or []
     message = getattr(choices[0], "message", None) if choices else None
     if message is None:
-        raise LLMUnavailable(f"{model} sent a response without a reply. Kick off the run again to go on.")
+        raise LLMUnavailable(f"{model} sent a response without a reply. Start the run again to go on.")
     reason, text = _text(getattr(choices[0], "finish_reason", None)), clean(getattr(message, "content", None) or "")
     refusal = (getattr(message, "provider_specific_fields", None) or {}).get("refusal")
     calls = tuple(_call(call) for call in getattr(message, "tool_calls", None) or ())

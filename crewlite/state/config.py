@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from crewlite.definition import Described
 from crewlite.errors import ConfigError, meant
@@ -73,11 +73,13 @@ class CheckpointConfig(Described):
 
     @field_validator("location", "restore_from", mode="before")
     @classmethod
-    def _path(cls, value: object) -> object:
+    def _path(cls, value: object, info: ValidationInfo) -> object:
         text = os.fspath(value) if isinstance(value, os.PathLike) else value
         text = str(text) if isinstance(text, UUID) else text
         if isinstance(text, str) and (not text.strip() or "\0" in text):
-            raise ConfigError(f"{text!r} is not a location; wanted a directory or a database, such as './.checkpoints'")
+            where = "a location; wanted a directory or a database, such as './.checkpoints'"
+            what = "a ref; wanted a run, a checkpoint or 'latest'" if info.field_name == "restore_from" else where
+            raise ConfigError(f"{text!r} is not {what}")
         return os.path.expanduser(text) if isinstance(text, str) else text
 
     @field_validator("redact", mode="before")

@@ -100,7 +100,7 @@ class BaseTool(Described, Resource):
     def _check_work(self) -> None:
         """Raise ConfigError for settings that do not go together."""
         if not self.name.strip():
-            raise ConfigError(f"{type(self).__name__}: name is {self.name!r}; wanted a name that is not blank")
+            raise ConfigError(f"name is {self.name!r}; wanted a name that is not blank")
         self._is_schema(self.args_schema)  # a default in the class is not validated as a field
         if type(self)._run is BaseTool._run and type(self)._arun is BaseTool._arun:
             raise ConfigError(f"tool {self.name!r} has no code: write _run or _arun in {type(self).__name__}")

@@ -290,6 +290,7 @@ def test_a_method_that_asks_emits_events_of_its_own_which_those_of_feedback_incl
     [
         (lambda: human_feedback(print), "write @human_feedback(message=...)"),
         (lambda: human_feedback("m", emit=[]), "wanted a list of outcomes"),
+        (lambda: human_feedback("m", emit="ab"), "is 'ab'; wanted a list of outcomes"),
         (lambda: human_feedback("m", emit=["a", "A"]), "wanted outcomes that differ"),
         (lambda: human_feedback("m", emit=["approved"], default_outcome="aproved"), "did you mean 'approved'?"),
         (lambda: human_feedback("m", default_outcome="a"), "wanted no default outcome without emit=[...]"),

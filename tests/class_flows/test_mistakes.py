@@ -296,6 +296,13 @@ def test_a_class_attribute_that_looks_like_a_setting_is_refused(name, told):
         type("F", (Flow,), {name: 3, "go": start()(lambda self: 1)})
 
 
+def test_a_class_attribute_that_would_hide_a_verb_is_refused():
+    with pytest.raises(ConfigError, match="a flow has no setting 'stream'; .*instead: "):
+        type("F", (Flow,), {"stream": False, "go": start()(lambda self: 1)})
+    with pytest.raises(ConfigError, match=r"a flow has no setting 'submit'; this would hide submit\(\) of every flow"):
+        type("F", (Flow,), {"submit": 3, "go": start()(lambda self: 1)})
+
+
 def test_other_class_attributes_are_the_users_own():
     class Own(Flow):
         names = ("a", "b")

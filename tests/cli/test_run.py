@@ -75,7 +75,7 @@ def test_inputs_are_text_unless_they_are_said_to_be_json(shop, tmp_path):
         (["crews:Crew"], "is the class Crew"),
         (["nowhere.at_all:crew"], "there is no module 'nowhere'"),
         (["nowhere.py:crew"], "there is no file nowhere.py"),
-        (["crews:crew"], "Pass it: --input topic=VALUE"),
+        (["crews:crew"], "Pass --input topic=VALUE"),
     ],
 )
 def test_what_cannot_be_is_a_matter_of_usage(shop, words, said):
@@ -448,12 +448,12 @@ make = Agent(role="W", goal="w", llm=ScriptedLLM([LLMAuthError("m", 401, "no suc
 @pytest.mark.parametrize(
     ("text", "left"),
     [
-        ("It is gone. Kick off the run again to go on.", "It is gone."),
-        ("Raise timeout=, or kick off the run again to go on.", "Raise timeout=."),
-        ("Raise its limit, or kick off the same run again to go on.", "Raise its limit."),
-        ("Change the model, then kick off again.", "Change the model."),
-        ("No text. Kick off the run again to retry.", "No text."),
-        ("Kick off the run again for a new attempt, or relax.", "Kick off the run again for a new attempt, or relax."),
+        ("It is gone. Start the run again to go on.", "It is gone."),
+        ("Raise timeout=, or start the run again to go on.", "Raise timeout=."),
+        ("Raise its limit, or start the same run again to go on.", "Raise its limit."),
+        ("Change the model, then start the run again.", "Change the model."),
+        ("No text. Start the run again to retry.", "No text."),
+        ("Start the run again for a new attempt, or relax.", "Start the run again for a new attempt, or relax."),
     ],
 )
 def test_the_advice_of_the_library_gives_way_to_that_of_the_command(text, left):

@@ -77,6 +77,18 @@ def test_a_missing_input_is_named_before_anything_is_paid():
     assert llm.calls == []
 
 
+def test_all_missing_inputs_are_named_at_once():
+    who = Agent(role="Worker", goal="work", llm="offline")
+    tasks = [Task(description=text, expected_output="{size}", agent=who) for text in ("on {place}", "about {topic}")]
+    with pytest.raises(MissingInput) as missing:
+        Crew(tasks=tasks).kickoff(inputs={"place": "x"})
+    assert missing.value.names == ("size", "topic")
+    assert str(missing.value).startswith(
+        "Task 'on {place}' holds the placeholder {size}, which the inputs do not fill, nor {topic} (given: place). "
+        "Pass kickoff(inputs={'size': ..., 'topic': ...}), or write {{size}} for"
+    )
+
+
 def test_every_agent_without_a_model_is_named_at_once():
     tasks = [
         Task(description="a", expected_output="x", agent=Agent(role=role, goal="g")) for role in ("Reader", "Writer")

@@ -201,7 +201,7 @@ def test_a_test_with_a_call_in_doubt_is_told_to_be_called_again(on_disk):
     payer = Agent(role="Payer", goal="g", llm=ScriptedLLM([[ToolCall("pay", {})]]), tools=[pay])
     task = Task(name="pay", description="Pay", expected_output="x", agent=payer)
     crew, at = Crew(name="shop", tasks=[task], checkpoint=on_disk()), "crew:shop/task:pay/tool:pay"
-    advice = f"call test or train of the crew again with answers={{{at!r}: <its result>}} if it did"
+    advice = f"call test or train of the crew again with run_id='r', answers={{{at!r}: <its result>}} if it did"
     for _ in range(2):
         with pytest.raises(InDoubt, match=re.escape(advice)):
             crew.test(1, ScriptedLLM(says), TOPIC, run_id="r")

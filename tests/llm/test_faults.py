@@ -140,6 +140,14 @@ def test_what_went_wrong_in_reading_an_answer_may_work_later():
     assert type(caused(json.JSONDecodeError("bad", "{", 1))) is type(caused(KeyError("choices"))) is LLMUnavailable
 
 
+def test_a_reply_in_another_shape_is_told_as_that():
+    told = str(caused(KeyError("content")))
+    assert told.startswith("m could not answer: there:8000 sent something else than a chat completion (KeyError: ")
+    assert "Invalid response object" in str(
+        typed("x.APIError: Invalid response object Traceback (most recent call last): y")
+    )
+
+
 @pytest.mark.parametrize(
     ("cause", "why"),
     [

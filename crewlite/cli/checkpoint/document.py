@@ -16,6 +16,7 @@ import click
 from crewlite.cli.exits import writing
 from crewlite.errors import JournalCorrupt
 from crewlite.usage import Usage
+from crewlite.wording import cut
 
 if TYPE_CHECKING:
     from crewlite.state.reading.checkpoint import Checkpoint
@@ -53,7 +54,7 @@ def compact(value: object) -> str:
 
 def beginning(text: str) -> str:
     """Return a text, or its beginning and how long it is."""
-    return text if len(text) <= _FIRST else f"{text[:_FIRST]}... ({len(text):,} characters; --json has them all)"
+    return text if len(text) <= _FIRST else f"{cut(text, _FIRST)} ({len(text):,} characters; --json has them all)"
 
 
 def _plain_whole(value: object) -> Json:

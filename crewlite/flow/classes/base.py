@@ -97,7 +97,7 @@ class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
     def __init_subclass__(cls, *, abstract: bool = False, **more: Any) -> None:
         super().__init_subclass__(**more)
         homes.note(cls)
-        check_attributes(cls.__name__, vars(cls), _SETTINGS)
+        check_attributes(cls.__name__, Flow, vars(cls), _SETTINGS)
         cls.graph = Graph.of(cls, Flow)
         for base in cls.__dict__.get("__orig_bases__", ()):
             if isinstance(getattr(base, "__origin__", None), type) and issubclass(base.__origin__, Flow):

@@ -118,9 +118,9 @@ class Feedback:
 def _outcomes(emit: Any) -> tuple[str, ...]:
     if emit is None:
         return ()
-    given = [emit] if isinstance(emit, str) else list(emit) if isinstance(emit, Iterable) else [emit]
+    given = list(emit) if isinstance(emit, Iterable) and not isinstance(emit, str) else [emit]
     found: list[Any] = [label_of(one, "") if isinstance(one, Enum) else one for one in given]
-    if not found or not all(isinstance(one, str) and one.strip() for one in found):
+    if isinstance(emit, str) or not found or not all(isinstance(one, str) and one.strip() for one in found):
         raise _wrong("emit", emit, "a list of outcomes, which are texts or members of an Enum")
     if len({one.casefold() for one in found}) < len(found):
         raise _wrong("emit", emit, "outcomes that differ, in more than their case")

@@ -6,6 +6,7 @@ Other attributes are the user's own.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from abc import ABCMeta
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -27,17 +28,22 @@ class FlowType(ABCMeta):
         raise AttributeError(f"{cls.__name__} has no attribute {name!r}{f'; {instead}' if instead else ''}")
 
 
-def check_attributes(flow: str, attributes: Mapping[str, object], settings: Collection[str]) -> None:
-    """Raise ConfigError for attributes of a class that look like settings. `settings`: those that a flow has."""
+def check_attributes(flow: str, base: type, attributes: Mapping[str, object], settings: Collection[str]) -> None:
+    """Raise ConfigError for attributes of a class that look like settings, or hide a method of flows.
+
+    `base`: the class of all flows. `settings`: those that a flow has.
+    """
     wanted = [name for name in settings if name != "name"]  # `names` is an attribute like any other
     for name, value in attributes.items():
         if name in settings or name.startswith("_") or callable(value) or hasattr(value, "__get__"):
             continue
-        setting = setting_of(["Flow"], name)
+        setting, hides = setting_of(["Flow"], name), inspect.isfunction(getattr(base, name, None))
         if setting:
-            if setting.accepts(value):
+            if setting.accepts(value) and not hides:
                 continue
             hint = why_not(["Flow"], name)
+        elif hides:
+            hint = f"this would hide {name}() of every flow"
         elif name in _LIMITS:
             hint = "budgets are set for crews, tasks and agents, such as Crew(max_tokens=5000)"
         elif name in _OF_METHODS or meant(name, _OF_METHODS):

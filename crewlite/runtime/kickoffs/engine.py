@@ -72,8 +72,7 @@ Begun = tuple[Run, dict[str, Any]]
 
 def kickoff_here(definition: Runnable[R], request: Request) -> R:
     """Run `kickoff` from blocking code, and wait until the run has ended."""
-    kind = definition.run_kind
-    verb = definition.run_name.partition(" ")[0] if kind is kinds.TRIAL else "kickoff"  # "test of CREW"
+    kind, verb = definition.run_kind, definition.run_verb
     return run_sync(kind, verb, partial(kickoff, definition, request), partial(request.how_to_go_on, kind.name))
 
 

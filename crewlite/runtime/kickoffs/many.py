@@ -21,6 +21,7 @@ from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.runtime.main_thread.sync_bridge import run_sync
 from crewlite.secrets import Secrets
+from crewlite.wording import cut
 
 R = TypeVar("R")
 _SHOWN = 200  # characters of the inputs that a note shows
@@ -97,8 +98,7 @@ async def akickoff_for_each(
             with _noted(begun, request.progress):
                 results[number] = await kickoff(definition, request, root)
         except Exception as error:  # noqa: BLE001 - raised, or returned, when all have ended
-            given = Secrets.of(*definition.secret_sources()).mask(repr(request.inputs))
-            shown = given if len(given) <= _SHOWN else f"{given[:_SHOWN]}..."
+            shown = cut(Secrets.of(*definition.secret_sources()).mask(repr(request.inputs)), _SHOWN)
             error.add_note(f"kickoff_for_each: this was inputs[{number}] of {len(all_inputs)}: {shown}")
             _note_way_on(error, definition.run_kind, request.progress, name)
             failures[number] = error

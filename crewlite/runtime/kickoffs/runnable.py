@@ -67,6 +67,8 @@ class Runnable(ABC, Generic[R]):
 
     run_kind: ClassVar[Kind]
     """The kind under which runs of the definition are recorded."""
+    run_verb: ClassVar[str] = "kickoff"
+    """The blocking verb that users call to run it."""
 
     if TYPE_CHECKING:  # pydantic would take it for the first field of every definition
         checkpoint: CheckpointConfig | bool | None
@@ -92,10 +94,7 @@ class Runnable(ABC, Generic[R]):
         """Build the value that a kickoff returns from the outcome of its run."""
 
     def _note_kickoff(self, progress: Progress) -> None:
-        """Keep the progress of a kickoff, so that the definition can tell its outcome once the kickoff has ended.
-
-        Called in the caller's context before each kickoff.
-        """
+        """Keep the progress of a kickoff, to tell its outcome later. Called in the caller's context before each."""
 
     @classmethod
     def check_rebuilds(cls, bind: Bind) -> None:

@@ -136,6 +136,8 @@ class Question:
 
     def __post_init__(self) -> None:
         seconds = self.timeout
+        if not (isinstance(self.text, str) and self.text.strip()):
+            raise ConfigError(f"ask({self.text!r}): wanted the text of a question that is not blank")
         if seconds is not None and (type(seconds) not in (int, float) or not 0 < seconds < math.inf):
             raise ConfigError(f"ask({self.text!r}): timeout is {seconds!r}; wanted a number of seconds, more than 0")
         codec.declare(self.schema)

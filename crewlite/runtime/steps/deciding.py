@@ -38,7 +38,7 @@ from crewlite.runtime.steps import remedies
 from crewlite.runtime.steps.attempts import was_decided
 from crewlite.runtime.steps.causes import causes_of, for_author, led_to
 from crewlite.runtime.steps.children import Children
-from crewlite.runtime.steps.doubts import what
+from crewlite.runtime.steps.doubts import kind_and_name
 from crewlite.runtime.steps.failed_attempts import FailedAttempt, keep
 from crewlite.runtime.steps.frame import Frame
 from crewlite.runtime.steps.trajectory import last_good, trajectory
@@ -127,7 +127,7 @@ async def decided(
 
 def _is_in_doubt(step: Step[Any], frame: Frame, error: Exception) -> bool:
     """Return whether this failure leaves it unknown if a call with effect="once" took effect."""
-    if step.effect == "once" and isinstance(error, StepTimeout) and error.what == what(step):
+    if step.effect == "once" and isinstance(error, StepTimeout) and error.what == kind_and_name(step):
         return True
     return any(isinstance(one, InDoubt) for one, _ in led_to(frame, error))
 

@@ -14,7 +14,7 @@ from crewlite.state.format.commit import CommitParts
 from crewlite.tools.shorten import shown_arguments
 
 
-def what(step: Step[Any]) -> str:
+def kind_and_name(step: Step[Any]) -> str:
     """Return the name of a step for error messages, such as "tool search"."""
     return f"{step.kind} {step.name or ''}".strip()
 
@@ -44,7 +44,7 @@ def is_made_again(run: Run, address: str) -> bool:
 def doubt(step: Step[Any], address: str, run: Run) -> InDoubt:
     """Build the error of a call that may have taken effect already."""
     failed, arguments = failed_before(run.record, address), _arguments(step, run.journal.secrets.mask)
-    return run.doubt(address, what(step), failed, arguments)
+    return run.doubt(address, kind_and_name(step), failed, arguments)
 
 
 def _arguments(step: Step[Any], mask: Callable[[str], str]) -> str:

@@ -28,7 +28,7 @@ from crewlite.runtime.steps.attempts import beside_conflict, following, next_att
 from crewlite.runtime.steps.budgets import HeldBudget, admit, held, limited
 from crewlite.runtime.steps.causes import message_of, type_of
 from crewlite.runtime.steps.deciding import Decided, announce_end, announce_success, decided, started
-from crewlite.runtime.steps.doubts import doubt, intended, is_made_again, may_have_been_made, what
+from crewlite.runtime.steps.doubts import doubt, intended, is_made_again, kind_and_name, may_have_been_made
 from crewlite.runtime.steps.failed_attempts import FailedAttempt, described, kept
 from crewlite.runtime.steps.failures import written
 from crewlite.runtime.steps.frame import Frame
@@ -206,8 +206,8 @@ class Execution(Generic[T]):
         step, work = self.step, limited(work_in_full(self.step, frame), self.budgets)
         if step.deadline is None:
             once = step.effect == "once"
-            return work if step.timeout is None else within(work, step.timeout, what(step), once=once)
-        late = DeadlineExceeded(what(step), step.deadline, self._begun().isoformat(timespec="seconds"))
+            return work if step.timeout is None else within(work, step.timeout, kind_and_name(step), once=once)
+        late = DeadlineExceeded(kind_and_name(step), step.deadline, self._begun().isoformat(timespec="seconds"))
         return within(work, self._left() or 0.0, late)
 
     def _left(self) -> float | None:

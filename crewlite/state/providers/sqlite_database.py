@@ -65,7 +65,7 @@ class Database:
             if not self._is_there():  # a database that is moved after this check is written at its new place
                 raise OSError(
                     f"{self.location} is gone: it was deleted, moved or replaced while a run was using it. Put it "
-                    "back, and kick off again"
+                    "back, and start the run again"
                 )
             with self._transaction():
                 yield
