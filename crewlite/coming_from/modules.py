@@ -18,7 +18,7 @@ _PATHS: dict[str, Mapping[str, str]] = {
     "crewlite.agents.parser": {"AgentAction": "crewlite.agent.steps", "AgentFinish": "crewlite.agent.steps"},
     "crewlite.crews": {"CrewOutput": "crewlite.crew.output"},
     "crewlite.crews.crew_output": {"CrewOutput": "crewlite.crew.output"},
-    "crewlite.events.base_event_listener": {"BaseEventListener": "crewlite.events.listener"},
+    "crewlite.events.base_event_listener": {"BaseEventListener": "crewlite.events.event_bus"},
     "crewlite.events.base_events": {"BaseEvent": "crewlite.events.base"},
     "crewlite.events.types.tool_usage_events": {"*": "crewlite.events.types.tool_events"},
     "crewlite.flow.flow": {"*": "crewlite.flow"},
@@ -48,14 +48,14 @@ _PATHS: dict[str, Mapping[str, str]] = {
     },
     "crewlite.types.usage_metrics": {"UsageMetrics": "crewlite.usage:Usage"},
     "crewlite.utilities.events": _EVENTS,
-    "crewlite.utilities.events.base_event_listener": {"BaseEventListener": "crewlite.events.listener"},
+    "crewlite.utilities.events.base_event_listener": {"BaseEventListener": "crewlite.events.event_bus"},
     "crewlite.utilities.events.base_events": {"BaseEvent": "crewlite.events.base"},
     "crewlite.utilities.events.crewai_event_bus": {"crewai_event_bus": "crewlite.events.event_bus:event_bus"},
     "crewlite.utilities.types": {"LLMMessage": "crewlite.llm.base:Message"},
 }
 _NAMES: dict[str, Mapping[str, str]] = {
     "crewlite.events": {
-        "BaseEventListener": "crewlite.events.listener",
+        "BaseEventListener": "crewlite.events.event_bus",
         "crewai_event_bus": "crewlite.events.event_bus:event_bus",
     },
     "crewlite.llm": {"LLM": "crewlite.llm.model"},

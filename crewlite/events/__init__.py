@@ -10,7 +10,7 @@ from crewlite.events.base import BaseEvent
 from crewlite.events.registry import CheckpointEventType, EventType, find, load
 
 if TYPE_CHECKING:  # all events, for editors and type checkers
-    from crewlite.events.listener import BaseEventListener as BaseEventListener
+    from crewlite.events.event_bus import BaseEventListener as BaseEventListener
     from crewlite.events.types.agent_events import *
     from crewlite.events.types.checkpoint_events import *
     from crewlite.events.types.crew_events import *

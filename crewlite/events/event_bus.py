@@ -15,6 +15,7 @@ import inspect
 import itertools
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
@@ -314,3 +315,27 @@ event_bus = EventBus()
 """The central bus: all crews, flows, agents, models and tools of this process emit their events here."""
 
 crewlite_event_bus = crewai_event_bus = event_bus
+
+
+class BaseEventListener(ABC):
+    """Subclass it and subscribe in `setup_listeners`, which is called when an instance is made.
+
+    ```python
+    from crewlite.events import BaseEventListener, TaskCompletedEvent
+
+    class Count(BaseEventListener):
+        tasks = 0
+
+        def setup_listeners(self, bus):
+            @bus.on(TaskCompletedEvent)
+            def count(source, event):
+                self.tasks += 1
+    ```
+    """
+
+    def __init__(self) -> None:
+        self.setup_listeners(event_bus)
+
+    @abstractmethod
+    def setup_listeners(self, bus: EventBus, /) -> None:
+        """Subscribe handlers: `@bus.on(TaskCompletedEvent)`."""

@@ -17,9 +17,9 @@ from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.effects import arguments_of
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.outcome import Attempt, LightEvent
-from crewlite.state.format.own import CountedUsage
 from crewlite.state.format.record import Record
 from crewlite.state.format.rewinds import counting_at, ends_of_tails
+from crewlite.state.format.times import CountedUsage
 from crewlite.state.journal.lineage import gone, trace
 from crewlite.state.providers import Store
 from crewlite.state.reading.checkpoint import Checkpoint, collections_in, values_in

@@ -100,12 +100,7 @@ def new_checkpoint(
         "address": address,
         "about": about,
     }
-    if total:
-        undated["sum"] = total
-    if label:
-        undated["label"] = label
-    if metadata:
-        undated["metadata"] = metadata
+    undated |= {name: value for name, value in (("sum", total), ("label", label), ("metadata", metadata)) if value}
     return cast(CheckpointRecord, undated)
 
 

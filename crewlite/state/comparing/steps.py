@@ -13,9 +13,8 @@ from crewlite import kinds
 from crewlite.state.comparing.fields import FieldDiff, Status
 from crewlite.state.format.addresses import in_order, outers, without_tries
 from crewlite.state.format.outcome import Outcome
-from crewlite.state.format.own import calls_in_doubt, tries_of
 from crewlite.state.format.record import Record
-from crewlite.state.format.times import Times
+from crewlite.state.format.times import Times, calls_in_doubt, tries_of
 from crewlite.state.reading.prompts import Prompts
 from crewlite.state.reading.shown import said
 from crewlite.state.reading.steps import StepStatus, model_of, stale, standing

@@ -146,23 +146,14 @@ def _merged(
     gone = {step["address"] for step in steps if live.is_inside(step["address"])}
     shortened.add(gone)
     for entry in part:
-        begins |= cast(
-            CommitParts,
-            {
-                name: entry.commit[name]
-                for name in ("run", "rewind", "definition", "inputs", "auto_approve")
-                if name in entry.commit
-            },
-        )
+        said = entry.commit
+        names = (name for name in ("run", "rewind", "definition", "inputs", "auto_approve") if name in said)
+        begins |= cast(CommitParts, {name: said[name] for name in names})
         paid.take_totals(entry.commit)
     paid.take_steps(step for step in steps if step["address"] in gone)
     kept = [shortened.timed(_resolved(step, gone, live)) for step in steps if step["address"] not in gone]
-    if live.claim:
-        ends["claim"] = live.claim
-    else:
-        ends["released"] = True
-    if live.cancelled:
-        ends["cancelled"] = True
+    ends |= {"claim": live.claim} if live.claim else {"released": True}
+    ends |= {"cancelled": True} if live.cancelled else {}
     if live.stopped:
         ends["stopped"] = live.stopped
     if (checkpoint := last.commit.get("place")) and checkpoint["id"] in record.checkpoints:

@@ -3,43 +3,23 @@
 from __future__ import annotations
 
 from crewlite.state.providers.base import (
-    BaseProvider,
-    BranchInfo,
-    CheckpointInfo,
-    Commit,
-    Exchange,
-    PlaceInfo,
-    ResultCache,
-    Store,
-    declares,
-    exchange_of,
-    exists,
-    is_provider,
-    results_of,
+    BaseProvider as BaseProvider,
+    BranchInfo as BranchInfo,
+    CheckpointInfo as CheckpointInfo,
+    Commit as Commit,
+    Exchange as Exchange,
+    PlaceInfo as PlaceInfo,
+    ResultCache as ResultCache,
+    Store as Store,
+    declares as declares,
+    exchange_of as exchange_of,
+    exists as exists,
+    is_provider as is_provider,
+    results_of as results_of,
 )
-from crewlite.state.providers.json import JsonProvider
-from crewlite.state.providers.memory import InMemoryProvider
-from crewlite.state.providers.sqlite import SqliteProvider, is_database
-
-__all__ = [
-    "BaseProvider",
-    "BranchInfo",
-    "CheckpointInfo",
-    "Commit",
-    "Exchange",
-    "InMemoryProvider",
-    "JsonProvider",
-    "PlaceInfo",
-    "ResultCache",
-    "SqliteProvider",
-    "Store",
-    "declares",
-    "exchange_of",
-    "exists",
-    "is_provider",
-    "provider_for",
-    "results_of",
-]
+from crewlite.state.providers.json import JsonProvider as JsonProvider
+from crewlite.state.providers.memory import InMemoryProvider as InMemoryProvider
+from crewlite.state.providers.sqlite import SqliteProvider as SqliteProvider, is_database
 
 
 def provider_for(location: str, provider: BaseProvider | None = None) -> BaseProvider:

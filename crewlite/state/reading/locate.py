@@ -145,11 +145,8 @@ def _file(text: str) -> Located:
 
 
 def _checkpoint_in(provider: BaseProvider, location: str, part: str) -> Located:
-    store = provider.open(location)
-    try:
+    with contextlib.closing(provider.open(location)) as store:
         return _one_checkpoint(store.places(part) or _fork_bases(store, part), provider, location, part)
-    finally:
-        store.close()
 
 
 def _fork_bases(store: Store, part: str) -> list[CheckpointInfo]:
@@ -178,10 +175,8 @@ def _one_checkpoint(checkpoints: Sequence[CheckpointInfo], provider: BaseProvide
 
 
 def _newest(store: Store, provider: BaseProvider, location: str, identity: str | None) -> Located:
-    try:
+    with contextlib.closing(store):
         branches = store.branches()
-    finally:
-        store.close()
     mine = [info for info in branches if identity in (None, info.identity)]
     if not mine:
         others = [f"{info.run_id} ({info.kind} {info.name!r})" for info in branches]
@@ -190,7 +185,7 @@ def _newest(store: Store, provider: BaseProvider, location: str, identity: str |
 
 
 def _within(store: Store, provider: BaseProvider, location: str, ref: Ref, text: str, identity: str | None) -> Located:
-    try:
+    with contextlib.closing(store):
         chosen = _of_run(store, ref.path)
         branches = [] if chosen else store.branches()
         chosen = chosen or _branch(branches, ref, identity)
@@ -211,8 +206,6 @@ def _within(store: Store, provider: BaseProvider, location: str, ref: Ref, text:
                 return found
             ref = replace(ref, at=None)
         return replace(found, checkpoint=_walk(Record.of(entries), ref, text), abandoned=None)
-    finally:
-        store.close()
 
 
 def check_stands(found: Located) -> None:

@@ -11,9 +11,8 @@ from crewlite import kinds
 from crewlite.codec import decode
 from crewlite.state.format.addresses import leaf, outer, outers, try_of
 from crewlite.state.format.outcome import Attempt, Outcome
-from crewlite.state.format.own import calls_in_doubt, tries_of_base
 from crewlite.state.format.record import Record
-from crewlite.state.format.times import Times
+from crewlite.state.format.times import Times, calls_in_doubt, tries_of_base
 from crewlite.state.format.undecided import keeps_failure, undecided
 from crewlite.state.reading.conversation import superseded
 from crewlite.usage import Usage

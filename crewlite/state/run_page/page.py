@@ -14,9 +14,8 @@ from crewlite.state.comparing.page import FOLDER, for_parts
 from crewlite.state.comparing.run_diff import RunDiff, compare, last_common
 from crewlite.state.format.addresses import in_order
 from crewlite.state.format.outcome import Attempt
-from crewlite.state.format.own import CountedUsage
 from crewlite.state.format.record import Record
-from crewlite.state.format.times import Times
+from crewlite.state.format.times import CountedUsage, Times
 from crewlite.state.journal.lineage import UNREADABLE, readable_branches
 from crewlite.state.providers import Store
 from crewlite.state.reading.checkpoint import Checkpoint

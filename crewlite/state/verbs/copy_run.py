@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import replace
 
@@ -27,17 +28,11 @@ def copy_if_elsewhere(found: Located, given: object) -> Located:
     """
     if not isinstance(given, CheckpointConfig) or not is_elsewhere(found, given):
         return found
-    kept = found.provider.open(found.location)
-    try:
+    with contextlib.closing(found.provider.open(found.location)) as kept:
         copied = commits(kept, found.run_id, found.branch)
-    finally:
-        kept.close()
     provider = provider_for(given.location, given.provider)
-    store = provider.open(given.location)
-    try:
+    with contextlib.closing(provider.open(given.location)) as store:
         _copy(store, copied, found)
-    finally:
-        store.close()
     return replace(found, provider=provider, location=given.location)
 
 

@@ -2,16 +2,25 @@
 
 The original branch does not change. The first commit of the fork holds the new outcome. On the fork, a step that is
 asked something else because of the new outcome runs again; every other step answers from the record.
+
+A person who edits a step in a terminal can enter only plain data. The recorded value supplies the type: fields become a
+model, a text becomes a date.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping
+from datetime import date, datetime, time
+from decimal import Decimal, InvalidOperation
+from enum import Enum
 from typing import Any
+from uuid import UUID
 
 from pydantic import BaseModel
 
 from crewlite import codec, kinds
+from crewlite.codec import Json
 from crewlite.errors import AnswerRefused, ConfigError, RefError, did_you_mean
 from crewlite.kinds import Kind
 from crewlite.llm.base import LLMReply, ToolCall, whole_reply
@@ -21,11 +30,23 @@ from crewlite.state.format.addresses import BEGINNING, bare_name, hollow, leaf, 
 from crewlite.state.format.commit import AskedQuestion, StepRecord, invalidated
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
-from crewlite.state.verbs.answer import Typed, check, converted
-from crewlite.state.verbs.coerce_edit import coerce, read
+from crewlite.state.verbs.answer import Typed, check, converted, typed
 from crewlite.tools.approval import schema_of
 from crewlite.tools.base import as_text
 from crewlite.wording import an
+
+_SHOWN = 200  # characters of a value in an error
+_READERS: dict[str, Callable[[str], Any]] = {
+    "date": date.fromisoformat,
+    "datetime": datetime.fromisoformat,
+    "zoned datetime": datetime.fromisoformat,
+    "time": time.fromisoformat,
+    "zoned time": time.fromisoformat,
+    "decimal": Decimal,
+    "uuid": UUID,
+    "bytes": str.encode,
+}
+_PATHS = ("path", "PurePosixPath", "PureWindowsPath")
 
 
 def changed_steps(
@@ -115,7 +136,7 @@ def _checked(record: Record, outcome: Outcome, value: Any, secrets: Secrets) -> 
     asked = record.asked.get(outcome.address) or _approval(outcome, was)
     data: Any = secrets.mask_data(_coded(outcome, _read(outcome, value, was, asked)))
     if kinds.of(outcome.kind).holds_value:
-        return coerce(data, was, f"The edit of {outcome.address}")
+        return _coerced(data, was, f"The edit of {outcome.address}")
     if kinds.of(outcome.kind).asks_person and asked:
         try:
             check(asked, codec.decode(data["answer"]), secrets.mask)
@@ -137,7 +158,7 @@ def _read(outcome: Outcome, said: Any, recorded: Any, asked: AskedQuestion | Non
         return converted(said, asked.get("schema") if asked else None)
     if not isinstance(said, Typed):
         return said
-    return read(said, recorded) if kinds.of(outcome.kind).holds_value else str(said)
+    return _typed(said, recorded) if kinds.of(outcome.kind).holds_value else str(said)
 
 
 def _coded(outcome: Outcome, value: Any) -> Any:
@@ -223,3 +244,99 @@ _CODED: dict[Kind, Callable[[Outcome, Any], Any]] = {
     kinds.TOOL: lambda outcome, value: {"text": as_text(value)},
     kinds.HUMAN: lambda outcome, value: {"answer": codec.encode_to_keep(value, f"the edit of {outcome.address}")},
 }
+
+
+def _typed(text: Typed, recorded: Json) -> Any:
+    """Convert text that a person typed to a boolean or other JSON; keep it if the recorded value is stored as text."""
+    if _tag(recorded) == "enum":
+        recorded = recorded["v"]
+    if isinstance(recorded, str) or _tag(recorded) in {"str", *_READERS, *_PATHS}:
+        return str(text)
+    return typed(text, {"type": "boolean"} if isinstance(recorded, bool) else {})
+
+
+def _coerced(given: Json, recorded: Json, what: str) -> Json:
+    """Convert encoded data to the type of the recorded value, unless it has one. Raises ConfigError about `what`."""
+    tag = _tag(recorded)
+    if given is None or _tag(given):
+        return given
+    if tag in ("model", "dataclass", "namedtuple"):
+        return _fields(given, recorded, what)
+    if tag == "enum":
+        return _choice(given, recorded, what)
+    if tag in ("tuple", "set", "frozenset"):
+        return _items(given, recorded, what)
+    if tag in _READERS or tag in _PATHS:
+        return _text(given, recorded, what)
+    if isinstance(recorded, list) and isinstance(given, list):
+        return _all(given, recorded, what)
+    if isinstance(recorded, dict) and isinstance(given, dict) and not tag:
+        return {key: _coerced(item, recorded.get(key), f"{what}, {key}") for key, item in given.items()}
+    return given
+
+
+def _fields(given: Json, recorded: Json, what: str) -> Json:
+    known = recorded["v"]
+    if _tag(known):  # with unusual field names, the codec writes pairs instead of fields
+        return given
+    if isinstance(given, list) and recorded["$"] == "namedtuple" and len(given) == len(known):
+        given = dict(zip(known, given, strict=True))
+    if not isinstance(given, dict) or given.keys() != known.keys():
+        raise _misfit(given, what, f"data with the fields of {recorded['c']}: {', '.join(known)}")
+    fields = {name: _coerced(given[name], item, f"{what}, {name}") for name, item in known.items()}
+    return {**{key: item for key, item in recorded.items() if key != "set"}, "v": fields}
+
+
+def _choice(given: Json, recorded: Json, what: str) -> Json:
+    was = codec.decode(recorded)
+    if isinstance(was, Enum):  # this program defines the class
+        choices = [codec.encode(one.value) for one in type(was)]
+        if given not in choices:
+            raise _misfit(given, what, f"{an(recorded['c'])}: {', '.join(map(_shown, choices))}")
+    return {**recorded, "v": given}
+
+
+def _items(given: Json, recorded: Json, what: str) -> Json:
+    tag, known = recorded["$"], recorded["v"]
+    if not isinstance(given, list):
+        raise _misfit(given, what, f"a list, for a {tag}")
+    if tag == "tuple":
+        if len(given) == len(known):
+            pairs = enumerate(zip(given, known, strict=True))
+            return {"$": tag, "v": [_coerced(item, was, f"{what}[{n}]") for n, (item, was) in pairs]}
+        return {"$": tag, "v": _all(given, known, what)}
+    one_each = {json.dumps(item, sort_keys=True): item for item in _all(given, known, what)}
+    return {"$": tag, "v": [one_each[text] for text in sorted(one_each)]}
+
+
+def _all(given: list[Json], recorded: list[Json], what: str) -> list[Json]:
+    """Convert each item to the type of the recorded items; return the items unchanged if those have several types."""
+    if len({(type(item), _tag(item), _tag(item) and item.get("c")) for item in recorded}) != 1:
+        return given
+    return [_coerced(item, recorded[0], f"{what}[{n}]") for n, item in enumerate(given)]
+
+
+def _text(given: Json, recorded: Json, what: str) -> Json:
+    tag, was = recorded["$"], codec.decode(recorded)
+    if tag == "decimal" and isinstance(given, int | float) and not isinstance(given, bool):
+        given = str(given)
+    try:
+        made = _READERS.get(tag, type(was))(given)
+    except (TypeError, ValueError, InvalidOperation) as error:
+        raise _misfit(given, what, f"{an(type(was).__name__)}, such as {was}") from error
+    if tag.startswith("zoned") and made.tzinfo is None:
+        made = made.replace(tzinfo=was.tzinfo)
+    return codec.encode(made, what)
+
+
+def _tag(data: Json) -> Any:
+    return data.get("$") if isinstance(data, dict) else None
+
+
+def _misfit(given: Json, what: str, wanted: str) -> ConfigError:
+    return ConfigError(f"{what} is {_shown(given)}; wanted {wanted}, like the recorded value")
+
+
+def _shown(data: Json) -> str:
+    text = codec.dumps(data).decode()
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

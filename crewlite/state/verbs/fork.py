@@ -108,12 +108,9 @@ def fork(
     about |= {"parent_branch": found.branch, "parent_checkpoint_id": found.checkpoint}
     event_bus.emit(source, events.CheckpointForkStartedEvent(**about))
     try:
-        store = found.provider.open(found.location)
-        try:
-            known = secrets or Secrets.of()
+        known = secrets or Secrets.of()
+        with contextlib.closing(found.provider.open(found.location)) as store:
             _fork(store, found, name, operation, changed, known, base, check=check, allow_effects=allow_effects)
-        finally:
-            store.close()
     except Exception as error:
         said = {"error": str(error), "error_type": type(error).__qualname__}
         event_bus.emit(source, events.CheckpointForkFailedEvent(**about, **said))
@@ -126,12 +123,10 @@ def fork(
 
 def tried(found: Located, changed: Changes, check: Callable[[Record], None]) -> Located:
     """Create the fork in memory only, for a preview, with no event. Raises what `fork` raises, but no StoreError."""
-    kept, provider = found.provider.open(found.location), InMemoryProvider()
-    try:
-        there = provider.open(found.location)
+    provider = InMemoryProvider()
+    there = provider.open(found.location)
+    with contextlib.closing(found.provider.open(found.location)) as kept:
         there.append(commits(kept, found.run_id, found.branch))
-    finally:
-        kept.close()
     made = Located(provider, found.location, found.run_id, f"fork/{short(new_id())}")
     _fork(there, found, made.branch, None, changed, Secrets.of(), check=check)
     return made
@@ -139,11 +134,8 @@ def tried(found: Located, changed: Changes, check: Callable[[Record], None]) -> 
 
 def with_fork_advice(error: QuestionsChanged, found: Located) -> QuestionsChanged:
     """Return the error with advice for this place: the fork that it names also allows calls that it would repeat."""
-    store = found.provider.open(found.location)
-    try:
+    with contextlib.closing(found.provider.open(found.location)) as store:
         base, entries = _place(store, found, None)
-    finally:
-        store.close()
     return _with_advice(error, entries, base, found)
 
 

@@ -62,8 +62,10 @@ def _label(store: Store, found: Checkpoint, name: str) -> tuple[str, str, bool]:
             return [], (found.branch, _give_at_work(journal, found, total, name), True)
         if by := holder(store, found.run_id, found.branch, record.claim):
             raise _at_work(found, by, name)
-        commit = _commit(record, record.checkpoints[found.id], total, name)
-        return [commit], (found.branch, commit.entries[0].commit["place"]["id"], True)
+        new = _checkpoint(record, record.checkpoints[found.id], total, name)
+        parts: CommitParts = {"place": {**new, "at": now_text()}}
+        parts |= {"released": True} if record.claim else {}  # its holder is dead: this commit is no sign of its life
+        return [Commit.saying(found.run_id, found.branch, record.head, parts)], (found.branch, new["id"], True)
 
     return appended(store, make)
 
@@ -112,14 +114,6 @@ def _checkpoint(record: Record, place: CheckpointRecord, total: str, name: str) 
     return new_checkpoint(
         record, place["seq"], place["trigger"], place["address"], about=about, total=total, label=name, metadata=said
     )
-
-
-def _commit(record: Record, place: CheckpointRecord, total: str, name: str) -> Commit:
-    new = _checkpoint(record, place, total, name)
-    new["at"] = now_text()
-    parts: CommitParts = {"place": new}
-    parts |= {"released": True} if record.claim else {}  # its holder is dead: this commit is no sign of its life
-    return Commit.saying(record.run["run_id"], record.run["branch"], record.head, parts)
 
 
 def _label_taken(name: str, run_id: str, branch: str, other: CheckpointRecord) -> RefError:
