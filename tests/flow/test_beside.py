@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import crewlite
-from crewlite import CheckpointConfig, History, durable
+from crewlite import LLM, Agent, CheckpointConfig, Crew, History, Task, durable
 from crewlite.errors import ConfigError, NonDeterminism, Suspended
-from crewlite.flow import ask, bound, flow, step
+from crewlite.flow import ask, bound, flow, keyed, step
 from crewlite.state import InMemoryProvider
+from crewlite.testing import ScriptedLLM
 from tests.cuts import RUN, cut, entries_of
 
 
@@ -311,3 +312,79 @@ def test_bound_outside_a_run_is_the_function_and_takes_no_coroutine():
 
     with pytest.raises(ConfigError, match="A coroutine needs no"):
         bound(waits)
+
+
+def judge(model):
+    return Agent(role="Judge", goal="judge", llm=ScriptedLLM(lambda messages: f"I am {model}", model=model))
+
+
+class Panel:
+    def __init__(self, model):
+        self.agent = judge(model)
+
+    async def ask(self, question):
+        return (await self.agent.akickoff(question)).raw
+
+
+async def of_agent(agent):
+    return (await agent.akickoff("Who are you?")).raw
+
+
+async def of_crew(agent):
+    task = Task(description="Say who you are", expected_output="a name", agent=agent)
+    return (await Crew(tasks=[task]).akickoff()).raw
+
+
+async def of_panel(agent):
+    return await Panel(agent.llm.model).ask("Who are you?")
+
+
+def closure(agent):
+    async def run():
+        return (await agent.akickoff("Who are you?")).raw
+
+    return run()
+
+
+async def in_threads(agent):
+    pool = ThreadPoolExecutor(1)
+    work = bound(lambda asked: asked.kickoff("Who are you?").raw)
+    return await asyncio.wrap_future(pool.submit(work, agent))
+
+
+@pytest.mark.parametrize("ask_one", [of_agent, of_crew, of_panel, closure, in_threads])
+def test_code_that_differs_only_in_what_no_resume_can_tell_apart_is_refused(config, ask_one):
+    @flow(checkpoint=config())
+    async def panel(models):
+        return await asyncio.gather(*(ask_one(judge(model)) for model in models))
+
+    assert panel.kickoff(["small"]) == ["I am small"]
+    with pytest.raises(ConfigError, match=r"requested twice side by side .* `with keyed\(name\):`"):
+        panel.kickoff(["small", "large"])
+
+
+def test_the_same_question_is_asked_as_often_as_one_likes_by_code_that_is_alike(config):
+    one, found = judge("small"), []
+
+    async def ask_and_note(agent):
+        found.append((await agent.akickoff("Who are you?")).raw)
+
+    @flow(checkpoint=config())
+    async def sample():
+        await asyncio.gather(ask_and_note(one), ask_and_note(one), ask_and_note(one.model_copy()))
+        await asyncio.gather(*(Agent(role="R", goal="g", llm=LLM(model="offline")).akickoff("hi") for _ in "ab"))
+        return len(found)
+
+    assert sample.kickoff() == 3
+
+
+def test_a_key_tells_code_apart_that_differs_in_what_cannot_be_recorded(config):
+    async def named(model):
+        with keyed(model):
+            return await of_agent(judge(model))
+
+    @flow(checkpoint=config())
+    async def panel():
+        return await asyncio.gather(named("small"), named("large"))
+
+    assert panel.kickoff() == ["I am small", "I am large"]

@@ -2,7 +2,8 @@
 
 Steps that the attempt's own code requests are numbered in the order of the calls. Coroutines and threads beside that
 code request steps in any order: the address of such a step contains a digest of its question and of the function call,
-with its arguments, that requests it.
+with its arguments, that requests it. Two such steps are numbered in the order of the calls only if it makes no
+difference which of them gets which answer; otherwise a resume could swap their answers, so the second one is refused.
 """
 
 from __future__ import annotations
@@ -11,25 +12,44 @@ import asyncio
 import types
 import weakref
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
 
 from crewlite import codec, kinds, own_threads
-from crewlite.codec import Json
+from crewlite.errors import ConfigError
+from crewlite.resources import Resource
 
 _TOLD_APART = 12  # hexadecimal digits of a digest that an address shows
-_asker: ContextVar[tuple[weakref.ref[asyncio.Task[Any]] | None, str]] = ContextVar("crewlite_asker", default=(None, ""))
-"""The asyncio task that last requested a step in this context, and the digest that identifies the requesting code."""
+
+
+class _Asker(NamedTuple):
+    """The code that requests a step."""
+
+    digest: str = ""
+    """Identifies its functions and arguments; the same on every resume."""
+    held: tuple[object, ...] = ()
+    """What it holds that the digest does not tell: arguments that cannot be encoded, and variables of a closure."""
+    task: weakref.ref[asyncio.Task[Any]] | None = None
+    """The asyncio task that it runs in."""
+
+
+_NOBODY = _Asker()
+_asker: ContextVar[_Asker] = ContextVar("crewlite_asker", default=_NOBODY)
+"""The code that last requested a step in this context."""
 
 
 class Numbering:
     """Gives each step inside one attempt an address of its own."""
 
-    __slots__ = ("_counts", "_keys", "prefix")
+    __slots__ = ("_counts", "_held", "_keys", "prefix")
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
         self._counts: dict[str, int] = {}
         self._keys: dict[str, object] = {}
+        self._held: dict[str, tuple[object, ...]] | None = None
+        """By place: what the code held that first requested a step there from beside, see `_Asker.held`."""
 
     def next(self, kind: str, name: str | None) -> str:
         """Return the next address for this kind and name, numbered in the order of the calls."""
@@ -38,8 +58,23 @@ class Numbering:
         return f"{self.prefix}{stem}" if name and count == 1 else f"{self.prefix}{stem}#{count}"
 
     def beside(self, kind: str, name: str | None, fingerprint: str) -> str:
-        """Return the address of a step requested in parallel with the attempt's own code, where the order is chance."""
-        return self._at(f"{_stem(kind, name)}#{codec.digest([fingerprint, _who_asks()])[:_TOLD_APART]}")
+        """Return the address of a step requested in parallel with the attempt's own code, where the order is chance.
+
+        Raises ConfigError if the code before this one that requested the same step differs from this in what the
+        address does not tell, so that a resume could swap their answers.
+        """
+        asker, stem = _who_asks(), _stem(kind, name)
+        place = f"{stem}#{codec.digest([fingerprint, asker.digest])[:_TOLD_APART]}"
+        self._held = {} if self._held is None else self._held
+        held = zip(asker.held, self._held.setdefault(place, asker.held), strict=False)
+        if differing := {type(one).__name__ for one, before in held if not _alike(one, before)}:
+            raise ConfigError(
+                f"{self.prefix}{stem} is requested twice side by side with the same question, by code that differs "
+                f"only in what cannot be recorded ({', '.join(sorted(differing))}). A resume could swap the two "
+                f"answers: tell them apart by a key, `with keyed(name):`, or by a text or number that the code takes "
+                f"as an argument"
+            )
+        return self._at(place)
 
     def keyed(self, kind: str, name: str, key: str) -> str:
         """Return the address of a step requested under a key that the author gave (see `keyed`)."""
@@ -71,27 +106,43 @@ def _stem(kind: str, name: str | None) -> str:
     return f"{kind}:{name}" if name else kind
 
 
-def _who_asks() -> str:
-    """Return a digest of the code that requests a step: its coroutine or `bound` function, and the calls around that.
-
-    The digest is the same on every resume.
-    """
-    task = asyncio.current_task()
-    asker, known = _asker.get()
+def _who_asks() -> _Asker:
+    """Return the code that requests a step: its coroutine or `bound` function, and the calls around that."""
+    task, asker = asyncio.current_task(), _asker.get()
+    call = own_threads.call()
     if task is None:
-        return codec.digest([known, own_threads.call_key()])
-    if asker is None or asker() is not task:
-        known = codec.digest([known, own_threads.call_key(), _call(task.get_coro())])
-        _asker.set((weakref.ref(task), known))
-    return known
+        return _Asker(codec.digest([asker.digest, call.told]), asker.held + call.held)
+    if asker.task is None or asker.task() is not task:
+        own = _call_of(task.get_coro())
+        known = codec.digest([asker.digest, call.told, own.told])
+        asker = _Asker(known, asker.held + call.held + own.held, weakref.ref(task))
+        _asker.set(asker)
+    return asker
 
 
-def _call(coroutine: Any) -> Json:
+def _call_of(coroutine: Any) -> own_threads.Call:
     """Return a coroutine's function and its arguments, as they are when it first requests a step."""
     frame = getattr(coroutine, "cr_frame", None)
     if not isinstance(frame, types.FrameType):
-        return type(coroutine).__qualname__
-    code = frame.f_code
+        return own_threads.Call(type(coroutine).__qualname__)
+    code, values = frame.f_code, frame.f_locals
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    given = {name: frame.f_locals[name] for name in names if name in frame.f_locals}
-    return [code.co_qualname, {name: codec.known(value) for name, value in given.items()}]
+    given = {name: codec.known(values[name]) for name in names if name in values}
+    hidden = [name for name, known in given.items() if own_threads.hides(known)]
+    held = [values[name] for name in (*hidden, *code.co_freevars) if name in values]
+    return own_threads.Call([code.co_qualname, given], tuple(held))
+
+
+def _alike(one: object, other: object) -> bool:
+    """Return whether, as far as one can tell, it makes no difference which of two objects code holds."""
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, BaseModel | Resource):  # definitions, models and tools, whatever was noted in them since
+        one, other = vars(one), vars(other)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_alike(value, other[name]) for name, value in one.items())
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    return (one == other) is True
