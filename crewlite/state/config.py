@@ -122,6 +122,13 @@ def _event_name(item: object) -> str:
     raise ConfigError(f"on_events: {item!r} is not an event that can create a checkpoint; {hint}")
 
 
+def at_ref(ref: CheckpointConfig | str | UUID | os.PathLike[str] | None) -> CheckpointConfig:
+    """Return the configuration that names this place: `ref` if it is one. Raises ConfigError for a blank ref."""
+    if isinstance(ref, str) and not ref.strip():
+        raise ConfigError(f"the ref is {ref!r}; wanted a run, a checkpoint or 'latest'")
+    return ref if isinstance(ref, CheckpointConfig) else CheckpointConfig(restore_from=ref)
+
+
 def defaults() -> CheckpointConfig:
     """Return the configuration that `checkpoint=True` stands for."""
     return CheckpointConfig()

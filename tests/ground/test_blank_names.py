@@ -43,7 +43,7 @@ def test_a_blank_name_is_refused(kind, blank):
         (lambda blank: Crew(tasks=[TASK], manager_llm=blank), "Crew: manager_llm is {}; wanted a model, or its name"),
         (lambda blank: tool(blank)(work), "FunctionTool: name is {}; wanted a name"),
         (lambda blank: ask(blank), r"ask\({}\): wanted the text of a question that is not blank"),
-        (lambda blank: Crew(tasks=[TASK]).fork(blank), "{} is not a ref; wanted a run, a checkpoint or 'latest'"),
+        (lambda blank: Crew(tasks=[TASK]).fork(blank), "^the ref is {}; wanted a run, a checkpoint or 'latest'"),
         (lambda blank: Crew(tasks=[TASK]).train(1, blank), "^filename is {}; wanted the name of a file"),
     ],
 )

@@ -30,7 +30,7 @@ from crewlite.runtime.kickoffs.request import FromCheckpoint
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.runtime.main_thread.sync_bridge import run_sync
 from crewlite.secrets import Secrets
-from crewlite.state.config import CheckpointConfig
+from crewlite.state.config import CheckpointConfig, at_ref
 from crewlite.state.format.commit import ForkBase
 from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import read_lineage, readable_branches, recorded
@@ -200,7 +200,7 @@ class _Study:
 def _checked(definition: Runnable[Any], config: FromCheckpoint, given: Given, name: str | None) -> _Study:
     """Resolve the place to explore, and find mistakes in the variants. Writes nothing, except for a copy of the run."""
     variants = variants_of(definition, given)
-    where = config if isinstance(config, CheckpointConfig) else CheckpointConfig(restore_from=config)
+    where = at_ref(config)
     own = config_of(definition)
     found = located_for(definition, own, where)
     definition_of(found, definition.run_kind.name)  # raises for a run of another kind

@@ -14,7 +14,7 @@ from crewlite.runtime.kickoffs.request import Bind, FromCheckpoint, Request
 from crewlite.runtime.kickoffs.resumption import drift_of_result
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.secrets import Secrets
-from crewlite.state.config import CheckpointConfig, defaults
+from crewlite.state.config import CheckpointConfig, at_ref, defaults
 from crewlite.state.format.record import Record
 from crewlite.state.reading.locate import Located, locate
 from crewlite.state.verbs.copy_run import copy_if_elsewhere
@@ -36,7 +36,7 @@ def forked(
     allow_effects: bool,
 ) -> D:
     """Create a branch and return a definition bound to it, as Runnable.fork does; a class is first rebuilt."""
-    given = config if isinstance(config, CheckpointConfig) else CheckpointConfig(restore_from=config)
+    given = at_ref(config)
     definition = None if isinstance(source, type) else source
     if definition is not None and bind:
         name = type(definition).__name__

@@ -15,7 +15,7 @@ from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.people.terminal import piped, terminal
 from crewlite.settings import resolve
-from crewlite.state.config import CheckpointConfig, defaults
+from crewlite.state.config import CheckpointConfig, at_ref, defaults
 from crewlite.state.subscriber import Setting
 
 log = logging.getLogger("crewlite.run")
@@ -51,10 +51,9 @@ def plan(root: Root[Any], request: Request) -> Plan:
         raise ConfigError(why)
     config = resolve([setting for setting in (root.setting, *root.inner) if setting is not False], defaults) or None
     check_one_store(root.inner, config)
-    own, override = config, request.from_checkpoint
-    if override is not None:
-        if not isinstance(override, CheckpointConfig):
-            override = CheckpointConfig(restore_from=override)
+    own = config
+    if request.from_checkpoint is not None:
+        override = at_ref(request.from_checkpoint)
         if override.restore_from is None and request.run_id is None:
             raise ConfigError(
                 "from_checkpoint names no checkpoint; wanted a ref, or CheckpointConfig(restore_from=ref)"
@@ -85,7 +84,7 @@ def plan(root: Root[Any], request: Request) -> Plan:
             f"there is no terminal, and the run has no store in which to wait for an answer. Give it checkpoint=True"
             f"{instead}"
         )
-    says_something = root.setting is not None or override is not None
+    says_something = root.setting is not None or request.from_checkpoint is not None
     return Plan(config, own, False if root.setting is False else config if says_something else None)
 
 

@@ -19,7 +19,7 @@ from crewlite.llm.models import of_settings
 from crewlite.runtime.kickoffs.facts import OF_THE_STORE, PLAIN, is_plain
 from crewlite.runtime.kickoffs.request import Bind, FromCheckpoint
 from crewlite.secrets import MASK
-from crewlite.state.config import CheckpointConfig
+from crewlite.state.config import CheckpointConfig, at_ref
 from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import recorded
 from crewlite.state.reading.locate import Located, locate
@@ -81,7 +81,7 @@ def find(source: FromCheckpoint, kind: str) -> Found:
     Raises ConfigError if `source` names no run; RefError, JournalCorrupt, StoreError; RunMismatch if the definition is
     not of this kind.
     """
-    config = source if isinstance(source, CheckpointConfig) else CheckpointConfig(restore_from=source)
+    config = at_ref(source)
     if config.restore_from is None:
         raise ConfigError("from_checkpoint names no run; wanted a ref, or CheckpointConfig(restore_from=ref)")
     try:
