@@ -31,6 +31,7 @@ from crewlite import homes
 from crewlite.class_names import MAIN
 from crewlite.errors import JournalCorrupt, NotCodable
 from crewlite.homes import is_named_tuple
+from crewlite.instances import attributes_of, dataclass_of, fields_of_model, model_of, named_tuple_of
 from crewlite.json_text import encoder_of
 from crewlite.plain_texts import plain_url, url_of, zone
 
@@ -188,17 +189,12 @@ def _encode_instance(value: Any, path: str, depth: int) -> Json:
     if isinstance(value, Enum):
         return {"$": "enum", "c": class_name(kind), "v": _encode(value.value, path, depth + 1)}
     if isinstance(value, BaseModel):
-        known = {name: value.__dict__[name] for name in kind.model_fields if name in value.__dict__}
-        fields = {**known, **(value.__pydantic_extra__ or {})}
-        data = {"$": "model", "c": class_name(kind), "v": _encode_dict(fields, path, depth)}
-        if value.model_fields_set != fields.keys():
-            data["set"] = [name for name in fields if name in value.model_fields_set]
-        if value.__pydantic_private__:
-            data["private"] = _encode_dict(value.__pydantic_private__, f"{path}.<private>", depth)
-        return data
+        return _encode_model(value, path, depth)
     if dataclasses.is_dataclass(value) and not isinstance(value, type | dict | list | tuple | set | str | bytes | int):
         fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if hasattr(value, f.name)}
-        return {"$": "dataclass", "c": class_name(kind), "v": _encode_dict(fields, path, depth)}
+        data = {"$": "dataclass", "c": class_name(kind), "v": _encode_dict(fields, path, depth)}
+        attributes = attributes_of(value)
+        return data | ({"attributes": _encode_dict(attributes, path, depth)} if attributes else {})
     if is_named_tuple(kind):
         return {"$": "namedtuple", "c": class_name(kind), "v": _encode_dict(value._asdict(), path, depth)}
     if kind in (type(Path()), PurePosixPath, PureWindowsPath):
@@ -208,6 +204,18 @@ def _encode_instance(value: Any, path: str, depth: int) -> Json:
     if getattr(kind, "recorded_as_text", False):
         return _encode(str(value), path, depth)
     raise NotCodable(path, value)
+
+
+def _encode_model(value: BaseModel, path: str, depth: int) -> Json:
+    fields, extra = fields_of_model(value)
+    data = {"$": "model", "c": class_name(type(value)), "v": _encode_dict(fields, path, depth)}
+    if value.model_fields_set != fields.keys() | extra.keys():
+        data["set"] = [name for name in fields | extra if name in value.model_fields_set]
+    if extra:
+        data["extra"] = _encode_dict(extra, path, depth)
+    if value.__pydantic_private__:
+        data["private"] = _encode_dict(value.__pydantic_private__, f"{path}.<private>", depth)
+    return data
 
 
 def _encode_dict(value: dict[Any, Any], path: str, depth: int) -> Json:
@@ -251,7 +259,10 @@ def _moment(value: Any, path: str, depth: int) -> Json:
     """Encode a datetime or time. The name of its zone is kept, as an offset alone would lose daylight saving time."""
     tag, zone = type(value).__name__, value.tzinfo
     if zone is None or type(zone) is timezone:
-        return {"$": tag, "v": value.isoformat()}
+        data = {"$": tag, "v": value.isoformat()} | ({"fold": 1} if value.fold else {})
+        name = zone and zone.tzname(None)
+        usual = zone and timezone(zone.utcoffset(None)).tzname(None)
+        return data if name == usual else data | {"zone": _encode(name, path, depth)}
     if key := getattr(zone, "key", None):
         return {"$": f"zoned {tag}", "v": [value.replace(tzinfo=None).isoformat(), key, value.fold]}
     raise NotCodable(path, value, f"its time zone is a {type(zone).__qualname__}; zoneinfo.ZoneInfo has a name to keep")
@@ -302,6 +313,10 @@ def _decode(data: Json, known: Mapping[str, type]) -> Any:
     if tag is None:
         return {key: _decode(item, known) for key, item in data.items()}
     value = data["v"]
+    if "fold" in data or "zone" in data:
+        moment, name = _READERS[tag](value), _decode(data.get("zone"), known)
+        zone = moment.tzinfo if name is None else timezone(moment.utcoffset(), name)
+        return moment.replace(fold=data.get("fold", 0), tzinfo=zone)
     if reader := _READERS.get(tag):
         return reader(value)
     if tag == "dict":
@@ -342,17 +357,15 @@ def _rebuild(data: dict[str, Any], value: Any, known: Mapping[str, type]) -> Any
         except ValueError:
             log.warning("%s has no %r any more: the value stays plain data", name, value)
             return value
-    if tag == "model":
-        return _model(cls, data, value, known)
     if tag == "namedtuple":
-        return _named_tuple(cls, name, value)
+        return named_tuple_of(cls, name, value)
+    more: dict[str, Any] = {part: _decode(item, known) for part, item in data.items() if part not in ("$", "c", "v")}
+    if tag == "model":
+        return model_of(cls, name, value, more)
     if not isinstance(value, dict):
         log.warning("the record of %s holds no fields: its value stays plain data", name)
         return value
-    made = object.__new__(cls)
-    for field, item in value.items():
-        object.__setattr__(made, field, item)
-    return made
+    return dataclass_of(cls, value | more.get("attributes", {}))
 
 
 def _namesake(name: str, known: Mapping[str, type]) -> type | None:
@@ -362,24 +375,3 @@ def _namesake(name: str, known: Mapping[str, type]) -> type | None:
         return known.get(f"{MAIN}:{qualified}") or _registered.get(f"{MAIN}:{qualified}")
     found = {cls for cls in (*_registered.values(), *known.values()) if cls.__qualname__ == qualified}
     return found.pop() if len(found) == 1 else None
-
-
-def _model(cls: Any, data: dict[str, Any], value: Any, known: Mapping[str, type]) -> Any:
-    if missing := [n for n, f in cls.model_fields.items() if f.is_required() and n not in value]:
-        log.warning(
-            "%s now wants %s, which the record lacks: its value stays plain data", data["c"], ", ".join(missing)
-        )
-        return value
-    # not validated again, because a validator could change the value
-    model = cls.model_construct(_fields_set=set(data.get("set", value)), **value)
-    model.__dict__.update({field: value[field] for field in cls.model_fields if field in value})  # undo model_post_init
-    if private := data.get("private"):
-        model.__pydantic_private__ = _decode(private, known)
-    return model
-
-
-def _named_tuple(cls: Any, name: str, value: dict[str, Any]) -> Any:
-    if is_named_tuple(cls) and list(value) == list(cls._fields):
-        return cls._make(value.values())
-    log.warning("%s has other fields now: its value stays a plain tuple", name)
-    return tuple(value.values())

@@ -8,7 +8,7 @@ import logging
 import math
 import threading
 from collections import OrderedDict
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, Flag, IntEnum
 from functools import cached_property
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pytest
 from hypothesis import given, strategies as st
-from pydantic import BaseModel, ConfigDict, RootModel, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretStr
 
 from crewlite import codec
 from crewlite.codec import decode, digest, dumps, encode
@@ -335,6 +335,68 @@ def test_what_a_model_worked_out_is_not_part_of_its_record():
     value = Lazy(n=1)
     assert value.lock
     assert encode(value)["v"] == {"n": 1}
+
+
+class Aliased(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    a: int = Field(alias="x")
+
+
+@dataclasses.dataclass
+class Job:
+    name: str
+    speed: dataclasses.InitVar[int] = 1
+
+    def __post_init__(self, speed):
+        self.seconds = 10 * speed
+
+    @cached_property
+    def lock(self):
+        return threading.Lock()
+
+
+class Base:
+    __slots__ = ("below",)
+
+
+@dataclasses.dataclass(slots=True)
+class Above(Base):
+    n: int
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        datetime(2026, 10, 25, 2, 30, fold=1),
+        datetime(2026, 10, 25, 2, 30, fold=1, tzinfo=timezone(timedelta(hours=1), "CET")),
+        time(1, 2, fold=1, tzinfo=timezone(timedelta(hours=-1, seconds=-5), "\ud83d\ude00")),
+    ],
+)
+def test_a_moment_keeps_its_fold_and_the_name_of_its_zone(value):
+    back = decode(json.loads(dumps(encode(value))))
+    assert (repr(back), back.fold, back.tzname()) == (repr(value), value.fold, value.tzname())
+
+
+def test_a_dataclass_keeps_what_it_holds_beyond_its_fields():
+    job, above = Job("a", 3), Above(1)
+    above.below = 2
+    assert job.lock  # which could not be recorded, and follows from the rest
+    assert vars(decode(encode(job), [Job])) == {"name": "a", "seconds": 30}
+    assert decode(encode(above), [Above]).below == 2
+    assert encode(Job("a")) != encode(job)
+    job.live = print
+    with pytest.raises(NotCodable, match=r"^live is"):
+        encode(job)
+    old = {"$": "dataclass", "c": codec.class_name(Job), "v": {"name": "a"}}
+    assert vars(decode(old, [Job])) == {"name": "a"}
+
+
+def test_an_extra_value_of_a_model_may_have_the_name_or_the_alias_of_a_field():
+    for extra in ({"z": 1, "a": 2, "y": 3}, {"x": 2}):
+        model = Aliased.model_validate({"x": 1})
+        model.__pydantic_extra__.update(extra)
+        back = decode(json.loads(dumps(encode(model))), [Aliased])
+        assert (back.__dict__, back.model_extra, back.model_fields_set) == ({"a": 1}, extra, model.model_fields_set)
 
 
 # What cannot be recorded

@@ -40,6 +40,7 @@ FLOORS = {
         "permits",
         "plain_texts",
         "class_names",
+        "instances",
         "prompts_by_path",
         "recovery",
     }

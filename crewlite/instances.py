@@ -1,0 +1,80 @@
+"""The parts of an instance of a user's class, and an instance of such parts, made without a call of its `__init__`."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping
+from functools import cached_property, lru_cache
+from typing import Any
+
+from pydantic import BaseModel
+
+from crewlite.homes import is_named_tuple
+
+log = logging.getLogger("crewlite.codec")
+
+
+def fields_of_model(value: BaseModel) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return (the fields of a model with its extra values, {}); apart if an extra value is named as a field is.
+
+    A field with an alias leaves its own name free.
+    """
+    names, extra = type(value).model_fields, value.__pydantic_extra__ or {}
+    own = {name: value.__dict__[name] for name in names if name in value.__dict__}
+    return (own | extra, {}) if names.keys().isdisjoint(extra) else (own, extra)
+
+
+def attributes_of(value: Any) -> dict[str, Any]:
+    """Return what a dataclass holds beyond its fields, such as what `__post_init__` has set."""
+    kind: Any = type(value)
+    fields, slots = _names(kind)
+    found = {name: getattr(value, name) for name in slots if hasattr(value, name)}
+    found |= {name: item for name, item in getattr(value, "__dict__", {}).items() if name not in fields}
+    return {name: item for name, item in found.items() if not isinstance(getattr(kind, name, None), cached_property)}
+
+
+@lru_cache(maxsize=1024)
+def _names(kind: Any) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the names of a dataclass's fields, and of its slots that are no fields."""
+    fields = frozenset(field.name for field in dataclasses.fields(kind))
+    slots = [cls.__dict__.get("__slots__", ()) for cls in kind.__mro__]
+    names = [name for given in slots for name in ([given] if isinstance(given, str) else given)]
+    return fields, tuple(name for name in names if name not in fields and not name.startswith("__"))
+
+
+def dataclass_of(cls: Any, values: Mapping[str, Any]) -> Any:
+    """Return an instance of a dataclass with these fields and attributes."""
+    made = object.__new__(cls)
+    for name, item in values.items():
+        object.__setattr__(made, name, item)
+    return made
+
+
+def model_of(cls: Any, called: str, values: dict[str, Any], more: Mapping[str, Any]) -> Any:
+    """Return a model of these values; the values themselves if one is missing that the class wants.
+
+    `more`: `set`, the names of the fields that were set (all by default); `extra`, the extra values if one of them is
+    named as a field is; `private`.
+    """
+    if missing := [name for name, field in cls.model_fields.items() if field.is_required() and name not in values]:
+        log.warning("%s now wants %s, which the record lacks: its value stays plain data", called, ", ".join(missing))
+        return values
+    # not validated again, because a validator could change the value
+    model = cls.model_construct(_fields_set=set(more.get("set", values)), **values)
+    recorded = {name: values[name] for name in cls.model_fields if name in values}
+    model.__dict__.update(recorded)  # undo model_post_init
+    if model.__pydantic_extra__ is not None:  # an alias may be the name of one
+        extra = {name: item for name, item in values.items() if name not in cls.model_fields}
+        model.__pydantic_extra__ = extra | more.get("extra", {})
+    if private := more.get("private"):
+        model.__pydantic_private__ = private
+    return model
+
+
+def named_tuple_of(cls: Any, called: str, values: dict[str, Any]) -> Any:
+    """Return a named tuple of these values; a plain tuple if the class has other fields."""
+    if is_named_tuple(cls) and list(values) == list(cls._fields):
+        return cls._make(values.values())
+    log.warning("%s has other fields now: its value stays a plain tuple", called)
+    return tuple(values.values())
