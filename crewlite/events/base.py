@@ -46,6 +46,15 @@ class BaseEvent(BaseModel):
     """On a start: an earlier kickoff of this run began the step already."""
 
 
+class ErrorFields(BaseEvent):
+    """The fields of all events that tell of an error."""
+
+    error: str
+    """Its message."""
+    error_type: str
+    """The name of its class."""
+
+
 class UnheardEvent(NamedTuple):
     """Stands for an event that no handler receives and that names no checkpoint: what the record holds of an event."""
 

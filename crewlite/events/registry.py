@@ -170,5 +170,5 @@ def _classes(family: str) -> dict[str, type[BaseEvent]]:
     return {
         name: value
         for name, value in module.items()
-        if name[0] != "_" and isinstance(value, type) and issubclass(value, BaseEvent)
+        if name[0] != "_" and name.endswith("Event") and isinstance(value, type) and issubclass(value, BaseEvent)
     }

@@ -42,10 +42,7 @@ class SharedData:
         return await self._done(self._ask(lambda held: held.recall(key)))
 
     async def change(self, key: str, change: Change) -> bytes:
-        """Replace the data under a key by what `change(old)` returns, all or nothing, and return the new data.
-
-        `change` may be called several times, in another thread. Raises OSError if it cannot be stored.
-        """
+        """Replace the data under a key by what `change(old)` returns, as `recovery.guards.Shared` describes."""
         return await self._done(self._ask(lambda held: _changed(held, key, change)))
 
     def post(self, key: str, change: Change) -> None:

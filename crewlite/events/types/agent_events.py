@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from crewlite.events.base import BaseEvent
+from crewlite.events.base import BaseEvent, ErrorFields
 from crewlite.usage import Usage
 
 
@@ -29,12 +29,10 @@ class AgentExecutionCompletedEvent(_AgentEvent):
     output: str
 
 
-class AgentExecutionErrorEvent(_AgentEvent):
+class AgentExecutionErrorEvent(_AgentEvent, ErrorFields):
     """An agent failed to do its task."""
 
     type: Literal["agent_execution_error"] = "agent_execution_error"
-    error: str
-    error_type: str
 
 
 class LiteAgentExecutionStartedEvent(_AgentEvent):
@@ -54,12 +52,10 @@ class LiteAgentExecutionCompletedEvent(_AgentEvent):
     """The usage of everything inside the run, including its earlier kickoffs."""
 
 
-class LiteAgentExecutionErrorEvent(_AgentEvent):
+class LiteAgentExecutionErrorEvent(_AgentEvent, ErrorFields):
     """An agent that was kicked off without a crew failed."""
 
     type: Literal["lite_agent_execution_error"] = "lite_agent_execution_error"
-    error: str
-    error_type: str
 
 
 class _EvaluationEvent(_AgentEvent):
@@ -83,12 +79,10 @@ class AgentEvaluationCompletedEvent(_EvaluationEvent):
     reason: str
 
 
-class AgentEvaluationFailedEvent(_EvaluationEvent):
+class AgentEvaluationFailedEvent(_EvaluationEvent, ErrorFields):
     """The model gave no score."""
 
     type: Literal["agent_evaluation_failed"] = "agent_evaluation_failed"
-    error: str
-    error_type: str
 
 
 class ContextWindowSummarizationStartedEvent(_AgentEvent):
@@ -106,9 +100,7 @@ class ContextWindowSummarizationCompletedEvent(_AgentEvent):
     summary: str
 
 
-class ContextWindowSummarizationFailedEvent(_AgentEvent):
+class ContextWindowSummarizationFailedEvent(_AgentEvent, ErrorFields):
     """There is no summary, as the model could not be asked, or even parts of the conversation do not fit."""
 
     type: Literal["context_window_summarization_failed"] = "context_window_summarization_failed"
-    error: str
-    error_type: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from crewlite.events.base import BaseEvent
+from crewlite.events.base import BaseEvent, ErrorFields
 
 
 class _CheckpointEvent(BaseEvent):
@@ -32,12 +32,10 @@ class CheckpointCompletedEvent(_CheckpointEvent):
     duration_ms: float
 
 
-class CheckpointFailedEvent(_CheckpointEvent):
+class CheckpointFailedEvent(_CheckpointEvent, ErrorFields):
     """Something could not be saved: a write failed, or a value cannot be recorded."""
 
     type: Literal["checkpoint_failed"] = "checkpoint_failed"
-    error: str
-    error_type: str
 
 
 class CheckpointPrunedEvent(_CheckpointEvent):
@@ -65,12 +63,10 @@ class CheckpointForkCompletedEvent(_ForkEvent):
     type: Literal["checkpoint_fork_completed"] = "checkpoint_fork_completed"
 
 
-class CheckpointForkFailedEvent(_ForkEvent):
+class CheckpointForkFailedEvent(_ForkEvent, ErrorFields):
     """A branch could not be created."""
 
     type: Literal["checkpoint_fork_failed"] = "checkpoint_fork_failed"
-    error: str
-    error_type: str
 
 
 class CheckpointRewoundEvent(_CheckpointEvent):
@@ -106,9 +102,7 @@ class CheckpointRestoreCompletedEvent(_CheckpointEvent):
     duration_ms: float
 
 
-class CheckpointRestoreFailedEvent(_CheckpointEvent):
+class CheckpointRestoreFailedEvent(_CheckpointEvent, ErrorFields):
     """A recorded run could not be resumed."""
 
     type: Literal["checkpoint_restore_failed"] = "checkpoint_restore_failed"
-    error: str
-    error_type: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from crewlite.events.base import BaseEvent
+from crewlite.events.base import BaseEvent, ErrorFields
 
 
 class _CrewEvent(BaseEvent):
@@ -27,12 +27,10 @@ class CrewKickoffCompletedEvent(_CrewEvent):
     total_tokens: int
 
 
-class CrewKickoffFailedEvent(_CrewEvent):
+class CrewKickoffFailedEvent(_CrewEvent, ErrorFields):
     """A crew stopped without a result; its finished steps are recorded."""
 
     type: Literal["crew_kickoff_failed"] = "crew_kickoff_failed"
-    error: str
-    error_type: str
 
 
 class _TestEvent(_CrewEvent):
@@ -70,12 +68,10 @@ class CrewTestCompletedEvent(_TestEvent):
     """The mean of all scores."""
 
 
-class CrewTestFailedEvent(_TestEvent):
+class CrewTestFailedEvent(_TestEvent, ErrorFields):
     """A test stopped without a result; what has been answered and scored is recorded."""
 
     type: Literal["crew_test_failed"] = "crew_test_failed"
-    error: str
-    error_type: str
 
 
 class _TrainEvent(_CrewEvent):
@@ -97,9 +93,7 @@ class CrewTrainCompletedEvent(_TrainEvent):
     type: Literal["crew_train_completed"] = "crew_train_completed"
 
 
-class CrewTrainFailedEvent(_TrainEvent):
+class CrewTrainFailedEvent(_TrainEvent, ErrorFields):
     """A training stopped without a result; what has been answered and said is recorded."""
 
     type: Literal["crew_train_failed"] = "crew_train_failed"
-    error: str
-    error_type: str

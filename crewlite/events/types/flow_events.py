@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from crewlite.events.base import BaseEvent
+from crewlite.events.base import BaseEvent, ErrorFields
 from crewlite.usage import Usage
 
 
@@ -44,12 +44,10 @@ class FlowFinishedEvent(_FlowEvent):
     """The usage of everything inside the flow, including earlier kickoffs of the run."""
 
 
-class FlowFailedEvent(_FlowEvent):
+class FlowFailedEvent(_FlowEvent, ErrorFields):
     """A flow failed; its run can be resumed."""
 
     type: Literal["flow_failed"] = "flow_failed"
-    error: str
-    error_type: str
 
 
 class FlowPausedEvent(_FlowEvent):
@@ -79,12 +77,10 @@ class MethodExecutionFinishedEvent(_MethodEvent):
     result: Any
 
 
-class MethodExecutionFailedEvent(_MethodEvent):
+class MethodExecutionFailedEvent(_MethodEvent, ErrorFields):
     """A method of a flow failed, and no retry is left; the run can be resumed."""
 
     type: Literal["method_execution_failed"] = "method_execution_failed"
-    error: str
-    error_type: str
 
 
 class MethodExecutionPausedEvent(_MethodEvent):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from crewlite.events.base import BaseEvent
+from crewlite.events.base import BaseEvent, ErrorFields
 
 
 class _GuardrailEvent(BaseEvent):
@@ -32,9 +32,7 @@ class LLMGuardrailCompletedEvent(_GuardrailEvent):
     """Why the answer does not pass, as the agent is told."""
 
 
-class LLMGuardrailFailedEvent(_GuardrailEvent):
+class LLMGuardrailFailedEvent(_GuardrailEvent, ErrorFields):
     """A guardrail came to no verdict: its function raised an error, or its model could not be asked."""
 
     type: Literal["llm_guardrail_failed"] = "llm_guardrail_failed"
-    error: str
-    error_type: str

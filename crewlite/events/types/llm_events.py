@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from crewlite.events.base import BaseEvent
+from crewlite.events.base import BaseEvent, ErrorFields
 
 
 class _LLMEvent(BaseEvent):
@@ -32,12 +32,10 @@ class LLMCallCompletedEvent(_LLMEvent):
     response_id: str | None = None
 
 
-class LLMCallFailedEvent(_LLMEvent):
+class LLMCallFailedEvent(_LLMEvent, ErrorFields):
     """A model call failed and is not retried any more."""
 
     type: Literal["llm_call_failed"] = "llm_call_failed"
-    error: str
-    error_type: str
 
 
 class _ChunkEvent(_LLMEvent):

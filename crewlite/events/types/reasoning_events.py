@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from crewlite.events.base import BaseEvent
+from crewlite.events.base import BaseEvent, ErrorFields
 
 
 class _ReasoningEvent(BaseEvent):
@@ -29,13 +29,11 @@ class AgentReasoningCompletedEvent(_ReasoningEvent):
     """Whether the work begins with it, unless there are no more attempts."""
 
 
-class AgentReasoningFailedEvent(_ReasoningEvent):
+class AgentReasoningFailedEvent(_ReasoningEvent, ErrorFields):
     """No plan could be made."""
 
     type: Literal["agent_reasoning_failed"] = "agent_reasoning_failed"
     attempt: int
-    error: str
-    error_type: str
 
 
 class StepObservationStartedEvent(_ReasoningEvent):
@@ -59,14 +57,12 @@ class StepObservationCompletedEvent(_ReasoningEvent):
     replan_reason: str
 
 
-class StepObservationFailedEvent(_ReasoningEvent):
+class StepObservationFailedEvent(_ReasoningEvent, ErrorFields):
     """An agent could not look at what a step of its plan came to."""
 
     type: Literal["step_observation_failed"] = "step_observation_failed"
     step_number: int
     step_description: str
-    error: str
-    error_type: str
 
 
 class PlanRefinementEvent(_ReasoningEvent):

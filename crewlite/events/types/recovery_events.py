@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from crewlite.events.base import BaseEvent
+from crewlite.events.base import BaseEvent, ErrorFields
 
 
-class _Failed(BaseEvent):
+class _Failed(ErrorFields):
     kind: str
     name: str
     """The name of the step; of a model call, the model that was asked."""
     attempt: int
     """The number of the try that failed, counted over all kickoffs of the run."""
-    error: str
-    error_type: str
     failure: str
     """The kind of the failure: "unavailable", "timeout", "empty", ..."""
     failure_type: str = ""

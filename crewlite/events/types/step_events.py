@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from crewlite.events.base import BaseEvent
+from crewlite.events.base import BaseEvent, ErrorFields
 
 
 class _StepEvent(BaseEvent):
@@ -28,12 +28,10 @@ class StepCompletedEvent(_StepEvent):
     """Where a cached outcome came from, as `run/branch@address`: another run did the work, and this one did none."""
 
 
-class StepFailedEvent(_StepEvent):
+class StepFailedEvent(_StepEvent, ErrorFields):
     """A step failed and is not tried again. `attempt` is the number of the last attempt, which took `duration_ms`."""
 
     type: Literal["step_failed"] = "step_failed"
-    error: str
-    error_type: str
     attempt: int = 1
     duration_ms: float = 0.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from crewlite.events.base import BaseEvent
+from crewlite.events.base import BaseEvent, ErrorFields
 
 
 class _TaskEvent(BaseEvent):
@@ -30,12 +30,10 @@ class TaskCompletedEvent(_TaskEvent):
     """The TaskOutput."""
 
 
-class TaskFailedEvent(_TaskEvent):
+class TaskFailedEvent(_TaskEvent, ErrorFields):
     """A task failed and is not tried again."""
 
     type: Literal["task_failed"] = "task_failed"
-    error: str
-    error_type: str
 
 
 class TaskEvaluationEvent(_TaskEvent):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal
 
-from crewlite.events.base import BaseEvent
+from crewlite.events.base import BaseEvent, ErrorFields
 
 
 class _ToolEvent(BaseEvent):
@@ -33,20 +33,16 @@ class ToolUsageFinishedEvent(_ToolEvent):
     finished_at: datetime
 
 
-class ToolUsageErrorEvent(_ToolEvent):
+class ToolUsageErrorEvent(_ToolEvent, ErrorFields):
     """A tool call ended without a result. The message that the agent gets instead is recorded."""
 
     type: Literal["tool_usage_error"] = "tool_usage_error"
-    error: str
-    error_type: str
 
 
-class ToolExecutionErrorEvent(_ToolEvent):
+class ToolExecutionErrorEvent(_ToolEvent, ErrorFields):
     """A tool's own code raised. Followed by `tool_usage_error`."""
 
     type: Literal["tool_execution_error"] = "tool_execution_error"
-    error: str
-    error_type: str
     traceback: str
 
 

@@ -59,10 +59,7 @@ class StepDiff:
 
 
 def step_diffs(a: Record, b: Record, common: int) -> tuple[StepDiff, ...]:
-    """Compare the steps of two runs, which have the commits up to number `common` in common.
-
-    Returns them as a tree: each step before the steps inside it, otherwise in the order of the first run.
-    """
+    """Compare the steps of two runs, which share `common` commits: as a tree, in the order of the first run."""
     ours, theirs = _keyed(a), _keyed(b)
     ranks: dict[str, list[_Key]] = {}
     for key in _merged(ours, theirs):

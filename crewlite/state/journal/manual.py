@@ -72,12 +72,9 @@ def change(
 ) -> Future[T]:
     """Commit the parts that `make` returns, in memory if the run has no store. The future gets what `seen` returns.
 
-    Args:
-        journal: The journal to commit to.
-        make: Returns the parts; {} to commit nothing. Called on the run's thread.
-        seen: Called with the parts, while the record is as this commit leaves it. Its result is set once the commit is
-            durable.
-        what: The subject of the error message if the commit is not saved, such as "the answer was".
+    Both are called on the run's thread: `make` returns {} to commit nothing, and `seen` gets the parts while the record
+    is as this commit leaves it. Its result is set once the commit is durable. `what` is the subject of the message if
+    the commit is not saved, such as "the answer was".
     """
 
     def act(changed: Future[T]) -> None:

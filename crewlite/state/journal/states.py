@@ -169,11 +169,7 @@ class States:
             return {"seen": seen} if seen else {}
 
     def add_to(self, commit: Commit, *, strict: bool) -> list[NotCodable]:
-        """Add all changes and usage to a commit.
-
-        Returns the errors of values that could not be recorded, except those returned before. With `strict`, raises the
-        first error instead.
-        """
+        """Add all changes and usage to a commit. Returns new errors of values not recorded; with `strict`, raises one."""
         with self.shared.lock:
             self.settle()
             changed: ValueChanges = {**commit.pop("values", {})}

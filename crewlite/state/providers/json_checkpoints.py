@@ -58,10 +58,7 @@ class CheckpointFiles:
         return {one["id"]: self.path(one) for one in checkpoints}
 
     def amiss(self, entries: Sequence[Entry]) -> Changes:
-        """Return the checkpoint files of a branch that are missing, and those of dropped checkpoints that still exist.
-
-        A writer that was killed after it had written the journal can leave both.
-        """
+        """Return missing checkpoint files, and those of dropped checkpoints: a killed writer may have left both."""
         dropped = {gone for entry in entries for gone, _ in entry.commit.get("drops", ())}
         changes, run = Changes(), entries[0].commit["run"]
         journal = self._paths.journal(run["run_id"], run["branch"])

@@ -49,10 +49,7 @@ class JournalFiles:
         return ([], 0) if data is None else self.sound(run_id, branch, data)
 
     def sound(self, run_id: str, branch: str, data: bytes) -> tuple[list[Entry], int]:
-        """Parse the content of a journal. Returns (its entries, the offset at which the last of them ends).
-
-        Leaves out an incomplete last write, with a warning. Raises JournalCorrupt for any other damage.
-        """
+        """Return (the entries in this content, the offset of their end), but a torn write. Raises JournalCorrupt."""
         path = self._paths.journal(run_id, branch)
         if not data:
             raise JournalCorrupt(str(path), "it is empty, and a journal always has a first line", None)
@@ -197,10 +194,7 @@ def _at(data: bytes, start: int, stop: int, path: Path) -> Entry:
 
 
 def journals_in(directory: str, below: str = "") -> list[str]:
-    """List the journal files of a run, as paths in its directory; [] if it was deleted meanwhile. Raises StoreError.
-
-    `below`: a directory in there, with a slash at its end; only the files in it are listed.
-    """
+    """List the journals of a run, or those `below`, as paths in its directory; [] if it is gone. Raises StoreError."""
     try:
         with os.scandir(f"{directory}/{below}") as inside:
             files = sorted((one.name, one.is_dir(follow_symlinks=False)) for one in inside)

@@ -26,10 +26,7 @@ def check_accepted(record: Record, inputs: Iterable[str], takes: Iterable[str]) 
 
 
 def inputs_of_definition(definition: JsonObject) -> list[str] | None:
-    """Return the names of the inputs that a recorded definition uses; None if they are not known.
-
-    They are not known if callbacks before the kickoff may use any input, and in records of early releases.
-    """
+    """Return the inputs that a recorded definition uses; None if callbacks or an early release do not tell them."""
     live = definition.get("live")
     if isinstance(live, dict) and "before_kickoff_callbacks" in live:
         return None

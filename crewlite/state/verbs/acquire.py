@@ -24,10 +24,8 @@ AcquiredBranch = tuple[Located, WriteQueue, Record]
 async def acquire_branch(target: Callable[[], Located], kind: str) -> AcquiredBranch:
     """Open a branch for writing and read its record, on a thread other than the caller's. `store_claim` then claims it.
 
-    `kind`: of the definition that goes on with it.
-
-    Raises BranchConflictError if a live process is running the branch, JournalCorrupt if the branch is damaged,
-    StoreUnusable if the location cannot be used.
+    `kind`: of the definition that goes on with it. Raises BranchConflictError if a live process is running the branch,
+    JournalCorrupt if the branch is damaged, StoreUnusable if the location cannot be used.
     """
     return await background.acquire(lambda: _acquired(target(), kind), _release)
 

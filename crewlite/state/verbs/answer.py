@@ -91,13 +91,10 @@ def decode_answer(given_answer: GivenAnswer, schema: Any) -> Any:
 def answer(
     store: Store, run_id: str, branch: str, address: str, value: Any, *, ahead: bool, replace: bool = False
 ) -> bool:
-    """Record a person's answer to the question at `address`. A run that this process is running receives it at once.
+    """Record a person's answer to the question at `address`, as `History.answer` describes, and return what it returns.
 
-    Returns whether it was recorded: False if the question has this answer already. With `ahead`, a question that was
-    not asked yet may be answered; with `replace`, one whose answer no run has used. Raises RefError
-    if the run does not ask it, AnswerRefused if the answer does not fit or is the second, BranchConflictError if
-    another process runs the branch. Logs a warning if the address of a question that was not asked looks like a
-    misspelt one.
+    A run that this process is running receives the answer at once. Raises RefError, AnswerRefused, BranchConflictError.
+    Logs a warning if the address of a question that was not asked looks like a misspelt one.
     """
 
     def make() -> tuple[list[Commit], tuple[bool, str]]:

@@ -43,11 +43,7 @@ class Finding:
 
 
 def doctor(store: Store, *, repair: bool = False) -> list[Finding]:
-    """Return the damage found in a store; [] if there is none. With `repair`, repair it.
-
-    A branch that a live process is running is reported and not repaired. Raises OSError if the store cannot be read, or
-    a repair cannot be written.
-    """
+    """Do what `History.doctor` describes. Raises OSError if the store cannot be read, or a repair not be written."""
     salvage: Callable[..., contextlib.AbstractContextManager[Salvage | None]] | None = getattr(store, "salvage", None)
     if salvage is None:
         return [finding for info in store.branches() if (finding := _damage(store, info.run_id, info.branch))]

@@ -35,8 +35,7 @@ def label(store: Store, found: Checkpoint, name: str, source: object, provider: 
 
     Then emits the event, with `source` as its source and the name of the provider. If the place has the label already,
     returns the checkpoint that has it. If this process is running the branch, the run itself commits the label. Raises
-    RefError if another place of the run has the label, BranchConflictError if another process runs the branch: a commit
-    from here would stop that run.
+    what `History.label` raises.
     """
     check_name("label", name)
     branch, identifier, is_new = _label(store, found, name)

@@ -27,9 +27,8 @@ from crewlite.state.verbs.from_outside import appended, holder
 def rewind(store: Store, found: Located, source: object, *, ref: str, reason: str, allow_effects: bool = False) -> None:
     """Append the commit that rewinds a branch to `found`: a checkpoint, or the end of what an earlier rewind abandoned.
 
-    Then emits the event, with `source` as its source. Does nothing if the branch is at that place already. Raises
-    RefError if the place is not on this branch, BranchConflictError if a live process runs the branch, EffectsRepeat
-    unless `allow_effects`.
+    Then emits the event, with `source` as its source. Does nothing if the branch is at that place already. Raises what
+    `History.rewind` raises.
     """
     if not isinstance(reason, str):
         raise ConfigError(f"reason is {reason!r}; wanted a text")
