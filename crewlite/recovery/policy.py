@@ -145,7 +145,7 @@ class FailurePolicy:
 
         Every fallback starts with all retries of the rules; a failure of kind "bug" gets no fallback.
         """
-        since = _since_fallback(past)
+        since = past[max((n for n, one in enumerate(past, 1) if isinstance(one, Fallback)), default=0) :]
         for rule in self.rules:
             if rule.covers(failure) and not rule.spent(since):
                 return Retry(delay(failure, len(since), rule.base, rule.cap), failure.kind)
@@ -229,10 +229,6 @@ def _by_type(strategies: Mapping[str, Any]) -> dict[FailureType, Policy]:
     if problems:
         raise ConfigError(f"FailurePolicy: {'; '.join(problems)}; wanted some of {', '.join(known)}")
     return {known[name]: check_strategy(f"FailurePolicy: {name}", strategy) for name, strategy in strategies.items()}
-
-
-def _since_fallback(past: Sequence[Remedy]) -> Sequence[Remedy]:
-    return past[max((n for n, remedy in enumerate(past, 1) if isinstance(remedy, Fallback)), default=0) :]
 
 
 def model_calls(retries: int) -> FailurePolicy:

@@ -120,8 +120,8 @@ def settings_of(definition: JsonObject) -> Settings:
         found.setdefault(".".join(parts), value)
     for name in [name for name in found if name.endswith(".model") and name.removesuffix(".model") in found]:
         del found[name]  # the model is named already
-    models = {name: value for name, value in found.items() if _is_of_model(name)}
-    return models, {name: value for name, value in found.items() if name not in models}
+    models = [name for name in found if any(part == "model" or part.endswith("llm") for part in name.split("."))]
+    return {name: found.pop(name) for name in models}, found
 
 
 def _flat(value: Json, name: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Json]]:
@@ -141,7 +141,3 @@ def _named(item: Mapping[str, Json], number: int, taken: set[str]) -> str:
     """Return a name for an agent or a task in a list that is not in `taken`: a second Editor is Editor#2."""
     own = str(item.get("address") or item.get("role") or number).removeprefix("task:")
     return own if own not in taken else next(name for n in count(2) if (name := f"{own}#{n}") not in taken)
-
-
-def _is_of_model(name: str) -> bool:
-    return any(part == "model" or part.endswith("llm") for part in name.split("."))

@@ -169,7 +169,7 @@ class States:
             return {"seen": seen} if seen else {}
 
     def add_to(self, commit: Commit, *, strict: bool) -> list[NotCodable]:
-        """Add all changes and usage to a commit. Returns new errors of values not recorded; with `strict`, raises one."""
+        """Add all changes and usage to a commit. Returns new errors of values not recorded; `strict` raises one."""
         with self.shared.lock:
             self.settle()
             changed: ValueChanges = {**commit.pop("values", {})}

@@ -208,14 +208,11 @@ class ResultCache(Protocol):
         """
 
 
-class Exchange(Protocol):
+class Exchange(ResultCache, Protocol):
     """A ResultCache in which several processes can change the same data, one after the other.
 
     A store may lack it. Then a circuit breaker uses only what its own process knows.
     """
-
-    def recall(self, key: str) -> bytes | None:
-        """Return the bytes last stored under `key`; None if there are none."""
 
     def exchange(self, key: str, old: bytes | None, new: bytes) -> bool:
         """Store `new` under `key` if `old` is stored there (None: nothing), atomically. Returns whether it did.

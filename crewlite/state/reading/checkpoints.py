@@ -211,9 +211,8 @@ def by_place(checkpoints: Iterable[C]) -> list[NamedPlace[C]]:
         home = first.setdefault(at, one.id) if one.label else one.id
         first.setdefault(at, one.id)
         groups.setdefault(home, []).append(one)
-    return [_named(one, groups[one.id]) for one in listed if one.id in groups]
-
-
-def _named(checkpoint: C, group: Sequence[C]) -> NamedPlace[C]:
-    labels = tuple(one.label for one in group if one.label)
-    return NamedPlace(checkpoint, labels, frozenset(one.id for one in group))
+    return [
+        NamedPlace(one, tuple(each.label for each in group if each.label), frozenset(each.id for each in group))
+        for one in listed
+        if (group := groups.get(one.id))
+    ]
