@@ -14,6 +14,7 @@ from typing import Any
 
 from crewlite.errors import MissingInput
 from crewlite.lazy import lazy
+from crewlite.stable_text import text_of
 
 jinja2 = lazy("jinja2")  # takes tens of milliseconds to import, and only runs need it
 sandbox = lazy("jinja2.sandbox")
@@ -35,7 +36,7 @@ def fill(text: str, values: Mapping[str, Any], *, where: str) -> str:
             return match.group(0)[1:-1]
         if name not in values:
             raise MissingInput(name, where=where, given=sorted(values))
-        return str(values[name])
+        return text_of(values[name])
 
     return _PLACEHOLDER.sub(one, text)
 

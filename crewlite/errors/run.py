@@ -193,8 +193,9 @@ class NonDeterminism(RunMismatch):
     def __init__(self, run_id: str, address: str, expected: str, found: str) -> None:
         super().__init__(
             f"{address or 'the flow'} of run {run_id!r} does not request the steps that it recorded: expected "
-            f"{expected}; found {found}. Put time, chance and whatever else may differ into a step. Undo the change to "
-            f"the code; or set on_drift='rerun' to run again from there; or begin a new run."
+            f"{expected}; found {found}. Put time, chance and whatever else may differ into a step, and go through "
+            f"sets with sorted(...), as each process has another order. Undo the change to the code; or set "
+            f"on_drift='rerun' to run again from there; or begin a new run."
         )
         self.run_id, self.address, self.expected, self.found = run_id, address, expected, found
 

@@ -41,6 +41,7 @@ FLOORS = {
         "plain_texts",
         "class_names",
         "instances",
+        "stable_text",
         "prompts_by_path",
         "recovery",
     }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, strategies as st
+from pydantic import BaseModel
 
 from crewlite.errors import MissingInput
 from crewlite.templates import fill
@@ -32,6 +35,48 @@ def filled(text, **values):
 
 def test_each_placeholder_is_replaced_by_the_text_of_its_value():
     assert filled("{a} and {b_2} and {a-b}", a=1, b_2=None, **{"a-b": [2]}) == "1 and None and [2]"
+
+
+class Tagged(BaseModel):
+    tags: set[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Marked:
+    marks: frozenset[str]
+    place: tuple = ()
+
+
+class Named(NamedTuple):
+    one: object
+
+
+WORDS = frozenset({"red", "green", "blue", "black", "white"})
+SORTED = "'black', 'blue', 'green', 'red', 'white'"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (set(WORDS), f"{{{SORTED}}}"),
+        ([{"a": (WORDS,)}], f"[{{'a': (frozenset({{{SORTED}}}),)}}]"),
+        ({10, 9, "a", None, 2.5}, "{None, 2.5, 9, 10, 'a'}"),
+        ({WORDS: set()}, f"{{frozenset({{{SORTED}}}): set()}}"),
+        (Tagged(tags=WORDS), f"tags={{{SORTED}}}"),
+        (Marked(WORDS), f"Marked(marks=frozenset({{{SORTED}}}), place=())"),
+        (Named([set(WORDS)]), f"Named(one=[{{{SORTED}}}])"),
+    ],
+)
+def test_a_set_within_a_value_has_one_text_in_every_process(value, text):
+    before = repr(value)
+    assert filled("{value}", value=value) == text
+    assert repr(value) == before
+
+
+def test_a_value_that_contains_itself_is_shown():
+    value = [{1}]
+    value += [value, value]
+    assert filled("{value}", value=value).startswith("[{1}, [{1}")
 
 
 def test_a_missing_input_is_named_with_where_it_is_asked_for_and_what_was_given():
