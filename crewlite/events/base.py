@@ -50,9 +50,7 @@ class ErrorFields(BaseEvent):
     """The fields of all events that tell of an error."""
 
     error: str
-    """Its message."""
     error_type: str
-    """The name of its class."""
 
 
 class UnheardEvent(NamedTuple):

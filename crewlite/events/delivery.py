@@ -95,12 +95,8 @@ class Lane:
                     continue
                 event_chain.set(item.chain)
                 try:
-                    args = (
-                        (item.source, item.event, item.state)
-                        if self.receiver.wants_state
-                        else (item.source, item.event)
-                    )
-                    await self.receiver.handler(*args)
+                    state = (item.state,) if self.receiver.wants_state else ()
+                    await self.receiver.handler(item.source, item.event, *state)
                 except asyncio.CancelledError:
                     raise
                 except BaseException as error:  # noqa: BLE001 - the border: a handler ends neither its queue nor a loop

@@ -181,11 +181,8 @@ class Circuit:
 
     def tried_by(self, probe: str, now: float, cooldown: float) -> Self:
         """Return the circuit with this call as its probe, if it is half-open and no probe is under way."""
-        if (
-            self.opened is None
-            or _left(self.opened, now, cooldown)
-            or (self.probe and _left(self.probed, now, cooldown))
-        ):
+        is_tried = self.probe and _left(self.probed, now, cooldown)
+        if self.opened is None or _left(self.opened, now, cooldown) or is_tried:
             return self
         return replace(self, probe=probe, probed=now)
 

@@ -57,13 +57,9 @@ def spent(usage: Usage) -> str:
 
 def seconds(value: float) -> str:
     """Return a duration, or a difference of two, as text."""
-    return (
-        f"{value * 1000:.0f} ms"
-        if abs(value) < 1
-        else f"{value:.1f} s"
-        if abs(value) < 600
-        else f"{value / 60:.0f} min"
-    )
+    if abs(value) < 1:
+        return f"{value * 1000:.0f} ms"
+    return f"{value:.1f} s" if abs(value) < 600 else f"{value / 60:.0f} min"
 
 
 def _section(name: str, fields: Iterable[FieldDiff]) -> Iterator[Line]:

@@ -82,10 +82,4 @@ class _Requested:
     def call(self, address: str, commit: Commit) -> MadeCall:
         """Build the record of a call that `commit` intends."""
         arguments = commit.get("arguments", {}).get(address) or self._arguments.get(address, "")
-        return {
-            "address": address,
-            "seq": commit["seq"],
-            "at": commit["at"],
-            "arguments": arguments,
-            "finished": False,
-        }
+        return MadeCall(address=address, seq=commit["seq"], at=commit["at"], arguments=arguments, finished=False)

@@ -37,7 +37,6 @@ class Values(MutableMapping[str, Any]):
         self._check = check
         """Called before each change. Raises if the change could not be recorded."""
         self._next_id = next_id
-        """Returns an id for a new item."""
         self._exact = exact
         """Whether a different order of keys in a value counts as a change."""
         self._coded = dict(coded)

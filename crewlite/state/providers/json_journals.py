@@ -222,7 +222,6 @@ class Tail:
     """The end of a journal, and the facts that its checkpoint files repeat."""
 
     path: Path
-    """The path of the journal."""
     seq: int
     sum: str
     offset: int
@@ -233,7 +232,6 @@ class Tail:
     begun: str
     """The checksum of the journal's first entry."""
     rewinds: tuple[Rewound, ...]
-    """The rewinds of the branch."""
     files: Mapping[str, Path] | None = None
     """The checkpoint files of the branch by id; None until a checkpoint is dropped."""
 

@@ -77,12 +77,9 @@ class SqliteProvider:
         """Open a database. The first write creates it (mode 0600). Raises StoreUnusable."""
         path = Path(location).absolute()
         if path.is_dir():
-            named_so = location.lower().endswith(_SUFFIXES)
-            hint = (
-                "a name that ends like this is that of a database: rename the directory"
-                if named_so
-                else "SqliteProvider wants a database file: pass JsonProvider()"
-            )
+            hint = "SqliteProvider wants a database file: pass JsonProvider()"
+            if location.lower().endswith(_SUFFIXES):
+                hint = "a name that ends like this is that of a database: rename the directory"
             raise StoreUnusable(location, f"is a directory, and {hint}")
         path = file_at(location)
         try:

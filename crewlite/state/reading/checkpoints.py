@@ -52,7 +52,6 @@ class Checkpoints:
                 self._homes.setdefault(base["place"]["id"], base["branch"])
         record.check_checkpoints({entry.seq: entry.sum for entry in entries})
         self.record = record
-        """The record after the last entry."""
         self._dropped = {**record.dropped, **lost}
         self._known = {name: one for name, one in record.checkpoints.items() if name not in lost}
         self._tasks = {id(one): list(one.tasks) for _, one in self._then.values()}

@@ -164,12 +164,8 @@ def _fork_bases(store: Store, part: str) -> list[CheckpointInfo]:
 
 def _one_checkpoint(checkpoints: Sequence[CheckpointInfo], provider: BaseProvider, location: str, part: str) -> Located:
     if len(checkpoints) != 1:
-        problem = (
-            f"matches {len(checkpoints)} checkpoints in {location}: give more of the id"
-            if checkpoints
-            else f"names nothing in {location}"
-        )
-        raise RefError(part, problem, [one.id for one in checkpoints])
+        many = f"matches {len(checkpoints)} checkpoints in {location}: give more of the id"
+        raise RefError(part, many if checkpoints else f"names nothing in {location}", [one.id for one in checkpoints])
     found = checkpoints[0]
     return Located(provider, location, found.run_id, found.branch, found.id)
 

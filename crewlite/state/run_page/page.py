@@ -50,7 +50,6 @@ class BranchPart:
     diff: RunDiff | None
     """The differences to the branch it is forked from; of an abandoned end, to the branch as it is now."""
     costs: Sequence[tuple[str, Usage]]
-    """The usage of each agent."""
     models: Sequence[tuple[str, int]]
     """How many calls of each model were made on the branch itself."""
 
