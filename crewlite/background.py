@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import inspect
+import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Never, TypeVar
 
-from crewlite.errors import StepTimeout
+from crewlite.errors import ConfigError, StepTimeout
 from crewlite.forked import in_child, lock
 from crewlite.lazy import asyncio, futures
 from crewlite.permits import permitted
@@ -50,6 +51,15 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+def check_process(pid: int, what: str) -> None:
+    """Raise ConfigError in a forked child of process `pid`, whose threads do the work `what`: it never ends here."""
+    if os.getpid() != pid:
+        raise ConfigError(
+            f"{what} is at work in process {pid}, from which this process was forked: it cannot be followed from here. "
+            f"Wait in that process; or here, if a store keeps the run, with kickoff(run_id=..., wait=True)"
+        )
 
 
 def submit(work: Coroutine[Any, Any, T]) -> futures.Future[T]:

@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, bound, forked
-from crewlite.errors import BranchConflictError
+from crewlite.errors import BranchConflictError, ConfigError
 from crewlite.flow import ask, flow, step
 from crewlite.testing import ScriptedLLM
 from tests import children
@@ -74,6 +74,38 @@ def test_an_answer_from_a_forked_child_is_told_that_its_parent_is_at_work(name, 
         return (tmp_path / "said").read_text()
 
     assert while_at_work(tmp_path / name, forked).startswith(f"process {os.getpid()} on ")
+
+
+def test_a_handle_is_of_no_use_in_a_child_that_was_forked_while_the_run_was_at_work(tmp_path):
+    begun, going_on = threading.Event(), threading.Event()
+
+    @step
+    def work():
+        begun.set()
+        going_on.wait()
+        return "done"
+
+    stream = flow(name="long")(work).stream()
+    begun.wait()
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        try:
+            for refused in (
+                stream.handle.result,
+                lambda: stream.handle.status,
+                lambda: stream.result,
+                lambda: [*stream],
+            ):
+                with pytest.raises(ConfigError, match=f"is at work in process {os.getppid()}, from which"):
+                    refused()
+            (tmp_path / "said").write_text("all refused")
+        finally:
+            os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0, "it waits for a thread that its parent has"
+    assert (tmp_path / "said").read_text() == "all refused"
+    going_on.set()
+    assert stream.result == "done"
 
 
 @pytest.mark.parametrize("name", ["store", "store.db"])

@@ -15,6 +15,7 @@ import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, kinds, tool
 from crewlite.errors import ConfigError
+from crewlite.flow import flow, step
 from crewlite.runtime.kickoffs.engine import kickoff
 from crewlite.runtime.kickoffs.many import how_to_go_on
 from crewlite.runtime.kickoffs.plan import refused
@@ -165,6 +166,75 @@ def test_kickoff_for_each_names_the_calls_in_doubt_after_ctrl_c(on_disk):
     assert "task:t/tool:pay may have taken effect. Check whether it did, " in doubt.replace("it took effect", "it did")
     assert "run_id='r.0', answers={'task:t/tool:pay': <its result>} if it did, or rerun=" in doubt
     assert again == "To go on: call kickoff_for_each again with run_id='r'"
+
+
+class Late(Exception):
+    """Stands for celery's SoftTimeLimitExceeded, the timeout of a test, or an alarm of the program."""
+
+
+@pytest.fixture
+def alarm():
+    """A handler of the program, which raises Late; what is given sends the signal to the main thread."""
+
+    def ring(number, frame):
+        raise Late
+
+    before = signal.signal(signal.SIGUSR1, ring)
+    yield lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+    signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("how", ["kickoff", "events", "result", "block"])
+def test_an_exception_of_a_signal_handler_cuts_the_run_and_may_be_caught(on_disk, alarm, how):
+    slow, reads = [True], threading.Event()
+
+    @step
+    async def work():
+        if slow:
+            if how in ("events", "result", "block"):
+                await asyncio.to_thread(reads.wait)
+            alarm()
+            await asyncio.Event().wait()
+        return "done"
+
+    long = flow(name="long", checkpoint=on_disk())(work)
+    with pytest.raises(Late) as caught:
+        match how:
+            case "kickoff":
+                long.kickoff(run_id="r")
+            case "events":
+                for _ in long.stream(run_id="r"):
+                    reads.set()
+            case "result":
+                stream = long.stream(run_id="r")
+                reads.set()
+                _ = stream.result
+            case "block":
+                with long.stream(run_id="r") as stream:
+                    reads.set()
+                    stream.handle.result()
+    if how != "block":  # which says nothing, however it is left
+        assert caught.value.__notes__[0].startswith("Interrupted. To go on: ")
+    slow.clear()
+    assert long.kickoff(run_id="r") == "done", "it was still at work"
+
+
+def test_an_exception_of_a_signal_handler_leaves_a_submitted_run_at_work(alarm):
+    waits, going_on = threading.Event(), threading.Event()
+
+    @step
+    async def work():
+        await asyncio.to_thread(waits.wait)
+        alarm()
+        await asyncio.to_thread(going_on.wait)
+        return "done"
+
+    handle = flow(name="long")(work).submit()
+    with pytest.raises(Late):
+        waits.set()
+        handle.result()
+    going_on.set()
+    assert handle.result() == "done"
 
 
 def test_ctrl_c_before_the_first_commit_does_not_blame_a_missing_store():

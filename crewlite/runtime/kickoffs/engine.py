@@ -96,8 +96,8 @@ def submit(definition: Runnable[R], request: Request, verb: str = "submit") -> R
         )
     if background.on_loop_thread():
         raise OnLoopThread("submit", "await akickoff()")
-    begun = partial(kickoff, definition, request)
-    return RunHandle(f"{kind} {name!r}", request.progress, begun, str(request.run_id or ""))
+    begun, way_on = partial(kickoff, definition, request), partial(request.how_to_go_on, kind.name)
+    return RunHandle(f"{kind} {name!r}", request.progress, begun, way_on, str(request.run_id or ""))
 
 
 async def kickoff(definition: Runnable[R], request: Request, root: Root[Any] | None = None) -> R:

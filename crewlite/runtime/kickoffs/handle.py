@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Generic, Literal, TypeVar
@@ -23,13 +24,27 @@ _TO_BEGIN = 0.02  # seconds that `submit` may block a running loop to learn whet
 class RunHandle(Generic[R]):
     """A run that was begun with `submit`. `await` it; outside a coroutine, call `result()`."""
 
-    def __init__(self, name: str, progress: Progress, kickoff: Callable[[], Awaitable[R]], given: str = "") -> None:
-        self._name, self._progress, self._given = name, progress, given
+    def __init__(
+        self,
+        name: str,
+        progress: Progress,
+        kickoff: Callable[[], Awaitable[R]],
+        how_to_go_on: Callable[[], str],
+        given: str = "",
+    ) -> None:
+        self._name, self._progress, self._given, self._how_to_go_on = name, progress, given, how_to_go_on
         self._task: asyncio.Task[R] | None = None
+        self._is_cut = False
+        self._process = os.getpid()
         known = progress.known = threading.Event()
         self._future = background.submit(self._run(kickoff))
         self._future.add_done_callback(lambda _: known.set())
-        if known.wait(_TO_BEGIN if background.running_loop() else None) and self._progress.run_id is None:
+        try:
+            is_known = known.wait(_TO_BEGIN if background.running_loop() else None)
+        except BaseException as error:  # raised by a handler of signals: nobody will have this handle
+            self.cut_short(error)
+            raise
+        if is_known and self._progress.run_id is None:
             self._future.result()
 
     @property
@@ -39,13 +54,22 @@ class RunHandle(Generic[R]):
 
     @property
     def status(self) -> Status:
-        """The status: "running" until the run has released its branch. "waiting": for people to answer."""
+        """The status: "running" until the run has released its branch. "waiting": for people to answer.
+
+        Raises ConfigError in a process that was forked while the run was at work.
+        """
         if not self._future.done():
+            background.check_process(self._process, self._what)
             return "running"
         error = self._future.exception()
         if isinstance(error, Suspended):
             return "waiting"
         return "cancelled" if isinstance(error, RunCancelled) else "failed" if error else "finished"
+
+    @property
+    def at_work(self) -> bool:
+        """Whether this process is at work on the run."""
+        return not self._future.done() and self._process == os.getpid()
 
     @property
     def usage(self) -> Usage:
@@ -56,18 +80,27 @@ class RunHandle(Generic[R]):
         """Wait until the run has ended and released its branch, and return what `kickoff` would have returned.
 
         Raises what the run raised; RunCancelled if it was cancelled; TimeoutError after `timeout` seconds, while the
-        run continues; OnLoopThread on the thread of a running loop, which it would block: await the handle there.
+        run continues; OnLoopThread on the thread of a running loop, which it would block: await the handle there;
+        ConfigError in a process that was forked while the run was at work. Ctrl-C ends the wait; the run continues.
         """
-        if background.running_loop() and not self._future.done():
-            raise OnLoopThread("result", "await the handle itself")
-        what = f"Run {self.run_id!r} of {self._name}"
+        self.check_may_wait()
         with shortened():
-            return wait_for(self._future, timeout, what, "Wait longer with result(), or stop it with cancel()")
+            return wait_for(self._future, timeout, self._what, "Wait longer with result(), or stop it with cancel()")
+
+    def check_may_wait(self) -> None:
+        """Raise OnLoopThread or ConfigError if `result` would."""
+        if self._future.done():
+            return
+        background.check_process(self._process, self._what)
+        if background.running_loop():
+            raise OnLoopThread("result", "await the handle itself")
 
     def __await__(self) -> Generator[Any, None, R]:
         return self._awaited().__await__()
 
     async def _awaited(self) -> R:
+        if not self._future.done():
+            background.check_process(self._process, self._what)
         with shortened():
             return await asyncio.shield(asyncio.wrap_future(self._future))
 
@@ -78,22 +111,27 @@ class RunHandle(Generic[R]):
     def cancel(self) -> None:
         """Cancel the run. It can be resumed after its `result()` has raised. Does nothing if the run has ended."""
         self._progress.cancelled = True
-        self._cut()  # if the run has not begun, `_run` sees the flag when it does
+        self._cut()
 
-    def cut_short(self, how_to_go_on: Callable[[], str]) -> None:
-        """End the run because of Ctrl-C, without a mark in its record, and print how to go on."""
+    def cut_short(self, error: BaseException) -> None:
+        """End the run because of Ctrl-C, or another such error, without a mark in its record, and say how to go on."""
         ended = threading.Event()
         self.when_ended(ended.set)
-        cut_short(self._cut, ended, how_to_go_on)
+        cut_short(error, self._cut, ended, self._how_to_go_on)
+
+    @property
+    def _what(self) -> str:
+        return f"Run {self.run_id!r} of {self._name}"
 
     def _cut(self) -> None:
+        self._is_cut = True
         if self._task:
             self._task.get_loop().call_soon_threadsafe(self._task.cancel)
 
     async def _run(self, kickoff: Callable[[], Awaitable[R]]) -> R:
         self._task = asyncio.current_task()
         try:
-            if self._progress.cancelled:
+            if self._is_cut:
                 raise asyncio.CancelledError
             return await kickoff()
         except asyncio.CancelledError:

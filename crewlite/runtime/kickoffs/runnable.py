@@ -197,9 +197,7 @@ class Runnable(ABC, Generic[R]):
         with shortened():
             request = _begun(self, *args, **kwargs)
             begun: RunStream[R_co] = streams.RunStream(
-                partial(engine.submit, self, request, "stream"),
-                request.progress,
-                partial(request.how_to_go_on, self.run_kind.name),
+                partial(engine.submit, self, request, "stream"), request.progress
             )
         return begun
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
 import weakref
 from collections import deque
@@ -35,11 +36,12 @@ class RunStream(Generic[R]):
     beside another reader, or again after the end, raises ConfigError. As a context manager (in a coroutine: `async
     with`), the stream cancels a run that has not ended when the block does, and waits until it has released its branch.
 
-    Ctrl-C in blocking code that reads the stream ends the run and prints how to go on, as it does in `kickoff`.
+    Ctrl-C in blocking code that reads the stream ends the run and prints how to go on, as it does in `kickoff`; so does
+    any other error that a handler of signals raises there.
     """
 
-    def __init__(self, begin: Callable[[], RunHandle[R]], progress: Progress, how_to_go_on: Callable[[], str]) -> None:
-        self._left, self._how_to_go_on, self._interrupted = _Left(), how_to_go_on, False
+    def __init__(self, begin: Callable[[], RunHandle[R]], progress: Progress) -> None:
+        self._left, self._interrupted = _Left(), False
         subscription = event_bus.on(BaseEvent, partial(_hear, progress, self._left))
         try:
             self.handle = begin()
@@ -54,7 +56,8 @@ class RunStream(Generic[R]):
     @property
     def result(self) -> R:
         """The value that `kickoff` would have returned. Waits for the run to end; in a coroutine, await the stream."""
-        with self._ended_by_ctrl_c():
+        self.handle.check_may_wait()
+        with self._ended_by_signals():
             return self.handle.result()
 
     def __await__(self) -> Generator[Any, None, R]:
@@ -87,11 +90,11 @@ class RunStream(Generic[R]):
             raise OnLoopThread("__enter__", "async with crew.stream(...) as stream")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         """Cancel the run if it has not ended, and wait until it has released its branch."""
-        if kind and issubclass(kind, KeyboardInterrupt):
-            self._cut_short()
-        elif self.handle.status == "running":
+        if isinstance(error, KeyboardInterrupt):
+            self._cut_short(error)
+        elif self.handle.at_work:
             self.cancel()
             with contextlib.suppress(Exception):  # the block has ended: nobody wants the result
                 self.handle.result()
@@ -100,24 +103,24 @@ class RunStream(Generic[R]):
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        if self.handle.status == "running":
+        if self.handle.at_work:
             self.cancel()
             with contextlib.suppress(Exception):
                 await self.handle
 
     @contextlib.contextmanager
-    def _ended_by_ctrl_c(self) -> Iterator[None]:
+    def _ended_by_signals(self) -> Iterator[None]:
         try:
             yield
-        except (KeyboardInterrupt, SystemExit):  # a handler of signals raises the other one
+        except BaseException as error:
             self._left.release()  # the traceback holds the reader, beside which the program may read on
-            self._cut_short()
+            self._cut_short(error)
             raise
 
-    def _cut_short(self) -> None:
-        if not self._interrupted and self.handle.status == "running":
+    def _cut_short(self, error: BaseException) -> None:
+        if not self._interrupted and self.handle.at_work:
             self._interrupted = True
-            self.handle.cut_short(self._how_to_go_on)
+            self.handle.cut_short(error)
 
     def _text_in(self, event: BaseEvent) -> str:
         """Return the text in an event; "" for a complete reply whose pieces were returned already."""
@@ -146,7 +149,7 @@ class _Reader(Generic[T]):
             raise OnLoopThread("__iter__", "async for event in stream")
         self._check_is_alone()
         while not self._ended:
-            with self._stream._ended_by_ctrl_c():
+            with self._stream._ended_by_signals():
                 event = self._stream._left.take()
             if event is None:
                 self._end()
@@ -196,6 +199,7 @@ class _Left:
         self._over = False
         self._lock = lock()
         self._waiting: list[Callable[[], object]] = []
+        self._process = os.getpid()
         self._reader: weakref.ref[object] | None = None
         self.is_read = False
         """Whether a reader was told that no more events will come."""
@@ -251,6 +255,7 @@ class _Left:
             if self._events:
                 return self._events.popleft(), False
             if not self._over:
+                background.check_process(self._process, "The run of this stream")
                 self._waiting.append(wake)
             return None, self._over
 

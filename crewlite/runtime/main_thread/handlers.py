@@ -170,14 +170,14 @@ class Waiting:
 
         self._acts.put(act)
 
-    def cut(self, future: Future[Any]) -> None:
-        """Cancel the future. If a signal is ending its runs, first give them time to record that and end themselves."""
+    def cut(self, cancel: Callable[[], object]) -> None:
+        """Cancel the runs. If a signal is ending its runs, first give them time to record that and end themselves."""
         global _ending
         if self.serves:
             _ending = self._ended_by or "SIGINT"
         if self._ended_by:
             self.quiet.wait(GRACE)
-        future.cancel()
+        cancel()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         _waiting.reset(self._token)

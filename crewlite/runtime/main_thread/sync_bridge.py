@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import sys
 import threading
@@ -19,6 +20,8 @@ from crewlite.runtime.main_thread.handlers import GRACE, Waiting
 uncaught = lazy("crewlite.cli.uncaught")  # on the roof: how errors that end a program are printed
 
 T = TypeVar("T")
+ENDING = (KeyboardInterrupt, SystemExit)
+"""What ends programs that do not catch it."""
 
 
 def run_sync(kind: Kind, verb: str, work: Callable[[], Coroutine[Any, Any, T]], how_to_go_on: Callable[[], str]) -> T:
@@ -26,41 +29,62 @@ def run_sync(kind: Kind, verb: str, work: Callable[[], Coroutine[Any, Any, T]], 
 
     Ctrl-C cancels the run, waits at most 2 seconds until its journal is closed, prints `how_to_go_on()` and raises
     KeyboardInterrupt, which ends a script with status 130. A second Ctrl-C does not wait. A signal that `on_events`
-    names, or a handler of the program that raises SystemExit, ends the run in the same way.
+    names, or a handler of the program that raises SystemExit, ends the run in the same way. So does any other error
+    that a handler raises, such as the alarm of a time limit; that error is given the advice as a note.
 
     Raises OnLoopThread, naming the `verb` of this `kind` of definition, as `check_may_block` does, and what `work`
     raises.
     """
     check_may_block(verb, "" if kind is kinds.TRIAL else f"{kind}.a{verb}(...)")
-    ended = threading.Event()
+    loop, ended = background.loop(), threading.Event()
+    task: asyncio.Task[Any] | None = None
+    is_cut = False
 
     async def in_full() -> T:
+        nonlocal task
+        task = asyncio.current_task()
         try:
+            if is_cut:
+                raise asyncio.CancelledError
             return await work()
         finally:
             ended.set()
 
+    def cancel() -> None:
+        nonlocal is_cut
+        is_cut = True
+        if task:
+            loop.call_soon_threadsafe(task.cancel)
+
     with Waiting() as waiting:
-        future = background.submit(in_full())
         try:
-            return waiting.wait(future)
-        except (KeyboardInterrupt, SystemExit):
-            cut_short(partial(waiting.cut, future), ended, how_to_go_on)
+            return waiting.wait(background.submit(in_full()))
+        except BaseException as error:
+            if isinstance(error, ENDING) or not ended.is_set():  # else it is an error of the run
+                cut_short(error, partial(waiting.cut, cancel), ended, how_to_go_on)
             raise
 
 
-def cut_short(cut: Callable[[], object], ended: threading.Event, how_to_go_on: Callable[[], str]) -> None:
-    """Cut a run after Ctrl-C, wait at most 2 seconds until it has ended, and print how to go on.
+def cut_short(
+    error: BaseException, cut: Callable[[], object], ended: threading.Event, how_to_go_on: Callable[[], str]
+) -> None:
+    """Cut a run because of the error that ended the wait for it; wait at most 2 seconds until the run has ended.
 
-    A second Ctrl-C does not wait.
+    Then say how to go on: after Ctrl-C on stderr, else in a note to the error, as the program may catch it. A second
+    Ctrl-C, or another error raised by a handler of signals, does not wait.
     """
+    ending = isinstance(error, ENDING)
     uncaught.install()
-    with contextlib.suppress(KeyboardInterrupt):
+    with contextlib.suppress(*(KeyboardInterrupt,) if ending else ()):
         until = time.monotonic() + GRACE
         cut()
         if not ended.wait(max(0.0, until - time.monotonic())):
             _say("The run did not stop within 2 s; what it recorded is safe.")
-    _say(f"\nInterrupted. {how_to_go_on()}")
+    advice = f"Interrupted. {how_to_go_on()}"
+    if ending:
+        _say(f"\n{advice}")
+    else:
+        error.add_note(advice)
 
 
 def check_may_block(verb: str, instead: str) -> None:
