@@ -103,6 +103,9 @@ class Drive:
         self.at_work += self.new
         self.new = []
         await asyncio.wait([one.task for one in self.at_work if one.task], return_when=asyncio.FIRST_COMPLETED)
+        if len(self.at_work) == 1:
+            alone, self.at_work = self.at_work, []
+            return alone
         ended = [one for one in self.at_work if one.task and one.task.done()]
         latest = max(map(self._order, ended))
         late = [one for one in self.at_work if one not in ended and self._order(one) < latest]

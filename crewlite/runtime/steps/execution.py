@@ -113,9 +113,9 @@ class Execution(Generic[T]):
         once, number, past = self._next()
         states, journal = run.journal.states, run.journal
         view = states.begin(address, self.start)  # handlers of the start may change it
-        await self._begin()
+        told = await self._begin()
         remedy: Remedy | None
-        heard = view.changes() if address and states.shared.used else ()  # the changes of these handlers
+        heard = view.changes() if told and address and states.shared.used else ()  # the changes of these handlers
         while True:
             frame = self._frame(number, once=once)
             frame.children.view = view
@@ -243,18 +243,22 @@ class Execution(Generic[T]):
             await self._fail(frame, decision, attempt, failed)
         return remedy
 
-    async def _begin(self) -> None:
-        """Emit the event of the start. A checkpoint that this event creates shows the run just before the step."""
+    async def _begin(self) -> bool:
+        """Emit the event of the start, and return whether handlers may have been called.
+
+        A checkpoint that this event creates shows the run just before the step.
+        """
         run, resumed = self.outer.run, self.address in self.outer.run.begun
         stamp = EventStamp(run, self.address, self.title, self.outer.started, self.settings, resumed=resumed)
         event: BaseEvent | None = self.step.voice.started(stamp)
         if event is None:
-            return
+            return False
         parts = run.checkpoint_parts(event, stamp.setting, run.journal.next_seq) if stamp.setting else None
         moment = await run.save(parts) if parts else None
         run.journal.buffer_event(event)
         run.emit(self.step.voice.source, event, moment, again=not self.address and run.heard_start)
         self.started = event.event_id
+        return isinstance(event, BaseEvent)  # not an UnheardEvent
 
     async def _succeed(self, value: T, ended: Ended) -> T:
         """Commit an outcome, then emit its event, and return the outcome."""
