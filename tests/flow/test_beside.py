@@ -373,6 +373,7 @@ def test_the_same_question_is_asked_as_often_as_one_likes_by_code_that_is_alike(
     async def sample():
         await asyncio.gather(ask_and_note(one), ask_and_note(one), ask_and_note(one.model_copy()))
         await asyncio.gather(*(Agent(role="R", goal="g", llm=LLM(model="offline")).akickoff("hi") for _ in "ab"))
+        await asyncio.gather(*(of_crew(judge("small")) for _ in "ab"))
         return len(found)
 
     assert sample.kickoff() == 3

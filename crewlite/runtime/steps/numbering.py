@@ -21,6 +21,7 @@ from crewlite.errors import ConfigError
 from crewlite.resources import Resource
 
 _TOLD_APART = 12  # hexadecimal digits of a digest that an address shows
+_DATA = (str, int, float, bool, type(None))
 
 
 class _Asker(NamedTuple):
@@ -135,14 +136,22 @@ def _call_of(coroutine: Any) -> own_threads.Call:
 
 def _alike(one: object, other: object) -> bool:
     """Return whether, as far as one can tell, it makes no difference which of two objects code holds."""
-    if one is other:
-        return True
-    if type(one) is not type(other):
+    try:
+        return one is other or bool(_told(one) == _told(other))
+    except (TypeError, ValueError):  # such as arrays, whose comparison is no verdict
         return False
-    if isinstance(one, BaseModel | Resource):  # definitions, models and tools, whatever was noted in them since
-        one, other = vars(one), vars(other)
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_alike(value, other[name]) for name, value in one.items())
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(_alike, one, other))
-    return (one == other) is True
+
+
+def _told(value: Any) -> object:
+    """Return what tells an object from others. Definitions, models and functions that are made alike are alike."""
+    if isinstance(value, types.FunctionType):
+        return value.__code__
+    if isinstance(value, dict):
+        return {name: _told(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_told(one) for one in value]
+    if isinstance(value, BaseModel):
+        return type(value).__qualname__, _told(vars(value))
+    if isinstance(value, Resource) or hasattr(value, "run_name"):  # a model; a flow, which is known by its name
+        return type(value).__qualname__, {name: one for name, one in vars(value).items() if type(one) in _DATA}
+    return value
