@@ -60,34 +60,50 @@ def register(cls: C) -> C:
 
 def declare(hint: Any) -> None:
     """Register the classes that a type contains: `list[Report]` registers Report, and the classes of its fields."""
-    if hint in IMMUTABLE:
+    if hint in IMMUTABLE or (isinstance(hint, type) and hint in _looked_into):
         return
-    for part in get_args(hint):
-        declare(part)
-    if not isinstance(hint, type) or hint in _looked_into:
-        return
-    _looked_into.add(hint)
-    if issubclass(hint, BaseModel):
-        register(hint)
-        for field in hint.model_fields.values():
-            declare(field.annotation)
-    elif dataclasses.is_dataclass(hint) or is_named_tuple(hint):
-        register(hint)
-        declare_hints(hint)
-    elif is_typeddict(hint):
-        declare_hints(hint)
-    elif issubclass(hint, Enum):
-        register(hint)
+    _look_into(hint, found := set[type]())
+    _declare_all(found)
 
 
-def declare_hints(func: Callable[..., Any]) -> None:
-    """Register the classes in the type hints of a function, or of the fields of a class.
+def declare_hints(func: Callable[..., Any]) -> frozenset[type]:
+    """Register and return the classes in the type hints of a function. Pass them to `decode`: names may be shared.
 
-    Registers none if a hint names something that cannot be found: their objects are then decoded as plain data.
+    Finds none if a hint names something that cannot be found: their objects are then decoded as plain data.
     """
+    _look_into_hints(func, found := set[type]())
+    _declare_all(found)
+    return frozenset(found)
+
+
+def _declare_all(found: set[type]) -> None:
+    for cls in [cls for cls in found if cls not in _looked_into]:
+        _looked_into.add(cls)
+        if not is_typeddict(cls):
+            register(cls)
+
+
+def _look_into(hint: Any, found: set[type]) -> None:
+    """Add the classes that a type contains to `found`."""
+    for part in get_args(hint):
+        _look_into(part, found)
+    if not isinstance(hint, type) or hint in found:
+        return
+    if issubclass(hint, BaseModel):
+        found.add(hint)
+        for field in hint.model_fields.values():
+            _look_into(field.annotation, found)
+    elif dataclasses.is_dataclass(hint) or is_named_tuple(hint) or is_typeddict(hint):
+        found.add(hint)
+        _look_into_hints(hint, found)
+    elif issubclass(hint, Enum):
+        found.add(hint)
+
+
+def _look_into_hints(func: Callable[..., Any], found: set[type]) -> None:
     with contextlib.suppress(NameError, TypeError):
         for hint in get_type_hints(func).values():
-            declare(hint)
+            _look_into(hint, found)
 
 
 def class_name(cls: type) -> str:

@@ -38,7 +38,7 @@ class FlowRoot(Root[Returned]):
 
     def __init__(self, flow: Flow) -> None:
         super().__init__(flow)
-        codec.declare_hints(flow.func)
+        self.classes = codec.declare_hints(flow.func)
         homes.note(flow.func)
         self._flow = flow
         self.verbose = flow.verbose
@@ -76,7 +76,7 @@ class FlowRoot(Root[Returned]):
             question=self.question(inputs),
             voice=_Voice(flow, inputs),
             encode=lambda result: codec.encode_to_keep(result.value),
-            decode=lambda data: Returned(codec.decode(data)),
+            decode=lambda data: Returned(codec.decode(data, self.classes)),
             with_usage=lambda result, usage: result._replace(usage=usage),
             inherited_limits=(Limit(f"flow:{flow.name}", flow.width),) if flow.width else (),
             strict_replay=True,

@@ -45,6 +45,9 @@ log = logging.getLogger("crewlite.flow")
 class StepFunction(Generic[P, R]):
     """A function as a durable step, made by `@step`. Outside a run, a call of it simply calls the function."""
 
+    _classes: frozenset[type] | None = None
+    """The classes in its type hints, once they are known."""
+
     def __init__(
         self,
         func: Callable[P, R],
@@ -88,7 +91,7 @@ class StepFunction(Generic[P, R]):
         self._policy: Policy | None = check_policy(failure_policy, f"@step {self.name!r}")
         self._remedies = None if retries is None else again(retries, retry_delay) or FailurePolicy()
         self._limits = (Limit(f"step:{self.name}", max_concurrency),) if max_concurrency else ()
-        self._opaque = self._declared = False
+        self._opaque = False
         self._version = version_of(self.name, version)
         self._deps = dependencies(self.name, deps)
         self._provenance = {} if version is None else {"version": str(version)}
@@ -156,9 +159,8 @@ class StepFunction(Generic[P, R]):
             )
 
     def _made(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Step[Any]:
-        if not self._declared:  # not when it is decorated: its type hints may name classes further down in the file
-            self._declared = True
-            codec.declare_hints(self.func)
+        if self._classes is None:  # not when it is decorated: its type hints may name classes further down in the file
+            self._classes = codec.declare_hints(self.func)
             homes.note(self.func)
         given = self._given(args, kwargs)
         for argument, value in given.items():
@@ -173,7 +175,7 @@ class StepFunction(Generic[P, R]):
             question=question,
             voice=PlainVoice(self, kinds.STEP, self.name, self.type),
             encode=codec.encode_to_keep,
-            decode=codec.decode,
+            decode=functools.partial(codec.decode, classes=self._classes),
             answer=durable.same,
             provenance=self._provenance,
             cache=self._reuse.at(question) if self._reuse and whole else None,

@@ -6,7 +6,9 @@ import os
 import sys
 
 import pytest
+from pydantic import BaseModel
 
+from crewlite.flow import Flow, flow, listen, start, step
 from tests import children
 
 PROGRAM = """
@@ -120,3 +122,49 @@ def test_a_run_of_a_script_goes_on_from_where_it_is_a_module_and_the_other_way_r
     assert run_it(begins, KILL="1").returncode == 9
     done = run_it(goes_on)
     assert (done.stdout, done.returncode) == ("3\n", 0), done.stderr
+
+
+def _two_of_one_name(number, config):
+    """A flow and a flow of methods whose class has the name of another one."""
+
+    class Out(BaseModel):
+        n: int
+
+        def made_by(self):
+            return number
+
+    @step
+    def made():
+        return Out(n=number)
+
+    made.func.__annotations__["return"] = Out
+
+    def take(given):
+        return [given.made_by(), made().made_by(), Out(n=1)]
+
+    take.__annotations__ |= {"given": Out, "return": list[Out | int]}
+
+    class Work(Flow):
+        checkpoint = config
+
+        @start()
+        def begin(self):
+            return Out(n=number)
+
+        @listen(begin)
+        def end(self, out):
+            return out.made_by()
+
+    return flow(checkpoint=config, name=f"take-{number}")(take), Work, Out
+
+
+def test_two_classes_of_one_name_are_told_apart_where_they_are_named(memory):
+    config = memory()
+    both = [_two_of_one_name(number, config) for number in (1, 2)]
+    for again in range(2):
+        for number, (take, Work, Out) in enumerate(both, 1):
+            *found, last = take.kickoff(Out(n=0), run_id=f"r{number}")
+            assert (found, type(last)) == ([number, number], Out)
+            *found, last = take.kickoff(run_id=f"r{number}")
+            assert (found, type(last)) == ([number, number], Out)
+            assert Work().kickoff(run_id=f"w{number}.{again}") == number

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import MethodType
 from typing import Any, NamedTuple
 
@@ -60,6 +61,8 @@ class Drive:
 
     flow: Flow[Any]
     inputs: Mapping[str, Any]
+    classes: Collection[type]
+    """The classes that the methods name, for the decoding of their results."""
     scope: Scope = field(default_factory=durable.scope)
     recorded: list[_Asked] = field(default_factory=list)
     """Methods to start whose outcomes are recorded."""
@@ -177,7 +180,7 @@ class Drive:
             question={"method": firing.method, "by": trigger, "given": codec.known(arguments)},
             voice=_MethodVoice(flow, method.name, trigger, arguments),
             encode=encoded,
-            decode=codec.decode,
+            decode=partial(codec.decode, classes=self.classes),
             provenance={"by": trigger} if trigger else {},
             effect="idempotent",
             timeout=None if method.feedback else how.timeout,

@@ -22,16 +22,17 @@ _known = set[str]()
 codec.declare(CrewOutput | LiteAgentOutput)
 
 
-def declare_results(method: Callable[..., Any]) -> None:
-    """Declare the classes that a method names in its annotations, or that its module has."""
-    codec.declare_hints(method)
+def declare_results(method: Callable[..., Any]) -> frozenset[type]:
+    """Declare the classes that a method names in its annotations, or that its module has; return the former."""
+    named = codec.declare_hints(method)
     module = getattr(method, "__module__", "")
     if module in _known:
-        return
+        return named
     _known.add(module)
     for value in list(getattr(method, "__globals__", {}).values()):
         if isinstance(value, type) and _is_data(value) and not value.__module__.startswith("crewlite."):
             codec.declare(value)
+    return named
 
 
 def encoded(value: Any) -> Json:
@@ -49,6 +50,8 @@ def _declare(value: Any) -> None:
             _declare(item)
     elif type(value) not in codec.IMMUTABLE:
         codec.declare(type(value))
+        if _is_data(type(value)):  # another class of its name may have been declared since
+            codec.register(type(value))
 
 
 def _is_data(kind: type) -> bool:

@@ -33,8 +33,8 @@ class ClassRoot(Root[Outcome]):
 
     def __init__(self, flow: Flow[Any]) -> None:
         super().__init__(flow)
-        for method in flow.graph.methods.values():
-            declare_results(method.func)
+        named = [declare_results(method.func) for method in flow.graph.methods.values()]
+        self.classes = frozenset[type]().union(*named)
         asking = [method.feedback.llm for method in flow.graph.methods.values() if method.feedback]
         models = [resolve_llm([llm], agent="Feedback") for llm in asking if llm]  # a missing key is told at once
         self.secret_sources += tuple(models)
@@ -71,7 +71,7 @@ class ClassRoot(Root[Outcome]):
         return Step(
             kind=kinds.FLOW,
             name=self.name,
-            work=lambda: self._driven(Drive(flow, inputs)),
+            work=lambda: self._driven(Drive(flow, inputs, self.classes)),
             question=self.question(inputs),
             voice=_Voice(flow, self.name, inputs),
             encode=_encoded,

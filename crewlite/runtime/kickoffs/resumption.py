@@ -93,7 +93,7 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
     """
     record = journal.record
     recorded = record.run["definition"]
-    inputs: dict[str, Any] = decode(record.run["inputs"])
+    inputs: dict[str, Any] = decode(record.run["inputs"], root.classes)
     found, wanted = (recorded["kind"], recorded["name"]), (root.kind, root.name)
     if is_another(found, wanted, root.default_name):
         raise RunMismatch(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
@@ -69,6 +69,8 @@ class Root(ABC, Generic[T]):
     """Whether the definition has tools whose calls people have to approve."""
     verbose: bool = False
     """Whether any definition in the run wants its progress shown."""
+    classes: Collection[type] = ()
+    """The classes that the definition itself names, for the decoding of its inputs."""
     log_file: str | None = None
     """The file to which progress is written; None for none."""
 
