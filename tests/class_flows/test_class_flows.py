@@ -438,6 +438,34 @@ def test_a_state_with_a_field_for_a_secret_is_refused():
                 def begin(self): ...
 
 
+def test_a_state_with_a_private_attribute_is_refused_and_a_field_may_have_one():
+    class Part(BaseModel):
+        _seen: int = 0
+
+    class Whole(BaseModel):
+        part: Part = Part()
+
+    class Hidden(Whole):
+        _seen: int = 0
+
+    with pytest.raises(ConfigError, match=r"its state has the private attribute _seen, .* Make it a field"):
+
+        class Refused(Flow[Hidden]):
+            @start()
+            def begin(self): ...
+
+    class Work(Flow[Whole]):
+        @start()
+        def begin(self):
+            self.state.part._seen = 3
+
+        @listen(begin)
+        def end(self):
+            return self.state.part._seen
+
+    assert Work().kickoff() == 3
+
+
 def test_what_a_method_sets_in_context_variables_is_its_own_as_it_would_be_after_a_resume():
     seen = {}
 

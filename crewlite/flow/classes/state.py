@@ -53,6 +53,11 @@ class StateKind:
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             if secret := declared_in(kind):
                 raise _of_secret(flow, secret)
+            if private := [*kind.__private_attributes__]:
+                raise ConfigError(
+                    f"flow {flow!r}: its state has the private attribute {', '.join(private)}, but only fields are "
+                    f"recorded, and a method would not see what another one has set. Make it a field"
+                )
             return cls(kind)
         if isinstance(kind, type) and issubclass(kind, Mapping | MutableMapping):
             return cls.PLAIN
