@@ -13,6 +13,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from blinker import ANY
+
 from crewlite import durable, tracebacks
 from crewlite.events.base import BaseEvent
 
@@ -24,7 +26,7 @@ event_chain: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar("c
 """The types of the events whose handlers led to the current event, and its own type last."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Receiver:
     """A handler and its subscription."""
 
@@ -36,14 +38,14 @@ class Receiver:
     source: weakref.ref[Any] | None = None
     """The object whose events it receives; None for every object."""
 
-    def is_of(self, source: object) -> bool:
-        """Return whether it receives the events of this source alone."""
-        return self.source is not None and source is not None and self.source() is source
-
     @property
-    def is_bereft(self) -> bool:
-        """Whether its source no longer exists."""
-        return self.source is not None and self.source() is None
+    def sender(self) -> Any:
+        """The sender as blinker takes it; None once the source no longer exists."""
+        return ANY if self.source is None else self.source()
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the handler. blinker requires receivers to be callable."""
+        return self.handler(*args)
 
     @property
     def name(self) -> str:

@@ -1,9 +1,10 @@
 """The central bus: which handlers receive which event, in which order, and what happens when a handler fails.
 
-Sync handlers run in the order of registration, references to handlers are strong, errors are isolated, async handlers
-have ordered queues, and emits inside handlers wait their turn. The receivers of an event class are cached, so an event
-without receivers costs almost nothing. Handlers are only ever appended to a list; to remove one, the list is replaced.
-So an emit on another thread, or the garbage collection of a source at that moment, never sees a half-made change.
+One blinker signal for each event class holds the subscriptions and their sources. The bus adds what blinker does not
+have: order of registration, strong references, isolation of errors, ordered queues for async handlers, and emits inside
+handlers that wait their turn. The receivers of an event class are cached, so an event without receivers costs almost
+nothing. Handlers are only ever added to a signal; to remove one, the signal is replaced. So an emit on another thread,
+or the garbage collection of a source at that moment, never sees a half-made change.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
+
+from blinker import Signal
 
 from crewlite import background, durable
 from crewlite.errors import OnLoopThread
@@ -40,8 +43,8 @@ from crewlite.forked import in_child, rlock
 E = TypeVar("E", bound=BaseEvent)
 H = TypeVar("H", bound=Handler)
 
-_Hearing = tuple[tuple[Receiver, ...], bool]
-"""The receivers of a class of events; and whether any of them has a source."""
+_Hearing = tuple[tuple[Receiver, ...], tuple[Signal, ...]]
+"""The receivers of a class of events; and the signals of the class and its bases, if a receiver has a source."""
 _LONGEST_CHAIN = 64  # events that handlers may emit one inside the other
 _MOST_IN_TURN = 10_000  # events that one emit may lead to
 
@@ -72,10 +75,11 @@ class EventBus:
     """
 
     def __init__(self) -> None:
-        self._receivers: dict[type[BaseEvent], list[Receiver]] = {}
+        self._signals: dict[type[BaseEvent], Signal] = {}
         self._cache: dict[type[BaseEvent], _Hearing] = {}
         self._lanes: dict[tuple[Receiver, asyncio.AbstractEventLoop], Lane] = {}
         self._order = itertools.count()
+        self._changes = 0
         self._lock = rlock()
         self._bereft = deque[type[BaseEvent]]()  # event classes with a handler whose source no longer exists
         self._local = threading.local()
@@ -110,22 +114,22 @@ class EventBus:
         """
         self._drop(
             event,
-            lambda receiver: bool((source is None or receiver.is_of(source)) and receiver.handler == handler),
+            lambda receiver: (source is None or receiver.sender is source) and bool(receiver.handler == handler),
         )
 
     def hears(self, event: type[BaseEvent], source: object = None) -> bool:
         """Return whether a handler receives events of this class (from `source`). If none does, no event is needed."""
-        receivers, by_source = self._cache.get(event) or self._hearing(event)
-        return bool(receivers if source is None or not by_source else _of(source, receivers))
+        receivers, signals = self._cache.get(event) or self._hearing(event)
+        return bool(receivers if source is None or not signals else _of(source, receivers, signals))
 
     def emit(self, source: object, event: BaseEvent, state: Any = None) -> None:
         """Deliver an event to every subscribed handler. Handlers that take three arguments also get `state`.
 
         If it is called inside a handler, the event waits until the current one was delivered to all handlers.
         """
-        receivers, by_source = self._cache.get(type(event)) or self._hearing(type(event))
-        if by_source:
-            receivers = _of(source, receivers)
+        receivers, signals = self._cache.get(type(event)) or self._hearing(type(event))
+        if signals:
+            receivers = _of(source, receivers, signals)
         if not receivers:
             return
         types = (*event_chain.get(), event.type)
@@ -191,7 +195,7 @@ class EventBus:
         try:
             yield self
         finally:
-            for event in list(self._receivers):
+            for event in list(self._signals):
                 self._drop(event, lambda receiver: receiver.order > start)
 
     scoped_handlers = scoped
@@ -208,21 +212,29 @@ class EventBus:
             source=source,
         )
         with self._lock:
-            self._receivers.setdefault(event, []).append(receiver)
-            self._cache = {}
+            _connect(self._signals.setdefault(event, Signal()), receiver)
+            self._changed()
         self._let_go()
         return receiver
 
     def _drop(self, event: type[BaseEvent], gone: Callable[[Receiver], bool]) -> None:
         with self._lock:
-            before = left = list[Receiver]()
-            while before != (here := [*self._receivers.get(event, ())]):  # a finalizer may change them meanwhile
-                before, left = here, [receiver for receiver in here if not gone(receiver)]
-            if len(left) < len(before):
-                self._receivers[event], self._cache = left, {}
-                known = {receiver for each in self._receivers.values() for receiver in each}
-                self._lanes = {key: lane for key, lane in self._lanes.items() if lane.busy or key[0] in known}
+            seen = -1
+            while seen != self._changes:  # a finalizer that runs meanwhile may change the subscriptions too
+                seen, left, before = self._changes, Signal(), _receivers(self._signals.get(event))
+                for receiver in before:
+                    if not gone(receiver):
+                        _connect(left, receiver)
+            if len(_receivers(left)) < len(before):
+                self._signals[event] = left
+                self._changed()
+                here = {receiver for signal in self._signals.values() for receiver in _receivers(signal)}
+                self._lanes = {key: lane for key, lane in self._lanes.items() if lane.busy or key[0] in here}
         self._let_go()
+
+    def _changed(self) -> None:
+        self._changes += 1
+        self._cache = {}
 
     def _watched(self, event: type[BaseEvent], source: object) -> weakref.ref[Any]:
         """Return a weak reference to a source, whose end may come at any moment and on any thread."""
@@ -245,16 +257,17 @@ class EventBus:
         while self._bereft and self._lock.acquire(blocking=False):
             try:
                 with contextlib.suppress(IndexError):
-                    self._drop(self._bereft.popleft(), lambda receiver: receiver.is_bereft)
+                    self._drop(self._bereft.popleft(), lambda receiver: receiver.sender is None)
             finally:
                 self._lock.release()
 
     def _hearing(self, cls: type[BaseEvent]) -> _Hearing:
         with self._lock:
             cache = self._cache  # every change of the subscriptions begins a new cache
-            found = [receiver for base in cls.__mro__ for receiver in self._receivers.get(base, ())]
-            found.sort(key=lambda receiver: receiver.order)
-            cache[cls] = hearing = (tuple(found), any(receiver.source is not None for receiver in found))
+            signals = tuple(signal for base in cls.__mro__ if (signal := self._signals.get(base)))
+            found = sorted((r for signal in signals for r in _receivers(signal)), key=lambda receiver: receiver.order)
+            by_source = any(receiver.source is not None for receiver in found)
+            cache[cls] = hearing = (tuple(found), signals if by_source else ())
         self._let_go()
         return hearing
 
@@ -296,9 +309,19 @@ class EventBus:
             loop.call_soon_threadsafe(lane.put, delivery)
 
 
-def _of(source: object, receivers: tuple[Receiver, ...]) -> tuple[Receiver, ...]:
+def _of(source: object, receivers: tuple[Receiver, ...], signals: tuple[Signal, ...]) -> tuple[Receiver, ...]:
     """Return the receivers that receive events of this source."""
-    return tuple(receiver for receiver in receivers if receiver.source is None or receiver.is_of(source))
+    hearing = {receiver for signal in signals for receiver in signal.receivers_for(source)}
+    return tuple(receiver for receiver in receivers if receiver.source is None or receiver in hearing)
+
+
+def _connect(signal: Signal, receiver: Receiver) -> None:
+    if (sender := receiver.sender) is not None:
+        signal.connect(receiver, sender, weak=False)
+
+
+def _receivers(signal: Signal | None) -> list[Receiver]:
+    return [one for one in list(signal.receivers.values()) if isinstance(one, Receiver)] if signal else []
 
 
 @in_child
