@@ -140,6 +140,16 @@ def test_nothing_done_to_what_was_handed_out_changes_a_checkpoint(state):
         made.version = 7
 
 
+def test_a_value_that_another_one_is_put_back_before_has_not_changed(state):
+    state["first"], state["second"] = 1, 2
+    before = state.snapshot()
+    del state["first"]
+    state.snapshot()
+    state.restore(before)
+    assert list(state) == ["first", "second"]
+    assert state.snapshot().versions == {"first": 3, "second": 1}
+
+
 def test_versions_count_real_changes_only(state):
     state["same"], state["grows"], state["goes"] = {"a": 1, "b": 2}, [1], 1
     state.snapshot()

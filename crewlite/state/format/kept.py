@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from crewlite.codec import Json
 from crewlite.state.format.commit import CommitParts, StepRecord
-from crewlite.state.format.operations import Operation, applied
+from crewlite.state.format.operations import ABSENT, Operation, alike, applied
 
 Order = tuple[int, ...]
 """(number of the commit, index in it): the position of changes among those of other steps."""
@@ -47,10 +47,14 @@ class Kept:
         for step in ended.values():
             operations += step["state"]
         operations += changed.get("seen_after", ())
+        now = applied(values, operations)
         touched = dict.fromkeys(operation[1][0] for operation in operations)
+        for name in {path[0] for verb, path, *_ in operations if verb == "remove" and len(path) == 1}:
+            if name in now and alike(values.get(name, ABSENT), now[name]):  # it has only moved behind other names
+                del touched[name]
         versions = {name: self.versions.get(name, 0) + 1 for name in touched} | changed.get("versions", {})
         return Kept(
-            values=applied(values, operations),
+            values=now,
             own=own,
             versions={**self.versions, **versions} if versions else self.versions,
             steps=self.steps | ended.keys() if ended else self.steps,
