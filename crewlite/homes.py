@@ -9,6 +9,7 @@ import dataclasses
 import sys
 from collections.abc import Callable
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -32,6 +33,14 @@ _FITS: dict[str, Callable[[type], bool]] = {
 def note(func: Any) -> None:
     """Note the module of a function as one in which classes may be found."""
     _homes.add(getattr(func, "__module__", None) or "")
+
+
+def namesakes(module: str) -> list[str]:
+    """Return the names under which this program may have the module of that name: a script, run or imported."""
+    if module == "__main__":
+        return list(_homes)
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    return ["__main__"] if script and Path(script).stem == module.rpartition(".")[2] else []
 
 
 def find(tag: str, name: str) -> type | None:

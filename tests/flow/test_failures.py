@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
+import sys
 import threading
+import urllib.error
 
 import pytest
 
 from crewlite import History
 from crewlite.errors import ConfigError, InDoubt, NonDeterminism, StepRaised, StepTimeout, Suspended
 from crewlite.flow import ask, bound, flow, step
+from crewlite.runtime.steps.failures import Told, raised, written
 
 
 class Declined(Exception):
@@ -113,6 +118,76 @@ def test_an_error_that_cannot_be_written_down_comes_back_as_one_that_stands_for_
     broken.clear()
     assert pipeline.kickoff(run_id="one", answers={"human:on": "yes"}) == "yes"
     assert ran == ["odd", "stood for"]
+
+
+class Slotted(Exception):
+    __slots__ = ("code",)
+
+
+def _grouped():
+    return ExceptionGroup("two", [ValueError("a"), ExceptionGroup("deep", [Declined("visa", 51)])])
+
+
+def _http():
+    return urllib.error.HTTPError("http://x", 404, "not found", {}, io.BytesIO(b"body"))
+
+
+def _inside():
+    class Inner(Exception):
+        pass
+
+    return Inner("x")
+
+
+def _slotted():
+    error = Slotted("x")
+    error.code = 7
+    return error
+
+
+def _with_object():
+    error = RuntimeError("x")
+    error.code, error.client = 7, object()
+    return error
+
+
+def _caused():
+    error = RuntimeError("x")
+    error.__cause__, error.__context__ = Declined("visa", 51), None
+    error.__cause__.__context__ = KeyError("k")
+    return error
+
+
+@pytest.mark.parametrize(
+    ("make", "shown"),
+    [
+        (_grouped, lambda error: (repr(error), error.exceptions[1].exceptions[0].card)),
+        (_http, lambda error: (type(error), error.code, error.reason, str(error))),
+        (_inside, lambda error: (type(error).__qualname__, error.args)),
+        (_slotted, lambda error: (type(error), error.args, error.code)),
+        (_with_object, lambda error: (type(error), error.args, error.code)),
+        (_caused, lambda error: (repr(error.__cause__), error.__cause__.card, repr(error.__cause__.__context__))),
+        (lambda: ImportError("no", name="n", path="p"), lambda error: (error.name, error.path)),
+        (lambda: NameError("no", name="n"), lambda error: error.name),
+        (lambda: AttributeError("no", name="n", obj=None), lambda error: error.name),
+    ],
+    ids=["group", "http", "made in a function", "slots", "an object", "causes", "import", "name", "attribute"],
+)
+def test_an_error_comes_back_from_the_record_with_all_that_can_be_recorded(make, shown):
+    error = make()
+    data = json.loads(json.dumps(written(error)))
+    again = raised("a", Told(type(error).__name__, str(error), "", data))
+    assert shown(again) == shown(error)
+
+
+@pytest.mark.parametrize("name", ["__main__:Declined", "elsewhere.test_failures:Slotted"])
+def test_a_class_of_a_script_is_found_whether_the_script_was_run_or_imported(monkeypatch, name):
+    step(lambda: None)  # which makes this module one of the program's own
+    if not name.startswith("__main__"):
+        monkeypatch.setattr(sys.modules["__main__"], "__file__", "/home/me/test_failures.py", raising=False)
+        monkeypatch.setattr(sys.modules["__main__"], "Slotted", Slotted, raising=False)
+    again = raised("a", Told("X", "x", "", {"cls": name, "args": ["x"], "fields": {}}))
+    assert type(again) in (Declined, Slotted)
 
 
 @pytest.mark.parametrize("how", ["itself", "from", "while handling", "group", "of others that nobody heard of"])

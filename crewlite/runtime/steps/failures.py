@@ -1,19 +1,26 @@
 """Errors as plain data, to be raised again by a later resume or in another process.
 
 The error is raised as its own class if that is loaded here and the error's arguments could be encoded; otherwise as
-`StepRaised`. For this, nothing is imported, and no code of the class runs.
+`StepRaised`. Fields that cannot be encoded are left out. Members of a group, causes and contexts are rebuilt in
+the same way. For this, nothing is imported, and neither `__init__` nor `__new__` of the class runs.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
+from types import MemberDescriptorType
 from typing import Any, Protocol
 
-from crewlite import codec
-from crewlite.errors import NotCodable, StepRaised
+from crewlite import codec, homes
+from crewlite.errors import NotCodable, StepRaised, text_of
 from crewlite.state.format.failed import RaisedError
+
+_DEPTH = 4  # errors behind an error
+_NAMING = (ImportError, NameError, AttributeError)  # built-in classes with attributes that are not in `args`
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,33 +54,117 @@ class Failure(Protocol):
 
 
 def written(error: BaseException) -> RaisedError:
-    """Return an error as data, from which `raised` builds it again: its class, and the fields that can be encoded."""
-    raised: RaisedError = {"cls": codec.class_name(type(error))}
-    with contextlib.suppress(NotCodable):
-        raised["args"] = codec.encode(list(_arguments(error)))
-        raised["fields"] = codec.encode(vars(error))
-    return raised
+    """Return an error as data, from which `raised` builds it again: its class, what can be encoded, and its causes."""
+    return _written(error, _DEPTH)
 
 
 def raised(step: str, failure: Failure) -> Exception:
     """Build the error that a step failed with: an object of its class if that is loaded here, else a StepRaised."""
-    raised = failure.raised
-    cls = _loaded(raised["cls"]) if raised and "fields" in raised else None
-    if raised is None or cls is None:
-        return StepRaised(step, failure.error_type, failure.message, failure.traceback)
-    args, fields = codec.decode(raised["args"]), codec.decode(raised["fields"])
+    error = _built(step, failure.raised) if failure.raised else None
+    if isinstance(error, Exception):
+        return error
+    return StepRaised(step, failure.error_type, failure.message, failure.traceback)
+
+
+def _written(error: BaseException, depth: int) -> RaisedError:
+    raised: RaisedError = {"cls": codec.class_name(type(error))}
+    with contextlib.suppress(NotCodable):
+        raised["args"] = codec.encode(_arguments(error))
+        raised["fields"] = codec.encode(_codable(vars(error)))
+    if slots := _codable(_in_slots(error)):
+        raised["slots"] = codec.encode(slots)
+    if streams := [name for name, value in vars(error).items() if isinstance(value, io.IOBase)]:
+        raised["streams"] = streams
+    if depth:
+        _write_others(raised, error, depth - 1)
+    return raised
+
+
+def _write_others(raised: RaisedError, error: BaseException, depth: int) -> None:
+    """Add to the data of an error the errors that it holds, and those that led to it."""
+
+    def other(one: BaseException) -> RaisedError:
+        return {**_written(one, depth), "message": text_of(one) if isinstance(one, Exception) else ""}
+
+    if isinstance(error, BaseExceptionGroup):
+        raised["members"] = [other(one) for one in error.exceptions]
+    cause, context = error.__cause__, error.__context__
+    if cause:
+        raised["cause"] = other(cause)
+    if context and context is not cause:
+        raised["context"] = other(context)
+    if error.__suppress_context__ and not cause:
+        raised["suppressed"] = True
+
+
+def _codable(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that can be encoded."""
+    found = {}
+    for name, value in fields.items():
+        with contextlib.suppress(NotCodable):
+            codec.encode(value)
+            found[name] = value
+    return found
+
+
+def _in_slots(error: BaseException) -> dict[str, Any]:
+    """Return the attributes that an error keeps outside of its dict and its arguments."""
+    found = {}
+    for cls in type(error).__mro__:
+        for name, kept in vars(cls).items():
+            is_own = isinstance(kept, MemberDescriptorType) and (cls.__module__ != "builtins" or cls in _NAMING)
+            if is_own and not name.startswith("_") and name not in found:
+                with contextlib.suppress(AttributeError):  # it was never set
+                    found[name] = kept.__get__(error)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _built(step: str, raised: RaisedError) -> BaseException | None:
+    """Build an error, and those that led to it, from its data; None if its class or its arguments cannot be had."""
+    cls = _loaded(raised["cls"]) if "fields" in raised else None
+    if cls is None:
+        return None
+    args, fields, slots = (codec.decode(raised.get(key)) for key in ("args", "fields", "slots"))
+    if "members" in raised:
+        args = [*args, [_other(step, one) for one in raised["members"]]]
+    builtin = _builtin(cls)
     try:
-        error: Exception = _builtin(cls).__new__(cls, *args)
-        _builtin(cls).__init__(error, *args)  # not the class's own __init__, which may take other arguments
-        vars(error).update(fields)
+        error: BaseException = builtin.__new__(cls, *args)
+        builtin.__init__(error, *args)  # not the class's own __init__, which may take other arguments
+        vars(error).update({name: _closed() for name in raised.get("streams", ())}, **fields)
+        for name, value in (slots or {}).items():
+            BaseException.__setattr__(error, name, value)
+        getattr(error, "__notes__", None)  # the class's own __getattr__ may need a field that could not be recorded
     except Exception:  # noqa: BLE001 - the border: a user's class may raise anything here
-        return StepRaised(step, failure.error_type, failure.message, failure.traceback)
+        return None
+    if "cause" in raised:
+        error.__cause__ = error.__context__ = _other(step, raised["cause"])
+    if "context" in raised:
+        error.__context__ = _other(step, raised["context"])
+    error.__suppress_context__ = "cause" in raised or raised.get("suppressed", False)
     return error
 
 
-def _arguments(error: BaseException) -> tuple[Any, ...]:
-    """Return the arguments of the error's built-in base class. For an OSError these are more than `args`."""
-    return tuple(_builtin(type(error)).__reduce__(error)[1])
+def _other(step: str, raised: RaisedError) -> BaseException:
+    name = raised["cls"].rpartition(":")[2]
+    return _built(step, raised) or StepRaised(step, name, raised.get("message", ""))
+
+
+def _closed() -> io.IOBase:
+    """Return a stream whose reading is refused: what was in it is not recorded."""
+    stream = io.BytesIO()
+    stream.close()
+    return stream
+
+
+def _arguments(error: BaseException) -> list[Any]:
+    """Return the arguments of the error's built-in base class, without the members of a group.
+
+    For an OSError these are more than `args`.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        return [error.message]
+    return list(_builtin(type(error)).__reduce__(error)[1])
 
 
 def _builtin(cls: type) -> Any:
@@ -84,10 +175,26 @@ def _builtin(cls: type) -> Any:
     return base
 
 
-def _loaded(name: str) -> type[Exception] | None:
-    """Return the exception class of this name if its module is loaded already, else None."""
+def _loaded(name: str) -> type[BaseException] | None:
+    """Return the exception class of this name if it is loaded already, else None.
+
+    A class of a script is found whether the script was run or imported; of classes made inside a function, the newest.
+    """
     module, _, path = name.partition(":")
+    if "<locals>" in path:
+        return next((cls for cls in reversed(list(_below(BaseException))) if codec.class_name(cls) == name), None)
+    found = {id(cls): cls for one in (module, *homes.namesakes(module)) if (cls := _named(one, path))}
+    return found.popitem()[1] if len(found) == 1 else _named(module, path)
+
+
+def _named(module: str, path: str) -> type[BaseException] | None:
     found: Any = sys.modules.get(module)
     for part in path.split("."):
         found = vars(found).get(part) if hasattr(found, "__dict__") else None
-    return found if isinstance(found, type) and issubclass(found, Exception) else None
+    return found if isinstance(found, type) and issubclass(found, BaseException) else None
+
+
+def _below(cls: type[BaseException]) -> Iterator[type[BaseException]]:
+    for one in cls.__subclasses__():
+        yield one
+        yield from _below(one)

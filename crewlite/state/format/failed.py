@@ -59,3 +59,15 @@ class RaisedError(TypedDict):
     cls: Text
     args: NotRequired[Any]
     fields: NotRequired[Any]
+    slots: NotRequired[Any]
+    """The attributes that are kept outside of the object's dict."""
+    streams: NotRequired[list[Text]]
+    """The fields that hold an open file or the body of a response."""
+    message: NotRequired[Text]
+    """The text of an error inside another one."""
+    members: NotRequired[list[RaisedError]]
+    cause: NotRequired[RaisedError]
+    context: NotRequired[RaisedError]
+    """Left out if it is the cause too."""
+    suppressed: NotRequired[bool]
+    """Whether the context is not to be shown."""
