@@ -300,3 +300,25 @@ def test_a_state_is_given_no_secret(caplog):
         Work().kickoff(inputs={"key": SecretStr("tok")})
     Work().kickoff()
     assert "state['token'] is a SecretStr, which cannot be recorded (it holds a secret" in caplog.text
+
+
+@pytest.mark.parametrize("location", ["./.checkpoints", "./.checkpoints.db"])
+def test_the_text_of_a_secret_input_appears_nowhere(said, location):
+    secret, login = "tok-77aab-9ZZx1", []
+
+    @step
+    def header(token: SecretStr) -> str:
+        login.append(f"Bearer {token.get_secret_value()}")
+        return login[-1]
+
+    @flow(checkpoint=CheckpointConfig(location=location))
+    def call(token: SecretStr) -> str:
+        header(token)
+        raise ValueError(f"{token.get_secret_value()} was refused")
+
+    for _ in range(2):
+        with pytest.raises(Exception, match="was refused"):
+            call.kickoff(SecretStr(secret), run_id="one")
+    assert login == [f"Bearer {secret}"]
+    assert "step:header" in said()
+    assert secret not in said()
