@@ -389,3 +389,51 @@ def test_a_key_tells_code_apart_that_differs_in_what_cannot_be_recorded(config):
         return await asyncio.gather(named("small"), named("large"))
 
     assert panel.kickoff() == ["I am small", "I am large"]
+
+
+@given(count=st.integers(1, 4), seeds=st.tuples(st.integers(), st.integers()))
+@settings(max_examples=25, deadline=None)
+def test_code_that_goes_on_with_whichever_step_is_first_goes_on_so_after_a_cut(count, seeds):
+    global world
+    whole = CheckpointConfig(location="x", provider=InMemoryProvider())
+
+    def first_come(setting):
+        @flow(name="first_come", checkpoint=setting)
+        async def first_come():
+            return sorted([await leaf(-await one) for one in asyncio.as_completed([leaf(n + 1) for n in range(count)])])
+
+        return first_come
+
+    world = World(seeds[0])
+    result = first_come(whole).kickoff(run_id=RUN)
+    entries = entries_of(whole)
+    for at in range(1, len(entries)):
+        recorded = {step["address"] for entry in entries[:at] for step in entry.commit.get("steps", ())}
+        world = World(seeds[1] + at)
+        assert first_come(cut(entries, at)).kickoff(run_id=RUN) == result
+        assert not recorded & world.runs.keys(), "a recorded step ran again"
+
+
+def test_code_whose_argument_changes_before_it_asks_is_told_apart_by_whom_it_asks(config):
+    async def one(job):
+        model = job.pop("model")
+        await asyncio.sleep(0)
+        return await of_agent(judge(model))
+
+    @flow(checkpoint=config())
+    async def panel():
+        return await asyncio.gather(one({"model": "small"}), one({"model": "large"}))
+
+    with pytest.raises(ConfigError, match=r"requested twice side by side .* \(Agent\)"):
+        panel.kickoff()
+
+
+def test_one_coroutine_may_ask_several_agents_the_same(config):
+    async def both(question):
+        return [(await judge(model).akickoff(question)).raw for model in ("small", "large")]
+
+    @flow(checkpoint=config())
+    async def panel():
+        return await asyncio.gather(both("Who?"), both("And who?"))
+
+    assert panel.kickoff(run_id="one") == [["I am small", "I am large"]] * 2

@@ -33,6 +33,8 @@ class _Asker(NamedTuple):
     """What it holds that the digest does not tell: arguments that cannot be encoded, and variables of a closure."""
     task: weakref.ref[asyncio.Task[Any]] | None = None
     """The asyncio task that it runs in."""
+    call: own_threads.Call | None = None
+    """The `bound` call that it runs in, in a thread."""
 
 
 _NOBODY = _Asker()
@@ -43,14 +45,14 @@ _asker: ContextVar[_Asker] = ContextVar("crewlite_asker", default=_NOBODY)
 class Numbering:
     """Gives each step inside one attempt an address of its own."""
 
-    __slots__ = ("_counts", "_held", "_keys", "prefix")
+    __slots__ = ("_askers", "_counts", "_keys", "prefix")
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
         self._counts: dict[str, int] = {}
         self._keys: dict[str, object] = {}
-        self._held: dict[str, tuple[object, ...]] | None = None
-        """By place: what the code held that first requested a step there from beside, see `_Asker.held`."""
+        self._askers: dict[str, tuple[_Asker, object]] | None = None
+        """By place: the code that first requested a step there from beside, and the object that was to work."""
 
     def next(self, kind: str, name: str | None) -> str:
         """Return the next address for this kind and name, numbered in the order of the calls."""
@@ -58,23 +60,25 @@ class Numbering:
         count = self._count(stem)
         return f"{self.prefix}{stem}" if name and count == 1 else f"{self.prefix}{stem}#{count}"
 
-    def beside(self, kind: str, name: str | None, fingerprint: str) -> str:
+    def beside(self, kind: str, name: str | None, fingerprint: str, source: object) -> str:
         """Return the address of a step requested in parallel with the attempt's own code, where the order is chance.
 
-        Raises ConfigError if the code before this one that requested the same step differs from this in what the
-        address does not tell, so that a resume could swap their answers.
+        `source`: the object that is to work, such as an agent. Raises ConfigError if other code requested the same step
+        before, and the two differ in what the address does not tell, so that a resume could swap their answers.
         """
         asker, stem = _who_asks(), _stem(kind, name)
         place = f"{stem}#{codec.digest([fingerprint, asker.digest])[:_TOLD_APART]}"
-        self._held = {} if self._held is None else self._held
-        held = zip(asker.held, self._held.setdefault(place, asker.held), strict=False)
-        if differing := {type(one).__name__ for one, before in held if not _alike(one, before)}:
-            raise ConfigError(
-                f"{self.prefix}{stem} is requested twice side by side with the same question, by code that differs "
-                f"only in what cannot be recorded ({', '.join(sorted(differing))}). A resume could swap the two "
-                f"answers: tell them apart by a key, `with keyed(name):`, or by a text or number that the code takes "
-                f"as an argument"
-            )
+        self._askers = {} if self._askers is None else self._askers
+        first, worker = self._askers.setdefault(place, (asker, source))
+        if first.task is not asker.task or first.call is not asker.call:
+            pairs = zip((*asker.held, source), (*first.held, worker), strict=False)
+            if differing := {type(one).__name__ for one, before in pairs if not _alike(one, before)}:
+                raise ConfigError(
+                    f"{self.prefix}{stem} is requested twice side by side with the same question, by code that "
+                    f"differs only in what cannot be recorded ({', '.join(sorted(differing))}). A resume could swap "
+                    f"the two answers: tell them apart by a key, `with keyed(name):`, or by a text or number that the "
+                    f"code takes as an argument"
+                )
         return self._at(place)
 
     def keyed(self, kind: str, name: str, key: str) -> str:
@@ -112,7 +116,7 @@ def _who_asks() -> _Asker:
     task, asker = asyncio.current_task(), _asker.get()
     call = own_threads.call()
     if task is None:
-        return _Asker(codec.digest([asker.digest, call.told]), asker.held + call.held)
+        return _Asker(codec.digest([asker.digest, call.told]), asker.held + call.held, None, call)
     if asker.task is None or asker.task() is not task:
         own = _call_of(task.get_coro())
         known = codec.digest([asker.digest, call.told, own.told])

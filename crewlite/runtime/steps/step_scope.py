@@ -83,7 +83,7 @@ class StepScope(Frame):
         elif address is None and self._in_order(step):
             address = children.numbering.next(step.kind.name, step.name)
         elif address is None:
-            address = children.numbering.beside(step.kind.name, step.name, fingerprint)
+            address = children.numbering.beside(step.kind.name, step.name, fingerprint, step.voice.source)
         behind = None if step.kind.asks_person or address in children.expected else children.blocked
         children.asked[address] = None
         if self.sayings is not None:
@@ -102,10 +102,10 @@ class StepScope(Frame):
         """Return whether the running step's own coroutine makes this request; tasks beside it do so in any order."""
         if not self.inherited.mode.strict_replay or step.chained or (step.kind.asks_person and step.name):
             return True
-        return own_threads.bound_scope() is not self and not self._in_other_task
+        return own_threads.bound_scope() is not self and not self.in_other_task
 
     @property
-    def _in_other_task(self) -> bool:
+    def in_other_task(self) -> bool:
         """Whether the running task is another than that of this step's own coroutine."""
         return self.children.task is not None and self.children.task is not asyncio.current_task()
 
@@ -174,7 +174,7 @@ class StepScope(Frame):
     async def _drive(self, step: Step[T], asked: Asked, *, own_task: bool = False) -> T:
         """Return a step's outcome from the record, or run the step."""
         address, fingerprint = asked.address, asked.fingerprint
-        if not own_task and self._in_other_task:
+        if not own_task and self.in_other_task:
             return await self._beside(step, asked)
         if self.run.journal.closed:  # abandoned work, in a thread that outlived its timeout
             raise self.run.journal.ended()
@@ -247,11 +247,19 @@ class StepScope(Frame):
             await self.children.siblings().take_turn()
 
     async def _beside(self, step: Step[T], asked: Asked) -> T:
-        """Run a step that another task than this step's own awaits. This step ends only after that step."""
-        self._enter_turn(asked.address)
+        """Run a step that another task than this step's own awaits. This step ends only after that step.
+
+        Recorded results are handed over in the order of their commits, as code may react to the first that comes.
+        """
+        if recorded := self.run.record.outcomes.get(asked.address):
+            self.children.enter_turn(asked.address, recorded.order)
         part = self.children.siblings().begin(self._drive(step, asked, own_task=True), asked.address)
         try:
             value = await part
+            if (turns := self.children.turns) and not turns.has(
+                asked.address
+            ):  # it ran, and may overtake no recorded one
+                turns.enter(asked.address, self.run.record.outcomes[asked.address].order)
             await self._deliver_recorded(asked.address)
             return value
         finally:
