@@ -437,3 +437,23 @@ def test_one_coroutine_may_ask_several_agents_the_same(config):
         return await asyncio.gather(both("Who?"), both("And who?"))
 
     assert panel.kickoff(run_id="one") == [["I am small", "I am large"]] * 2
+
+
+def test_a_result_that_cannot_be_recorded_is_handed_over_beside_recorded_ones(config):
+    failing = [True]
+
+    @step
+    async def opaque():
+        return threading.Lock()
+
+    @flow(checkpoint=config())
+    async def mixed():
+        one, other = await asyncio.gather(line([1]), asyncio.ensure_future(opaque()))
+        if failing:
+            failing.clear()
+            raise KeyError
+        return one, type(other).__name__
+
+    with pytest.raises(KeyError):
+        mixed.kickoff(run_id="one")
+    assert mixed.kickoff(run_id="one") == ([1], "lock")

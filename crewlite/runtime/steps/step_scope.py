@@ -256,10 +256,9 @@ class StepScope(Frame):
         part = self.children.siblings().begin(self._drive(step, asked, own_task=True), asked.address)
         try:
             value = await part
-            if (turns := self.children.turns) and not turns.has(
-                asked.address
-            ):  # it ran, and may overtake no recorded one
-                turns.enter(asked.address, self.run.record.outcomes[asked.address].order)
+            turns, ended = self.children.turns, self.run.record.outcomes.get(asked.address)
+            if turns and ended and not turns.has(asked.address):  # it ran, and may overtake no recorded one
+                turns.enter(asked.address, ended.order)
             await self._deliver_recorded(asked.address)
             return value
         finally:
