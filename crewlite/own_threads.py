@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-import types
 from collections.abc import Callable
 from contextvars import ContextVar, copy_context
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from crewlite import codec
 from crewlite.durable import Scope, scope
@@ -18,29 +17,11 @@ R = TypeVar("R")
 Json = Any
 
 _bound_scope: ContextVar[Scope | None] = ContextVar("crewlite_bound_scope", default=None)
-
-
-class Call(NamedTuple):
-    """A function call, as the address of a step that it requests beside others identifies it."""
-
-    told: Json = None
-    """The function and its arguments; the same on every resume."""
-    held: tuple[object, ...] = ()
-    """What `told` hides: arguments that cannot be encoded, and what else the function holds."""
-
-
-_NO_CALL = Call()
-_call: ContextVar[Call] = ContextVar("crewlite_call", default=_NO_CALL)
+_call_key: ContextVar[Json] = ContextVar("crewlite_call_key", default=None)
 bound_scope: Callable[[], Scope | None] = _bound_scope.get
 """Returns the scope that `bound` has brought to the calling thread; None in any other code."""
-call: Callable[[], Call] = _call.get
-"""Returns the `bound` call that the calling thread executes; an empty one in other code."""
-
-
-def hides(known: Json) -> bool:
-    """Return whether data from `codec.known` do not tell all: they stand for an object of some class, or a secret."""
-    text = codec.dumps(known)
-    return b'"opaque"' in text or b'"$":"secret"' in text
+call_key: Callable[[], Json] = _call_key.get
+"""Returns the function and arguments of the `bound` call that the calling thread executes; None in other code."""
 
 
 def bound(fn: Callable[P, R]) -> Callable[P, R]:
@@ -59,13 +40,9 @@ def bound(fn: Callable[P, R]) -> Callable[P, R]:
     context.run(_bound_scope.set, scope())
 
     @functools.wraps(fn)
-    def in_thread(*args: P.args, **kwargs: P.kwargs) -> R:
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
         own = context.copy()  # because only one thread at a time can enter a context
-        given = [(each, codec.known(each)) for each in (args, kwargs)]
-        held = [each for each, known in given if hides(known)] + [getattr(fn, "__self__", None)]
-        held += [cell.cell_contents for cell in getattr(fn, "__closure__", None) or () if cell != types.CellType()]
-        told = [_call.get().told, getattr(fn, "__qualname__", ""), *(known for _, known in given)]
-        own.run(_call.set, Call(told, (*_call.get().held, *held)))
+        own.run(_call_key.set, [_call_key.get(), getattr(fn, "__qualname__", ""), *map(codec.known, [args, kwargs])])
         return own.run(fn, *args, **kwargs)
 
-    return in_thread
+    return call

@@ -141,15 +141,15 @@ def alive(pid: int) -> bool:
 
 
 def heed_signals() -> None:
-    """Let children heed what this process was told to ignore: it goes on ignoring it, but does not hand that down.
+    """Let this process heed SIGINT, and its children all signals, also where it was told to ignore them.
 
     A process in the background (`nohup make test &`) is started with SIGINT, SIGQUIT or SIGHUP ignored, and so is
-    whoever it starts. A handler is not handed down, so the one here, which does nothing, is the default in a child.
+    whoever it starts. A handler is not handed down, so those here are the default in a child.
     """
     for name in _ENDING:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, _do_nothing)
+            signal.signal(number, signal.default_int_handler if name == "SIGINT" else _do_nothing)
 
 
 def _do_nothing(number: int, frame: object) -> None:

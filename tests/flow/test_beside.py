@@ -457,3 +457,20 @@ def test_a_result_that_cannot_be_recorded_is_handed_over_beside_recorded_ones(co
     with pytest.raises(KeyError):
         mixed.kickoff(run_id="one")
     assert mixed.kickoff(run_id="one") == ([1], "lock")
+
+
+def test_code_may_hold_what_it_likes_if_whom_it_asks_is_alike(config):
+    count = 0
+
+    async def one(held):
+        nonlocal count
+        await asyncio.sleep(0.001 * count)
+        count += 1
+        return await leaf(0)
+
+    @flow(checkpoint=config())
+    async def rounds():
+        found = [await asyncio.gather(one(object()), one(object())) for _ in "ab"]
+        return found, [await asyncio.create_task(one(threading.Lock())) for _ in "ab"]
+
+    assert rounds.kickoff() == ([[0, 0], [0, 0]], [0, 0])

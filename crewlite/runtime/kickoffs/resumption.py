@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from crewlite import kinds
 from crewlite.background import in_thread
-from crewlite.codec import decode, digest, encode, holds_secret, laid_over
+from crewlite.codec import decode, digest, encode, laid_over
 from crewlite.errors import (
     AnswerRefused,
     CheckpointIsBehind,
@@ -68,7 +68,6 @@ def secrets_of(root: Root[Any], config: CheckpointConfig | None) -> Secrets:
 def masked(journal: Journal, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
     """Return the inputs for the run, and the inputs to record, both with configured secrets masked.
 
-    From now on the run knows the secrets among the inputs too, and masks them wherever else they occur.
     A run without a store accepts inputs that cannot be encoded, and leaves all inputs out of its record. With a store
     they raise NotCodable.
     """
@@ -79,8 +78,6 @@ def masked(journal: Journal, inputs: Mapping[str, Any]) -> tuple[dict[str, Any],
             raise
         journal.warn(f"a manual checkpoint will not hold the inputs: {error}")
         return dict(inputs), {}
-    if holds_secret(coded):
-        journal.learn(*inputs.values())
     known = journal.secrets.mask_data(coded)
     if known == coded:
         return dict(inputs), coded

@@ -11,6 +11,8 @@ from typing import Any
 
 from crewlite.codec import decode, encode, holds_secret, known
 from crewlite.errors import ConfigError
+from crewlite.secrets import Secrets
+from crewlite.state.journal.journal import Journal
 
 
 def refuse_to_find_by(inputs: Mapping[str, Any], how: str) -> None:
@@ -32,6 +34,13 @@ def refuse_masked(recorded: Any, given: Mapping[str, Any] | None, run_id: str) -
             f"The input {', '.join(names)} of run {run_id!r} holds a secret, which is never recorded: the record has "
             f"a mask in its place. Pass the inputs again with run_id={run_id!r}; the secret may be another one"
         )
+
+
+def learn(journal: Journal, inputs: Mapping[str, Any], coded: Any) -> None:
+    """Have the run mask the secrets among its inputs wherever else they occur. `coded`: the inputs as recorded."""
+    if holds_secret(coded):
+        journal.passed = Secrets().knowing(*inputs.values())
+        journal.learn(*inputs.values())
 
 
 def with_secrets(inputs: Mapping[str, Any], masked: Any) -> dict[str, Any]:

@@ -170,10 +170,13 @@ class Waiting:
 
         self._acts.put(act)
 
-    def cut(self, cancel: Callable[[], object]) -> None:
-        """Cancel the runs. If a signal is ending its runs, first give them time to record that and end themselves."""
+    def cut(self, cancel: Callable[[], object], *, ending: bool) -> None:
+        """Cancel the runs. If a signal is ending its runs, first give them time to record that and end themselves.
+
+        `ending`: the program ends, so runs that begin later are ended too.
+        """
         global _ending
-        if self.serves:
+        if self.serves and ending:
             _ending = self._ended_by or "SIGINT"
         if self._ended_by:
             self.quiet.wait(GRACE)

@@ -61,7 +61,8 @@ def run_sync(kind: Kind, verb: str, work: Callable[[], Coroutine[Any, Any, T]], 
             return waiting.wait(background.submit(in_full()))
         except BaseException as error:
             if isinstance(error, ENDING) or not ended.is_set():  # else it is an error of the run
-                cut_short(error, partial(waiting.cut, cancel), ended, how_to_go_on)
+                cut = partial(waiting.cut, cancel, ending=isinstance(error, ENDING))
+                cut_short(error, cut, ended, how_to_go_on)
             raise
 
 

@@ -75,7 +75,7 @@ class Children:
         self.view: View | None = None
         """The state as this attempt sees it, including the changes of the child steps."""
         self.turns: Turns | None = None
-        """The order in which recorded child steps that changed the state hand over their results."""
+        """The order in which child steps hand over their results: recorded ones, and those that end meanwhile."""
         self.spawned: Siblings | None = None
         """The steps that were begun and not awaited at once."""
 
@@ -106,7 +106,7 @@ class Children:
         return self.spawned.unobserved() if self.spawned else []
 
     def enter_turn(self, address: str, order: Order) -> Turns:
-        """Queue a recorded child step that changed the state and is about to return its result; return the queue."""
+        """Queue a child step that is about to hand over its result; return the queue."""
         if self.turns is None:
             self.turns = Turns()
         self.turns.enter(address, order)

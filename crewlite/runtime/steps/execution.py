@@ -269,7 +269,7 @@ class Execution(Generic[T]):
         if around and ended.changes:
             around.commit(self.address, [(run.journal.next_order, ended.changes)])
         try:
-            data = step.encode(value)
+            data = self._encoded(value)
         except NotCodable as error:
             run.undurable(self.address, error)
             return self.outer.with_usage(step, self.address, value, usage)
@@ -300,6 +300,13 @@ class Execution(Generic[T]):
         if step.cache and exact and self.started:  # it was done here: neither reused, nor told by a person
             run.cache.remember(step, step.cache, value, self.address, ended.changes)
         return value
+
+    def _encoded(self, value: T) -> Json:
+        """Encode an outcome. Raises NotCodable also for a value of the program with the text of a secret input."""
+        data, passed = self.step.encode(value), self.outer.run.journal.passed
+        if passed and self.step.kind.holds_value and passed.mask_data(data) != data:
+            raise NotCodable("", value, "it holds the text of a secret that the kickoff was given")
+        return data
 
     def _outcome(self, data: Json, ended: Ended, usage: Json, said: SaidRecord | None) -> StepRecord:
         """Build the record of an outcome with this value."""

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from crewlite import codec, kinds, own_threads
+from crewlite.codec import Json
+from crewlite.durable import Step
 from crewlite.errors import ConfigError
 from crewlite.resources import Resource
 
@@ -29,12 +31,8 @@ class _Asker(NamedTuple):
 
     digest: str = ""
     """Identifies its functions and arguments; the same on every resume."""
-    held: tuple[object, ...] = ()
-    """What it holds that the digest does not tell: arguments that cannot be encoded, and variables of a closure."""
-    task: weakref.ref[asyncio.Task[Any]] | None = None
-    """The asyncio task that it runs in."""
-    call: own_threads.Call | None = None
-    """The `bound` call that it runs in, in a thread."""
+    code: object = None
+    """The asyncio task that it runs in, by a weak reference; in a thread, the `bound` call."""
 
 
 _NOBODY = _Asker()
@@ -51,8 +49,8 @@ class Numbering:
         self.prefix = prefix
         self._counts: dict[str, int] = {}
         self._keys: dict[str, object] = {}
-        self._askers: dict[str, tuple[_Asker, object]] | None = None
-        """By place: the code that first requested a step there from beside, and the object that was to work."""
+        self._askers: dict[str, tuple[object, object]] | None = None
+        """By place: the code that first requested a step there from beside, and the object that does the work."""
 
     def next(self, kind: str, name: str | None) -> str:
         """Return the next address for this kind and name, numbered in the order of the calls."""
@@ -60,24 +58,24 @@ class Numbering:
         count = self._count(stem)
         return f"{self.prefix}{stem}" if name and count == 1 else f"{self.prefix}{stem}#{count}"
 
-    def beside(self, kind: str, name: str | None, fingerprint: str, source: object) -> str:
+    def beside(self, step: Step[Any], fingerprint: str, *, recorded: bool) -> str:
         """Return the address of a step requested in parallel with the attempt's own code, where the order is chance.
 
-        `source`: the object that is to work, such as an agent. Raises ConfigError if other code requested the same step
-        before, and the two differ in what the address does not tell, so that a resume could swap their answers.
+        Raises ConfigError in a `recorded` run if other code has requested the same step of another agent, crew or
+        model, or with a secret, so that a resume could swap the two answers.
         """
-        asker, stem = _who_asks(), _stem(kind, name)
+        asker, stem = _who_asks(), _stem(step.kind.name, step.name)
         place = f"{stem}#{codec.digest([fingerprint, asker.digest])[:_TOLD_APART]}"
         self._askers = {} if self._askers is None else self._askers
-        first, worker = self._askers.setdefault(place, (asker, source))
-        if first.task is not asker.task or first.call is not asker.call:
-            pairs = zip((*asker.held, source), (*first.held, worker), strict=False)
-            if differing := {type(one).__name__ for one, before in pairs if not _alike(one, before)}:
+        code, worker = self._askers.setdefault(place, (asker.code, step.voice.source))
+        if recorded and code is not asker.code:
+            secret = codec.holds_secret(step.question)
+            if secret or not _alike(worker, step.voice.source):
+                differing = "a secret" if secret else type(worker).__name__
                 raise ConfigError(
-                    f"{self.prefix}{stem} is requested twice side by side with the same question, by code that "
-                    f"differs only in what cannot be recorded ({', '.join(sorted(differing))}). A resume could swap "
-                    f"the two answers: tell them apart by a key, `with keyed(name):`, or by a text or number that the "
-                    f"code takes as an argument"
+                    f"{self.prefix}{stem} is requested twice side by side with the same question, and what differs "
+                    f"cannot be recorded ({differing}). A resume could swap the two answers: tell them apart by a "
+                    f"key, `with keyed(name):`, or by a text or number that the code takes as an argument"
                 )
         return self._at(place)
 
@@ -113,36 +111,32 @@ def _stem(kind: str, name: str | None) -> str:
 
 def _who_asks() -> _Asker:
     """Return the code that requests a step: its coroutine or `bound` function, and the calls around that."""
-    task, asker = asyncio.current_task(), _asker.get()
-    call = own_threads.call()
+    task, asker, call = asyncio.current_task(), _asker.get(), own_threads.call_key()
     if task is None:
-        return _Asker(codec.digest([asker.digest, call.told]), asker.held + call.held, None, call)
-    if asker.task is None or asker.task() is not task:
-        own = _call_of(task.get_coro())
-        known = codec.digest([asker.digest, call.told, own.told])
-        asker = _Asker(known, asker.held + call.held + own.held, weakref.ref(task))
+        return _Asker(codec.digest([asker.digest, call]), call)
+    code = weakref.ref(task)  # one object for each task
+    if asker.code is not code:
+        asker = _Asker(codec.digest([asker.digest, call, _call(task.get_coro())]), code)
         _asker.set(asker)
     return asker
 
 
-def _call_of(coroutine: Any) -> own_threads.Call:
+def _call(coroutine: Any) -> Json:
     """Return a coroutine's function and its arguments, as they are when it first requests a step."""
     frame = getattr(coroutine, "cr_frame", None)
     if not isinstance(frame, types.FrameType):
-        return own_threads.Call(type(coroutine).__qualname__)
-    code, values = frame.f_code, frame.f_locals
+        return type(coroutine).__qualname__
+    code = frame.f_code
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    given = {name: codec.known(values[name]) for name in names if name in values}
-    hidden = [name for name, known in given.items() if own_threads.hides(known)]
-    held = [values[name] for name in (*hidden, *code.co_freevars) if name in values]
-    return own_threads.Call([code.co_qualname, given], tuple(held))
+    given = {name: frame.f_locals[name] for name in names if name in frame.f_locals}
+    return [code.co_qualname, {name: codec.known(value) for name, value in given.items()}]
 
 
 def _alike(one: object, other: object) -> bool:
-    """Return whether, as far as one can tell, it makes no difference which of two objects code holds."""
+    """Return whether, as far as one can tell, it makes no difference which of two objects does the work."""
     try:
         return one is other or bool(_told(one) == _told(other))
-    except (TypeError, ValueError):  # such as arrays, whose comparison is no verdict
+    except Exception:  # noqa: BLE001 - what comparing raises is up to the classes of users; it is no verdict
         return False
 
 

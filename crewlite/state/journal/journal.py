@@ -63,6 +63,8 @@ class Journal:
     """All commits, if there is no store. They are not sealed, to save time and memory."""
     sums: Mapping[int, str] = field(default_factory=dict)
     """By number of the commit: the checksums of the entries that were made before the run had a store."""
+    passed: Secrets | None = None
+    """The secrets among the inputs, with which the program works; None if there are none."""
     on_conflict: str = "last"
     """"error": if two concurrent steps change the same place of the state, the later one fails."""
     states: States = field(init=False)
