@@ -31,7 +31,7 @@ from crewlite import homes
 from crewlite.class_names import MAIN
 from crewlite.errors import JournalCorrupt, NotCodable
 from crewlite.homes import is_named_tuple
-from crewlite.instances import attributes_of, dataclass_of, fields_of_model, model_of, named_tuple_of
+from crewlite.instances import attributes_of, dataclass_of, fields_of_model, hashed, model_of, named_tuple_of
 from crewlite.json_text import encoder_of
 from crewlite.plain_texts import plain_url, url_of, zone
 
@@ -46,6 +46,7 @@ log = logging.getLogger("crewlite.codec")
 _registered: dict[str, type] = {}
 _looked_into: weakref.WeakSet[type] = weakref.WeakSet()
 _MAX_DEPTH = 100  # a level may become three of JSON, and recursive functions must stay within Python's stack
+_INSIDE = 1_000  # more than any depth; added to it within an attribute, of which nothing may be left out
 _LONG = 2_000  # bits; Python refuses to parse the decimal digits of much longer integers
 _compact = encoder_of(json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False))
 _sorted = encoder_of(json.JSONEncoder(sort_keys=True, separators=(",", ":")))
@@ -187,7 +188,7 @@ def _encode(value: Any, path: str, depth: int) -> Json:
         return value if value.isascii() or not _PAIR.search(value) else {"$": "str", "v": _PAIR.split(value)}
     if kind is int:
         return value if value.bit_length() <= _LONG else {"$": "int", "v": hex(value)}
-    if depth > _MAX_DEPTH:
+    if depth % _INSIDE > _MAX_DEPTH:
         raise NotCodable(path, value, f"nested deeper than {_MAX_DEPTH}, or contains itself: use ids for parts")
     if kind is list:
         return [_encode(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
@@ -209,8 +210,8 @@ def _encode_instance(value: Any, path: str, depth: int) -> Json:
     if dataclasses.is_dataclass(value) and not isinstance(value, type | dict | list | tuple | set | str | bytes | int):
         fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if hasattr(value, f.name)}
         data = {"$": "dataclass", "c": class_name(kind), "v": _encode_dict(fields, path, depth)}
-        attributes = attributes_of(value)
-        return data | ({"attributes": _encode_dict(attributes, path, depth)} if attributes else {})
+        attributes = _encode_attributes(value, path, depth)
+        return data | ({"attributes": attributes} if attributes else {})
     if is_named_tuple(kind):
         return {"$": "namedtuple", "c": class_name(kind), "v": _encode_dict(value._asdict(), path, depth)}
     if kind in (type(Path()), PurePosixPath, PureWindowsPath):
@@ -220,6 +221,15 @@ def _encode_instance(value: Any, path: str, depth: int) -> Json:
     if getattr(kind, "recorded_as_text", False):
         return _encode(str(value), path, depth)
     raise NotCodable(path, value)
+
+
+def _encode_attributes(value: Any, path: str, depth: int) -> JsonObject:
+    """Encode what a dataclass holds beyond its fields, without what cannot be encoded whole, such as a lock."""
+    found: JsonObject = {}
+    for name, item in attributes_of(value).items():
+        with contextlib.suppress(*(() if depth >= _INSIDE else (NotCodable,))):
+            found = laid_over(found, _encode_dict({name: item}, path, depth % _INSIDE + _INSIDE))
+    return found
 
 
 def _encode_model(value: BaseModel, path: str, depth: int) -> Json:
@@ -336,22 +346,14 @@ def _decode(data: Json, known: Mapping[str, type]) -> Any:
     if reader := _READERS.get(tag):
         return reader(value)
     if tag == "dict":
-        return _hashed(dict, [[_decode(key, known), _decode(item, known)] for key, item in value])
+        return hashed(dict, [[_decode(key, known), _decode(item, known)] for key, item in value])
     if tag == "tuple":
         return tuple(_decode(item, known) for item in value)
     if tag in ("set", "frozenset"):
-        return _hashed(set if tag == "set" else frozenset, [_decode(item, known) for item in value])
+        return hashed(set if tag == "set" else frozenset, [_decode(item, known) for item in value])
     if tag in ("enum", "model", "dataclass", "namedtuple"):
         return _rebuild(data, _decode(value, known), known)
     raise NotCodable("", data, f"unknown tag {tag!r}")
-
-
-def _hashed(cls: Callable[[list[Any]], Any], items: list[Any]) -> Any:
-    """Return a set or dict of the items; the list itself if one is unhashable, as plain data of a class may be."""
-    try:
-        return cls(items)
-    except TypeError:
-        return items
 
 
 def _rebuild(data: dict[str, Any], value: Any, known: Mapping[str, type]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -78,3 +78,11 @@ def named_tuple_of(cls: Any, called: str, values: dict[str, Any]) -> Any:
         return cls._make(values.values())
     log.warning("%s has other fields now: its value stays a plain tuple", called)
     return tuple(values.values())
+
+
+def hashed(cls: Callable[[list[Any]], Any], items: list[Any]) -> Any:
+    """Return a set or dict of the items; the list itself if one is unhashable, as plain data of a class may be."""
+    try:
+        return cls(items)
+    except TypeError:
+        return items

@@ -32,6 +32,10 @@ class NotYet(Exception):
     """A name in a closure has no value yet: it gets one later in the code around it. Internal."""
 
 
+class HoldsSecret(Exception):
+    """A part of the code is a secret, of which not even a digest is recorded. Internal."""
+
+
 @runtime_checkable
 class Coded(Protocol):
     """An object that knows its own code, such as a step."""
@@ -46,7 +50,7 @@ def code_of(
     """Return all that the outcome of a step depends on besides its arguments: code, version and deps.
 
     Raises ConfigError for a closure or default that has neither a recordable value nor readable code, unless `version`
-    stands for it. Raises NotYet if a name in a closure has no value.
+    stands for it. Raises NotYet if a name in a closure has no value, HoldsSecret if one has a secret without `version`.
     """
     look = _Look(step, version is not None, inside)
     return [look.of(func, "what it calls"), version, [look.of(dep, "one of its deps") for dep in deps]]
@@ -78,10 +82,7 @@ class _Look:
             return {"builtin": f"{value.__module__}:{value.__qualname__}", "python": sys.version}
         if callable(value):  # its value does not say what it does
             return self._unknown(value, what)
-        try:
-            return {"value": codec.encode_to_keep(value)}
-        except NotCodable:
-            return self._unknown(value, what)
+        return self._value(value, what)
 
     def _function(self, func: FunctionType) -> Json:
         if id(func) in self.inside:
@@ -102,6 +103,17 @@ class _Look:
             "module": module.__name__,
             "bytes": hashlib.blake2b(Path(file).read_bytes(), digest_size=16).hexdigest(),
         }
+
+    def _value(self, value: object, what: str) -> Json:
+        try:
+            data = codec.encode(value)
+        except NotCodable:
+            return self._unknown(value, what)
+        if not codec.holds_secret(data):
+            return {"value": data}
+        if self.lenient:
+            return self._unknown(value, what)
+        raise HoldsSecret(what)
 
     def _unknown(self, value: object, what: str) -> Json:
         if self.lenient:

@@ -11,7 +11,7 @@ from typing import Any
 from crewlite import codec
 from crewlite.codec import Json
 from crewlite.errors import ConfigError, NotCodable
-from crewlite.flow.code import NotYet, Version, code_of
+from crewlite.flow.code import HoldsSecret, NotYet, Version, code_of
 from crewlite.step_parts import Cached
 
 log = logging.getLogger("crewlite.flow")
@@ -29,7 +29,7 @@ class Reuse:
         self._where = f"{func.__module__}:{getattr(func, '__qualname__', name)}"
         self._code = ""
         self._warned = False
-        with contextlib.suppress(NotYet):  # a recursive function gets its name only after it is decorated
+        with contextlib.suppress(NotYet, HoldsSecret):  # a recursive function gets its name only after it is decorated
             self._code = self._coded()
         self._defaults: dict[str, Json] = {}
         for parameter in inspect.signature(func).parameters.values():
@@ -40,15 +40,18 @@ class Reuse:
     def at(self, arguments: dict[str, Json]) -> Cached | None:
         """Return the cache key for these arguments and the age limit. Omitted arguments count with their defaults.
 
-        Returns None, with a warning at the first time, if an argument holds a secret: no two secrets could be told
+        Returns None, with a warning at the first time, if an argument or the code holds a secret: no two could be told
         apart, because not even a digest of a secret is recorded.
         """
         asked = self._defaults | arguments
         if codec.holds_secret(asked):
-            self._warn(", ".join(name for name, value in asked.items() if codec.holds_secret(value)))
+            self._warn("the argument " + ", ".join(name for name, value in asked.items() if codec.holds_secret(value)))
             return None
         try:
             self._code = self._code or self._coded()
+        except HoldsSecret as what:
+            self._warn(str(what))
+            return None
         except NotYet as unset:
             raise ConfigError(
                 f"@step {self._name!r}: the name {unset} in its closure has no value when the step is called. Give it "
@@ -56,14 +59,14 @@ class Reuse:
             ) from None
         return Cached(codec.digest([_FORMAT, self._where, self._code, asked]), self._age)
 
-    def _warn(self, names: str) -> None:
+    def _warn(self, what: str) -> None:
         if not self._warned:
             self._warned = True
             log.warning(
-                "@step %s: the argument %s holds a secret, by which no result can be found: nothing is cached. Leave "
+                "@step %s: %s holds a secret, by which no result can be found: nothing is cached. Leave "
                 "cache= out, or read the secret inside the step",
                 self._name,
-                names,
+                what,
             )
 
     def _coded(self) -> str:

@@ -6,9 +6,10 @@ import asyncio
 import logging
 import threading
 from contextvars import ContextVar
+from typing import Any
 
 import pytest
-from pydantic import BaseModel, HttpUrl, SecretStr
+from pydantic import BaseModel, HttpUrl, PrivateAttr, SecretStr
 
 from crewlite import Agent, Crew, History, Task, event_bus
 from crewlite.errors import ConfigError, Suspended, TooManyCalls
@@ -438,7 +439,7 @@ def test_a_state_with_a_field_for_a_secret_is_refused():
                 def begin(self): ...
 
 
-def test_a_state_with_a_private_attribute_is_refused_and_a_field_may_have_one():
+def test_what_a_method_sets_in_a_private_attribute_of_the_state_is_lost_with_one_warning(caplog):
     class Part(BaseModel):
         _seen: int = 0
 
@@ -447,12 +448,29 @@ def test_a_state_with_a_private_attribute_is_refused_and_a_field_may_have_one():
 
     class Hidden(Whole):
         _seen: int = 0
+        _limit: int = 5
+        _lock: Any = PrivateAttr(default_factory=threading.Lock)
 
-    with pytest.raises(ConfigError, match=r"its state has the private attribute _seen, .* Make it a field"):
+    class Sets(Flow[Hidden]):
+        @start()
+        def begin(self):
+            with self.state._lock:
+                return self.state._limit
 
-        class Refused(Flow[Hidden]):
-            @start()
-            def begin(self): ...
+        @listen(begin)
+        def middle(self, limit):
+            self.state._seen = limit
+
+        @listen(middle)
+        def end(self):
+            seen, self.state._seen = self.state._seen, 3
+            return seen
+
+    assert Sets().kickoff() == 0
+    told = [line for line in caplog.messages if "private attribute" in line]
+    assert len(told) == 1
+    assert told[0].startswith("the private attribute _seen of the state Hidden was set")
+    caplog.clear()
 
     class Work(Flow[Whole]):
         @start()
@@ -464,6 +482,7 @@ def test_a_state_with_a_private_attribute_is_refused_and_a_field_may_have_one():
             return self.state.part._seen
 
     assert Work().kickoff() == 3
+    assert not caplog.messages
 
 
 def test_what_a_method_sets_in_context_variables_is_its_own_as_it_would_be_after_a_resume():

@@ -8,8 +8,10 @@ import json
 import sys
 import threading
 import urllib.error
+from dataclasses import dataclass
 
 import pytest
+from pydantic import SecretStr
 
 from crewlite import History
 from crewlite.errors import ConfigError, InDoubt, NonDeterminism, StepRaised, StepTimeout, Suspended
@@ -180,10 +182,45 @@ def test_an_error_comes_back_from_the_record_with_all_that_can_be_recorded(make,
     assert shown(again) == shown(error)
 
 
+class Client:
+    def __init__(self):
+        self.key = "MARK"
+
+    def __repr__(self):
+        return "Client()"
+
+
+def test_a_missing_attribute_does_not_record_the_object():
+    @dataclass
+    class Known:
+        key: str = "MARK"
+
+    for client in (Client(), Known(), {"key": "MARK"}):
+        with pytest.raises(AttributeError) as caught:
+            client.sned()
+        data = written(caught.value)
+        assert "MARK" not in json.dumps(data)
+        assert raised("a", Told("AttributeError", "x", "", data)).name == "sned"
+
+
+def test_no_mask_of_a_secret_comes_back_in_an_error():
+    error = ValueError("x")
+    error.key, error.code = SecretStr("MARK"), 7
+    assert vars(raised("a", Told("ValueError", "x", "", written(error)))) == {"code": 7}
+    again = raised("a", Told("ValueError", "x", "", written(ValueError(SecretStr("MARK")))))
+    assert type(again) is StepRaised
+
+
+def test_a_class_that_a_module_only_imports_is_not_taken_for_one_of_its_own():
+    data = {"cls": f"{__name__}:InDoubt", "args": ["x"], "fields": {}}
+    assert type(raised("a", Told("InDoubt", "x", "", data))) is StepRaised
+
+
 @pytest.mark.parametrize("name", ["__main__:Declined", "elsewhere.test_failures:Slotted"])
 def test_a_class_of_a_script_is_found_whether_the_script_was_run_or_imported(monkeypatch, name):
     step(lambda: None)  # which makes this module one of the program's own
     if not name.startswith("__main__"):
+        monkeypatch.setattr(Slotted, "__module__", "__main__")
         monkeypatch.setattr(sys.modules["__main__"], "__file__", "/home/me/test_failures.py", raising=False)
         monkeypatch.setattr(sys.modules["__main__"], "Slotted", Slotted, raising=False)
     again = raised("a", Told("X", "x", "", {"cls": name, "args": ["x"], "fields": {}}))

@@ -384,11 +384,20 @@ def test_a_dataclass_keeps_what_it_holds_beyond_its_fields():
     assert vars(decode(encode(job), [Job])) == {"name": "a", "seconds": 30}
     assert decode(encode(above), [Above]).below == 2
     assert encode(Job("a")) != encode(job)
-    job.live = print
-    with pytest.raises(NotCodable, match=r"^live is"):
-        encode(job)
     old = {"$": "dataclass", "c": codec.class_name(Job), "v": {"name": "a"}}
     assert vars(decode(old, [Job])) == {"name": "a"}
+
+
+def test_of_what_a_dataclass_holds_beyond_its_fields_only_that_is_left_out_which_cannot_be_recorded():
+    job = Job("a")
+    job.live, job.jobs, job.owner = print, [Job("b")], job
+    job.jobs[0].owner = job
+    assert encode([job])[0]["attributes"].keys() == {"seconds"}
+    job.jobs[0].owner = None
+    assert encode([job])[0]["attributes"].keys() == {"seconds", "jobs"}
+    job.name = print
+    with pytest.raises(NotCodable, match=r"^name is"):
+        encode(job)
 
 
 def test_an_extra_value_of_a_model_may_have_the_name_or_the_alias_of_a_field():

@@ -8,6 +8,8 @@ are collected, so it is recorded, merged and dropped like any change of the stat
 from __future__ import annotations
 
 import copy
+import logging
+import weakref
 from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Any, ClassVar, NamedTuple, TypeVar, get_origin
 
@@ -25,6 +27,8 @@ from crewlite.state.values.current import StepState
 from crewlite.usage import Usage
 
 ID = "id"
+log = logging.getLogger("crewlite.flow")
+_warned_of: weakref.WeakSet[type] = weakref.WeakSet()
 
 
 class FlowState(BaseModel):
@@ -53,11 +57,6 @@ class StateKind:
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             if secret := declared_in(kind):
                 raise _of_secret(flow, secret)
-            if private := [*kind.__private_attributes__]:
-                raise ConfigError(
-                    f"flow {flow!r}: its state has the private attribute {', '.join(private)}, but only fields are "
-                    f"recorded, and a method would not see what another one has set. Make it a field"
-                )
             return cls(kind)
         if isinstance(kind, type) and issubclass(kind, Mapping | MutableMapping):
             return cls.PLAIN
@@ -220,6 +219,7 @@ class _Mirror:
 
     def __init__(self, shown: BaseModel) -> None:
         self.shown = shown
+        self._private = dict(shown.__pydantic_private__ or {})
         self._known: dict[str, Any] = {}
         """The values as they were last read or written."""
 
@@ -233,9 +233,23 @@ class _Mirror:
 
     def write(self, values: Values) -> None:
         """Write the fields that now hold other objects to the values."""
+        self._warn_of_private()
         for name, value in values_of(self.shown).items():
             if value is not self._known.get(name, _NONE):
                 values[name] = self._known[name] = value
+
+    def _warn_of_private(self) -> None:
+        """Warn, once for a class, if code has set a private attribute: another method does not see it."""
+        kind, now = type(self.shown), self.shown.__pydantic_private__ or {}
+        changed = [name for name, value in now.items() if value is not self._private.get(name, _NONE)]
+        if changed and kind not in _warned_of:
+            _warned_of.add(kind)
+            log.warning(
+                "the private attribute %s of the state %s was set, which is not recorded: other methods do not see it. "
+                "Make it a field",
+                ", ".join(changed),
+                kind.__name__,
+            )
 
 
 _NONE = object()

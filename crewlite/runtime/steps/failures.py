@@ -21,6 +21,7 @@ from crewlite.state.format.failed import RaisedError
 
 _DEPTH = 4  # errors behind an error
 _NAMING = (ImportError, NameError, AttributeError)  # built-in classes with attributes that are not in `args`
+_MERELY_MET = AttributeError.__dict__["obj"]  # the object without the attribute: it may hold anything
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def raised(step: str, failure: Failure) -> Exception:
 def _written(error: BaseException, depth: int) -> RaisedError:
     raised: RaisedError = {"cls": codec.class_name(type(error))}
     with contextlib.suppress(NotCodable):
-        raised["args"] = codec.encode(_arguments(error))
+        raised["args"] = codec.encode_to_keep(_arguments(error))
         raised["fields"] = codec.encode(_codable(vars(error)))
     if slots := _codable(_in_slots(error)):
         raised["slots"] = codec.encode(slots)
@@ -102,7 +103,7 @@ def _codable(fields: dict[str, Any]) -> dict[str, Any]:
     found = {}
     for name, value in fields.items():
         with contextlib.suppress(NotCodable):
-            codec.encode(value)
+            codec.encode_to_keep(value)
             found[name] = value
     return found
 
@@ -113,7 +114,7 @@ def _in_slots(error: BaseException) -> dict[str, Any]:
     for cls in type(error).__mro__:
         for name, kept in vars(cls).items():
             is_own = isinstance(kept, MemberDescriptorType) and (cls.__module__ != "builtins" or cls in _NAMING)
-            if is_own and not name.startswith("_") and name not in found:
+            if is_own and kept is not _MERELY_MET and not name.startswith("_") and name not in found:
                 with contextlib.suppress(AttributeError):  # it was never set
                     found[name] = kept.__get__(error)
     return {name: value for name, value in found.items() if value is not None}
@@ -191,7 +192,10 @@ def _named(module: str, path: str) -> type[BaseException] | None:
     found: Any = sys.modules.get(module)
     for part in path.split("."):
         found = vars(found).get(part) if hasattr(found, "__dict__") else None
-    return found if isinstance(found, type) and issubclass(found, BaseException) else None
+    if not isinstance(found, type) or not issubclass(found, BaseException):
+        return None
+    own = codec.class_name(found).partition(":")[0] == module  # else it was only imported there
+    return found if own else None
 
 
 def _below(cls: type[BaseException]) -> Iterator[type[BaseException]]:

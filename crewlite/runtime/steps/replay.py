@@ -8,7 +8,7 @@ and forks with edits or other inputs.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -37,6 +37,8 @@ class Basis(NamedTuple):
         return seq >= self.after and (recorded is None or recorded == self.digest)
 
 
+_LATER_PARTS = ("attributes", "fold", "zone", "extra")
+"""Parts of encoded values that earlier releases did not write."""
 RESTS_ON = "rests_on"
 """The key in the provenance of an outcome under which the digest of its basis is recorded."""
 
@@ -197,7 +199,7 @@ def _answered_strictly(
     record: Record, recorded: Outcome, question: Question, mode: Mode, siblings: Collection[str]
 ) -> Reuse | Run | Refuse:
     """Decide about a recorded outcome whose step's question has changed, which strict replay does not allow."""
-    if any(codec.digest([question.kind, other]) == recorded.fingerprint for other in renamed(question.asked)):
+    if any(codec.digest([question.kind, other]) == recorded.fingerprint for other in _other_forms(question.asked)):
         return Reuse(recorded, recorded.drifted)
     address = recorded.address
     if record.edited or has_other_inputs(record, address):  # a changed fork may ask other questions
@@ -206,6 +208,26 @@ def _answered_strictly(
         return Run(diverges=True)
     others = (at for at in sorted(siblings) if at in record.outcomes)
     return Refuse("other question", tuple(at for at in others if record.outcomes[at].fingerprint == question.digest))
+
+
+def _other_forms(asked: Json) -> Iterator[Json]:
+    """Yield the forms in which a question may be recorded by the same program, run in another way, or by an old one."""
+    yield from renamed(asked)
+    if (before := _as_before(asked)) != asked:
+        yield before
+        yield from renamed(before)
+
+
+def _as_before(data: Json) -> Json:
+    """Return encoded data as releases wrote it that did not tell apart what differs only in these parts."""
+    if isinstance(data, list):
+        return [_as_before(item) for item in data]
+    if not isinstance(data, dict):
+        return data
+    if "$" in data:
+        whole = {"v": codec.laid_over(data["v"], data["extra"])} if "extra" in data else {}
+        data = {part: item for part, item in data.items() if part not in _LATER_PARTS} | whole
+    return {key: _as_before(item) for key, item in data.items()}
 
 
 def _passed_over(record: Record, question: Question, mode: Mode, unrequested: Collection[str]) -> tuple[str, ...]:
