@@ -249,7 +249,7 @@ def test_a_second_signal_does_not_wait(first):
     patient = "from crewlite.runtime.main_thread import handlers, signals\nhandlers.GRACE = signals._TO_STOP = 60\n"
     with Child(patient + body) as child:
         status, _, said = child.says("asked Do 1").send(first).says("stubborn").ended()
-    assert status == 143
+    assert status in (143, -signal.SIGTERM), "the second may come when the handlers of the first have been taken away"
     assert "To go on" not in said
     with History("store") as history:
         assert history.run("r").status == "unfinished"
