@@ -52,7 +52,7 @@ def crew(config, asked=None, **fields):
             text=f"{messages[1]['content'].splitlines()[0]}, {heard}", usage=Usage(prompt_tokens=10, cost=0.5)
         )
 
-    agent = Agent(role="Clerk", goal="g", llm=ScriptedLLM(reply))
+    agent = Agent(role="Clerk", goal="g", llm=ScriptedLLM(reply, delay=0.002))  # so that its work takes time
     tasks = [
         Task(name=name, description=f"{name} of {{topic}}", expected_output="x", agent=agent)
         for name in ("research", "write")
