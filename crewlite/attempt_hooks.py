@@ -75,7 +75,7 @@ def around(hook: Hook) -> Iterator[None]:
         _hooks.reset(token)
 
 
-hooks: Callable[[], tuple[Hook, ...]] = _hooks.get
+hooks_here: Callable[[], tuple[Hook, ...]] = _hooks.get
 """Returns the hooks of the run that calls this, the outer ones first."""
 
 

@@ -15,7 +15,7 @@ from itertools import starmap
 from typing import Any, Generic, TypeVar, cast
 
 from crewlite import codec, durable, events
-from crewlite.attempt_hooks import AttemptInfo, hooked, hooks
+from crewlite.attempt_hooks import AttemptInfo, hooked, hooks_here
 from crewlite.background import within
 from crewlite.codec import Json
 from crewlite.durable import Step
@@ -174,7 +174,7 @@ class Execution(Generic[T]):
         """Make attempt `number`; return its value, and the failure that the value reports (Step.failure), if any."""
         clock, token = time.perf_counter(), durable.enter(frame)
         try:
-            if around := hooks():
+            if around := hooks_here():
                 value = await hooked(partial(self._attempt, frame), around, self._info(number))
             else:
                 value = await self._attempt(frame)
