@@ -322,7 +322,7 @@ class Held(Wrapped):
     def _do(self, store, verb, call, args):
         if verb == "append" and self.closes.is_set():
             self.held.set()
-            self.go.wait()
+            self.go.wait(30)
         return call()
 
 
@@ -343,9 +343,9 @@ def test_a_run_that_is_cancelled_twice_while_it_is_written_can_be_kicked_off_at_
 
     async def twice():
         running = asyncio.ensure_future(long.akickoff(run_id="one"))
-        await asyncio.to_thread(begun.wait)
+        await asyncio.to_thread(begun.wait, 30)
         running.cancel()
-        await asyncio.to_thread(provider.held.wait)
+        await asyncio.to_thread(provider.held.wait, 30)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running

@@ -82,11 +82,11 @@ def test_a_handle_is_of_no_use_in_a_child_that_was_forked_while_the_run_was_at_w
     @step
     def work():
         begun.set()
-        going_on.wait()
+        going_on.wait(30)
         return "done"
 
     stream = flow(name="long")(work).stream()
-    begun.wait()
+    begun.wait(30)
     child = os.fork()
     if not child:
         signal.alarm(20)

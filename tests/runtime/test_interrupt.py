@@ -192,7 +192,7 @@ def test_an_exception_of_a_signal_handler_cuts_the_run_and_may_be_caught(on_disk
     async def work():
         if slow:
             if how in ("events", "result", "block"):
-                await asyncio.to_thread(reads.wait)
+                await asyncio.to_thread(reads.wait, 30)
             alarm()
             await asyncio.Event().wait()
         return "done"
@@ -224,9 +224,9 @@ def test_an_exception_of_a_signal_handler_leaves_a_submitted_run_at_work(alarm):
 
     @step
     async def work():
-        await asyncio.to_thread(waits.wait)
+        await asyncio.to_thread(waits.wait, 30)
         alarm()
-        await asyncio.to_thread(going_on.wait)
+        await asyncio.to_thread(going_on.wait, 30)
         return "done"
 
     handle = flow(name="long")(work).submit()

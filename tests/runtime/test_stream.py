@@ -265,7 +265,7 @@ def test_what_is_left_of_a_stream_can_be_read_after_ctrl_c():
 
     @step
     async def interrupt():
-        await asyncio.to_thread(reads.wait)
+        await asyncio.to_thread(reads.wait, 30)
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         await asyncio.Event().wait()
 
