@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import inspect
+import math
 import os
+import queue
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -23,6 +25,9 @@ from crewlite.permits import permitted
 T = TypeVar("T")
 
 _PATIENCE = 0.25  # seconds that timed-out work is given to end after its cancellation
+_LOOK = 0.5
+"""Seconds after which a wait looks for signals. One that comes just before a wait begins does not end it, and Python
+would handle it only afterwards. On Windows no signal ends a wait."""
 _GRACE = 2.0  # seconds that a cancelled caller waits for what it was opening
 _lock = lock()
 _loop: asyncio.AbstractEventLoop | None = None
@@ -65,6 +70,47 @@ def check_process(pid: int, what: str) -> None:
 def submit(work: Coroutine[Any, Any, T]) -> futures.Future[T]:
     """Start `work` on the background loop, from any thread, and return its future."""
     return asyncio.run_coroutine_threadsafe(work, loop())
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` on the background loop, from blocking code, and return its result. Ctrl-C cancels the work."""
+    future = submit(work)
+    try:
+        return wait(future)
+    except BaseException:  # above all Ctrl-C: what the work has opened is to be closed
+        future.cancel()
+        raise
+
+
+def wait(future: futures.Future[T], timeout: float | None = None, what: str = "", advice: str = "") -> T:
+    """Wait for work in another thread and return its result.
+
+    Raises what the work raised, or TimeoutError after `timeout` seconds, with `what` and `advice` in its message.
+    """
+    if not future.done():
+        ended = queue.SimpleQueue[Any]()
+        future.add_done_callback(ended.put)
+        try:
+            next_of(ended, timeout)
+        except queue.Empty:
+            late = f"{what} has not ended within {timeout:g} s and continues to run. {advice}"
+            raise TimeoutError(late) from None
+    return future.result()
+
+
+def next_of(items: queue.SimpleQueue[T], timeout: float | None = None) -> T:
+    """Wait for the next item of a queue and return it. Raises queue.Empty after `timeout` seconds.
+
+    An exception of a signal handler ends the wait. (In the wait of a threading.Event it may become a RuntimeError.)
+    """
+    until = math.inf if timeout is None else time.monotonic() + timeout
+    while True:
+        left = until - time.monotonic()
+        try:
+            return items.get(timeout=max(0.0, min(left, _LOOK)))
+        except queue.Empty:
+            if left <= _LOOK:
+                raise
 
 
 async def on_loop(work: Coroutine[Any, Any, T]) -> T:

@@ -39,7 +39,7 @@ def asked(llm: BaseLLM, messages: str | Sequence[Message], response_format: obje
     scope = durable.scope()
     step = call_step(llm, conversation, response_schema=schema, question=[conversation, schema], check=check)
     if scope.loop is None and not _in_coroutine():
-        return background.submit(after(step.work())).result()
+        return background.run(after(step.work()))
     if scope.loop is None or on(scope.loop):
         return Awaited("ask(...)", scope.step(step), after)
     return value(StepFuture(scope, step).result())

@@ -258,7 +258,7 @@ def ask_outside(llm: BaseLLM, messages: str | list[Message], context: dict[str, 
     """
     if background.on_loop_thread():
         raise OnLoopThread("call", "await acall(messages)")
-    reply = background.submit(_acall(llm, as_messages(messages), context)).result()
+    reply = background.run(_acall(llm, as_messages(messages), context))
     return ReplyText(whole_reply(reply, llm.model))
 
 

@@ -263,12 +263,7 @@ def wait_for(verb: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run `work` on the background loop, and wait for its result. Raises OnLoopThread on the thread of that loop."""
     if background.on_loop_thread():
         raise OnLoopThread(verb)
-    future = background.submit(work())
-    try:
-        return future.result()
-    except BaseException:  # above all Ctrl-C: the work is cancelled, and releases what it has opened
-        future.cancel()
-        raise
+    return background.run(work())
 
 
 def _is_there(journal: Journal) -> bool:

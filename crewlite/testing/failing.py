@@ -26,7 +26,7 @@ def assert_classifies_as(
     """
     failure = failed if isinstance(failed, Failure) else Failure.of(failed)
     asked = classified(classifier or RulesClassifier(), failure)
-    found = background.submit(asked).result()
+    found = background.run(asked)
     why = "; ".join(f"{one.rule} ({one.confidence:g}): {one.text}" for one in found.evidence) or "no evidence"
     assert found.type == expected, (
         f"{failure.error_type} is classified as {found.type}, not as {FailureType(expected)}: {why}"

@@ -151,7 +151,7 @@ class BaseTool(Described, Resource):
         if background.on_loop_thread():
             raise OnLoopThread("run", "await arun(...)")
         named = dict(zip(self.takes, args, strict=False)) | kwargs
-        return background.submit(self.arun(**named)).result()
+        return background.run(self.arun(**named))
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         raise ConfigError(f"tool {self.name!r} has no _run; it runs asynchronously: await arun(...)")

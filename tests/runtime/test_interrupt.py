@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import contextlib
 import io
@@ -172,15 +173,21 @@ class Late(Exception):
     """Stands for celery's SoftTimeLimitExceeded, the timeout of a test, or an alarm of the program."""
 
 
-@pytest.fixture
-def alarm():
-    """A handler of the program, which raises Late; what is given sends the signal to the main thread."""
+@pytest.fixture(params=["in the wait", "before the wait"])
+def alarm(request):
+    """A handler of the program, which raises Late; what is given sends the signal to the main thread.
+
+    A signal that comes just before a wait does not interrupt the wait; nor does a simulated one.
+    """
 
     def ring(number, frame):
         raise Late
 
     before = signal.signal(signal.SIGUSR1, ring)
-    yield lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+    if request.param == "in the wait":
+        yield lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+    else:
+        yield lambda: _thread.interrupt_main(signal.SIGUSR1)
     signal.signal(signal.SIGUSR1, before)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import queue
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Generic, Literal, TypeVar
@@ -12,7 +13,6 @@ from crewlite import background
 from crewlite.errors import OnLoopThread, RunCancelled, Suspended
 from crewlite.runtime.kickoffs.request import Progress
 from crewlite.runtime.main_thread.sync_bridge import cut_short
-from crewlite.runtime.steps.future import wait_for
 from crewlite.tracebacks import shortened
 from crewlite.usage import Usage
 
@@ -36,15 +36,17 @@ class RunHandle(Generic[R]):
         self._task: asyncio.Task[R] | None = None
         self._is_cut = False
         self._process = os.getpid()
-        known = progress.known = threading.Event()
+        known = progress.known = queue.SimpleQueue()
         self._future = background.submit(self._run(kickoff))
-        self._future.add_done_callback(lambda _: known.set())
+        self._future.add_done_callback(lambda _: known.put(None))
         try:
-            is_known = known.wait(_TO_BEGIN if background.running_loop() else None)
+            background.next_of(known, _TO_BEGIN if background.running_loop() else None)
+        except queue.Empty:
+            return
         except BaseException as error:  # raised by a handler of signals: nobody will have this handle
             self.cut_short(error)
             raise
-        if is_known and self._progress.run_id is None:
+        if self._progress.run_id is None:
             self._future.result()
 
     @property
@@ -85,7 +87,9 @@ class RunHandle(Generic[R]):
         """
         self.check_may_wait()
         with shortened():
-            return wait_for(self._future, timeout, self._what, "Wait longer with result(), or stop it with cancel()")
+            return background.wait(
+                self._future, timeout, self._what, "Wait longer with result(), or stop it with cancel()"
+            )
 
     def check_may_wait(self) -> None:
         """Raise OnLoopThread or ConfigError if `result` would."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import threading
+import queue
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar
@@ -72,8 +72,8 @@ class Progress:
     """The address of this kickoff if it is a step of another run; "" for a run of its own."""
     how_to_go_on: Callable[[], str] | None = None
     """Returns advice on how to resume, for callers that did not kick off from Python; None for the usual advice."""
-    known: threading.Event | None = None
-    """Set once the run has begun or was resumed; None if nobody waits for that."""
+    known: queue.SimpleQueue[None] | None = None
+    """Receives an item once the run has begun or was resumed; None if nobody waits for that."""
     journal: Journal | None = None
     """The run's journal, from the beginning of the kickoff until the run releases its branch."""
     paid: Usage = NO_USAGE
@@ -110,13 +110,13 @@ class Progress:
         self.run_id, self.location, self.branch = journal.run_id, journal.location, journal.branch
         self.journal, self.joined = journal, ""
         if self.known:
-            self.known.set()
+            self.known.put(None)
 
     def join(self, run_id: str, branch: str, holder: str) -> None:
         """Note that this kickoff waits for a run that `holder` is working on."""
         self.run_id, self.branch, self.joined, self.waited = run_id, branch, holder, True
         if self.known:
-            self.known.set()
+            self.known.put(None)
 
     def attach_part(self, run_id: str, address: str) -> None:
         """Note that this kickoff is a step of another run."""

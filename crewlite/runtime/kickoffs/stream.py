@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import threading
+import queue
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
@@ -231,11 +231,11 @@ class _Left:
     def take(self) -> BaseEvent | None:
         """Wait for the next event and return it; None if no more will come."""
         while True:
-            more = threading.Event()
-            found, over = self._next(more.set)
+            more = queue.SimpleQueue[None]()
+            found, over = self._next(partial(more.put, None))
             if found or over:
                 return found
-            more.wait()
+            background.next_of(more)
 
     async def atake(self) -> BaseEvent | None:
         """Run `take` as a coroutine."""

@@ -10,18 +10,17 @@ import asyncio
 import contextvars
 import queue
 import signal
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from types import FrameType
 from typing import Any, Protocol, Self, TypeVar
 
+from crewlite import background
 from crewlite.forked import in_child, lock
 
 T = TypeVar("T")
 GRACE = 2.0  # seconds that an interrupted run has to close its journal
-_POLL = 0.5 if sys.platform == "win32" else None  # on Windows a blocking wait does not react to Ctrl-C
 
 _listeners: tuple[Listener, ...] = ()  # never changed in place: a handler may look at it at any moment
 _doors: list[Waiting] = []  # where the main thread waits, the innermost last
@@ -135,7 +134,7 @@ class Waiting:
         Raises KeyboardInterrupt or SystemExit when a signal that a listener receives ends the run.
         """
         future.add_done_callback(lambda _: self._acts.put(None))
-        while act := self._next():
+        while act := background.next_of(self._acts):
             act()
         return future.result()
 
@@ -197,13 +196,6 @@ class Waiting:
             ending = end_process(self._ended_by)
             if error is None:  # the signal came when the run had its result
                 raise ending
-
-    def _next(self) -> Callable[[], None] | None:
-        while True:
-            try:
-                return self._acts.get(timeout=_POLL)
-            except queue.Empty:
-                continue
 
 
 _waiting: contextvars.ContextVar[Waiting | None] = contextvars.ContextVar("crewlite_waiting", default=None)

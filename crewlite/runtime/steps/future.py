@@ -9,25 +9,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator,
 from types import CoroutineType
 from typing import Any, Generic, TypeVar, overload
 
-from crewlite import codec, durable
+from crewlite import background, codec, durable
 from crewlite.durable import Scope, Step
 from crewlite.errors import ConfigError, OnLoopThread
 from crewlite.tracebacks import shortened
 
 T = TypeVar("T")
-
-
-def wait_for(future: concurrent.futures.Future[T], timeout: float | None, what: str, advice: str) -> T:
-    """Wait for work in another thread and return its result.
-
-    Raises what the work raised, or TimeoutError after `timeout` seconds, with `what` and `advice` in its message.
-    """
-    try:
-        return future.result(timeout)
-    except TimeoutError:
-        if future.done():  # the work itself has raised it
-            raise
-    raise TimeoutError(f"{what} has not ended within {timeout:g} s and continues to run. {advice}")
 
 
 class StepFuture(Generic[T]):
@@ -57,7 +44,7 @@ class StepFuture(Generic[T]):
             raise OnLoopThread("result", "await the future itself")
         try:
             with shortened():
-                return wait_for(self._done, timeout, self._name, "Wait longer with result()")
+                return background.wait(self._done, timeout, self._name, "Wait longer with result()")
         finally:
             self._hand_over()
             loop.call_soon_threadsafe(self._mark_awaited)
