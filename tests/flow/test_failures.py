@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
 import sys
@@ -209,6 +210,69 @@ def test_no_mask_of_a_secret_comes_back_in_an_error():
     assert vars(raised("a", Told("ValueError", "x", "", written(error)))) == {"code": 7}
     again = raised("a", Told("ValueError", "x", "", written(ValueError(SecretStr("MARK")))))
     assert type(again) is StepRaised
+
+
+def _chained(length):
+    error = None
+    for number in range(length):
+        newer = ValueError(number)
+        newer.__cause__, error = error, newer
+    return error
+
+
+def _with_field():
+    error = ValueError("x")
+    error.body, error.code = "b" * 1_000_001, 7
+    return error
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "omitted"),
+    [
+        (lambda: _chained(10_000), ValueError, "the errors before it"),
+        (lambda: ExceptionGroup("many", [ValueError(n) for n in range(2_000)]), StepRaised, "the 2,000 members"),
+        (lambda: ValueError("x" * 1_000_001), StepRaised, "the arguments"),
+        (_with_field, ValueError, "body"),
+    ],
+    ids=["causes", "members", "arguments", "a field"],
+)
+def test_the_record_of_an_error_is_bounded_and_what_comes_back_says_so(make, kind, omitted):
+    data = json.loads(json.dumps(written(make())))
+    assert len(json.dumps(data)) < 1_000
+    again = raised("a", Told("X", "x", "", data))
+    assert type(again) is kind
+    while again.__cause__:
+        again = again.__cause__
+    assert again.__notes__ == [f"Too large to be recorded: {omitted}"]
+
+
+def test_errors_inside_others_are_bounded_all_together():
+    def tree(depth):
+        return ExceptionGroup("g", [tree(depth - 1) if depth else ValueError("x" * 20_000) for _ in range(12)])
+
+    data = json.dumps(written(tree(3)))
+    assert len(data) < 1_500_000
+    assert "20,000 characters, which are not recorded" in data
+
+
+def test_the_recorded_text_of_an_error_is_bounded_and_no_part_of_a_secret_is_left_at_the_end(on_disk, monkeypatch):
+    monkeypatch.setenv("ODD_API_KEY", "MARK" * 10)
+
+    @step
+    def odd(text):
+        raise RuntimeError(text)
+
+    @flow(checkpoint=on_disk())
+    def pipeline():
+        for text in ("x" * 1_000_000, "MARK" * 10 + "y" * 3980, "z" * 9980 + "MARK" * 10 + "z" * 100_000):
+            with contextlib.suppress(RuntimeError):
+                odd(text)
+
+    pipeline.kickoff(run_id="one")
+    with History(pipeline.checkpoint.location) as history:
+        attempts = history.run("one").attempts
+    assert attempts[0].message == "x" * 10_000 + "... (990,000 more characters are not recorded)"
+    assert all(len(each.message) < 10_100 and "MARK" not in each.message + each.traceback for each in attempts)
 
 
 def test_a_class_that_a_module_only_imports_is_not_taken_for_one_of_its_own():

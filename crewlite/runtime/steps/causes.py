@@ -5,13 +5,15 @@ A frame is one attempt at a step: it knows which of the step's child steps have 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 
 from crewlite import tracebacks
 from crewlite.errors import Redacted, StepRaised, ends_run, text_of
 from crewlite.runtime.steps.frame import Frame
 
-_LONGEST_TRACEBACK = 4000  # characters
+_LONGEST_MESSAGE = 10_000  # characters
+_LONGEST_TRACEBACK = 4000
 
 
 def causes_of(frame: Frame, error: BaseException) -> list[str]:
@@ -29,13 +31,16 @@ def led_to(frame: Frame, error: BaseException) -> Iterator[tuple[BaseException, 
 
     Each comes with the addresses of those child steps of `frame` that raised it.
     """
-    seen, todo = set[int](), [error]
+    failed: dict[int, list[str]] = {}
+    for address, raised in frame.children.failed.items():
+        failed.setdefault(id(raised), []).append(address)
+    seen, todo = set[int](), deque([error])
     while todo:
-        one = todo.pop(0)
+        one = todo.popleft()
         if id(one) in seen:  # an error is mostly linked twice, as the cause and as the context
             continue
         seen.add(id(one))
-        children = [child for child, raised in frame.children.failed.items() if raised is one]
+        children = failed.get(id(one), [])
         yield one, children
         if children:
             continue  # errors that were being handled when these steps were requested are not their cause
@@ -49,11 +54,17 @@ def type_of(error: Exception) -> str:
 
 
 def message_of(error: Exception) -> str:
-    """Return the text of an error; for a Redacted or StepRaised, that of the error it replaces, without its type."""
-    return error.message if isinstance(error, Redacted | StepRaised) else text_of(error)
+    """Return the text of an error that holds no secret, or the beginning of a very long one.
+
+    For a Redacted or StepRaised, this is the text of the error it replaces, without its type.
+    """
+    text = error.message if isinstance(error, Redacted | StepRaised) else text_of(error)
+    if (more := len(text) - _LONGEST_MESSAGE) <= 0:
+        return text
+    return f"{text[:_LONGEST_MESSAGE]}... ({more:,} more characters are not recorded)"
 
 
-def traceback_of(error: Exception) -> str:
-    """Return the end of an error's traceback, without crewlite's own frames."""
-    text = tracebacks.text(error)
+def traceback_of(error: Exception, mask: Callable[[str], str]) -> str:
+    """Return the end of an error's traceback, masked, without crewlite's own frames."""
+    text = mask(tracebacks.text(error))  # masked before it is cut: a part of a secret would not be recognised
     return text if len(text) <= _LONGEST_TRACEBACK else f"...{text[-_LONGEST_TRACEBACK:]}"

@@ -54,7 +54,7 @@ def described(step: Step[Any], frame: Frame, error: Exception) -> ErrorRecord:
     description: ErrorRecord = {
         "type": type_of(shown),
         "message": message_of(shown),
-        "traceback": "" if causes else frame.mask(traceback_of(error)),
+        "traceback": "" if causes else traceback_of(error, frame.mask),
         "cause": causes[0] if causes else None,
         "causes": [*causes, *frame.children.unobserved()],
         "failure": "",

@@ -3,6 +3,9 @@
 The error is raised as its own class if that is loaded here and the error's arguments could be encoded; otherwise as
 `StepRaised`. Fields that cannot be encoded are left out. Members of a group, causes and contexts are rebuilt in
 the same way. For this, nothing is imported, and neither `__init__` nor `__new__` of the class runs.
+
+The size of a record is bounded. What is too large or too much for it is left out as well, and a note on the error that
+comes back says what.
 """
 
 from __future__ import annotations
@@ -13,13 +16,18 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import MemberDescriptorType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from crewlite import codec, homes
 from crewlite.errors import NotCodable, StepRaised, text_of
 from crewlite.state.format.failed import RaisedError
+from crewlite.wording import number_of
 
 _DEPTH = 4  # errors behind an error
+_MOST = 1_000  # errors in the record of one
+_LARGEST = 1_000_000  # characters of JSON: the arguments and fields of all these errors
+_LONGEST = 10_000  # characters of the text of an error behind another one
+E = TypeVar("E", bound=BaseException)
 _NAMING = (ImportError, NameError, AttributeError)  # built-in classes with attributes that are not in `args`
 _MERELY_MET = AttributeError.__dict__["obj"]  # the object without the attribute: it may hold anything
 
@@ -56,7 +64,7 @@ class Failure(Protocol):
 
 def written(error: BaseException) -> RaisedError:
     """Return an error as data, from which `raised` builds it again: its class, what can be encoded, and its causes."""
-    return _written(error, _DEPTH)
+    return _written(error, _DEPTH, _Room())
 
 
 def raised(step: str, failure: Failure) -> Exception:
@@ -64,32 +72,67 @@ def raised(step: str, failure: Failure) -> Exception:
     error = _built(step, failure.raised) if failure.raised else None
     if isinstance(error, Exception):
         return error
-    return StepRaised(step, failure.error_type, failure.message, failure.traceback)
+    replaced = StepRaised(step, failure.error_type, failure.message, failure.traceback)
+    return _noted(replaced, failure.raised) if failure.raised else replaced
 
 
-def _written(error: BaseException, depth: int) -> RaisedError:
-    raised: RaisedError = {"cls": codec.class_name(type(error))}
+@dataclass(slots=True)
+class _Room:
+    """The room that is left in the record of an error."""
+
+    characters: int = _LARGEST
+    errors: int = _MOST
+
+    def take(self, data: codec.Json) -> bool:
+        """Return whether there is room for this data, and take it."""
+        if fits := (size := len(codec.dumps(data))) <= self.characters:
+            self.characters -= size
+        return fits
+
+    def take_errors(self, count: int) -> bool:
+        """Return whether there is room for so many more errors, and take it."""
+        if fits := count <= self.errors:
+            self.errors -= count
+        return fits
+
+
+def _written(error: BaseException, depth: int, room: _Room) -> RaisedError:
+    raised, omitted = RaisedError(cls=codec.class_name(type(error))), list[str]()
     with contextlib.suppress(NotCodable):
-        raised["args"] = codec.encode_to_keep(_arguments(error))
-        raised["fields"] = codec.encode(_codable(vars(error)))
-    if slots := _codable(_in_slots(error)):
+        if room.take(args := codec.encode_to_keep(_arguments(error))):
+            raised["args"] = args
+            raised["fields"] = codec.encode(_codable(vars(error), room, omitted))
+        else:
+            omitted.append("the arguments")
+    if slots := _codable(_in_slots(error), room, omitted):
         raised["slots"] = codec.encode(slots)
     if streams := [name for name, value in vars(error).items() if isinstance(value, io.IOBase)]:
         raised["streams"] = streams
-    if depth:
-        _write_others(raised, error, depth - 1)
+    _write_others(raised, error, depth, room, omitted)
+    if omitted:
+        raised["omitted"] = omitted
     return raised
 
 
-def _write_others(raised: RaisedError, error: BaseException, depth: int) -> None:
+def _write_others(raised: RaisedError, error: BaseException, depth: int, room: _Room, omitted: list[str]) -> None:
     """Add to the data of an error the errors that it holds, and those that led to it."""
 
     def other(one: BaseException) -> RaisedError:
-        return {**_written(one, depth), "message": text_of(one) if isinstance(one, Exception) else ""}
+        text = text_of(one) if isinstance(one, Exception) else ""
+        if len(text) > _LONGEST:  # not its beginning: a secret that is cut would not be recognised when this is masked
+            text = f"({len(text):,} characters, which are not recorded)"
+        return {**_written(one, depth - 1, room), "message": text}
 
     if isinstance(error, BaseExceptionGroup):
-        raised["members"] = [other(one) for one in error.exceptions]
+        if depth and room.take_errors(len(error.exceptions)):
+            raised["members"] = [other(one) for one in error.exceptions]
+        else:
+            omitted.append(f"the {number_of(len(error.exceptions), 'member')}")
     cause, context = error.__cause__, error.__context__
+    before = {id(one): one for one in (cause, context) if one}
+    if not depth or not room.take_errors(len(before)):
+        omitted += ["the errors before it"] if before else []
+        return
     if cause:
         raised["cause"] = other(cause)
     if context and context is not cause:
@@ -98,13 +141,15 @@ def _write_others(raised: RaisedError, error: BaseException, depth: int) -> None
         raised["suppressed"] = True
 
 
-def _codable(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields that can be encoded."""
+def _codable(fields: dict[str, Any], room: _Room, omitted: list[str]) -> dict[str, Any]:
+    """Return the fields that can be encoded and for which there is room. Adds the too large ones to `omitted`."""
     found = {}
     for name, value in fields.items():
         with contextlib.suppress(NotCodable):
-            codec.encode_to_keep(value)
-            found[name] = value
+            if room.take(codec.encode_to_keep(value)):
+                found[name] = value
+            else:
+                omitted.append(name)
     return found
 
 
@@ -143,12 +188,20 @@ def _built(step: str, raised: RaisedError) -> BaseException | None:
     if "context" in raised:
         error.__context__ = _other(step, raised["context"])
     error.__suppress_context__ = "cause" in raised or raised.get("suppressed", False)
-    return error
+    return _noted(error, raised)
 
 
 def _other(step: str, raised: RaisedError) -> BaseException:
     name = raised["cls"].rpartition(":")[2]
-    return _built(step, raised) or StepRaised(step, name, raised.get("message", ""))
+    return _built(step, raised) or _noted(StepRaised(step, name, raised.get("message", "")), raised)
+
+
+def _noted(error: E, raised: RaisedError) -> E:
+    """Add a note of what is not recorded of an error, and return the error."""
+    if omitted := raised.get("omitted"):
+        with contextlib.suppress(AttributeError, TypeError):  # the error is frozen, or its `__notes__` is not a list
+            error.add_note(f"Too large to be recorded: {', '.join(omitted)}")
+    return error
 
 
 def _closed() -> io.IOBase:

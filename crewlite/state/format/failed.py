@@ -71,3 +71,5 @@ class RaisedError(TypedDict):
     """Left out if it is the cause too."""
     suppressed: NotRequired[bool]
     """Whether the context is not to be shown."""
+    omitted: NotRequired[list[Text]]
+    """What is too large to be recorded, in words."""
