@@ -106,12 +106,13 @@ def checkpoint(number, address="task:plan"):
     [
         pytest.param(None, (), None, id="none was named"),
         pytest.param(5, (), None, id="the newest was named"),
-        pytest.param(2, (), ("task:write", "task:check"), id="two came after"),
+        pytest.param(2, (), ("task:write", "task:check"), id="those that came after, each name once"),
         pytest.param(2, ((2, 6),), None, id="those after it were left behind by going back"),
     ],
 )
 def test_a_resume_from_a_checkpoint_that_more_came_after_is_refused(named, left, behind):
-    checkpoints = {one["id"]: one for one in (checkpoint(2), checkpoint(3, "task:write"), checkpoint(5, "task:check"))}
+    later = [checkpoint(seq, address) for seq, address in ((3, "task:write"), (4, "task:write"), (5, "task:check"))]
+    checkpoints = {one["id"]: one for one in (checkpoint(2), *later)}
     record = Record(seq=5, checkpoints=checkpoints, newest_checkpoint=checkpoint(5), left=left)
     located = Located(InMemoryProvider(), "here", "r", "main", f"{named:032x}" if named else None)
     root = trip.as_root(Request({"city": "Rome"}))

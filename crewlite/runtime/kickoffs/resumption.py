@@ -232,10 +232,10 @@ def _is_abandoned(record: Record, located: Located) -> bool:
 
 
 def _after(record: Record, located: Located) -> list[str]:
-    """Return the addresses (or triggers) of the checkpoints after the named one; [] if none was named."""
+    """Return the distinct addresses (or triggers) of the checkpoints after the named one; [] if none was named."""
     named = record.checkpoints.get(located.checkpoint or "")
     later = (p for p in record.checkpoints.values() if named and p["seq"] > named["seq"] and record.counts(p["seq"]))
-    return [p["address"] or p["trigger"] for p in later]
+    return list(dict.fromkeys(p["address"] or p["trigger"] for p in later))
 
 
 def check_variant(root: Root[Any], request: Request, journal: Journal) -> None:
