@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import islice
+
 from crewlite import kinds
+
+_NAMED = 10  # calls in doubt beside the first
 
 
 def branch_ref(run_id: str, branch: str) -> str:
@@ -31,3 +36,10 @@ def call(kind: str) -> str:
 def nth_attempt(address: str, attempt: int) -> str:
     """Return how `rerun` names an attempt at a call: by the address, and from the second on with the number."""
     return address if attempt == 1 else f"{address}!{attempt}"
+
+
+def in_doubt_too(others: Mapping[str, int]) -> str:
+    """Return in words which other calls can be settled by the same kickoff. `others`: how often each was begun."""
+    named = ", ".join(nth_attempt(address, times) for address, times in islice(others.items(), _NAMED))
+    more = f" and {len(others) - _NAMED:,} more" if len(others) > _NAMED else ""
+    return f"In doubt too, and settled by the same kickoff: {named}{more}"

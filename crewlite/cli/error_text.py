@@ -23,6 +23,7 @@ from crewlite.errors import (
     RunCancelled,
     text_of,
 )
+from crewlite.resuming import in_doubt_too
 from crewlite.secrets import Secrets
 
 _KICK_OFF = re.compile(
@@ -57,7 +58,8 @@ def without_advice(text: str) -> str:
 def _with_advice(error: CrewliteError, ref: str, again: Again) -> str | None:
     match error:
         case InDoubt():
-            return f"{error.found}, so it is not repeated. {again.to_settle(ref, error.address, error.times)}"
+            too = f" - {in_doubt_too(error.others)}" if error.others else ""
+            return f"{error.found}, so it is not repeated. {again.to_settle(ref, error.address, error.times)}{too}"
         case AnswerRefused():
             return _refused(error, ref, again)
         case MissingInput():

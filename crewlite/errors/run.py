@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from crewlite import kinds
 from crewlite.errors.root import CrewliteError
-from crewlite.resuming import branch_ref, call_again, nth_attempt, to_resume
+from crewlite.resuming import branch_ref, call_again, in_doubt_too, nth_attempt, to_resume
 from crewlite.wording import number_of
 
 
@@ -24,13 +24,8 @@ class CheckpointIsBehind(CrewliteError, RuntimeError):
             f"resuming there would abandon recorded work. To go on from the head, resume from {head!r} or with "
             f"run_id={run_id!r}; to start again at this checkpoint, fork it: {kind}.fork({checkpoint!r})."
         )
-        self.checkpoint, self.run_id, self.branch, self.after, self.head = (
-            checkpoint,
-            run_id,
-            branch,
-            tuple(after),
-            head,
-        )
+        self.checkpoint, self.run_id, self.branch = checkpoint, run_id, branch
+        self.after, self.head = tuple(after), head
 
 
 PlaceIsBehind = CheckpointIsBehind
@@ -42,6 +37,7 @@ class InDoubt(CrewliteError, RuntimeError):
 
     code = "in_doubt"
     ends_run = True
+    others: Mapping[str, int] = {}  # further calls that the same kickoff can settle: how often each was begun
 
     def __init__(
         self,
@@ -51,24 +47,28 @@ class InDoubt(CrewliteError, RuntimeError):
         arguments: str = "",
         times: int = 1,
         *,
+        others: Mapping[str, int] | None = None,
         kind: str = "crew",
         resume: str = "",
     ) -> None:
-        """`failed`: the error of its last attempt; "" if it was interrupted. Of the others `advice` tells."""
+        """`failed`: the error of its last attempt; "" if it was interrupted. `advice` tells of the other arguments."""
         self.address, self.what, self.failed, self.arguments = address, what, failed.rstrip("."), arguments
-        self.times = times
-        super().__init__(f"{self.found}, so it is not repeated. {self.advice(address, times, resume, kind=kind)}.")
+        self.times, self.others = times, dict(others or {})
+        advice = self.advice({address: times, **self.others}, resume, kind=kind)
+        super().__init__(f"{self.found}, so it is not repeated. {advice}.")
 
     @staticmethod
-    def advice(address: str, times: int, resume: str = "", *, kind: str) -> str:
-        """Return in words how to settle the doubt about a call that was begun so many times, without a full stop.
+    def advice(calls: Mapping[str, int], resume: str = "", *, kind: str) -> str:
+        """Return in words, without a full stop, how to settle the doubt about the first call, and name the others.
 
-        `resume`: the argument that resumes the run, such as "run_id='order-7'"; `kind`: of its definition.
+        `calls`: how often each was begun, by address; `resume`: such as "run_id='order-7'"; `kind`: of the definition.
         """
-        return (
+        (address, times), *others = calls.items()
+        settled = (
             f"Check whether it took effect, then {call_again(kind)} with {resume and f'{resume}, '}"
             f"answers={{{address!r}: <its result>}} if it did, or rerun=[{nth_attempt(address, times)!r}] if it did not"
         )
+        return f"{settled}. {in_doubt_too(dict(others))}" if others else settled
 
     @property
     def found(self) -> str:

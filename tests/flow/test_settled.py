@@ -122,6 +122,32 @@ def test_a_result_of_a_tool_is_compared_as_the_model_reads_it(memory):
 # what is said about a call that may happen once, and has not ended
 
 
+def test_all_calls_in_doubt_are_named_at_once_and_one_kickoff_settles_them(memory, ran):
+    @step(effect="once")
+    def pay(who):
+        ran.append(who)
+        raise ConnectionError(who)
+
+    @flow(checkpoint=memory())
+    def shop():
+        asked = pay.map(["ann", "bob", "cyd"])
+        return [each.result() for each in asked]
+
+    with pytest.raises(ConnectionError):
+        shop.kickoff(run_id="one")
+    at = {"ann": "step:pay", "bob": "step:pay#2", "cyd": "step:pay#3"}
+    with pytest.raises(
+        InDoubt, match=r"In doubt too, and settled by the same kickoff: step:pay#2, step:pay#3\."
+    ) as stopped:
+        shop.kickoff(run_id="one")
+    assert stopped.value.others == {at["bob"]: 1, at["cyd"]: 1}
+    with pytest.raises(InDoubt) as stopped:
+        shop.kickoff(run_id="one", answers={at["ann"]: "paid"})
+    assert (stopped.value.address, stopped.value.others) == (at["bob"], {at["cyd"]: 1})
+    assert shop.kickoff(run_id="one", answers={at["bob"]: "b", at["cyd"]: "c"}) == ["paid", "b", "c"]
+    assert sorted(ran) == ["ann", "bob", "cyd"]
+
+
 @pytest.fixture
 def hangs(on_disk):
     """Kickoffs of a flow and a crew whose payment, which may happen once, does not end in time."""

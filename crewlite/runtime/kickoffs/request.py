@@ -200,8 +200,8 @@ class Request:
             return f"Nothing was saved. To be able to resume a run, give the {kind} checkpoint=True."
         resume = to_resume(self.progress.run_id, self.progress.branch)
         if self.progress.unsettled:
-            at, times = next(iter(self.progress.unsettled.items()))
-            return f"{at} may have taken effect. {InDoubt.advice(at, times, resume, kind=kind)}."
+            first = next(iter(self.progress.unsettled))
+            return f"{first} may have taken effect. {InDoubt.advice(self.progress.unsettled, resume, kind=kind)}."
         if kinds.of(kind) is kinds.TRIAL:
             return f"To go on: {call_again(kind)} with {resume}"
         same_script = (self.run_id or self.resume) and self.progress.branch == "main"

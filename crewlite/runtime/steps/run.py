@@ -24,6 +24,7 @@ from crewlite.state.format.addresses import leaf, outers
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
+from crewlite.state.reading.steps import unsettled
 from crewlite.state.runtime import CommitView, RuntimeState
 from crewlite.state.shared import SharedData
 from crewlite.state.subscriber import CheckpointSubscriber, Setting
@@ -172,7 +173,14 @@ class Run:
         """Build the error of a call that may have taken effect. `failed` and `arguments`: see InDoubt."""
         times, resume = self.record.begun_once.get(address, 1), to_resume(self.run_id, self.branch)
         resume = resume if self.recorded else ""
-        return InDoubt(address, what, failed, arguments, times, kind=self.record.kind, resume=resume)
+        others = self._in_doubt_beside(address)
+        return InDoubt(address, what, failed, arguments, times, others=others, kind=self.record.kind, resume=resume)
+
+    def _in_doubt_beside(self, address: str) -> dict[str, int]:
+        """Return the other calls at which this kickoff would stop, or the next one, and how often each was begun."""
+        undecided = self.doubts - self.answers.keys() - {address, *outers(address)}
+        found = {at: times for at, times in unsettled(self.record).items() if at in undecided}
+        return {at: times for at, times in found.items() if self.rerun.get(at) != times}
 
     @property
     def durability(self) -> Durability:

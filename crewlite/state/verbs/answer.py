@@ -164,7 +164,7 @@ def _answered(
     if asked is None and (record.finished or not (ahead and is_question(address))):
         waiting = [item["address"] for item in record.waiting]
         if address in record.intents and address not in record.outcomes:
-            advice = InDoubt.advice(address, record.begun_once.get(address, 1), kind=record.kind)
+            advice = InDoubt.advice({address: record.begun_once.get(address, 1)}, kind=record.kind)
             raise RefError(address, f"is no question but a call in doubt. {advice}")
         none = "" if waiting else ", which waits for no answer"
         raise RefError(address, f"is not an open question of run {record.run['run_id']!r}{none}", waiting)
