@@ -190,12 +190,17 @@ class NonDeterminism(RunMismatch):
 
     code = "non_determinism"
 
-    def __init__(self, run_id: str, address: str, expected: str, found: str) -> None:
+    def __init__(self, run_id: str, address: str, expected: str, found: str, *, beside: bool = False) -> None:
+        """`beside`: whether coroutines or threads requested the expected steps side by side, without keys."""
+        workers = (
+            "A step requested beside others is known by its question and by the coroutine that asks: if workers take "
+            "jobs from one list, give each job a key, `with keyed(job):`, in a run with another run_id. "
+        )
         super().__init__(
             f"{address or 'the flow'} of run {run_id!r} does not request the steps that it recorded: expected "
-            f"{expected}; found {found}. Put time, chance and whatever else may differ into a step, and go through "
-            f"sets with sorted(...), as each process has another order. Undo the change to the code; or set "
-            f"on_drift='rerun' to run again from there; or begin a new run."
+            f"{expected}; found {found}. {workers if beside else ''}Put time, chance and whatever else may differ into "
+            f"a step, and go through sets with sorted(...), as each process has another order. Undo the change to the "
+            f"code; or set on_drift='rerun' to run again from there; or begin a new run."
         )
         self.run_id, self.address, self.expected, self.found = run_id, address, expected, found
 

@@ -123,7 +123,9 @@ def test_a_step_of_a_line_that_is_not_asked_for_any_more_is_an_error(config):
     with pytest.raises(KeyError):
         talk.kickoff(run_id="one")
     word[:] = ["b"]
-    with pytest.raises(NonDeterminism, match="step:leaf#"):
+    with pytest.raises(
+        NonDeterminism, match=r"expected step:leaf#.* known by its question and by the coroutine .* `with k"
+    ):
         talk.kickoff(run_id="one")
 
 

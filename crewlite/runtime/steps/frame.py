@@ -19,6 +19,7 @@ from crewlite.runtime.steps import replay
 from crewlite.runtime.steps.budgets import HeldBudget
 from crewlite.runtime.steps.children import Children
 from crewlite.runtime.steps.inherited import Inherited
+from crewlite.runtime.steps.numbering import is_counted
 from crewlite.runtime.steps.remedies import context_of, is_behind, is_unit
 from crewlite.runtime.steps.run import EventStamp, Run
 from crewlite.runtime.steps.sayings import Sayings
@@ -301,7 +302,9 @@ class Frame(Scope):
 
     def check_none_missed(self) -> None:
         """Raise NonDeterminism if the step has ended without requesting a recorded step inside it."""
-        children, mode = self.children, self.inherited.mode
-        if left := replay.missed(self.run.record, mode, children.numbering.prefix, children.unrequested):
-            asked = ", ".join(list(children.asked)[-3:]) or "none"
-            raise NonDeterminism(self.run.run_id, self.address, ", ".join(left[:3]), f"{asked}, and no more")
+        children, mode, prefix = self.children, self.inherited.mode, self.children.numbering.prefix
+        if left := replay.missed(self.run.record, mode, prefix, children.unrequested):
+            asked, expected = ", ".join(list(children.asked)[-3:]) or "none", ", ".join(left[:3])
+            unkeyed = [at for at in left if kinds.at(at).takes_key and "#[" not in at.removeprefix(prefix)]
+            beside = not all(map(is_counted, unkeyed))
+            raise NonDeterminism(self.run.run_id, self.address, expected, f"{asked}, and no more", beside=beside)
