@@ -105,7 +105,7 @@ class Conversation:
             self._refuse_files(other[0], shown[other[0]] or [])
         if turn is not None:
             return turn
-        if same and same[0] != reached + 1:
+        if same and same[0] != reached + 1 and self.answered(same[0]):
             log.warning(
                 "%s: turn %s of %s has the same messages, so its recorded answer is returned. To ask them again as a "
                 "new turn, pass turn=%s",

@@ -134,6 +134,14 @@ def test_a_question_that_was_cut_is_finished_before_another_is_asked(config):
     assert agent.kickoff("3?", run_id="chat").raw == "three"
 
 
+def test_a_question_that_was_cut_has_no_recorded_answer_to_speak_of(config, caplog):
+    agent = pilot([Stop(), "one"], checkpoint=config())
+    with pytest.raises(Stop):
+        agent.kickoff("1?", run_id="chat")
+    assert agent.kickoff("1?", run_id="chat").raw == "one"
+    assert "recorded answer" not in caplog.text
+
+
 def test_an_earlier_answer_of_another_agent_is_not_passed_off_as_this_ones(config):
     agent = pilot(["one", "two"], checkpoint=config())
     agent.kickoff("1?", run_id="chat")
