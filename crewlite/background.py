@@ -17,6 +17,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Never, TypeVar
 
+from crewlite.blocked_loops import LoopWatch
 from crewlite.errors import ConfigError, StepTimeout
 from crewlite.forked import in_child, lock
 from crewlite.lazy import asyncio, futures
@@ -82,27 +83,38 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-def wait(future: futures.Future[T], timeout: float | None = None, what: str = "", advice: str = "") -> T:
+def wait(
+    future: futures.Future[T],
+    timeout: float | None = None,
+    what: str = "",
+    advice: str = "",
+    of: asyncio.AbstractEventLoop | None = None,
+) -> T:
     """Wait for work in another thread and return its result.
 
-    Raises what the work raised, or TimeoutError after `timeout` seconds, with `what` and `advice` in its message.
+    Raises what the work raised, or TimeoutError after `timeout` seconds, with `what` and `advice` in its message. `of`:
+    the event loop of the work, see `next_of`.
     """
     if not future.done():
         ended = queue.SimpleQueue[Any]()
         future.add_done_callback(ended.put)
         try:
-            next_of(ended, timeout)
+            next_of(ended, timeout, of)
         except queue.Empty:
             late = f"{what} has not ended within {timeout:g} s and continues to run. {advice}"
             raise TimeoutError(late) from None
     return future.result()
 
 
-def next_of(items: queue.SimpleQueue[T], timeout: float | None = None) -> T:
+def next_of(
+    items: queue.SimpleQueue[T], timeout: float | None = None, of: asyncio.AbstractEventLoop | None = None
+) -> T:
     """Wait for the next item of a queue and return it. Raises queue.Empty after `timeout` seconds.
 
     An exception of a signal handler ends the wait. (In the wait of a threading.Event it may become a RuntimeError.)
+    A warning tells if code blocks the loop `of` which the item is expected; None: the background loop.
     """
+    watch: LoopWatch | None = None
     until = math.inf if timeout is None else time.monotonic() + timeout
     while True:
         left = until - time.monotonic()
@@ -111,6 +123,8 @@ def next_of(items: queue.SimpleQueue[T], timeout: float | None = None) -> T:
         except queue.Empty:
             if left <= _LOOK:
                 raise
+        watch = watch or LoopWatch(of or loop())
+        watch.look()
 
 
 async def on_loop(work: Coroutine[Any, Any, T]) -> T:

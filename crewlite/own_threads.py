@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable
 from contextvars import ContextVar, copy_context
 from typing import Any, ParamSpec, TypeVar
@@ -38,9 +39,12 @@ def bound(fn: Callable[P, R]) -> Callable[P, R]:
         )
     context = copy_context()
     context.run(_bound_scope.set, scope())
+    process = os.getpid()
 
     @functools.wraps(fn)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if os.getpid() != process:  # forked: the run is at work in the parent alone
+            return fn(*args, **kwargs)
         own = context.copy()  # because only one thread at a time can enter a context
         own.run(_call_key.set, [_call_key.get(), getattr(fn, "__qualname__", ""), *map(codec.known, [args, kwargs])])
         return own.run(fn, *args, **kwargs)

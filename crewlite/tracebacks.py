@@ -12,7 +12,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator
-from types import TracebackType
+from types import FrameType, TracebackType
 
 from crewlite.errors import CrewliteError
 
@@ -72,6 +72,13 @@ def text(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))
 
 
+def users_place(frame: FrameType | None) -> str:
+    """Return the user's code that runs in a stack of which this is the innermost frame: its file, line and function."""
+    while frame is not None and _home(frame) != "user":
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}" if frame else "Other code"
+
+
 def _is_told(error: BaseException) -> bool:
     return any(str(note).startswith(_WHERE) for note in getattr(error, "__notes__", ()))
 
@@ -91,7 +98,7 @@ def _with_causes(error: BaseException, *, contexts: bool = True) -> Iterator[Bas
 
 def _short(error: BaseException) -> TracebackType | None:
     frames = list(_frames(error.__traceback__))
-    homes = [_home(frame) for frame in frames]
+    homes = [_home(frame.tb_frame) for frame in frames]
     if _OURS not in homes:
         return error.__traceback__
     whole = _raised_in(homes, error)
@@ -123,9 +130,9 @@ def _frames(tb: TracebackType | None) -> Iterator[TracebackType]:
         tb = tb.tb_next
 
 
-def _home(tb: TracebackType) -> str:
+def _home(frame: FrameType) -> str:
     """Return whose code a frame runs: "crewlite", "carrier", "library" or "user"."""
-    module = str(tb.tb_frame.f_globals.get("__name__", ""))
+    module = str(frame.f_globals.get("__name__", ""))
     top = module.partition(".")[0]
     if top == _OURS:
         return "user" if module.startswith(_STAND_INS) else _OURS

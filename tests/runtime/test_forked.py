@@ -255,3 +255,25 @@ def test_a_child_that_was_forked_in_a_step_is_outside_of_the_run_as_a_thread_is(
         return [in_child(), in_child_of_the_loop(), double(3)]
 
     assert both.kickoff(run_id=location and "r") == [True, True, 6]
+
+
+def test_what_belongs_to_a_run_is_not_waited_for_in_a_child_that_was_forked_in_it():
+    going_on = threading.Event()
+
+    @step
+    def slow():
+        return going_on.wait(60)
+
+    def refused(future):
+        with pytest.raises(ConfigError, match="Step 'slow' is at work in process"):
+            future.result()
+        return True
+
+    @flow
+    def both():
+        one, in_run = slow.submit(), bound(double)
+        told = [in_a_child(act) for act in (lambda: refused(one), lambda: in_run(2) == 4)]
+        going_on.set()
+        return [*told, one.result()]
+
+    assert both.kickoff() == [True, True, True]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
+import os
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from types import CoroutineType
 from typing import Any, Generic, TypeVar, overload
@@ -25,6 +26,7 @@ class StepFuture(Generic[T]):
         self._done: concurrent.futures.Future[T] = concurrent.futures.Future()
         self._done.set_running_or_notify_cancel()  # a cancelled waiter must not cancel the step
         self._task: asyncio.Task[T] | None = None
+        self._process = os.getpid()
         assert scope.loop
         start = scope.start_inside()
         if on(scope.loop):
@@ -36,15 +38,17 @@ class StepFuture(Generic[T]):
         """Wait for the step to end and return its value.
 
         Raises what the step raised; TimeoutError after `timeout` seconds, while the step continues; OnLoopThread on
-        the run's own loop, which it would block: await the future there.
+        the run's own loop, which it would block: await the future there; ConfigError in a process forked meanwhile.
         """
         loop = self._scope.loop
         assert loop
         if on(loop) and not self._done.done():
             raise OnLoopThread("result", "await the future itself")
+        if not self._done.done():
+            background.check_process(self._process, self._name)
         try:
             with shortened():
-                return background.wait(self._done, timeout, self._name, "Wait longer with result()")
+                return background.wait(self._done, timeout, self._name, "Wait longer with result()", loop)
         finally:
             self._hand_over()
             loop.call_soon_threadsafe(self._mark_awaited)

@@ -1,0 +1,59 @@
+"""Tell when code blocks an event loop on which another thread depends: if the two wait for each other, nothing goes on.
+
+The usual cause is a coroutine that waits for threads without `await`, as the end of a `with ThreadPoolExecutor()` does.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from types import FrameType
+
+from crewlite import tracebacks
+from crewlite.lazy import asyncio
+
+log = logging.getLogger(__name__)
+_PATIENCE = 5.0  # seconds that a loop may be busy with one piece of code
+_told = set[str]()
+"""The code that a warning has named: one warning for each."""
+
+
+class LoopWatch:
+    """Watches an event loop for a thread that waits for it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._is_asked, self._until = False, 0.0
+
+    def look(self) -> None:
+        """Ask the loop for an answer, every 5 seconds; log a warning if the last one has not come."""
+        now = time.monotonic()
+        if now < self._until or self._loop.is_closed():
+            return
+        self._until = now + _PATIENCE
+        if not self._is_asked:
+            self._is_asked = True
+            self._loop.call_soon_threadsafe(self._answer)
+        elif (place := _place(self._loop)) not in _told:
+            _told.add(place)
+            log.warning(
+                "%s has blocked an event loop for %g s, and this thread waits for that loop. If the code there waits "
+                "for this thread, neither goes on: wait with `await` there, or take `async` from its `def`",
+                place,
+                _PATIENCE,
+            )
+
+    def _answer(self) -> None:
+        self._is_asked = False
+
+
+def _place(loop: asyncio.AbstractEventLoop) -> str:
+    """Return the code that runs on a loop at this moment, such as "app.py:12 in collect"."""
+    for frame in sys._current_frames().values():
+        outer: FrameType | None = frame
+        while outer is not None:
+            if outer.f_code.co_name == "run_forever" and outer.f_locals.get("self") is loop:
+                return tracebacks.users_place(frame)
+            outer = outer.f_back
+    return "Other code"
