@@ -24,6 +24,7 @@ FLOORS = {
     | {
         "attempt_hooks",
         "background",
+        "blocked_loops",
         "budget",
         "coming_from",
         "definition",
