@@ -91,26 +91,26 @@ class InputsChanged(RunMismatch):
 
     code = "inputs_changed"
 
-    def __init__(self, run_id: str, names: Sequence[str], *, kind: str = "crew", branch: str = "main") -> None:
-        others = ", ".join(f"{name!r}: ..." for name in names)
+    def __init__(
+        self, run_id: str, names: Sequence[str], *, kind: str = "crew", branch: str = "main", masked: Sequence[str] = ()
+    ) -> None:
+        """`masked`: the recorded inputs that hold a secret, so that a kickoff cannot take them from the record."""
         ref = branch_ref(run_id, branch)
+        message = f"Run {ref!r} was started with another {' and another '.join(names)}. To go on, "
         if kinds.of(kind) is kinds.TRIAL:
-            super().__init__(
-                f"Run {ref!r} was started with another {' and another '.join(names)}. To go on, "
-                f"{call_again(kind)}, as it was called then; for another trial, use another run_id."
-            )
+            message += f"{call_again(kind)}, as it was called then; for another trial, use another run_id."
         elif kinds.of(kind).takes_messages:
-            super().__init__(
+            message = (
                 f"Run {ref!r} has a question without an answer, and was given another. To go on, kick off without "
                 f"messages or with those of that question, and ask the new one after that; to ask it in place of the "
                 f"first, fork the run: agent.fork({ref!r}).kickoff('...'), or use another run_id."
             )
         else:
-            super().__init__(
-                f"Run {ref!r} was started with another {' and another '.join(names)}. To go on, kick off without "
-                f"inputs or with the recorded ones; to try other inputs, fork the run: "
-                f"{kind}.fork({ref!r}, inputs={{{others}}}).kickoff(), or use another run_id."
-            )
+            others, secret = (", ".join(f"{name!r}: ..." for name in some) for some in (names, masked))
+            how = "with all recorded inputs, secrets too" if masked else "without inputs or with the recorded ones"
+            fork = f"{kind}.fork({ref!r}, inputs={{{others}}}).kickoff({secret and f'{{{secret}}}'})"
+            message += f"kick off {how}; to try other inputs, fork the run: {fork}, or use another run_id."
+        super().__init__(message)
         self.kind, self.run_id, self.branch, self.ref, self.names = kind, run_id, branch, ref, tuple(names)
 
 
@@ -258,10 +258,8 @@ class Suspended(CrewliteError, RuntimeError):
         self, run_id: str, location: str, waiting: Mapping[str, str], branch: str = "main", *, kind: str = "crew"
     ) -> None:
         questions = "; ".join(f"{address}: {question}" for address, question in waiting.items())
-        first = next(iter(waiting))
-        where = branch_ref(run_id, branch)
+        first, where, again = next(iter(waiting)), branch_ref(run_id, branch), call_again(kind)
         answered = f"{to_resume(run_id, branch)}, answers={{{first!r}: ...}}"
-        again = call_again(kind)
         super().__init__(
             f"Run {where!r} waits for an answer: {questions} To resume it, {again} with {answered}; or answer with "
             f"History({location!r}).answer({where!r}, {first!r}, ...), then {again}."
@@ -289,9 +287,8 @@ class MaxIterations(CrewliteError, RuntimeError):
 
     def __init__(self, agent: str, limit: int) -> None:
         super().__init__(
-            f"Agent {agent!r} gave no final answer in {number_of(limit, 'turn')} (max_iter), nor when it was "
-            f"asked for one then. Raise max_iter, or look at the tool calls it repeats: "
-            f"History(location).run(run_id).steps"
+            f"Agent {agent!r} gave no final answer in {number_of(limit, 'turn')} (max_iter), nor when asked for one. "
+            f"Raise max_iter, or look at the tool calls it repeats: History(location).run(run_id).steps"
         )
         self.agent, self.limit = agent, limit
 
@@ -316,9 +313,8 @@ class StepTimeout(CrewliteError, TimeoutError):
 
     def __init__(self, what: str, limit: float, *, once: bool = False) -> None:
         """`once`: whether it is declared effect="once", so that the next kickoff does not repeat it."""
-        way_on = ". Raise its limit, or start the same run again to go on."
-        if once:
-            way_on = ", and may still take effect."  # InDoubt, or the note about the run, says to check that
+        again = ". Raise its limit, or start the same run again to go on."
+        way_on = ", and may still take effect." if once else again  # InDoubt, or the note about the run, says to check
         super().__init__(f"{what} did not end within {limit:g} s{way_on}")
         self.what, self.limit, self.once = what, limit, once
 
@@ -386,8 +382,7 @@ class GuardrailFailed(CrewliteError, ValueError):
     def __init__(self, task: str, guardrail: str, reason: str, *, tries: int) -> None:
         super().__init__(
             f"{task}: no answer of {tries} passes the guardrail {guardrail!r}. Its reason for refusing the last one: "
-            f"{reason.rstrip('.')}. Start the run again for a new attempt, raise guardrail_max_retries, or relax "
-            f"the guardrail."
+            f"{reason.rstrip('.')}. Start the run again for a new attempt, raise guardrail_max_retries, or relax it."
         )
         self.task, self.guardrail, self.reason, self.tries = task, guardrail, reason, tries
 

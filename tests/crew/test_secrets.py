@@ -10,7 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from crewlite import Agent, BaseLLM, BaseTool, CheckpointConfig, Crew, LLMReply, Task, ToolCall, event_bus
-from crewlite.errors import ConfigError, CrewliteError, NotCodable, Suspended
+from crewlite.errors import ConfigError, CrewliteError, InputsChanged, NotCodable, Suspended
 from crewlite.events import BaseEvent
 from crewlite.flow import Flow, flow, human_feedback, start, step
 from crewlite.recovery import FailurePolicy, LLMClassifier, escalate, suspend
@@ -230,10 +230,14 @@ def test_a_resume_that_is_not_given_its_secret_again_is_refused_before_any_step(
     mail, heard = _cut_once()
     with pytest.raises(InterruptedError):
         mail.kickoff(SecretStr("old"), run_id="r")
-    again = r"The input token of run 'r' holds a secret, which is never recorded: .* Pass the inputs again"
+    again = r"The input token of run 'r' holds a secret, which is never recorded: .* Pass all inputs again"
     for go_on in (mail.kickoff, mail.preview):
         with pytest.raises(ConfigError, match=again):
             go_on(run_id="r")
+    with pytest.raises(ConfigError, match=again):
+        mail.kickoff(run_id="r", note="")
+    with pytest.raises(InputsChanged, match=r"another note.*, secrets too; .*\.kickoff\({'token': \.\.\.}\)"):
+        mail.kickoff(SecretStr("rotated"), run_id="r", note="!")
     with pytest.raises(ConfigError, match=r"The input token of run 'r' holds a secret"):
         mail.fork("r").kickoff(note="!")
     assert mail.fork("r").kickoff(SecretStr("forked"), note="!") == "mail of forked!"

@@ -26,7 +26,7 @@ from crewlite.resuming import branch_ref, nth_attempt
 from crewlite.runtime.kickoffs.advice import to_run_again
 from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.kickoffs.root import Root
-from crewlite.runtime.kickoffs.secret_inputs import with_secrets
+from crewlite.runtime.kickoffs.secret_inputs import names_of_masked, refuse_masked, with_secrets
 from crewlite.runtime.steps.questions import Drifted, OnDrift, decide_result, is_another
 from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
@@ -118,8 +118,10 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
             return inputs, further
         if digest(coded) != digest(record.run["inputs"]):
             if not record.fresh:
+                refuse_masked(record.run["inputs"], given, journal.run_id)
                 names = sorted(k for k in {*inputs, *given} if _input_digest(inputs, k) != _input_digest(given, k))
-                raise InputsChanged(journal.run_id, names, kind=root.kind, branch=journal.branch)
+                about: Any = {"kind": root.kind, "branch": journal.branch}
+                raise InputsChanged(journal.run_id, names, masked=names_of_masked(record.run["inputs"]), **about)
             if forked:
                 check_accepted(record, request.inputs, inputs_of_definition(root.facts()) or ())
             others = {"inputs": coded}

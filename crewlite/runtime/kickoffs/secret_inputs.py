@@ -24,15 +24,17 @@ def refuse_to_find_by(inputs: Mapping[str, Any], how: str) -> None:
         )
 
 
-def refuse_masked(recorded: Any, given: Mapping[str, Any] | None, run_id: str) -> None:
+def names_of_masked(recorded: Mapping[str, Any]) -> list[str]:
+    """Return the names of the recorded inputs, encoded, that held a secret."""
+    return [name for name, value in recorded.items() if holds_secret(value)]
+
+
+def refuse_masked(recorded: Mapping[str, Any], given: Mapping[str, Any] | None, run_id: str) -> None:
     """Raise ConfigError if a run would take an input from its record that held a secret."""
-    if not holds_secret(recorded):
-        return
-    inputs = {name: value for name, value in decode(recorded).items() if name not in (given or ())}
-    if names := [name for name, value in inputs.items() if holds_secret(encode(value))]:
+    if names := [name for name in names_of_masked(recorded) if name not in (given or ())]:
         raise ConfigError(
             f"The input {', '.join(names)} of run {run_id!r} holds a secret, which is never recorded: the record has "
-            f"a mask in its place. Pass the inputs again with run_id={run_id!r}; the secret may be another one"
+            f"a mask in its place. Pass all inputs again with run_id={run_id!r}; the secret may be another one"
         )
 
 
