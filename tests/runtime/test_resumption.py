@@ -181,3 +181,24 @@ def test_a_ref_and_a_run_id_must_name_the_same_run(run_id, found, tmp_path):
         return
     with pytest.raises(CrewliteError, match="belongs to run 'trip-1'"):
         branch_for(root, Request(run_id=run_id), config)
+
+
+def test_a_recorded_input_that_the_flow_takes_no_more_is_not_blamed_on_the_call():
+    memory = CheckpointConfig(location="x", provider=InMemoryProvider())
+
+    def made(function):
+        return flow(function, name="f", checkpoint=memory)
+
+    def taking(k):
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        made(taking).kickoff(1, run_id="r")
+    with pytest.raises(
+        ConfigError, match=r"no parameter k; it takes \(\)\. The inputs \(k\) are those that run 'r' has"
+    ):
+        made(lambda: 1).kickoff(run_id="r")
+    with pytest.raises(
+        ConfigError, match=r"missing the input other; it takes \(k, other\)\. The inputs \(k\) are those"
+    ):
+        made(lambda k, other: 1).kickoff(run_id="r")

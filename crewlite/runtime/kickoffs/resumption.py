@@ -105,29 +105,28 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
             f"Run {journal.run_id!r} is of other tasks: it has no task name and no task text in common with this "
             f"{root.kind}. Kick off the {root.kind} it was started with, or choose another run_id."
         )
-    others: CommitParts = {}
     if request.inputs is None:
         root.place(record, None)
-    else:
-        forked = bool(record.run.get("base"))
-        given, coded = masked(journal, root.follow(record, inputs, request.inputs) if forked else request.inputs)
+        root.check_recorded(inputs, journal.run_id)
+        return inputs, {}
+    forked, others = bool(record.run.get("base")), CommitParts()
+    given, coded = masked(journal, root.follow(record, inputs, request.inputs) if forked else request.inputs)
+    if forked:
+        coded = laid_over(record.run["inputs"], coded)
+    if (further := root.place(record, coded)) is not None:
+        root.check(given)
+        return inputs, further
+    if digest(coded) != digest(record.run["inputs"]):
+        if not record.fresh:
+            refuse_masked(record.run["inputs"], given, journal.run_id)
+            names = sorted(k for k in {*inputs, *given} if _input_digest(inputs, k) != _input_digest(given, k))
+            about: Any = {"kind": root.kind, "branch": journal.branch}
+            raise InputsChanged(journal.run_id, names, masked=names_of_masked(record.run["inputs"]), **about)
         if forked:
-            coded = laid_over(record.run["inputs"], coded)
-        if (further := root.place(record, coded)) is not None:
-            root.check(given)
-            return inputs, further
-        if digest(coded) != digest(record.run["inputs"]):
-            if not record.fresh:
-                refuse_masked(record.run["inputs"], given, journal.run_id)
-                names = sorted(k for k in {*inputs, *given} if _input_digest(inputs, k) != _input_digest(given, k))
-                about: Any = {"kind": root.kind, "branch": journal.branch}
-                raise InputsChanged(journal.run_id, names, masked=names_of_masked(record.run["inputs"]), **about)
-            if forked:
-                check_accepted(record, request.inputs, inputs_of_definition(root.facts()) or ())
-            others = {"inputs": coded}
-        inputs = given
-    root.check(inputs)
-    return inputs, others
+            check_accepted(record, request.inputs, inputs_of_definition(root.facts()) or ())
+        others = {"inputs": coded}
+    root.check(given)
+    return given, others
 
 
 def check_of_run_at_work(root: Root[Any], request: Request, secrets: Secrets, found: Located, record: Record) -> None:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from crewlite.codec import Json, JsonObject
 from crewlite.durable import Stamp, Step
+from crewlite.errors import ConfigError
 from crewlite.events.base import BaseEvent
 from crewlite.kinds import Kind
 from crewlite.runtime.kickoffs.request import Request
@@ -108,6 +109,16 @@ class Root(ABC, Generic[T]):
     @abstractmethod
     def check(self, inputs: Mapping[str, Any]) -> None:
         """Raise an error if the definition cannot run with these inputs. Called before anything is recorded or paid."""
+
+    def check_recorded(self, inputs: Mapping[str, Any], run_id: str) -> None:
+        """Do the same for the recorded inputs of a run: a ConfigError says that they are not those of the call."""
+        try:
+            self.check(inputs)
+        except ConfigError as error:
+            raise ConfigError(
+                f"{str(error).rstrip('.')}. The inputs ({', '.join(inputs) or 'none'}) are those that run {run_id!r} "
+                f"has recorded: change the {self.kind} back to resume it, or use another run_id"
+            ) from None
 
     def continuing(self, request: Request) -> Callable[[CheckpointConfig], Request] | None:
         """Return a function that reads the store and returns the request with the run that its inputs name; or None."""
