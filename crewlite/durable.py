@@ -82,6 +82,8 @@ class Step(Generic[T]):
     """What the step is asked, as plain JSON: the recorded outcome is reused only while this is the same. It must not
     depend on who answers, on the time, or on randomness."""
     voice: StepEvents
+    given: object = None
+    """The arguments themselves, if `question` may hold only stand-ins for some of them."""
     encode: Callable[[T], Json] = same
     """Returns the outcome as plain JSON; raises NotCodable."""
     decode: Callable[[Json], T] = same
@@ -103,10 +105,8 @@ class Step(Generic[T]):
     failure_policy: Policy | None = None
     """Decides on every failure of this step, also on one that a step inside it caused."""
     inherits: bool = False
-    """Whether, without a `failure_policy`, the nearest enclosing `child_policy` decides.
-
-    It does not decide on a failure that a policy of a step inside has decided on.
-    """
+    """Whether, without a `failure_policy`, the nearest enclosing `child_policy` decides: not on a failure that a policy
+    of a step inside has decided on."""
     child_policy: Policy | None = None
     """The policy for this step and all steps inside it that inherit."""
     default_policy: Policy | None = None

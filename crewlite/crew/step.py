@@ -50,6 +50,7 @@ class Kickoff:
             work=self._work,
             question=question,
             voice=_Voice(self.crew, self.inputs),
+            given=self.inputs if self.crew.before_kickoff_callbacks else None,
             encode=self._encode,
             decode=self._decode,
             with_usage=self._with_usage,

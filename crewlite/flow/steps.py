@@ -174,6 +174,7 @@ class StepFunction(Generic[P, R]):
             ),
             question=question,
             voice=PlainVoice(self, kinds.STEP, self.name, self.type),
+            given=None if whole else given,
             encode=codec.encode_to_keep,
             decode=functools.partial(codec.decode, classes=self._classes),
             answer=durable.same,

@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 import crewlite
 from crewlite import LLM, Agent, CheckpointConfig, Crew, History, Task, durable
 from crewlite.errors import ConfigError, NonDeterminism, Suspended
-from crewlite.flow import ask, bound, flow, keyed, step
+from crewlite.flow import Flow, ask, bound, flow, keyed, start, step
 from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
 from tests.cuts import RUN, cut, entries_of
@@ -363,6 +363,103 @@ def test_code_that_differs_only_in_what_no_resume_can_tell_apart_is_refused(conf
     assert panel.kickoff(["small"]) == ["I am small"]
     with pytest.raises(ConfigError, match=r"requested twice side by side .* `with keyed\(name\):`"):
         panel.kickoff(["small", "large"])
+
+
+@step
+async def asks_agent(agent):
+    return (await agent.akickoff("Who are you?")).raw
+
+
+@step
+def asks_agents(agents, question):
+    return agents["first"].kickoff(question).raw
+
+
+@step
+def calls(function):
+    return function()
+
+
+class Given(Flow):
+    @start()
+    async def begin(self, agent):
+        return await of_agent(agent)
+
+
+class Holds(Flow):
+    def __init__(self, agent):
+        super().__init__()
+        self.agent = agent
+
+    @start()
+    async def begin(self):
+        return await of_agent(self.agent)
+
+
+async def in_step(agent):
+    return await asks_agent(agent)
+
+
+async def in_submitted_step(agent):
+    return await asks_agents.submit({"first": agent}, "Who are you?")
+
+
+async def in_closure(agent):
+    return await calls.submit(lambda: agent.kickoff("Who are you?").raw)
+
+
+async def in_class_flow(agent):
+    return await Given().akickoff(inputs={"agent": agent})
+
+
+async def in_flow_that_holds_it(agent):
+    return await Holds(agent).akickoff()
+
+
+async def in_inputs_of_crew(agent):
+    task = Task(description="Say that you are {who}", expected_output="a name", agent=judge("small"))
+    prepare = lambda inputs: {"who": inputs["agent"].llm.model}  # noqa: E731 - callbacks made alike
+    crew = Crew(tasks=[task], before_kickoff_callbacks=[prepare])
+    return (await crew.akickoff(inputs={"agent": agent})).raw
+
+
+given_an_agent = [in_step, in_submitted_step, in_closure, in_class_flow, in_flow_that_holds_it, in_inputs_of_crew]
+
+
+@pytest.mark.parametrize("ask_one", given_an_agent)
+def test_steps_that_are_given_objects_which_cannot_be_recorded_are_refused_unless_these_are_alike(config, ask_one):
+    one = judge("small")
+
+    @flow(checkpoint=config())
+    async def panel(models):
+        agents = [one if model == "one" else judge(model) for model in models]
+        return await asyncio.gather(*(ask_one(agent) for agent in agents))
+
+    assert panel.kickoff(["one", "one", "small"]) == ["I am small"] * 3
+    with pytest.raises(ConfigError, match=r"requested twice side by side .* `with keyed\(name\):`"):
+        panel.kickoff(["small", "large"])
+
+
+def test_steps_that_are_given_objects_are_refused_unless_these_are_the_same(config):
+    class Client:
+        pass
+
+    @step
+    async def fetch(client, page):
+        return page
+
+    async def fetched(client, page):
+        return await fetch(client, page)
+
+    @flow(checkpoint=config())
+    async def crawl(pages, clients):
+        made = [Client() for _ in range(clients)]
+        return await asyncio.gather(*(fetched(made[n % clients], page) for n, page in enumerate(pages)))
+
+    assert crawl.kickoff([1, 1, 2], 1) == [1, 1, 2]
+    assert crawl.kickoff([1, 2], 2) == [1, 2]
+    with pytest.raises(ConfigError, match=r"requested twice side by side .* \(an argument\)"):
+        crawl.kickoff([1, 1], 2)
 
 
 def test_the_same_question_is_asked_as_often_as_one_likes_by_code_that_is_alike(config):

@@ -69,7 +69,8 @@ def call(method: FlowMethod[Any, Any], flow: Flow[Any], /, *args: Any, **kwargs:
             f"off the flow, or call {type(flow).__name__}.{method.name}(flow) for its result without the question"
         )
     job = Job(method.name, MethodType(method.func, flow), method.is_async, args, kwargs)
-    step = _step(flow, method.name, lambda: reviewed(flow, method, job), codec.known({"args": args, "kwargs": kwargs}))
+    given = {"args": args, "kwargs": kwargs}
+    step = _step(flow, method.name, lambda: reviewed(flow, method, job), codec.known(given), given)
     if on(scope.loop):
         return Awaited(f"self.{method.name}(...)", scope.step(step), _answered)
     return _answer(StepFuture[HumanFeedbackResult](scope, step).result())
@@ -85,13 +86,14 @@ def _answer(result: HumanFeedbackResult) -> Any:
     return result if result.outcome is None else result.outcome
 
 
-def _step(flow: Flow[Any], name: str, does: Any, question: Any) -> Step[Any]:
+def _step(flow: Flow[Any], name: str, does: Any, question: Any, given: object = None) -> Step[Any]:
     return Step(
         kind=kinds.STEP,
         name=name,
         work=does,
         question=question,
         voice=Silent(flow),
+        given=given,
         encode=encoded,
         decode=codec.decode,
         effect="idempotent",

@@ -74,6 +74,7 @@ class ClassRoot(Root[Outcome]):
             work=lambda: self._driven(Drive(flow, inputs, self.classes)),
             question=self.question(inputs),
             voice=_Voice(flow, self.name, inputs),
+            given=inputs,
             encode=_encoded,
             decode=_decoded,
             with_usage=lambda outcome, usage: outcome._replace(usage=usage),

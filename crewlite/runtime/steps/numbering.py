@@ -43,14 +43,14 @@ _asker: ContextVar[_Asker] = ContextVar("crewlite_asker", default=_NOBODY)
 class Numbering:
     """Gives each step inside one attempt an address of its own."""
 
-    __slots__ = ("_askers", "_counts", "_keys", "prefix")
+    __slots__ = ("_counts", "_first", "_keys", "prefix")
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
         self._counts: dict[str, int] = {}
         self._keys: dict[str, object] = {}
-        self._askers: dict[str, tuple[object, object]] | None = None
-        """By place: the code that first requested a step there from beside, and the object that does the work."""
+        self._first: dict[str, tuple[object, object, object]] | None = None
+        """By place: the code that first requested a step there from beside, who does the work, and what is given."""
 
     def next(self, kind: str, name: str | None) -> str:
         """Return the next address for this kind and name, numbered in the order of the calls."""
@@ -62,21 +62,18 @@ class Numbering:
         """Return the address of a step requested in parallel with the attempt's own code, where the order is chance.
 
         Raises ConfigError in a `recorded` run if other code has requested the same step of another agent, crew or
-        model, or with a secret, so that a resume could swap the two answers.
+        model, or with another object or secret that no question holds, so that a resume could swap the two answers.
         """
         asker, stem = _who_asks(), _stem(step.kind.name, step.name)
         place = f"{stem}#{codec.digest([fingerprint, asker.digest])[:_TOLD_APART]}"
-        self._askers = {} if self._askers is None else self._askers
-        code, worker = self._askers.setdefault(place, (asker.code, step.voice.source))
-        if recorded and code is not asker.code:
-            secret = codec.holds_secret(step.question)
-            if secret or not _alike(worker, step.voice.source):
-                differing = "a secret" if secret else type(worker).__name__
-                raise ConfigError(
-                    f"{self.prefix}{stem} is requested twice side by side with the same question, and what differs "
-                    f"cannot be recorded ({differing}). A resume could swap the two answers: tell them apart by a "
-                    f"key, `with keyed(name):`, or by a text or number that the code takes as an argument"
-                )
+        self._first = {} if self._first is None else self._first
+        code, worker, given = self._first.setdefault(place, (asker.code, step.voice.source, step.given))
+        if recorded and code is not asker.code and (differing := _differing(worker, given, step)):
+            raise ConfigError(
+                f"{self.prefix}{stem} is requested twice side by side with the same question, and what differs "
+                f"cannot be recorded ({differing}). A resume could swap the two answers: tell them apart by a "
+                f"key, `with keyed(name):`, or by a text or number that the code takes as an argument"
+            )
         return self._at(place)
 
     def keyed(self, kind: str, name: str, key: str) -> str:
@@ -132,24 +129,55 @@ def _call(coroutine: Any) -> Json:
     return [code.co_qualname, {name: codec.known(value) for name, value in given.items()}]
 
 
+def _differing(worker: object, given: object, step: Step[Any]) -> str:
+    """Return what no question holds and may differ between a step of this worker, given this, and another step."""
+    if codec.holds_secret(step.question):
+        return "a secret"
+    if not _alike(worker, step.voice.source):
+        return type(worker).__name__
+    return "" if _alike(given, step.given) else "an argument"
+
+
 def _alike(one: object, other: object) -> bool:
-    """Return whether, as far as one can tell, it makes no difference which of two objects does the work."""
+    """Return whether, as far as one can tell, it makes no difference which of two objects does or gets the work."""
     try:
-        return one is other or bool(_told(one) == _told(other))
+        return _same(one, other)
     except Exception:  # noqa: BLE001 - what comparing raises is up to the classes of users; it is no verdict
         return False
 
 
-def _told(value: Any) -> object:
-    """Return what tells an object from others. Definitions, models and functions that are made alike are alike."""
-    if isinstance(value, types.FunctionType):
-        return value.__code__
-    if isinstance(value, dict):
-        return {name: _told(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_told(one) for one in value]
-    if isinstance(value, BaseModel):
-        return type(value).__qualname__, _told(vars(value))
-    if isinstance(value, Resource) or hasattr(value, "run_name"):  # a model; a flow, which is known by its name
-        return type(value).__qualname__, {name: one for name, one in vars(value).items() if type(one) in _DATA}
-    return value
+def _same(one: Any, other: Any) -> bool:
+    """Compare two objects. Definitions, models and functions that are made alike are alike, and so are equal data."""
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_same(value, other[name]) for name, value in one.items())
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, types.FunctionType):
+        return one.__code__ == other.__code__ and _same(_held(one), _held(other))
+    if isinstance(one, BaseModel):
+        return _same(vars(one), vars(other))
+    if isinstance(one, Resource):
+        return _same(_data(one), _data(other))
+    if hasattr(one, "run_name"):
+        return _same(_made_of(one), _made_of(other))
+    return bool(one == other) or bool(codec.encode(one) == codec.encode(other))
+
+
+def _held(function: types.FunctionType) -> list[object]:
+    """Return the values that a function brings along: of variables around it, and for its parameters."""
+    around = [cell.cell_contents for cell in function.__closure__ or ()]
+    return [around, function.__defaults__, function.__kwdefaults__]
+
+
+def _data(resource: object) -> dict[str, object]:
+    """Return the settings of a model or tool; what it opens, counts in objects or locks makes no difference."""
+    return {name: value for name, value in vars(resource).items() if type(value) in _DATA}
+
+
+def _made_of(flow: object) -> dict[str, object]:
+    """Return the attributes of a flow without its collections, which its methods fill."""
+    return {name: value for name, value in vars(flow).items() if not isinstance(value, dict | list | set)}
