@@ -513,6 +513,48 @@ def test_code_that_goes_on_with_whichever_step_is_first_goes_on_so_after_a_cut(c
         assert not recorded & world.runs.keys(), "a recorded step ran again"
 
 
+async def through_other_tasks(asked):
+    (result,) = await asyncio.wait_for(asyncio.gather(asked), 60)
+    return result
+
+
+@pytest.mark.parametrize("awaited", [asyncio.shield, through_other_tasks])
+def test_code_that_waits_for_whichever_step_ends_first_goes_on_so_after_a_cut(awaited):
+    global world
+    whole = CheckpointConfig(location="x", provider=InMemoryProvider())
+    gates = {}
+
+    @step
+    async def gated(number):
+        await gates[number].wait()
+        return number
+
+    async def through(number):
+        return await awaited(gated(number))
+
+    def in_turns(setting):
+        @flow(name="in_turns", checkpoint=setting)
+        async def in_turns():
+            order, came = [3, 1, 4, 2], []
+            gates.update((number, asyncio.Event()) for number in order)
+            left = {asyncio.create_task(through(number)) for number in order}
+            while left:
+                gates[order[sum(map(len, came))]].set()
+                done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+                came.append([await leaf(-one.result()) for one in done])
+            return came
+
+        return in_turns
+
+    world = World(1)
+    result = [[-3], [-1], [-4], [-2]]
+    assert in_turns(whole).kickoff(run_id=RUN) == result
+    entries = entries_of(whole)
+    for at in range(1, len(entries)):
+        world = World(at)
+        assert in_turns(cut(entries, at)).kickoff(run_id=RUN) == result
+
+
 def test_code_whose_argument_changes_before_it_asks_is_told_apart_by_whom_it_asks(config):
     async def one(job):
         model = job.pop("model")

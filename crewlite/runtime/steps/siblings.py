@@ -7,8 +7,9 @@ import contextlib
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from crewlite.runtime.steps.turns import TURNS
+
 T = TypeVar("T")
-_TURNS = 8  # of the loop: enough for an error to pass from a task through `gather` and `wait_for` to the code's end
 
 
 class Siblings:
@@ -49,7 +50,7 @@ class Siblings:
         """
         if self._has_failed:
             with contextlib.suppress(asyncio.CancelledError):
-                for _ in range(_TURNS):
+                for _ in range(TURNS):
                     await asyncio.sleep(0)
         self._has_failed = True
 
