@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from enum import Enum, IntEnum
 from typing import Literal
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, PrivateAttr
 
 from crewlite import Agent, Crew, Task
 from crewlite.errors import ConfigError, OnLoopThread
@@ -353,3 +354,17 @@ def test_a_verb_that_would_block_the_loop_of_its_run_says_what_to_write(verb, in
         asyncio.run(flow.akickoff()) if on_own_loop else flow.kickoff()
     assert str(caught.value).startswith(f"{verb.partition('.')[2]}() was called")
     assert instead in str(caught.value)
+
+
+class Guarded(BaseModel):
+    text: str = ""
+    _lock: threading.Lock = PrivateAttr(default_factory=threading.Lock)
+
+
+def test_an_initial_state_that_cannot_be_copied_is_told_to_be_given_as_its_class():
+    def begin(self):
+        return type(self.state).__name__
+
+    with pytest.raises(ConfigError, match="initial_state cannot be copied .* or the class of the state"):
+        type("Plan", (Flow,), {"initial_state": Guarded(), "begin": start()(begin)})().kickoff()
+    assert type("Plan", (Flow,), {"initial_state": Guarded, "begin": start()(begin)})().kickoff() == "Guarded"

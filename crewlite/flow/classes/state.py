@@ -26,6 +26,7 @@ from crewlite.state.journal.view import View
 from crewlite.state.values.current import StepState
 from crewlite.usage import Usage
 
+T = TypeVar("T")
 ID = "id"
 log = logging.getLogger("crewlite.flow")
 _warned_of: weakref.WeakSet[type] = weakref.WeakSet()
@@ -87,9 +88,9 @@ class StateKind:
     def initial(self, flow: str, given: Any) -> Any:
         """Return a new object of the state before any kickoff. `given`: the `initial_state` of the flow."""
         if isinstance(given, BaseModel):
-            return copy.deepcopy(given)
+            return _copied(flow, given)
         if isinstance(given, Mapping):
-            fields = copy.deepcopy(dict(given))
+            fields = _copied(flow, dict(given))
             return self.made(self.merged(flow, self.initial(flow, None), fields)) if self.model else fields
         if self.model is None:
             return {}
@@ -167,6 +168,17 @@ class StateKind:
 
 
 StateKind.PLAIN = StateKind()
+
+
+def _copied(flow: str, initial: T) -> T:
+    """Return a copy of an initial state, for one kickoff. Raises ConfigError if it holds what cannot be copied."""
+    try:
+        return copy.deepcopy(initial)
+    except (TypeError, copy.Error) as error:
+        raise ConfigError(
+            f"flow {flow!r}: its initial_state cannot be copied for a kickoff ({error}); wanted data, or the class of "
+            f"the state, of which each kickoff gets a new object"
+        ) from error
 
 
 def _of_secret(flow: str, names: Iterable[str]) -> ConfigError:
