@@ -207,7 +207,8 @@ def test_a_missing_attribute_does_not_record_the_object():
 def test_no_mask_of_a_secret_comes_back_in_an_error():
     error = ValueError("x")
     error.key, error.code = SecretStr("MARK"), 7
-    assert vars(raised("a", Told("ValueError", "x", "", written(error)))) == {"code": 7}
+    again = raised("a", Told("ValueError", "x", "", written(error)))
+    assert vars(again) == {"code": 7, "__notes__": ["Could not be recorded: key (a SecretStr)"]}
     again = raised("a", Told("ValueError", "x", "", written(ValueError(SecretStr("MARK")))))
     assert type(again) is StepRaised
 

@@ -19,7 +19,7 @@ from crewlite.attempt_hooks import AttemptInfo, hooked, hooks_here
 from crewlite.background import within
 from crewlite.codec import Json
 from crewlite.durable import Step
-from crewlite.errors import CONTROL_FLOW, DeadlineExceeded, NotCodable, StateConflict
+from crewlite.errors import CONTROL_FLOW, DeadlineExceeded, NotCodable, StateConflict, ends_run
 from crewlite.events.base import BaseEvent
 from crewlite.ids import now, now_text
 from crewlite.recovery import Abort, Remedy
@@ -343,6 +343,8 @@ class Execution(Generic[T]):
             attempted["fingerprint"] = self.fingerprint
         if final and (asked_again or not self.address):  # those who wait for the run hear of the root's failure
             attempted["error"]["raised"] = self._masked(written(thrown))
+            if self.address and not decision.rises and not ends_run(thrown):
+                self.outer.run.incomplete(self.address, self.title, attempted["error"]["raised"])
         stamp, told = self._stamp(), {"error": message_of(shown), "error_type": type_of(shown)}
         if final:
             event: BaseEvent | None = step.voice.failed(stamp, **told)

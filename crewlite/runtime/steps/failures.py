@@ -2,10 +2,11 @@
 
 The error is raised as its own class if that is loaded here and the error's arguments could be encoded; otherwise as
 `StepRaised`. Fields that cannot be encoded are left out. Members of a group, causes and contexts are rebuilt in
-the same way. For this, nothing is imported, and neither `__init__` nor `__new__` of the class runs.
+the same way. For this, nothing is imported, and neither `__init__` nor `__new__` of the class runs. Errors of
+pydantic's validation are built in a way of their own (`validation_errors`).
 
-The size of a record is bounded. What is too large or too much for it is left out as well, and a note on the error that
-comes back says what.
+The size of a record is bounded. What is too large or too much for it is left out as well. A note on the error that
+comes back says what is left out.
 """
 
 from __future__ import annotations
@@ -14,19 +15,24 @@ import contextlib
 import io
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from types import MemberDescriptorType
 from typing import Any, Protocol, TypeVar
 
+from pydantic import ValidationError
+
 from crewlite import codec, homes
 from crewlite.errors import NotCodable, StepRaised, text_of
+from crewlite.runtime.steps import validation_errors
 from crewlite.state.format.failed import RaisedError
-from crewlite.wording import number_of
+from crewlite.wording import an, number_of
 
 _DEPTH = 4  # errors behind an error
 _MOST = 1_000  # errors in the record of one
 _LARGEST = 1_000_000  # characters of JSON: the arguments and fields of all these errors
 _LONGEST = 10_000  # characters of the text of an error behind another one
+_LONGEST_PATH = 100  # characters of the path of what cannot be recorded
 E = TypeVar("E", bound=BaseException)
 _NAMING = (ImportError, NameError, AttributeError)  # built-in classes with attributes that are not in `args`
 _MERELY_MET = AttributeError.__dict__["obj"]  # the object without the attribute: it may hold anything
@@ -76,6 +82,27 @@ def raised(step: str, failure: Failure) -> Exception:
     return _noted(replaced, failure.raised) if failure.raised else replaced
 
 
+def class_of(raised: RaisedError) -> str:
+    """Return the name of an error's class, without its module."""
+    return raised["cls"].rpartition(":")[2]
+
+
+def lost(step: str, raised: RaisedError) -> tuple[list[str], bool]:
+    """Return (in words: what is missing from an error that is built from its data, whether it has its own class)."""
+    if _built(step, raised) is None:
+        return [*raised.get("unrecordable", ()), *raised.get("omitted", ())], False
+    inside = [f"{part} in {class_of(one)}" for one in raised.get("members", ()) for part in lost(step, one)[0]]
+    return [*raised.get("unrecordable", ()), *inside], True
+
+
+@dataclass(slots=True)
+class _Missing:
+    """What is not recorded of an error, in words."""
+
+    omitted: list[str] = field(default_factory=list)
+    unrecordable: list[str] = field(default_factory=list)
+
+
 @dataclass(slots=True)
 class _Room:
     """The room that is left in the record of an error."""
@@ -97,32 +124,45 @@ class _Room:
 
 
 def _written(error: BaseException, depth: int, room: _Room) -> RaisedError:
-    raised, omitted = RaisedError(cls=codec.class_name(type(error))), list[str]()
-    with contextlib.suppress(NotCodable):
-        if room.take(args := codec.encode_to_keep(_arguments(error))):
+    raised, lost = RaisedError(cls=codec.class_name(type(error))), _Missing()
+    streams = [name for name, value in vars(error).items() if isinstance(value, io.IOBase)]
+    try:
+        args = codec.encode_to_keep(_arguments(error), "args")
+    except NotCodable as refused:
+        lost.unrecordable.append(_refusal(refused))
+    else:
+        if room.take(args):
             raised["args"] = args
-            raised["fields"] = codec.encode(_codable(vars(error), room, omitted))
+            plain = {name: value for name, value in vars(error).items() if name not in streams}
+            raised["fields"] = codec.encode(_codable(plain, room, lost))
         else:
-            omitted.append("the arguments")
-    if slots := _codable(_in_slots(error), room, omitted):
+            lost.omitted.append("the arguments")
+    if slots := _codable(_in_slots(error), room, lost):
         raised["slots"] = codec.encode(slots)
-    if streams := [name for name, value in vars(error).items() if isinstance(value, io.IOBase)]:
+    if streams:
         raised["streams"] = streams
-    _write_others(raised, error, depth, room, omitted)
-    if omitted:
-        raised["omitted"] = omitted
+    if isinstance(error, ValidationError):
+        codable, other = partial(_codable, room=room, lost=lost), partial(_other_written, depth=depth, room=room)
+        raised["validation"] = validation_errors.written(error, codable, other)
+    _write_others(raised, error, depth, room, lost.omitted)
+    if lost.omitted:
+        raised["omitted"] = lost.omitted
+    if lost.unrecordable:
+        raised["unrecordable"] = lost.unrecordable
     return raised
+
+
+def _other_written(one: BaseException, depth: int, room: _Room) -> RaisedError:
+    """Return an error inside another one, which is at `depth`, as data."""
+    text = text_of(one) if isinstance(one, Exception) else ""
+    if len(text) > _LONGEST:  # not its beginning: a secret that is cut would not be recognised when this is masked
+        text = f"({len(text):,} characters, which are not recorded)"
+    return {**_written(one, depth - 1, room), "message": text}
 
 
 def _write_others(raised: RaisedError, error: BaseException, depth: int, room: _Room, omitted: list[str]) -> None:
     """Add to the data of an error the errors that it holds, and those that led to it."""
-
-    def other(one: BaseException) -> RaisedError:
-        text = text_of(one) if isinstance(one, Exception) else ""
-        if len(text) > _LONGEST:  # not its beginning: a secret that is cut would not be recognised when this is masked
-            text = f"({len(text):,} characters, which are not recorded)"
-        return {**_written(one, depth - 1, room), "message": text}
-
+    other = partial(_other_written, depth=depth, room=room)
     if isinstance(error, BaseExceptionGroup):
         if depth and room.take_errors(len(error.exceptions)):
             raised["members"] = [other(one) for one in error.exceptions]
@@ -141,16 +181,29 @@ def _write_others(raised: RaisedError, error: BaseException, depth: int, room: _
         raised["suppressed"] = True
 
 
-def _codable(fields: dict[str, Any], room: _Room, omitted: list[str]) -> dict[str, Any]:
-    """Return the fields that can be encoded and for which there is room. Adds the too large ones to `omitted`."""
+def _codable(fields: dict[str, Any], room: _Room, lost: _Missing) -> dict[str, Any]:
+    """Return the fields that can be encoded and for which there is room. Adds the others to `lost`."""
     found = {}
     for name, value in fields.items():
-        with contextlib.suppress(NotCodable):
-            if room.take(codec.encode_to_keep(value)):
-                found[name] = value
-            else:
-                omitted.append(name)
+        try:
+            data = codec.encode_to_keep(value, name)
+        except NotCodable as refused:
+            lost.unrecordable.append(_refusal(refused))
+            continue
+        if room.take(data):
+            found[name] = value
+        else:
+            lost.omitted.append(name)
     return found
+
+
+def _refusal(refused: NotCodable) -> str:
+    path = refused.path
+    if (
+        len(path) > _LONGEST_PATH
+    ):  # not its beginning: it may name keys, and a secret that is cut would not be recognised
+        path = path.partition(".")[0].partition("[")[0]
+    return f"{path} ({an(refused.found)})"
 
 
 def _in_slots(error: BaseException) -> dict[str, Any]:
@@ -175,8 +228,11 @@ def _built(step: str, raised: RaisedError) -> BaseException | None:
         args = [*args, [_other(step, one) for one in raised["members"]]]
     builtin = _builtin(cls)
     try:
-        error: BaseException = builtin.__new__(cls, *args)
-        builtin.__init__(error, *args)  # not the class's own __init__, which may take other arguments
+        if "validation" in raised:
+            error: BaseException = validation_errors.built(raised["validation"], partial(_other, step))
+        else:
+            error = builtin.__new__(cls, *args)
+            builtin.__init__(error, *args)  # not the class's own __init__, which may take other arguments
         vars(error).update({name: _closed() for name in raised.get("streams", ())}, **fields)
         for name, value in (slots or {}).items():
             BaseException.__setattr__(error, name, value)
@@ -192,15 +248,19 @@ def _built(step: str, raised: RaisedError) -> BaseException | None:
 
 
 def _other(step: str, raised: RaisedError) -> BaseException:
-    name = raised["cls"].rpartition(":")[2]
-    return _built(step, raised) or _noted(StepRaised(step, name, raised.get("message", "")), raised)
+    return _built(step, raised) or _noted(StepRaised(step, class_of(raised), raised.get("message", "")), raised)
 
 
 def _noted(error: E, raised: RaisedError) -> E:
     """Add a note of what is not recorded of an error, and return the error."""
-    if omitted := raised.get("omitted"):
-        with contextlib.suppress(AttributeError, TypeError):  # the error is frozen, or its `__notes__` is not a list
-            error.add_note(f"Too large to be recorded: {', '.join(omitted)}")
+    told: tuple[tuple[str, list[str]], ...] = (
+        ("Too large to be recorded", raised.get("omitted", [])),
+        ("Could not be recorded", raised.get("unrecordable", [])),
+    )
+    for why, parts in told:
+        if parts:
+            with contextlib.suppress(AttributeError, TypeError):  # the error is frozen, or its `__notes__` is no list
+                error.add_note(f"{why}: {', '.join(parts)}")
     return error
 
 

@@ -16,12 +16,14 @@ from crewlite.events.base import BaseEvent, UnheardEvent, type_of
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id, now_text
 from crewlite.resuming import to_resume
+from crewlite.runtime.steps.failures import class_of, lost
 from crewlite.runtime.steps.replay import Mode
 from crewlite.runtime.steps.slots import Pools
 from crewlite.state.cache import Cache
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.addresses import leaf, outers
 from crewlite.state.format.commit import CommitParts
+from crewlite.state.format.failed import RaisedError
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
 from crewlite.state.reading.steps import unsettled
@@ -117,6 +119,8 @@ class Run:
     """Addresses of the steps that earlier kickoffs finished, by their prefix up to the last slash."""
     inherited: dict[str, frozenset[str]] = field(default_factory=dict)
     """Addresses of the steps that this fork inherited from its base, by the address of the enclosing step."""
+    incomplete_failures: set[tuple[str, str]] = field(default_factory=set)
+    """(class, part) of failures about which `incomplete` has warned."""
     unused: set[str] = field(default_factory=set)
     """Addresses of this fork's edits and reruns that have not been requested yet."""
     pools: Pools = field(default_factory=Pools)
@@ -245,6 +249,22 @@ class Run:
         text = text_of(error)
         masked = self.journal.secrets.mask(text)
         return error if masked == text else Redacted(type(error).__qualname__, masked, ends_run=ends_run(error))
+
+    def incomplete(self, address: str, step: str, raised: RaisedError) -> None:
+        """Warn that a failure comes back from a resume with less than it holds now; once for each class and part."""
+        if self.journal.location is None:
+            return
+        name, (parts, same) = class_of(raised), lost(step, raised)
+        new = {(name, part) for part in (parts if same else [*parts, ""])} - self.incomplete_failures
+        if not new:
+            return
+        self.incomplete_failures |= new
+        gets = "it without that" if same else "a StepRaised in its place"
+        what = f"{', '.join(parts) or 'what its class needs'} cannot be recorded"
+        self.journal.warn(
+            f"{address} failed with {name}, of which {what}: after a resume, code that catches the error gets {gets}. "
+            f"Keep the text or number that this code needs in the error instead"
+        )
 
     def undurable(self, address: str, error: NotCodable) -> None:
         """Announce that an outcome cannot be recorded, so that a resume runs the step again.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
@@ -73,3 +73,30 @@ class RaisedError(TypedDict):
     """Whether the context is not to be shown."""
     omitted: NotRequired[list[Text]]
     """What is too large to be recorded, in words."""
+    unrecordable: NotRequired[list[Text]]
+    """What cannot be recorded, such as a live object, in words."""
+    validation: NotRequired[ValidationRecord]
+    """What an error of pydantic's validation holds."""
+
+
+class ValidationRecord(TypedDict):
+    """The data of an error of pydantic's validation."""
+
+    title: Text
+    input_type: Literal["python", "json"]
+    hidden: bool
+    """Whether its text does not show the inputs."""
+    lines: list[ValidationLine]
+
+
+class ValidationLine(TypedDict):
+    """One of the mistakes that a validation has found."""
+
+    type: Text
+    template: NotRequired[Text]
+    """The text of a type that is not one of pydantic's own."""
+    loc: Any
+    input: NotRequired[Any]
+    ctx: NotRequired[Any]
+    error: NotRequired[RaisedError]
+    """The error that a validator raised."""
