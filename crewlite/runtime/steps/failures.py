@@ -201,7 +201,7 @@ def _refusal(refused: NotCodable) -> str:
     path = refused.path
     if (
         len(path) > _LONGEST_PATH
-    ):  # not its beginning: it may name keys, and a secret that is cut would not be recognised
+    ):  # not its beginning: a secret in a key, once cut, would not be recognised
         path = path.partition(".")[0].partition("[")[0]
     return f"{path} ({an(refused.found)})"
 
