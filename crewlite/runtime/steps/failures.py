@@ -199,9 +199,7 @@ def _codable(fields: dict[str, Any], room: _Room, lost: _Missing) -> dict[str, A
 
 def _refusal(refused: NotCodable) -> str:
     path = refused.path
-    if (
-        len(path) > _LONGEST_PATH
-    ):  # not its beginning: a secret in a key, once cut, would not be recognised
+    if len(path) > _LONGEST_PATH:  # not its beginning: a secret in a key, once cut, would not be recognised
         path = path.partition(".")[0].partition("[")[0]
     return f"{path} ({an(refused.found)})"
 
