@@ -18,7 +18,7 @@ def label(asked: Asked, ref: str, name: str) -> None:
     """Give a place a name, by which every command takes it: run@label:NAME.
 
     REF is a checkpoint, or a run or branch, which means its newest one. A name is of one place of a run alone. It is
-    kept by a new checkpoint at that place, which list and tree show as one with the first. Pruning keeps labelled checkpoints.
+    kept by a new checkpoint at that place, which list and tree show as one with the first. Pruning keeps it.
     """
     with asked.open(ref) as opened:
         made = opened.history.label(opened.ref or "latest", name)

@@ -72,7 +72,8 @@ class Numbering:
             raise ConfigError(
                 f"{self.prefix}{stem} is requested twice side by side with the same question, and what differs "
                 f"cannot be recorded ({differing}). A resume could swap the two answers: tell them apart by a "
-                f"key, `with keyed(name):`, or by a text or number that the code takes as an argument"
+                f"key, `with keyed(name):`, or by a text or number that the code takes as an argument, "
+                f"and use another run_id"
             )
         return self._at(place)
 
