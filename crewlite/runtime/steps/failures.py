@@ -198,8 +198,9 @@ def _codable(fields: dict[str, Any], room: _Room, lost: _Missing) -> dict[str, A
 
 
 def _refusal(refused: NotCodable) -> str:
+    """Return in words what cannot be recorded."""
     path = refused.path
-    if len(path) > _LONGEST_PATH:  # not its beginning: a secret in a key, once cut, would not be recognised
+    if len(path) > _LONGEST_PATH:  # no other part of it: keys may be secrets, and one that is cut is not recognised
         path = path.partition(".")[0].partition("[")[0]
     return f"{path} ({an(refused.found)})"
 
