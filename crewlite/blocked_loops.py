@@ -29,12 +29,15 @@ class LoopWatch:
     def look(self) -> None:
         """Ask the loop for an answer, every 5 seconds; log a warning if the last one has not come."""
         now = time.monotonic()
-        if now < self._until or self._loop.is_closed():
+        if now < self._until:
             return
         self._until = now + _PATIENCE
         if not self._is_asked:
             self._is_asked = True
-            self._loop.call_soon_threadsafe(self._answer)
+            try:
+                self._loop.call_soon_threadsafe(self._answer)
+            except RuntimeError:  # the loop is closed: nothing blocks it
+                self._is_asked = False
         elif (place := _place(self._loop)) not in _told:
             _told.add(place)
             log.warning(
