@@ -127,6 +127,15 @@ def next_of(
         watch.look()
 
 
+def comes(event: threading.Event, timeout: float) -> bool:
+    """Wait at most `timeout` seconds for an event, and look for signals meanwhile. Returns whether it has come."""
+    until = time.monotonic() + timeout
+    while not event.wait(max(0.0, min(until - time.monotonic(), _LOOK))):
+        if time.monotonic() >= until:
+            return False
+    return True
+
+
 async def on_loop(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` on the background loop, from a coroutine of any loop. Cancelling the caller cancels the work."""
     return await work if on_loop_thread() else await asyncio.wrap_future(submit(work))

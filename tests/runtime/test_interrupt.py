@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, kinds, tool
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, background, kinds, tool
 from crewlite.errors import ConfigError
 from crewlite.flow import flow, step
 from crewlite.runtime.kickoffs.engine import kickoff
@@ -184,10 +184,16 @@ def alarm(request):
         raise Late
 
     before = signal.signal(signal.SIGUSR1, ring)
-    if request.param == "in the wait":
-        yield lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
-    else:
-        yield lambda: _thread.interrupt_main(signal.SIGUSR1)
+    main = threading.main_thread().ident
+
+    def ring_in_the_wait():
+        children.until(lambda: sys._current_frames()[main].f_code is background.next_of.__code__)
+        if request.param == "in the wait":
+            signal.pthread_kill(main, signal.SIGUSR1)
+        else:
+            _thread.interrupt_main(signal.SIGUSR1)
+
+    yield ring_in_the_wait
     signal.signal(signal.SIGUSR1, before)
 
 

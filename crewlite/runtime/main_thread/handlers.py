@@ -178,7 +178,7 @@ class Waiting:
         if self.serves and ending:
             _ending = self._ended_by or "SIGINT"
         if self._ended_by:
-            self.quiet.wait(GRACE)
+            background.comes(self.quiet, GRACE)
         cancel()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:

@@ -79,7 +79,7 @@ def cut_short(
     with contextlib.suppress(*(KeyboardInterrupt,) if ending else ()):
         until = time.monotonic() + GRACE
         cut()
-        if not ended.wait(max(0.0, until - time.monotonic())):
+        if not background.comes(ended, until - time.monotonic()):
             _say("The run did not stop within 2 s; what it recorded is safe.")
     advice = f"Interrupted. {how_to_go_on()}"
     if ending:

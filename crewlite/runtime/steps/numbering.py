@@ -151,7 +151,7 @@ def _same(one: Any, other: Any) -> bool:
     """Compare two objects. Definitions, models and functions that are made alike are alike, and so are equal data."""
     if one is other:
         return True
-    if type(one) is not type(other):
+    if type(one).__qualname__ != type(other).__qualname__:  # a class made anew by the same code is another object
         return False
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(_same(value, other[name]) for name, value in one.items())
@@ -163,6 +163,8 @@ def _same(one: Any, other: Any) -> bool:
         return _same(vars(one), vars(other))
     if isinstance(one, Resource):
         return _same(_data(one), _data(other))
+    if hasattr(one, "__wrapped__"):  # a step or a flow made of a function
+        return _same(one.__wrapped__, other.__wrapped__)
     if hasattr(one, "run_name"):
         return _same(_made_of(one), _made_of(other))
     return bool(one == other) or bool(codec.encode(one) == codec.encode(other))
