@@ -27,7 +27,8 @@ def new_id() -> str:
         stamp = time.time_ns() // 1_000_000 << 12
         _last = stamp = stamp if stamp > _last else _last + 1
         drawn = _chance.getrandbits(62)
-    return "%012x7%03x%016x" % (stamp >> 12, stamp & 0xFFF, 2 << 62 | drawn)  # noqa: UP031 - takes half as long
+    whole = (stamp >> 12) << 80 | 7 << 76 | (stamp & 0xFFF) << 64 | 2 << 62 | drawn
+    return whole.to_bytes(16, "big").hex()  # formatting the number itself takes twice as long
 
 
 @in_child

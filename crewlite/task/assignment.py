@@ -27,7 +27,7 @@ from crewlite.task.output import TaskOutput
 from crewlite.task.output_file import check_links, check_place, check_text
 from crewlite.task.task import Task
 from crewlite.tools.base import BaseTool
-from crewlite.usage import NO_USAGE
+from crewlite.usage import NO_USAGE, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ class FilledTask:
         texts |= {"role": self.persona.role, "goal": self.persona.goal, "backstory": self.persona.backstory}
         return texts | {f"{FILE}{file.name!r}": file.digest or "" for file in files}
 
-    def output(self, answer: Answer) -> TaskOutput:
+    def output(self, answer: Answer, usage: Usage = NO_USAGE) -> TaskOutput:
         """Return the answer as the output of the task."""
         value = answer.value
         return TaskOutput(
@@ -191,7 +191,7 @@ class FilledTask:
             pydantic=None if self.task.output_json else value,
             json_dict=value.model_dump(mode="json") if value and self.task.output_json else None,
             agent=self.persona.role,
-            token_usage=NO_USAGE,
+            token_usage=usage,
         )
 
     def file_text(self, output: TaskOutput) -> str:

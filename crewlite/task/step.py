@@ -56,13 +56,11 @@ def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: D
         input_files.check(files, f"Task {filled.title!r}")
         if filled.output_file:  # before the model is paid
             await background.in_thread(filled.place)
-        output = filled.output(await _agent(filled, context, given.plan, files))
+        output = filled.output(await _agent(filled, context, given.plan, files), durable.scope().usage)
         if filled.output_file:
             place = await background.in_thread(filled.place)  # the agent's tools may have made a link meanwhile
             await background.in_thread(write, place, filled.file_text(output))
-        callbacks = filled.assignment.callbacks
-        output = _with_usage(output, durable.scope().usage) if callbacks else output
-        for role, callback in callbacks:
+        for role, callback in filled.assignment.callbacks:
             await call_back(callback, output, [codec.digest(output.raw)], role=role)
         return output
 
@@ -89,7 +87,7 @@ def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: D
 
 
 def _with_usage(output: TaskOutput, usage: Usage) -> TaskOutput:
-    return output.model_copy(update={"token_usage": usage})
+    return output if output.token_usage is usage else output.model_copy(update={"token_usage": usage})
 
 
 def _encoded(output: TaskOutput) -> Any:
