@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from pydantic import SecretStr
 
 import crewlite
 from crewlite import LLM, Agent, CheckpointConfig, Crew, History, Task, durable
@@ -569,6 +570,42 @@ def test_code_whose_argument_changes_before_it_asks_is_told_apart_by_whom_it_ask
         panel.kickoff()
 
 
+@pytest.mark.parametrize("lines", [[["small", "large"], ["small"]], [["small"], ["small", "large"]]])
+def test_code_that_asks_several_agents_the_same_beside_others_is_refused(config, lines):
+    async def one(agents):
+        return [await of_agent(agent) for agent in agents]
+
+    @flow(checkpoint=config())
+    async def panel(lines):
+        return await asyncio.gather(*(one([judge(model) for model in line]) for line in lines))
+
+    assert panel.kickoff([["small", "small"], ["small"]]) == [["I am small"] * 2, ["I am small"]]
+    with pytest.raises(ConfigError, match=r"requested twice side by side .* \(Agent\)"):
+        panel.kickoff(lines)
+
+
+@pytest.mark.parametrize(
+    "differs", [{"extra": {"user": 2}}, {"fallbacks": (ScriptedLLM(["b"]),)}, {"key": SecretStr("b")}]
+)
+def test_models_that_differ_in_any_setting_are_told_apart(config, differs):
+    class Model(ScriptedLLM):
+        def __init__(self, *, extra=None, fallbacks=(), key=None):
+            super().__init__(lambda messages: "done")
+            self.extra, self.fallbacks, self.key = extra or {"user": 1}, fallbacks, key
+
+    settings = [{}, {}]
+
+    @flow(checkpoint=config())
+    async def panel():
+        made = (Agent(role="Judge", goal="Judge", backstory="Old", llm=Model(**one)) for one in settings)
+        return await asyncio.gather(*map(of_agent, made))
+
+    assert panel.kickoff() == ["done"] * 2
+    settings[1] = differs
+    with pytest.raises(ConfigError, match=r"requested twice side by side .* \(Agent\)"):
+        panel.kickoff()
+
+
 def test_one_coroutine_may_ask_several_agents_the_same(config):
     async def both(question):
         return [(await judge(model).akickoff(question)).raw for model in ("small", "large")]
@@ -598,6 +635,24 @@ def test_a_result_that_cannot_be_recorded_is_handed_over_beside_recorded_ones(co
     with pytest.raises(KeyError):
         mixed.kickoff(run_id="one")
     assert mixed.kickoff(run_id="one") == ([1], "lock")
+
+
+def test_functions_that_hold_themselves_and_are_made_anew_are_alike(config):
+    @step
+    async def call(work, depth):
+        return work(depth)
+
+    async def one():
+        def deeper(depth):
+            return depth and deeper(depth - 1)
+
+        return await call(deeper, 3)
+
+    @flow(checkpoint=config())
+    async def both():
+        return await asyncio.gather(one(), one())
+
+    assert both.kickoff() == [0, 0]
 
 
 def test_code_may_hold_what_it_likes_if_whom_it_asks_is_alike(config):

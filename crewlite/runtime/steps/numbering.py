@@ -12,9 +12,10 @@ import asyncio
 import types
 import weakref
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from crewlite import codec, kinds, own_threads
 from crewlite.codec import Json
@@ -23,7 +24,7 @@ from crewlite.errors import ConfigError
 from crewlite.resources import Resource
 
 _TOLD_APART = 12  # hexadecimal digits of a digest that an address shows
-_DATA = (str, int, float, bool, type(None))
+_DATA = (str, int, float, bool, type(None), tuple, dict, SecretStr)
 
 
 class _Asker(NamedTuple):
@@ -36,6 +37,7 @@ class _Asker(NamedTuple):
 
 
 _NOBODY = _Asker()
+_SEVERAL = object()
 _asker: ContextVar[_Asker] = ContextVar("crewlite_asker", default=_NOBODY)
 """The code that last requested a step in this context."""
 
@@ -43,14 +45,14 @@ _asker: ContextVar[_Asker] = ContextVar("crewlite_asker", default=_NOBODY)
 class Numbering:
     """Gives each step inside one attempt an address of its own."""
 
-    __slots__ = ("_counts", "_first", "_keys", "prefix")
+    __slots__ = ("_besides", "_counts", "_keys", "prefix")
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
         self._counts: dict[str, int] = {}
         self._keys: dict[str, object] = {}
-        self._first: dict[str, tuple[object, object, object]] | None = None
-        """By place: the code that first requested a step there from beside, who does the work, and what is given."""
+        self._besides: dict[str, list[_Beside]] | None = None
+        """By place: the requests from beside that differ in the code, in who does the work, or in what is given."""
 
     def next(self, kind: str, name: str | None) -> str:
         """Return the next address for this kind and name, numbered in the order of the calls."""
@@ -66,9 +68,9 @@ class Numbering:
         """
         asker, stem = _who_asks(), _stem(step.kind.name, step.name)
         place = f"{stem}#{codec.digest([fingerprint, asker.digest])[:_TOLD_APART]}"
-        self._first = {} if self._first is None else self._first
-        code, worker, given = self._first.setdefault(place, (asker.code, step.voice.source, step.given))
-        if recorded and code is not asker.code and (differing := _differing(worker, given, step)):
+        self._besides = {} if self._besides is None else self._besides
+        others = self._besides.setdefault(place, [])
+        if recorded and (differing := _noted(others, asker.code, step)):
             raise ConfigError(
                 f"{self.prefix}{stem} is requested twice side by side with the same question, and what differs "
                 f"cannot be recorded ({differing}). A resume could swap the two answers: tell them apart by a "
@@ -130,50 +132,81 @@ def _call(coroutine: Any) -> Json:
     return [code.co_qualname, {name: codec.known(value) for name, value in given.items()}]
 
 
-def _differing(worker: object, given: object, step: Step[Any]) -> str:
-    """Return what no question holds and may differ between a step of this worker, given this, and another step."""
-    if codec.holds_secret(step.question):
-        return "a secret"
-    if not _alike(worker, step.voice.source):
-        return type(worker).__name__
-    return "" if _alike(given, step.given) else "an argument"
+@dataclass(slots=True)
+class _Beside:
+    """A request from beside, for those with the same question that come later."""
+
+    code: object
+    """The code that made it; `_SEVERAL` if more than one did."""
+    worker: object
+    given: object
+
+    def differs(self, step: Step[Any]) -> str:
+        """Return what no question holds and may differ between this request and one for that step; "" for nothing."""
+        if codec.holds_secret(step.question):
+            return "a secret"
+        if not _alike(self.worker, step.voice.source):
+            return type(self.worker).__name__
+        return "" if _alike(self.given, step.given) else "an argument"
+
+
+def _noted(others: list[_Beside], code: object, step: Step[Any]) -> str:
+    """Add a request for a step to the earlier ones at its place.
+
+    Returns what differs from one of those by other code, so that a resume could swap the answers; "" for nothing.
+    """
+    worker, given, known = step.voice.source, step.given, False
+    for other in others:
+        if other.code is code:
+            known = known or (other.worker is worker and other.given is given)
+        elif differing := other.differs(step):
+            return differing
+        else:  # from here on, any code that asks something else is other code than one of these
+            other.code, known = _SEVERAL, True
+    if not known:
+        others.append(_Beside(code, worker, given))
+    return ""
 
 
 def _alike(one: object, other: object) -> bool:
     """Return whether, as far as one can tell, it makes no difference which of two objects does or gets the work."""
     try:
-        return _same(one, other)
+        return _same(one, other, set())
     except Exception:  # noqa: BLE001 - what comparing raises is up to the classes of users; it is no verdict
         return False
 
 
-def _same(one: Any, other: Any) -> bool:
-    """Compare two objects. Definitions, models and functions that are made alike are alike, and so are equal data."""
-    if one is other:
+def _same(one: Any, other: Any, begun: set[tuple[int, int]]) -> bool:
+    """Compare two objects. Definitions, models and functions that are made alike are alike, and so are equal data.
+
+    `begun`: pairs of objects that are being compared, as a function may hold itself.
+    """
+    if one is other or (id(one), id(other)) in begun:
         return True
     if type(one).__qualname__ != type(other).__qualname__:  # a class made anew by the same code is another object
         return False
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_same(value, other[name]) for name, value in one.items())
+        return one.keys() == other.keys() and all(_same(value, other[name], begun) for name, value in one.items())
     if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(_same, one, other))
+        return len(one) == len(other) and all(_same(*pair, begun) for pair in zip(one, other, strict=True))
+    if (parts := _parts(one)) is None:
+        return bool(one == other) or bool(codec.encode(one) == codec.encode(other))
+    begun.add((id(one), id(other)))
+    return _same(parts, _parts(other), begun)
+
+
+def _parts(one: Any) -> list[Any] | dict[str, Any] | None:
+    """Return what makes a function, a definition or a model differ from another; None for any other object."""
     if isinstance(one, types.FunctionType):
-        return one.__code__ == other.__code__ and _same(_held(one), _held(other))
+        around = [cell.cell_contents for cell in one.__closure__ or ()]
+        return [one.__code__, around, one.__defaults__, one.__kwdefaults__]
     if isinstance(one, BaseModel):
-        return _same(vars(one), vars(other))
+        return vars(one)
     if isinstance(one, Resource):
-        return _same(_data(one), _data(other))
+        return _data(one)
     if hasattr(one, "__wrapped__"):  # a step or a flow made of a function
-        return _same(one.__wrapped__, other.__wrapped__)
-    if hasattr(one, "run_name"):
-        return _same(_made_of(one), _made_of(other))
-    return bool(one == other) or bool(codec.encode(one) == codec.encode(other))
-
-
-def _held(function: types.FunctionType) -> list[object]:
-    """Return the values that a function brings along: of variables around it, and for its parameters."""
-    around = [cell.cell_contents for cell in function.__closure__ or ()]
-    return [around, function.__defaults__, function.__kwdefaults__]
+        return [one.__wrapped__]
+    return _made_of(one) if hasattr(one, "run_name") else None
 
 
 def _data(resource: object) -> dict[str, object]:
