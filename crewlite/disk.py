@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
-from crewlite.forked import file_lock, lock
+from crewlite.forked import between_forks, file_lock, lock
 from crewlite.ids import new_id
 from crewlite.lazy import lazy
 
@@ -312,11 +312,11 @@ def remove_directory(path: Path) -> None:
 def connect(path: Path, *, read_only: bool = False, make: bool = False) -> sqlite3.Connection:
     """Open a SQLite connection with explicit transactions, which waits `PATIENCE` seconds for a busy database.
 
-    With `make`, creates a missing database; otherwise raises sqlite3.OperationalError for it.
-
-    Only SQLite may open a database file: when a process closes any file descriptor of it, the operating system drops
-    the locks of all connections that the process has to it (sqlite.org/howtocorrupt.html, section 2.2).
+    With `make`, creates a missing database; otherwise raises sqlite3.OperationalError for it. Only SQLite may open a
+    database file: when a process closes any file descriptor of it, the operating system drops the locks of all its
+    connections to it (sqlite.org/howtocorrupt.html, section 2.2). And none may be open during a fork (section 2.6).
     """
+    assert between_forks.entered, "a fork could carry the connection into a child"
     with _making:  # no other connection is opened before the descriptor that creates the file is closed
         if make and not path.exists():
             announce("write", path)

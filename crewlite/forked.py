@@ -1,18 +1,22 @@
-"""Support for forked child processes: locks that are free in the child, and functions to call there.
+"""Support for forked children: locks that are free in them, functions to call there, and work that no fork cuts.
 
 A forked child has a copy of its parent's memory but none of its threads. A lock that another thread held during the
 fork would stay locked in the child for ever, so all locks of crewlite are created here. The lock of a file is held by
-all processes that have it open.
+all processes that have it open. Locks of other libraries cannot be freed, so a fork waits for work that may hold them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging  # noqa: F401 - it has a hook for forks too, and the one of the module imported first runs last
 import os
 import threading
 from collections.abc import Callable, Iterator
-from typing import IO, Any, TypeVar
+from threading import get_ident
+from typing import IO, Any, Protocol, TypeVar
 from weakref import WeakSet
+
+from crewlite.errors import ConfigError
 
 try:
     import fcntl
@@ -25,6 +29,7 @@ _locks: WeakSet[Any] = WeakSet()
 _acts: list[Callable[[], object]] = []
 _locked: set[IO[bytes]] = set()
 """Files that this process has locked or is locking."""
+_PATIENCE = 15.0  # seconds that a fork waits for work; that is more than a commit waits for a busy database
 _LOCK_AT = 2**31 - 2  # on Windows a locked byte cannot be read, so this locks one beyond the end of any journal
 
 
@@ -63,6 +68,86 @@ def file_lock(file: IO[bytes], *, shared: bool = False) -> Iterator[None]:
         msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)  # type: ignore[attr-defined,unused-ignore]
 
 
+class Closable(Protocol):
+    """What must not be open in a process that forks."""
+
+    def close(self) -> None:
+        """Close it. It is opened again when it is next used."""
+
+
+class _BetweenForks:
+    """A context manager for work with databases, which no fork may cut: one by another thread waits for its end.
+
+    It waits at most 15 s. Then, or if the thread that does the work forks itself, the child cannot use databases:
+    entering raises ConfigError there. A thread may enter again inside.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition(rlock())  # reentrant, as a signal handler may interrupt this code and fork
+        self._inside: list[int] = []
+        """The threads in a block, each as often as it has entered one."""
+        self.forking: dict[int, bool] = {}
+        """The threads that are about to fork, and whether all is closed for it. Nobody enters until they have."""
+        self.idle = WeakSet[Closable]()
+        """What is open between blocks, and is closed before a fork."""
+        self.carried: tuple[object, ...] = ()
+        """What was open or at work at the fork that made this process, and is never closed here."""
+
+    def __enter__(self) -> None:
+        if self.carried:
+            raise ConfigError(
+                "This process was forked while its parent was using a database, so SQLite cannot be used here. Start "
+                "it with the method 'spawn' or 'forkserver' of multiprocessing, or keep the runs in a directory"
+            )
+        self._inside.append(get_ident())
+        if self.forking:  # only now, so that either this thread sees the fork, or the fork sees this thread
+            self._wait_for_forks()
+
+    def __exit__(self, *exc: object) -> None:
+        self._inside.remove(get_ident())
+        if self.forking:
+            with self._changed:
+                self._changed.notify_all()
+
+    @property
+    def entered(self) -> bool:
+        """Whether the calling thread is in a block."""
+        return get_ident() in self._inside
+
+    def _wait_for_forks(self) -> None:
+        me = get_ident()
+        if me in self.forking or self._inside.count(me) > 1:
+            return
+        with self._changed:
+            self._inside.remove(me)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self.forking)
+            self._inside.append(me)
+
+    def _before(self) -> None:
+        me = get_ident()
+        with self._changed:
+            self.forking[me] = False
+            alone = self._changed.wait_for(lambda: set(self._inside) <= {me}, _PATIENCE) and me not in self._inside
+            for one in list(self.idle) if alone else ():
+                one.close()
+            self.forking[me] = alone
+
+    def _in_parent(self) -> None:
+        with self._changed:
+            self.forking.pop(get_ident(), None)
+            self._changed.notify_all()
+
+    def _in_child(self) -> None:
+        if not self.forking.get(get_ident()):
+            self.carried = (*self.carried, *self.idle, *self._inside)
+        self._inside = [one for one in self._inside if one == get_ident()]
+        self.forking.clear()
+
+
+between_forks = _BetweenForks()
+
+
 def in_child(act: _Act) -> _Act:
     """Register `act` to be called in every forked child, once the locks are free. Can be used as a decorator."""
     _acts.append(act)
@@ -73,6 +158,7 @@ def _begin() -> None:
     for one in list(_locks):
         if not (hasattr(one, "_is_owned") and one._is_owned()):
             one._at_fork_reinit()  # as logging and concurrent.futures do
+    between_forks._in_child()
     for act in _acts:
         act()
 
@@ -86,4 +172,4 @@ def _let_go() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin)
+    os.register_at_fork(before=between_forks._before, after_in_parent=between_forks._in_parent, after_in_child=_begin)

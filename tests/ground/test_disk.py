@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 
 import pytest
 
 from crewlite import disk
+from crewlite.forked import between_forks
 
 OLD, NEW = b"old content", b"the new content, which is longer"
 
@@ -79,7 +81,8 @@ def test_files_and_directories_are_for_their_owner_alone_whatever_the_umask(umas
         disk.make_directory(tmp_path / "a" / "b")
         disk.replace(tmp_path / "a" / "b" / "replaced", NEW)
         disk.append(tmp_path / "a" / "b" / "appended", NEW, at=0, torn=whole)
-        disk.connect(tmp_path / "a" / "b" / "runs.db", make=True).close()
+        with between_forks:
+            disk.connect(tmp_path / "a" / "b" / "runs.db", make=True).close()
     finally:
         os.umask(before)
     modes = {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in (tmp_path / "a").rglob("*")}
@@ -259,12 +262,10 @@ def test_removing_what_is_gone_already_is_no_error(tmp_path):
 
 def test_statements_of_a_database_pass_the_door_too(tmp_path):
     path = tmp_path / "runs.db"
-    db = disk.connect(path, make=True)
     log = []
-    with disk.watched(log.append):
+    with between_forks, contextlib.closing(disk.connect(path, make=True)) as db, disk.watched(log.append):
         for sql in ("BEGIN IMMEDIATE", "CREATE TABLE t (a)", "COMMIT"):
             disk.execute(db, path, sql)
-    db.close()
     assert [operation.verb for operation in log] == ["sql", "sql", "commit"]
 
 

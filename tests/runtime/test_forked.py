@@ -8,12 +8,14 @@ import os
 import signal
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, Crew, History, Task, bound, forked
-from crewlite.errors import BranchConflictError, ConfigError
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, bound, disk, forked
+from crewlite.errors import BranchConflictError, ConfigError, StoreError
 from crewlite.flow import ask, flow, step
+from crewlite.state import RuntimeState
 from crewlite.testing import ScriptedLLM
 from tests import children
 
@@ -62,7 +64,7 @@ def test_an_answer_from_a_forked_child_is_told_that_its_parent_is_at_work(name, 
     def forked():
         child = os.fork()
         if not child:
-            signal.alarm(20)
+            signal.alarm(60)
             try:
                 with History(tmp_path / name) as history:
                     history.answer("r", "human:go", "yes", ahead=True)
@@ -89,7 +91,7 @@ def test_a_handle_is_of_no_use_in_a_child_that_was_forked_while_the_run_was_at_w
     begun.wait(30)
     child = os.fork()
     if not child:
-        signal.alarm(20)
+        signal.alarm(60)
         try:
             for refused in (
                 stream.handle.result,
@@ -166,7 +168,7 @@ def in_a_child(act):
     """Whether `act` gives something true in a forked child."""
     child = os.fork()
     if not child:
-        signal.alarm(20)
+        signal.alarm(60)
         done = False
         try:
             done = act()
@@ -277,3 +279,110 @@ def test_what_belongs_to_a_run_is_not_waited_for_in_a_child_that_was_forked_in_i
         return [*told, one.result()]
 
     assert both.kickoff() == [True, True, True]
+
+
+def doubling(location):
+    return flow(name="doubling", checkpoint=CheckpointConfig(location=location))(lambda n: double(n))
+
+
+def test_a_fork_waits_for_a_commit_so_that_the_child_can_use_the_same_database(tmp_path):
+    parent, committing, going_on = os.getpid(), threading.Event(), threading.Event()
+    twice = doubling(tmp_path / "runs.db")
+
+    def hold(operation):
+        if operation.verb == "commit" and os.getpid() == parent:
+            committing.set()
+            assert going_on.wait(60)
+
+    with disk.watched(hold), ThreadPoolExecutor() as threads:
+        here = threads.submit(twice.kickoff, 2, run_id="parent")
+        assert committing.wait(60)
+        there = threads.submit(in_a_child, lambda: twice.kickoff(3, run_id="child") == 6)
+        children.until(lambda: forked.between_forks.forking)
+        assert not there.done()
+        going_on.set()
+        assert (here.result(), there.result()) == (4, True)
+    with History(tmp_path / "runs.db") as history:
+        assert history.doctor() == []
+        assert {run.run_id: run.status for run in history.runs()} == {"parent": "finished", "child": "finished"}
+
+
+def test_commits_of_a_child_last_when_its_parent_closes_the_database_that_it_had_open_at_the_fork(tmp_path):
+    location = tmp_path / "runs.db"
+    (written, write), (closed, close) = os.pipe(), os.pipe()
+    with RuntimeState.open("parent", location) as state:
+        state.snapshot()
+        child = os.fork()
+        if not child:
+            signal.alarm(60)
+            try:
+                own = RuntimeState.open("child", location)
+                own.snapshot()
+                os.write(write, b".")
+                os.read(closed, 1)
+                own.snapshot()
+            finally:
+                os._exit(0)
+        os.read(written, 1)
+        state.snapshot()
+    os.write(close, b".")
+    assert os.waitpid(child, 0)[1] == 0
+    for end in (written, write, closed, close):
+        os.close(end)
+    with History(location) as history:
+        assert {run.run_id: len(run.checkpoints()) for run in history.runs()} == {"parent": 2, "child": 2}
+
+
+def test_a_database_that_was_replaced_is_recognised_after_a_fork_too(tmp_path):
+    with RuntimeState.open("s", tmp_path / "runs.db") as state:
+        assert in_a_child(lambda: True)
+        (tmp_path / "runs.db").rename(tmp_path / "moved.db")
+        with pytest.raises(StoreError, match="is gone: it was deleted, moved or replaced"):
+            state.snapshot()
+        assert not (tmp_path / "runs.db").exists()
+
+
+def test_a_child_that_was_forked_amid_a_commit_by_its_own_thread_is_refused_databases_alone(tmp_path):
+    told, parent = [], os.getpid()
+
+    def refused():
+        for location in ("runs.db", "other.db"):
+            with pytest.raises(ConfigError, match="forked while its parent was using a database"):
+                doubling(tmp_path / location).kickoff(3)
+        with pytest.raises(ConfigError, match="forked while its parent was using a database"):
+            History(tmp_path / "runs.db").runs()
+        return doubling(tmp_path / "store").kickoff(3) == 6
+
+    def fork(operation):
+        if operation.verb == "commit" and os.getpid() == parent and not told:
+            told.append(in_a_child(refused))
+
+    with disk.watched(fork):
+        assert doubling(tmp_path / "runs.db").kickoff(2) == 4
+    assert told == [True]
+
+
+@pytest.mark.parametrize("name", [None, "store", "runs.db"])
+def test_a_state_that_the_parent_has_open_is_refused_in_a_child_and_not_waited_for(name, tmp_path):
+    location = name and tmp_path / name
+    state = RuntimeState.open("s", location)
+    first = state.snapshot()
+
+    def change():
+        state["a"] = 2
+
+    async def later():
+        await state.asnapshot()
+
+    def refused():
+        acts = [change, state.snapshot, state.checkpoint, state.flush, state.checkpoints, lambda: state.restore(first)]
+        for act in [*acts, lambda: state.add_usage(requests=1), lambda: asyncio.run(later())]:
+            with pytest.raises(StoreError, match=f"is written by process {os.getppid()}, from which"):
+                act()
+        state.close()
+        return True
+
+    assert in_a_child(refused)
+    change()
+    assert state.snapshot().version == first.version + 1
+    state.close()

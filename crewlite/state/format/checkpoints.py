@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry
@@ -53,3 +54,8 @@ def at_no_commit(checkpoints: Iterable[CheckpointRecord], sums: Mapping[int, str
         if found is None or one.get("sum", found) != found:
             return one
     return None
+
+
+def naming(checkpoint: CheckpointRecord) -> dict[str, Any]:
+    """Return the fields with which events name a checkpoint."""
+    return {"checkpoint_id": checkpoint["id"], "trigger": checkpoint["trigger"], "parent_id": checkpoint["parent"]}

@@ -61,6 +61,12 @@ def invalidated(address: str, kind: str) -> StepRecord:
     return {"address": address, "kind": kind, "again": True, "ms": 0.0}
 
 
+def is_news(parts: CommitParts) -> bool:
+    """Return whether a commit holds an outcome, a claim or intents, and not only failures or a checkpoint."""
+    outcomes = any("error" not in step for step in parts.get("steps", ()))
+    return outcomes or not parts.keys().isdisjoint(("claim", "intents"))
+
+
 def check_checkpoint(checkpoint: CheckpointRecord, seq: int) -> None:
     """Raise ValueError unless commit `seq` can hold this checkpoint: its own, or an earlier commit's with checksum."""
     if checkpoint["seq"] > seq or ("sum" not in checkpoint and checkpoint["seq"] < seq):

@@ -23,7 +23,8 @@ from crewlite.events.event_bus import event_bus
 from crewlite.forked import in_child
 from crewlite.ids import now_text
 from crewlite.secrets import Secrets
-from crewlite.state.format.commit import CheckpointRecord, Claim, Commit, CommitParts, StepRecord, invalidated
+from crewlite.state.format.checkpoints import naming
+from crewlite.state.format.commit import Claim, Commit, CommitParts, StepRecord, invalidated, is_news
 from crewlite.state.format.entry import SCHEMA, next_entry, seal, unsealed
 from crewlite.state.format.fields import Event
 from crewlite.state.format.kept import Order
@@ -138,7 +139,7 @@ class Journal:
         whole: Commit = {"schema": SCHEMA, "seq": self.next_seq, "at": at, **parts}
         if self._buffered_events:
             whole["events"], self._buffered_events = [*self._buffered_events, *parts.get("events", ())], []
-        if self._tombstones and _is_news(parts):
+        if self._tombstones and is_news(parts):
             whole["steps"], self._tombstones = [*self._tombstones, *parts.get("steps", ())], []
         states = self.states
         refused = states.add_to(whole, strict=self.on_save_error == "raise") if states.shared.used else ()
@@ -289,6 +290,8 @@ class Journal:
     def _why_ended(self) -> tuple[str, str]:
         state = self.record.run.get("definition", {}).get("kind") == "state"
         why = "the state was closed: open it again" if state else "the run has ended"
+        if self.claim and self.claim["pid"] != os.getpid():
+            why = f"it is written by process {self.claim['pid']}, from which this process was forked: do this there"
         return self.location or self.run_id, f"nothing more of {self.run_id!r} can be recorded: {why}"
 
     def completed(self, parts: CommitParts, started: float, queue: WriteQueue) -> str:
@@ -326,6 +329,11 @@ class Journal:
             ended = self.leave(queue)
         if ended:
             await asyncio.wrap_future(ended)
+
+    def forget(self) -> None:
+        """Close this copy of the journal, in a forked child: the threads that write are those of the parent."""
+        self.closed, self.states.shared.closed = True, self._why_ended()
+        self.mailbox.forget()
 
     def leave(self, queue: WriteQueue) -> Future[None] | None:
         """Release the branch and the store. Returns a future of the store's closing; None if others use it."""
@@ -384,15 +392,8 @@ def at_work_on(claim: Claim | None, location: str) -> Journal | None:
     return journal if there else None
 
 
-def _is_news(parts: CommitParts) -> bool:
-    """Return whether a commit holds an outcome, a claim or intents, and not only failures or a checkpoint."""
-    outcomes = any("error" not in step for step in parts.get("steps", ()))
-    return outcomes or not parts.keys().isdisjoint(("claim", "intents"))
-
-
-def naming(checkpoint: CheckpointRecord) -> dict[str, Any]:
-    """Return the fields with which events name a checkpoint."""
-    return {"checkpoint_id": checkpoint["id"], "trigger": checkpoint["trigger"], "parent_id": checkpoint["parent"]}
-
-
-in_child(_journals.clear)  # a forked child has none of the threads of its parent's runs
+@in_child
+def _forget() -> None:
+    """Close all journals in a forked child, which has none of the threads of its parent's runs."""
+    while _journals:
+        _journals.popitem()[1].forget()

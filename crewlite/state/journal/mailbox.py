@@ -34,7 +34,8 @@ class Mailbox:
             act()
             return
         self._acts.append(act)
-        self._loop.call_soon_threadsafe(self._serve)
+        if not self._closed:
+            self._loop.call_soon_threadsafe(self._serve)
         if self._closed:  # the loop may stand still
             self._serve()
 
@@ -42,6 +43,11 @@ class Mailbox:
         """Execute the queued calls. From now on, `do` executes calls on the caller's thread as well."""
         self._closed = True
         self._serve()
+
+    def forget(self) -> None:
+        """Drop the queued calls, and close: in a forked child nobody waits for them."""
+        self._acts.clear()
+        self._closed = True
 
     def _serve(self) -> None:
         while self._acts:

@@ -210,6 +210,10 @@ class Writer:
         self._refuse()
         self._ended.set_result(None)
 
+    def forget(self) -> None:
+        """Refuse all requests, in a forked child, and drop those that are queued."""
+        self._jobs, self.over = SimpleQueue(), True
+
     def _refuse(self) -> None:
         """Fail the jobs that came after the thread had ended. Several threads may call this at once."""
         error = StoreError(self.store.location, "nothing more can be recorded: the run has ended, and closed the store")
@@ -386,6 +390,8 @@ def at_work(location: str, run_id: str, branch: str) -> bool:
 
 @in_child
 def _forget() -> None:
-    """Forget all writers in a forked child, which has neither their threads nor usable database connections."""
+    """Forget all writers in a forked child, which has none of their threads. What is queued is the parent's."""
+    for writer in _open.values():
+        writer.forget()
     _open.clear()
     _opening.clear()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from crewlite import disk
 from crewlite.codec import digest
 from crewlite.errors import JournalCorrupt, SchemaTooNew, StoreBusy, StoreError, StoreUnusable
+from crewlite.forked import between_forks
 from crewlite.lazy import lazy
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import SCHEMA
@@ -48,29 +49,30 @@ class Database:
         self.location = str(path)
         self._path = path
         self._connection: sqlite3.Connection | None = None
-        self._file = (0, 0)
-        """(device, inode) of the file that the writing connection has open."""
+        self._file: tuple[int, int] | None = None
+        """(device, inode) of the file to which the writing connection was opened; None before that."""
         self._thread = 0
         """The number of the thread that opened the writing connection, which alone uses that connection."""
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Run the block in a transaction on the writing connection. The first call opens that connection.
+        """Run the block in a transaction on the writing connection. The first call after a fork opens it again.
 
         Raises StoreBusy if another program holds the database for longer than `disk.PATIENCE`, OSError if it fails.
         """
-        try:
-            if self._connection is None:
-                self._connection = self._prepared()
-            if not self._is_there():  # a database that is moved after this check is written at its new place
-                raise OSError(
-                    f"{self.location} is gone: it was deleted, moved or replaced while a run was using it. Put it "
-                    "back, and start the run again"
-                )
-            with self._transaction():
-                yield
-        except (sqlite3.Error, UnicodeDecodeError) as error:  # Python may fail at the text of SQLite's own message
-            raise self._failure(error) from error
+        with between_forks:
+            try:
+                if self._file and not self._is_there():  # one that is moved after this is written at its new place
+                    raise OSError(
+                        f"{self.location} is gone: it was deleted, moved or replaced while a run was using it. Put it "
+                        "back, and start the run again"
+                    )
+                if self._connection is None:
+                    self._connection = self._prepared()
+                with self._transaction():
+                    yield
+            except (sqlite3.Error, UnicodeDecodeError) as error:  # Python may fail at the text of SQLite's own message
+                raise self._failure(error) from error
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
         """Execute a statement on the writing connection. Raises StoreBusy, OSError."""
@@ -86,7 +88,7 @@ class Database:
     def give_back(self) -> None:
         """Return free pages to the file system. Does nothing while another process writes: a later call will do it."""
         try:
-            with self._transaction():
+            with self.writing():
                 for _ in range(self._writer.execute("PRAGMA freelist_count").fetchone()[0]):
                     self.run("PRAGMA incremental_vacuum(1)")  # sqlite3 runs a single step of it, which frees one page
         except StoreBusy:
@@ -100,12 +102,13 @@ class Database:
 
     def peek(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
         """Return all rows as `query` does, cheaper for frequent calls: the writer's thread uses its open connection."""
-        if self._thread != threading.get_ident() or not self._is_there():
-            return self.query(sql, parameters)
-        try:
-            return self.ask(sql, parameters).fetchall()
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise self._failure(error) from error
+        with between_forks:
+            if self._thread != threading.get_ident() or not self._is_there():
+                return self.query(sql, parameters)
+            try:
+                return self.ask(sql, parameters).fetchall()
+            except (sqlite3.Error, UnicodeDecodeError) as error:
+                raise self._failure(error) from error
 
     def read(self, ask: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
         """Return what `ask(connection)` returns, with a new read-only connection; `otherwise` if there is no database.
@@ -116,7 +119,7 @@ class Database:
         if not self._path.exists():
             return otherwise
         try:
-            with contextlib.closing(_reader(self._path)) as db:
+            with _reader(self._path) as db:
                 return ask(db) if version_of(db, self.location) else otherwise
         except (sqlite3.Error, UnicodeDecodeError) as error:
             if not self._path.exists():  # it was deleted after the check above
@@ -129,8 +132,11 @@ class Database:
 
     def close(self) -> None:
         """Close the writing connection. SQLite moves the WAL into the database when the last connection closes."""
-        if self._connection is not None:
-            self._connection.close()
+        with between_forks:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection, self._thread = None, 0
+            between_forks.idle.discard(self)
 
     @property
     def _writer(self) -> sqlite3.Connection:
@@ -139,7 +145,8 @@ class Database:
 
     def _prepared(self) -> sqlite3.Connection:
         """Open the writing connection: create the database and its tables, or migrate the tables, if needed."""
-        self._connection, self._thread = disk.connect(self._path, make=True), threading.get_ident()
+        self._connection, self._thread = disk.connect(self._path, make=not self._file), threading.get_ident()
+        between_forks.idle.add(self)
         found = self._path.stat()
         self._file = (found.st_dev, found.st_ino)
         try:
@@ -155,8 +162,7 @@ class Database:
                 if new:
                     self.run(f"PRAGMA user_version={SCHEMA}")
         except BaseException:
-            self._connection.close()
-            self._connection, self._thread = None, 0
+            self.close()
             raise
         return self._connection
 
@@ -207,7 +213,7 @@ def is_database_file(path: Path) -> bool:
     try:
         if not path.is_file() or path.stat().st_size < _SMALLEST:  # SQLite would accept it as a new database
             return False
-        with contextlib.closing(_reader(path)) as db:
+        with _reader(path) as db:
             db.execute("SELECT 1 FROM sqlite_master LIMIT 1")
     except OSError:
         return False
@@ -216,14 +222,15 @@ def is_database_file(path: Path) -> bool:
     return True
 
 
-def _reader(path: Path) -> sqlite3.Connection:
+@contextlib.contextmanager
+def _reader(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a connection for queries. If the file is writable, SQLite may recover the WAL of a killed writer."""
     writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
-    db = disk.connect(path, read_only=not writable)
-    if writable:
-        db.execute("PRAGMA query_only=ON")
-    db.text_factory = as_text
-    return db
+    with between_forks, contextlib.closing(disk.connect(path, read_only=not writable)) as db:
+        if writable:
+            db.execute("PRAGMA query_only=ON")
+        db.text_factory = as_text
+        yield db
 
 
 def code_of(error: Exception) -> int:

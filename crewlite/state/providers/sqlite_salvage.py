@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from crewlite import disk
 from crewlite.errors import SchemaTooNew, StoreBusy, StoreError
+from crewlite.forked import between_forks
 from crewlite.ids import now
 from crewlite.lazy import lazy
 from crewlite.state.format.entry import SCHEMA, Entry
@@ -231,7 +232,7 @@ def salvaged(path: Path, *, repair: bool) -> Iterator[_SqliteSalvage | None]:
         return
     writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
     try:
-        with contextlib.closing(disk.connect(path, read_only=not writable and not repair)) as db:
+        with between_forks, contextlib.closing(disk.connect(path, read_only=not writable and not repair)) as db:
             db.execute("PRAGMA synchronous=FULL" if repair else "PRAGMA query_only=ON")
             db.text_factory = as_text
             yield _SqliteSalvage(path, db, repair=repair)
