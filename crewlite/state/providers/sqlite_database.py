@@ -56,7 +56,7 @@ class Database:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Run the block in a transaction on the writing connection, which the first call opens, and the first after a fork.
+        """Run the block in a transaction on the writing connection. The first call opens it, also after each fork.
 
         Raises StoreBusy if another program holds the database for longer than `disk.PATIENCE`, OSError if it fails.
         """
