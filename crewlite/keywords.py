@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar, cast
 
 from crewlite.coming_from.settings import why_not, without_accepted
@@ -17,11 +18,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def known_keywords(what: str, *more: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def known_keywords(
+    what: str, *more: str, instead: Mapping[str, str] = MappingProxyType({})
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Have a function raise UnknownOption for keywords that it does not take.
 
     Settings of CrewAI without an effect are left out. `what`: what errors call the function, such as "@tool" or
-    "kickoff of a crew". `more`: the keywords that it takes by `**`.
+    "kickoff of a crew". `more`: the keywords that it takes by `**`. `instead`: hints about those that only
+    similar functions take.
     """
 
     def decorate(fn: Callable[P, R]) -> Callable[P, R]:
@@ -31,7 +35,7 @@ def known_keywords(what: str, *more: str) -> Callable[[Callable[P, R]], Callable
             unknown = {name: value for name, value in given.items() if name not in takes}
             if not unknown:
                 return given
-            refuse_unknown(what, takes, without_accepted([_function_name(what)], unknown))
+            refuse_unknown(what, takes, without_accepted([_function_name(what)], unknown), instead=instead)
             return {name: value for name, value in given.items() if name not in unknown}
 
         @functools.wraps(fn)
@@ -47,16 +51,22 @@ def known_keywords(what: str, *more: str) -> Callable[[Callable[P, R]], Callable
     return decorate
 
 
-def refuse_unknown(what: str, takes: Collection[str], given: Iterable[str], *, otherwise: str = "") -> None:
+def refuse_unknown(
+    what: str,
+    takes: Collection[str],
+    given: Iterable[str],
+    *,
+    instead: Mapping[str, str] = MappingProxyType({}),
+    otherwise: str = "",
+) -> None:
     """Raise UnknownOption, which names all of the given keywords that are not among `takes`.
 
-    `otherwise`: the hint about a keyword that resembles none.
+    `instead`: hints about keywords that have one. `otherwise`: the hint about a keyword that resembles none.
     """
     unknown = [name for name in given if name not in takes]
     if unknown:
-        hints = {
-            name: why_not([_function_name(what)], name) or meant_setting(name, takes) or otherwise for name in unknown
-        }
+        known = {name: instead.get(name) or why_not([_function_name(what)], name) for name in unknown}
+        hints = {name: hint or meant_setting(name, takes) or otherwise for name, hint in known.items()}
         raise UnknownOption(what, hints, takes)
 
 

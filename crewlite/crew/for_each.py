@@ -13,6 +13,16 @@ from crewlite.tracebacks import shortened
 
 many = lazy("crewlite.runtime.kickoffs.many")  # it needs the engine
 
+_GO_ON = "give the runs a name, run_id='NAME': the same call again goes on with those that are unfinished"
+_ALONE = "it is about one run: call kickoff(run_id='NAME.0', {}) for the run of inputs[0], then this again"
+_OF_ONE_RUN = {
+    "resume": _GO_ON,
+    "from_checkpoint": _GO_ON,
+    "answers": _ALONE.format("answers={...}"),
+    "rerun": _ALONE.format("rerun=[...]"),
+}
+"""What to write instead of the options of a kickoff that are about one run."""
+
 
 class EachOptions(TypedDict, total=False):
     """The options of a kickoff for many inputs."""
@@ -38,7 +48,7 @@ class ForEach:
         return_exceptions: Literal[False] = False,
         **options: Unpack[EachOptions],
     ) -> list[CrewOutput]: ...
-    @known_keywords("kickoff_for_each of a crew")
+    @known_keywords("kickoff_for_each of a crew", instead=_OF_ONE_RUN)
     def kickoff_for_each(
         self,
         inputs: Sequence[Mapping[str, Any]],
@@ -75,7 +85,7 @@ class ForEach:
         return_exceptions: Literal[False] = False,
         **options: Unpack[EachOptions],
     ) -> list[CrewOutput]: ...
-    @known_keywords("kickoff_for_each of a crew")
+    @known_keywords("kickoff_for_each of a crew", instead=_OF_ONE_RUN)
     async def akickoff_for_each(
         self,
         inputs: Sequence[Mapping[str, Any]],

@@ -90,6 +90,8 @@ def test_a_misspelt_keyword_is_told_with_the_one_that_was_meant(value):
         ),
         (lambda: LLM("openai/m", temprature=1, sed=2), r"'temprature'.*'temperature'.*'sed'.*'seed'"),
         (lambda: Agent(role="r", Tools=[], max_inter=2, Memory=True), r"'tools'.*'max_iter'.*'memory'"),
+        (lambda: CREW.kickoff_for_each([], resume=True), r"no option 'resume' \(.*run_id='NAME': the same call again"),
+        (lambda: CREW.kickoff_for_each([], answers={}), r"'answers' \(.*kickoff\(run_id='NAME.0', answers={...}\)"),
         (lambda: CREW.test(1, openai_model_name="m"), r"no option 'openai_model_name' \(.*test\(eval_llm=...\)\)"),
         (lambda: Plan().kickoff(restore_from_state_id="a"), r"'restore_from_state_id' \(.*kickoff\(inputs={...}\)"),
         (lambda: human_feedback("Good?", provider=print), r"'provider' \(.*kickoff\(answers=...\)"),
