@@ -25,6 +25,21 @@ def test_a_finished_run_named_by_an_older_checkpoint_says_that_its_result_answer
     assert first.id not in caplog.text
 
 
+def test_a_run_without_a_finished_step_is_not_said_to_have_recorded_none(on_disk):
+    @step
+    def load() -> None:
+        raise ValueError("no data")
+
+    @flow(name="count", checkpoint=on_disk())
+    def count() -> None:
+        load()
+
+    with pytest.raises(ValueError, match="no data") as caught:
+        count.kickoff(run_id="r")
+    note = next(note for note in caught.value.__notes__ if note.startswith("Recorded: "))
+    assert note.splitlines()[0] == f"Recorded: run 'r' in {on_disk().location}. No step of it has finished."
+
+
 def test_a_run_that_fails_on_a_recorded_result_says_the_line_that_does_the_step_again(on_disk):
     wrong = [True]
 

@@ -70,9 +70,10 @@ def note_way_on(error: Exception, kind: str, request: Request) -> None:
     if not kept or progress.run_id is None or progress.how_to_go_on:
         return
     done = progress.finished_steps
-    steps = "" if done is None else f"{number_of(done, 'finished step')} of "
-    again = {None: "", 0: "", 1: " It is not run again."}.get(done, " They are not run again.")
-    note = f"{RECORDED}{steps}run {progress.run_id!r} in {progress.location}.{again}\n{request.how_to_go_on(kind)}"
+    steps = f"{number_of(done, 'finished step')} of " if done else ""
+    again = {None: "", 0: " No step of it has finished.", 1: " It is not run again."}
+    then = again.get(done, " They are not run again.")
+    note = f"{RECORDED}{steps}run {progress.run_id!r} in {progress.location}.{then}\n{request.how_to_go_on(kind)}"
     before = [one for one in getattr(error, "__notes__", ()) if not str(one).startswith(RECORDED)]
     with contextlib.suppress(AttributeError, TypeError):  # the error is frozen, or its `__notes__` is not a list
         error.__notes__ = [*before, note]
