@@ -98,8 +98,12 @@ def test_what_names_nothing_is_told_with_what_to_do(tmp_path):
     for words in (["info", "nobody"], ["show", "nobody"], ["list", "nobody"], ["export", "nobody", "f.json"]):
         done = ask(*words)
         assert done.exit_code == 1
-        assert "'nobody' names nothing in ./.checkpoints. What there is: crewlite checkpoint list --runs" in done.stderr
+        assert "'nobody' names nothing in ./.checkpoints. Candidates: report." in done.stderr
     assert not Path("f.json").exists()
+    for words in (["info", "reprot"], ["fork", "reprot"], ["info", "reprot@latest"], ["delete", "reprot", "--yes"]):
+        done = ask(*words)
+        assert done.exit_code == 1
+        assert "; did you mean 'report'? Candidates: report." in done.stderr
 
 
 # --- exits

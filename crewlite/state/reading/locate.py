@@ -12,7 +12,7 @@ from itertools import count, takewhile
 from pathlib import Path
 
 from crewlite import kinds
-from crewlite.errors import ConfigError, JournalCorrupt, RefError, SchemaTooNew, nearest
+from crewlite.errors import ConfigError, JournalCorrupt, RefError, SchemaTooNew, meant as meant_name
 from crewlite.ids import SHORT, short
 from crewlite.refs import Ref, check_name, parse
 from crewlite.state.format.checkpoints import along
@@ -186,12 +186,11 @@ def _within(store: Store, provider: BaseProvider, location: str, ref: Ref, text:
         branches = [] if chosen else store.branches()
         chosen = chosen or _branch(branches, ref, identity)
         if chosen is None:
-            if ref.at is None:
-                long = len(ref.path) >= SHORT  # a shorter text is the name of a run that is not here
-                checkpoints = (store.places(ref.path) or _fork_bases(store, ref.path)) if long else []
+            long = ref.at is None and len(ref.path) >= SHORT  # a shorter text is the name of a run that is not here
+            if checkpoints := (store.places(ref.path) or _fork_bases(store, ref.path)) if long else []:
                 return _one_checkpoint(checkpoints, provider, location, text)
-            names = nearest(text, [f"{b.run_id}/{b.branch}" for b in branches])
-            raise RefError(text, f"names no run or branch in {location}", names)
+            names = "nothing" if ref.at is None else "no run or branch"
+            raise no_run(text, ref.path, f"names {names} in {location}", branches)
         if ref.at is None and not ref.back:
             return Located(provider, location, chosen.run_id, chosen.branch)
         entries = read_lineage(store, chosen.run_id, chosen.branch)
@@ -202,6 +201,16 @@ def _within(store: Store, provider: BaseProvider, location: str, ref: Ref, text:
                 return found
             ref = replace(ref, at=None)
         return replace(found, checkpoint=_walk(Record.of(entries), ref, text), abandoned=None)
+
+
+def no_run(ref: str, name: str, problem: str, branches: Iterable[BranchInfo]) -> RefError:
+    """Build the error for a ref whose `name` is that of no run. It lists the branches, and says which one may be meant.
+
+    `branches`: those of the location, newest run first, as a store lists them.
+    """
+    known = [one.run_id if one.branch == "main" else f"{one.run_id}/{one.branch}" for one in branches]
+    hint = meant_name(name, known)
+    return RefError(ref, f"{problem}; {hint}" if hint else problem, known)
 
 
 def check_stands(found: Located) -> None:

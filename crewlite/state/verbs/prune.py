@@ -17,6 +17,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.journal.compaction import bases, compacted_entries, size
 from crewlite.state.journal.lineage import gone, head_of, journals_of_run, standing_on, stored_already, with_inherited
 from crewlite.state.providers import Commit, Store, results_of
+from crewlite.state.reading.locate import no_run
 from crewlite.state.verbs.from_outside import holder
 
 
@@ -70,8 +71,8 @@ def delete(store: Store, run_id: str) -> Pruned:
         whole, _, branch = run_id.partition("/")
         raise RefError(run_id, f"names branch {branch!r}, which cannot be deleted alone: delete run {whole!r}")
     if not store.branches(check_name("run_id", run_id)):
-        known = list(dict.fromkeys(info.run_id for info in store.branches()))
-        raise RefError(run_id, f"names no run in {store.location}", known)
+        runs = [info for info in store.branches() if info.branch == "main"]  # a fork cannot be deleted alone
+        raise no_run(run_id, run_id, f"names no run in {store.location}", runs)
     run = _Run(store, run_id)
     if not run.journals:
         raise gone(store, run_id, "run")
