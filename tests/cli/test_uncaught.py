@@ -159,7 +159,7 @@ def test_errors_of_models_and_tools_are_told_as_those_of_own_code(cls, on_disk):
     assert not any("/crewlite/" in line for line in lines if line.startswith("  File"))
     assert any('kickoff(run_id="r")' in line for line in lines)
     assert any(line.startswith("In step task:one") for line in lines)
-    assert any(line.startswith("Recorded: ") and "of run 'r' in " in line for line in lines)
+    assert any(line.startswith("Recorded: ") and "run 'r' in " in line for line in lines)
     assert "To go on: run the same script again, or crew.kickoff(run_id='r')" in lines
 
 
