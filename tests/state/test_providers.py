@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -66,6 +67,20 @@ def test_sqlite_refuses_a_file_that_is_no_database(tmp_path):
     with pytest.raises(StoreUnusable, match="not a SQLite database"):
         SqliteProvider().open(str(tmp_path / "notes.db"))
     assert (tmp_path / "notes.db").read_text() == "these are notes, not tables"
+
+
+@pytest.mark.parametrize("beside", ["-wal", "-journal"])
+def test_sqlite_says_of_a_database_that_cannot_be_opened_now_what_to_do_and_leaves_it_alone(tmp_path, beside):
+    path = tmp_path / "runs.db"
+    begin(SqliteProvider(), path)
+    before, obstacle = path.read_bytes(), path.with_name(f"runs.db{beside}")
+    obstacle.mkdir()
+    with pytest.raises(StoreUnusable, match=r"cannot be opened now \(.*\)\. Nothing was changed: .*, and try again"):
+        SqliteProvider().open(str(path))
+    obstacle.rmdir()
+    assert path.read_bytes() == before
+    with contextlib.closing(SqliteProvider().open(str(path))) as store:
+        assert store.branches()
 
 
 def test_sqlite_refuses_the_database_of_another_program_and_leaves_it_alone(tmp_path):

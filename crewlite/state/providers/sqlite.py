@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -42,6 +41,7 @@ from crewlite.state.providers.sqlite_database import (
     ResultRows,
     checkpoint_row,
     is_database_file,
+    problem_with_file,
     row_digest,
 )
 
@@ -83,9 +83,8 @@ class SqliteProvider:
             raise StoreUnusable(location, f"is a directory, and {hint}")
         path = file_at(location)
         try:
-            if path.is_file() and path.stat().st_size and not is_database_file(path) and path.exists():
-                found = "is not a SQLite database" if os.access(path, os.R_OK) else "cannot be read"
-                raise StoreUnusable(location, f"{found}; choose another location")
+            if path.is_file() and path.stat().st_size and (problem := problem_with_file(path)) and path.exists():
+                raise StoreUnusable(location, problem)
             disk.make_directory(path.parent)
             return SqliteStore(path)
         except (OSError, sqlite3.Error, UnicodeDecodeError) as error:

@@ -39,7 +39,14 @@ _LAYOUT = 3  # the number of migrations in sqlite_tables, which is loaded only f
 BUSY = frozenset({5, 6})  # SQLite codes: busy, locked
 LATER = BUSY | {8, 10, 13, 14}  # may work later: read only, input/output error, disk full, cannot open
 _SMALLEST = 512  # bytes of a page
-_NO_DATABASE = LATER - BUSY | {26}  # cannot be opened, or is another file
+_NO_DATABASE = 26  # SQLite code
+_REMEDIES = {
+    8: "make the file and its directory writable",
+    10: "look at the disk, and at the files beside it whose names begin with its name",
+    13: "free space on the disk",
+    14: "make the file, its directory, and the files beside it whose names begin with its name readable and writable",
+}
+"""What to do about a database that SQLite cannot open now, by SQLite's code."""
 
 
 class Database:
@@ -206,20 +213,29 @@ class Database:
 
 
 def is_database_file(path: Path) -> bool:
-    """Return whether SQLite accepts a file as a database; False if it is empty, missing or cannot be opened.
+    """Return whether SQLite accepts a file as a database; False if it is empty, missing or cannot be opened."""
+    return not problem_with_file(path)
+
+
+def problem_with_file(path: Path) -> str:
+    """Return why SQLite does not accept a file as a database or cannot open it, and what to do; "" if it does.
 
     Only SQLite may open a database, so it is SQLite that looks: see `disk.connect`.
     """
+    another = "is not a SQLite database; choose another location"
     try:
         if not path.is_file() or path.stat().st_size < _SMALLEST:  # SQLite would accept it as a new database
-            return False
+            return another
         with _reader(path) as db:
             db.execute("SELECT 1 FROM sqlite_master LIMIT 1")
-    except OSError:
-        return False
+    except OSError as error:
+        return f"cannot be read ({error}); choose another location"
     except sqlite3.Error as error:
-        return code_of(error) not in _NO_DATABASE
-    return True
+        if code_of(error) == _NO_DATABASE:
+            return another
+        if remedy := _REMEDIES.get(code_of(error)):
+            return f"cannot be opened now ({error}). Nothing was changed: {remedy}, and try again"
+    return ""
 
 
 @contextlib.contextmanager
