@@ -244,6 +244,12 @@ class Scope(Protocol):
         `start`: what `start_inside` returned when a thread requested the step; None takes it now.
         """
 
+    def in_turn(self, task: asyncio.Task[T], part: Awaitable[T]) -> Awaitable[T]:
+        """Return the result of a spawned step, after those of steps that other tasks await and that ended before.
+
+        `part`: the task of the step, or a shield around it.
+        """
+
     def hand_over(self, task: asyncio.Task[Any]) -> None:
         """Hand the result of a spawned step to the code, which from now on sees the step's changes of the state."""
 
@@ -321,6 +327,9 @@ class _Plain:
 
     def spawn(self, step: Step[T], start: Any = None) -> asyncio.Task[T]:
         return asyncio.ensure_future(step.work())
+
+    def in_turn(self, task: asyncio.Task[T], part: Awaitable[T]) -> Awaitable[T]:
+        return part
 
     def hand_over(self, task: asyncio.Task[Any]) -> None:
         return None

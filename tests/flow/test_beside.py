@@ -16,7 +16,7 @@ import crewlite
 from crewlite import LLM, Agent, CheckpointConfig, Crew, History, Task, durable
 from crewlite.errors import ConfigError, NonDeterminism, Suspended
 from crewlite.flow import Flow, ask, bound, flow, keyed, start, step
-from crewlite.state import InMemoryProvider
+from crewlite.state import InMemoryProvider, SqliteProvider
 from crewlite.testing import ScriptedLLM
 from tests.cuts import RUN, cut, entries_of
 
@@ -554,6 +554,48 @@ def test_code_that_waits_for_whichever_step_ends_first_goes_on_so_after_a_cut(aw
     for at in range(1, len(entries)):
         world = World(at)
         assert in_turns(cut(entries, at)).kickoff(run_id=RUN) == result
+
+
+@pytest.mark.parametrize("form", ["task", "submitted", "sometimes failing", "after a step"])
+def test_steps_that_end_at_the_same_time_are_handed_over_alike_after_a_cut(form, tmp_path):
+    """While the code awaits another step, results gather: as many when the steps run as when they are recorded."""
+    whole = CheckpointConfig(
+        location=str(tmp_path / "whole.db"), provider=SqliteProvider()
+    )  # commits take a while there
+
+    @step
+    async def work(number):
+        if form == "sometimes failing" and number % 2:
+            raise KeyError(number)
+        return number
+
+    @step
+    async def follow(batch):
+        return batch
+
+    async def asked(number):
+        return await (work.submit(number) if form == "submitted" else work(number))
+
+    def in_batches(setting):
+        @flow(name="in_batches", checkpoint=setting)
+        async def in_batches():
+            left, came = {asyncio.create_task(asked(number)) for number in range(5)}, []
+            if form == "after a step":
+                await work(5)
+            while left:
+                done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+                came.append(await follow(sorted(repr(one.exception() or one.result()) for one in done)))
+            return came
+
+        return in_batches
+
+    result = in_batches(whole).kickoff(run_id=RUN)
+    assert form == "after a step" or len(result[0]) == 1
+    entries, followed = entries_of(whole), 0
+    for at in range(1, len(entries)):
+        followed += any(one["address"].startswith("step:follow") for one in entries[at - 1].commit.get("steps", ()))
+        assert in_batches(cut(entries, at)).kickoff(run_id=RUN)[:followed] == result[:followed]
+    assert followed == len(result)
 
 
 def test_code_whose_argument_changes_before_it_asks_is_told_apart_by_whom_it_asks(config):

@@ -42,5 +42,5 @@ def test_a_coroutine_that_blocks_the_loop_of_threads_it_waits_for_is_named(warne
 
     result = asyncio.run(outer.akickoff()) if asked.endswith("own") else outer.kickoff()
     assert result == 4
-    (record,) = caplog.records
-    assert f"{__file__}:" in record.getMessage() and "outer has blocked an event loop for" in record.getMessage()
+    said = [record.getMessage() for record in caplog.records]  # with no patience, it may be told of more
+    assert any(f"{__file__}:" in one and "outer has blocked an event loop for" in one for one in said)

@@ -184,7 +184,7 @@ async def inside(scope: StepScope, root: Root[T], request: Request, step: Step[T
             return await scope.step(part_of)
         part = scope.spawn(part_of)  # cancelled together with the enclosing step
         try:
-            return await part
+            return await scope.in_turn(part, part)
         finally:
             scope.hand_over(part)
             scope.mark_awaited(part)

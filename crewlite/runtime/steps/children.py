@@ -105,15 +105,24 @@ class Children:
         """Return the addresses of spawned steps whose failures, if any, no awaiter was given."""
         return self.spawned.unobserved() if self.spawned else []
 
-    def enter_turn(self, address: str, order: Order) -> Turns:
-        """Queue a child step that is about to hand over its result; return the queue."""
+    @property
+    def others_first(self) -> bool:
+        """Whether results may have to be handed over to other tasks before the step's own coroutine gets one."""
+        return self.turns is not None and self.turns.busy
+
+    def turns_here(self) -> Turns:
+        """Return the order in which child steps hand over their results; create it on first use."""
         if self.turns is None:
             self.turns = Turns()
-        self.turns.enter(address, order)
         return self.turns
+
+    def committing(self, address: str, order: Order) -> None:
+        """Note that the outcome or the failure of a child step is committed now, which gives it its turn."""
+        if self.turns:
+            self.turns.committed(address, order)
 
     def siblings(self) -> Siblings:
         """Return the set of steps that run side by side here; create it on first use."""
         if self.spawned is None:
-            self.spawned = Siblings()
+            self.spawned = Siblings(self.turns_here())
         return self.spawned

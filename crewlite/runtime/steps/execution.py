@@ -286,6 +286,7 @@ class Execution(Generic[T]):
         if step.intends and (intents := [(intent.address, str(intent.effect)) for intent in step.intends(value)]):
             commit["intents"] = intents
         stamp = self._stamp(reused_from=ended.reused) if ended.reused else self._stamp()
+        self.outer.children.committing(self.address, run.journal.next_order)
         await self._commit(commit, step.voice.completed(stamp, value), stamp)
         digest, drifted = outcome["digest"] if step.kind.heard else "", outcome.get("drifted", ())
         self.outer.children.record_child(self.address, digest, data, drifted)
@@ -341,6 +342,7 @@ class Execution(Generic[T]):
         asked_again = self.outer.inherited.mode.strict_replay or decision.rises
         if final and asked_again:
             attempted["fingerprint"] = self.fingerprint
+            self.outer.children.committing(self.address, self.outer.run.journal.next_order)
         if final and (asked_again or not self.address):  # those who wait for the run hear of the root's failure
             attempted["error"]["raised"] = self._masked(written(thrown))
             if self.address and not decision.rises and not ends_run(thrown):

@@ -65,7 +65,8 @@ class StepFuture(Generic[T]):
         task = self._task if loop and on(loop) else None  # only the run's own loop can await the task
         try:
             with shortened():
-                return await asyncio.shield(task or asyncio.wrap_future(self._done))
+                part = asyncio.shield(task or asyncio.wrap_future(self._done))
+                return await (self._scope.in_turn(task, part) if task else part)
         finally:
             self._hand_over()
             if loop and on(loop):

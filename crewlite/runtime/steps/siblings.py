@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from crewlite.runtime.steps.turns import TURNS
+from crewlite.runtime.steps.turns import TURNS, Turns
 
 T = TypeVar("T")
 
@@ -15,7 +15,9 @@ T = TypeVar("T")
 class Siblings:
     """The steps that a running step has begun without awaiting them at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, turns: Turns) -> None:
+        """`turns`: the order in which the results of these steps are handed over."""
+        self._turns = turns
         self._running: dict[asyncio.Task[Any], str] = {}
         self._failed: dict[asyncio.Task[Any], str] = {}
         self._cut: list[str] = []
@@ -63,8 +65,11 @@ class Siblings:
 
     async def end(self) -> None:
         """Wait until all steps have ended. Raises the first failure that no awaiter was given."""
-        while self._running:
-            await asyncio.wait(self._running)
+        while self._running or self._turns.busy:
+            if self._running:
+                await asyncio.wait(self._running)
+            for _ in range(TURNS):  # code that is given a result may ask for the next step
+                await asyncio.sleep(0)
         for task in self._failed:
             await task
 

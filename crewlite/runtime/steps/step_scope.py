@@ -174,7 +174,7 @@ class StepScope(Frame):
     async def _drive(self, step: Step[T], asked: Asked, *, own_task: bool = False) -> T:
         """Return a step's outcome from the record, or run the step."""
         address, fingerprint = asked.address, asked.fingerprint
-        if not own_task and self.in_other_task:
+        if not own_task and (self.in_other_task or await self._others_first()):
             return await self._beside(step, asked)
         if self.run.journal.closed:  # abandoned work, in a thread that outlived its timeout
             raise self.run.journal.ended()
@@ -243,29 +243,37 @@ class StepScope(Frame):
             self.children.suspended = error
             if told:
                 self.children.blocked = error
-        if not told:
+        turns = self.children.turns
+        if not told and not (turns and turns.has(address)):
             await self.children.siblings().take_turn()
 
-    async def _beside(self, step: Step[T], asked: Asked) -> T:
-        """Run a step that another task than this step's own awaits. This step ends only after that step.
+    async def _others_first(self) -> bool:
+        """Return whether results may have to be handed over to other tasks before the running task gets one."""
+        if self.run.recorded:
+            await asyncio.sleep(0)  # tasks that the code has just created request their steps now
+        return self.children.others_first
 
-        Recorded results are handed over in the order of their commits, as code may react to the first that comes.
-        """
-        if recorded := self.run.record.outcomes.get(asked.address):
-            self.children.enter_turn(asked.address, recorded.order)
+    async def _beside(self, step: Step[T], asked: Asked) -> T:
+        """Run a step beside steps that other tasks await. This step ends only after that step."""
         part = self.children.siblings().begin(self._drive(step, asked, own_task=True), asked.address)
         try:
-            value = await part
-            turns, ended = self.children.turns, self.run.record.outcomes.get(asked.address)
-            if turns and ended and not turns.has(asked.address):  # it ran, and may overtake no recorded one
-                turns.enter(asked.address, ended.order)
-            await self._deliver_recorded(asked.address)
-            return value
+            return await self.in_turn(part, part)
         finally:
-            if self.children.turns:
-                self.children.turns.leave(asked.address)
             self.hand_over(part)
             self.mark_awaited(part)
+
+    async def in_turn(self, task: asyncio.Task[T], part: Awaitable[T]) -> T:
+        """Return the result of a spawned step. `part`: the task of the step, or a shield around it.
+
+        If several tasks await steps, results and failures are handed over one after another, in the order of their
+        commits, as code may react to the first that comes. Without a store no resume has to do the same.
+        """
+        if not (self.in_other_task or self.children.others_first):
+            return await part
+        address, record = task.get_name(), self.run.record
+        recorded = record.outcomes.get(address) or record.failures.get(address)
+        order = recorded.order if recorded else None
+        return await self.children.turns_here().hand_over(task, part, order, expected=self.run.recorded)
 
     async def _replayed(self, step: Step[T], decision: Reuse, fingerprint: str, *, own_task: bool) -> T:
         """Return a step's recorded outcome, and show the step's changes of the state to the code."""
@@ -273,13 +281,17 @@ class StepScope(Frame):
         if own_task:  # the awaiter of the task receives the result
             await replayed.announce_reused(self, step, decision, fingerprint)
             return value
-        self._enter_turn(address)
+        turns = self.children.turns_here() if decision.outcome.changes else None
+        if turns:  # state is read and written in the order of the commits
+            turns.enter(address, decision.outcome.order)
         try:
             await replayed.announce_reused(self, step, decision, fingerprint)
-            await self._deliver_recorded(address)
+            if turns:
+                await turns.come(address)
+            self._deliver(address)
         finally:
-            if self.children.turns:
-                self.children.turns.leave(address)
+            if turns:
+                turns.leave(address)
         return value
 
     def _commit_late(self, address: str) -> None:
@@ -287,22 +299,10 @@ class StepScope(Frame):
         if (view := self.children.view) and (late := self.run.record.late.get(address)):
             view.commit(address, late, late=True)
 
-    def _enter_turn(self, address: str) -> None:
-        """Queue a recorded step that changed the state, so that results are handed over in the order of the commits."""
-        if (outcome := self.run.record.outcomes.get(address)) and outcome.changes:
-            self.children.enter_turn(address, outcome.order)
-
-    async def _deliver_recorded(self, address: str) -> None:
-        """Apply a recorded step's changes of the state, after those of concurrent steps that were committed earlier."""
-        turns = self.children.turns
-        if turns and turns.has(address):
-            await turns.come(address)
-        self._deliver(address)
-
     def _decide(self, step: Step[Any], address: str, fingerprint: str) -> Reuse | Reraise | replay.Run:
         """Decide whether a requested step is answered or run. Raises TaskDrifted and NonDeterminism."""
         record, children = self.run.record, self.children
-        if not (address in record.outcomes or address in record.failures or children.unrequested or children.turns):
+        if not (address in record.outcomes or address in record.failures or children.unrequested):
             return replay.RUN
         late = bool(step.limits or self.inherited.limits or step.cache or step.effect == "once" or step.kind.waits)
         basis = self.basis(address) if step.rests_on_more else replay.Basis()
@@ -320,8 +320,8 @@ class StepScope(Frame):
                     self.run.journal.invalidate(at, kind)
             mode = dataclasses.replace(self.inherited.mode, diverged=True)
             self.inherited = self.inherited._replace(mode=mode)
-        if children.turns and not isinstance(decision, Reuse):
-            children.turns.leave(address)
+        if children.turns and isinstance(decision, replay.Run):
+            children.turns.withdraw(address)
         return decision
 
     def _refusal(self, step: Step[Any], question: Question, refused: Refuse) -> Exception:

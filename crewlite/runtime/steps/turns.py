@@ -1,69 +1,118 @@
-"""Hand over recorded results to concurrent coroutines in the order in which they were committed.
+"""Hand over results to concurrent coroutines one after another, in the order in which they were committed.
 
-So the coroutines read and write the state in the same order as when the steps ran, and code that goes on with the
-result that comes first goes on as it did. Between two results pass a few turns of the event loop, in which that code
-can go on: `asyncio.wait` gives it all results that have come by then.
+So a resume, which has many results at once, hands them over as they were handed over when the steps ran: the coroutines
+read and write the state in the same order, and code that goes on with the result that comes first goes on as it did.
+Between two results pass a few turns of the event loop, in which that code can go on: `asyncio.wait` gives it all
+results that have come by then.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
+from collections.abc import Awaitable
+from typing import TypeVar
 
 from crewlite.state.format.kept import Order
 
+T = TypeVar("T")
 TURNS = 8
 """Turns of the loop that a result or an error takes at most to reach the code that goes on with it. A task that awaits
 `asyncio.wait` goes on after two turns; each `gather`, `wait_for` or task in between takes two more."""
 
 
 class Turns:
-    """The queue of recorded results that are about to be handed over."""
+    """The queue of results that are about to be handed over."""
 
     def __init__(self) -> None:
         self._queue: list[tuple[Order, str]] = []
         self._entered: dict[str, Order] = {}
-        self._waiting: dict[str, asyncio.Future[None]] = {}
+        self._expected: set[str] = set()
+        """Addresses of steps that run, whose results enter the queue when they are committed."""
+        self._waiting: dict[str, asyncio.Event] = {}
         self._handed_over = 0
         """The number of results that have left the queue."""
 
-    def __bool__(self) -> bool:
-        """Whether any result is in the queue."""
-        return bool(self._entered)
+    @property
+    def busy(self) -> bool:
+        """Whether any result is to be handed over, now or later."""
+        return bool(self._entered or self._expected)
+
+    async def hand_over(
+        self, task: asyncio.Task[T], part: Awaitable[T], recorded: Order | None, *, expected: bool
+    ) -> T:
+        """Await the task of a step, and return its result or raise its failure in its turn.
+
+        `part`: the task, or a shield around it. `recorded`: the position of its outcome or failure, if it has one.
+        `expected`: whether it has a turn also if it ends only now.
+        """
+        address = task.get_name()
+        if recorded:
+            self.enter(address, recorded)
+        if expected:
+            self._expected.add(address)
+        try:
+            with contextlib.suppress(Exception):
+                await part
+            await self.come(address, TURNS)
+        except asyncio.CancelledError:
+            if not _has_failed(task):  # a step that has failed cannot be cancelled any more
+                raise
+        finally:
+            self.leave(address)
+        return task.result()
+
+    def has(self, address: str) -> bool:
+        """Return whether a result is in the queue."""
+        return address in self._entered
+
+    def committed(self, address: str, order: Order) -> None:
+        """Add the result of an expected step, which is committed now. Does nothing for other steps."""
+        if address in self._expected:
+            self.enter(address, order)
 
     def enter(self, address: str, order: Order) -> None:
         """Add a result that was requested. The caller must call `leave` for it in any case."""
         heapq.heappush(self._queue, (order, address))
         self._entered[address] = order
 
-    def has(self, address: str) -> bool:
-        """Return whether a result is in the queue."""
-        return address in self._entered
+    async def come(self, address: str, turns: int = 1) -> None:
+        """Wait until this result is the first, and the code has gone on with those that were handed over meanwhile.
 
-    async def come(self, address: str) -> None:
-        """Wait until all results requested in this turn of the loop are queued, and this one is the first.
-
-        If another one was handed over meanwhile, the code goes on with that before this one may come.
+        `turns`: turns of the loop to wait at least, in which results that come before it may be queued.
         """
-        gone_on_with = self._handed_over
-        await asyncio.sleep(0)
-        while self._first() != address or gone_on_with != self._handed_over:
+        while address in self._entered:
             if self._first() != address:
-                self._waiting[address] = asyncio.get_running_loop().create_future()
-                await self._waiting[address]
-            gone_on_with = self._handed_over
-            for _ in range(TURNS):
+                await self._waiting.setdefault(address, asyncio.Event()).wait()
+                turns = TURNS
+                continue
+            handed_over = self._handed_over
+            for _ in range(turns):
                 await asyncio.sleep(0)
+            if self._first() == address and self._handed_over == handed_over:
+                return
+            turns = TURNS
 
     def leave(self, address: str) -> None:
-        """Remove a result that was handed over or is not needed. Does nothing if it is not in the queue."""
+        """Remove a result that was handed over, or a step that has none. Does nothing if it is not there."""
+        self._expected.discard(address)
+        self.withdraw(address)
+
+    def withdraw(self, address: str) -> None:
+        """Remove a result that is handed over now, or is not used because the step runs again."""
         if self._entered.pop(address, None) is not None:
             self._handed_over += 1
-        if (waiting := self._waiting.pop(self._first(), None)) and not waiting.done():
-            waiting.set_result(None)
+        for one in (address, self._first()):
+            if waiting := self._waiting.pop(one, None):
+                waiting.set()
 
     def _first(self) -> str:
         """Return the address of the first result in the queue; "" if it is empty."""
         while self._queue and self._entered.get(self._queue[0][1]) != self._queue[0][0]:
             heapq.heappop(self._queue)  # it has left, perhaps to enter again at another place
         return self._queue[0][1] if self._queue else ""
+
+
+def _has_failed(task: asyncio.Task[object]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is not None
