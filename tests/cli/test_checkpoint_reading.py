@@ -636,6 +636,7 @@ def test_the_default_location_of_a_database_is_as_it_was(tmp_path, monkeypatch):
 
 
 def test_a_mistyped_run_is_told_with_the_nearest_first(location):
-    with History(location) as history, pytest.raises(RefError) as caught:
-        history.checkpoint("reprot@task:facts")
-    assert caught.value.candidates[0].startswith("report/")
+    for ref in ("reprot", "reprot@task:facts"):
+        with History(location) as history, pytest.raises(RefError, match=r"did you mean 'report'\?") as caught:
+            history.checkpoint(ref)
+        assert caught.value.candidates[0] == "report"

@@ -12,7 +12,7 @@ from itertools import count, takewhile
 from pathlib import Path
 
 from crewlite import kinds
-from crewlite.errors import ConfigError, JournalCorrupt, RefError, SchemaTooNew, meant as meant_name
+from crewlite.errors import ConfigError, JournalCorrupt, RefError, SchemaTooNew, meant as meant_name, nearest
 from crewlite.ids import SHORT, short
 from crewlite.refs import Ref, check_name, parse
 from crewlite.state.format.checkpoints import along
@@ -204,13 +204,16 @@ def _within(store: Store, provider: BaseProvider, location: str, ref: Ref, text:
 
 
 def no_run(ref: str, name: str, problem: str, branches: Iterable[BranchInfo]) -> RefError:
-    """Build the error for a ref whose `name` is that of no run. It lists the branches, and says which one may be meant.
+    """Build the error for a ref whose `name` is that of no run. It says which branch may be meant, and lists them all.
 
+    They are listed by similarity if one may be meant; otherwise in their order.
     `branches`: those of the location, newest run first, as a store lists them.
     """
     known = [one.run_id if one.branch == "main" else f"{one.run_id}/{one.branch}" for one in branches]
     hint = meant_name(name, known)
-    return RefError(ref, f"{problem}; {hint}" if hint else problem, known)
+    if hint:
+        return RefError(ref, f"{problem}; {hint}", nearest(name, known))
+    return RefError(ref, problem, known)
 
 
 def check_stands(found: Located) -> None:
