@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from crewlite import kinds
@@ -13,6 +13,7 @@ from crewlite.runtime.steps.numbering import Numbering
 from crewlite.runtime.steps.siblings import Siblings
 from crewlite.runtime.steps.turns import Turns
 from crewlite.state.format.kept import Order
+from crewlite.state.format.outcome import Outcome
 from crewlite.state.journal.view import View
 
 _NONE = frozenset[str]()
@@ -24,6 +25,7 @@ class Children:
     """The child steps of one attempt of a step."""
 
     __slots__ = (
+        "ahead",
         "asked",
         "before_first",
         "blocked",
@@ -46,6 +48,8 @@ class Children:
         """Gives the child steps their addresses, which begin with `prefix`."""
         self.unrequested: set[str] | frozenset[str] = set(recorded) if recorded else _NONE
         """Addresses of recorded child steps that have not been requested yet."""
+        self.ahead: list[str] | None = None
+        """Recorded child steps that had not been requested when one was looked at first, the latest first."""
         self.asked: dict[str, str | None] = {}
         """Addresses of the requested steps, in order, with the digests of their outcomes.
 
@@ -109,6 +113,16 @@ class Children:
     def others_first(self) -> bool:
         """Whether results may have to be handed over to other tasks before the step's own coroutine gets one."""
         return self.turns is not None and self.turns.busy
+
+    def is_next(self, address: str, outcomes: Mapping[str, Outcome]) -> bool:
+        """Return whether a requested step is recorded, and the code has requested all those recorded before it."""
+        if address not in outcomes:
+            return False
+        if self.ahead is None:
+            self.ahead = sorted(self.unrequested & outcomes.keys(), key=lambda at: outcomes[at].order, reverse=True)
+        while self.ahead and (self.ahead[-1] not in self.unrequested or self.ahead[-1] not in outcomes):
+            self.ahead.pop()
+        return not self.ahead or outcomes[self.ahead[-1]].order > outcomes[address].order
 
     def turns_here(self) -> Turns:
         """Return the order in which child steps hand over their results; create it on first use."""

@@ -174,7 +174,7 @@ class StepScope(Frame):
     async def _drive(self, step: Step[T], asked: Asked, *, own_task: bool = False) -> T:
         """Return a step's outcome from the record, or run the step."""
         address, fingerprint = asked.address, asked.fingerprint
-        if not own_task and (self.in_other_task or await self._others_first()):
+        if not own_task and (self.in_other_task or await self._others_first(address)):
             return await self._beside(step, asked)
         if self.run.journal.closed:  # abandoned work, in a thread that outlived its timeout
             raise self.run.journal.ended()
@@ -247,9 +247,9 @@ class StepScope(Frame):
         if not told and not (turns and turns.has(address)):
             await self.children.siblings().take_turn()
 
-    async def _others_first(self) -> bool:
-        """Return whether results may have to be handed over to other tasks before the running task gets one."""
-        if self.run.recorded:
+    async def _others_first(self, address: str) -> bool:
+        """Return whether results may have to be handed over to other tasks before the running task gets this one."""
+        if self.run.recorded and not self.children.is_next(address, self.run.record.outcomes):
             await asyncio.sleep(0)  # tasks that the code has just created request their steps now
         return self.children.others_first
 
