@@ -31,7 +31,7 @@ class ScriptedLLM(BaseLLM):
         super().__init__(model)
         self.delay = delay
         self.calls: list[list[Message]] = []
-        self._script = replies if callable(replies) else list(replies)
+        self._script = replies if callable(replies) else tuple(replies)
         self._lock = lock()
 
     def call(self, messages: str | list[Message], **context: Any) -> ReplyText:

@@ -648,6 +648,21 @@ def test_models_that_differ_in_any_setting_are_told_apart(config, differs):
         panel.kickoff()
 
 
+@pytest.mark.parametrize("script", [lambda text: lambda messages: text, lambda text: [text]])
+def test_scripted_models_with_other_lines_are_told_apart_as_other_models_are(config, script):
+    lines = ["a", "a"]
+
+    @flow(checkpoint=config())
+    async def panel():
+        made = (Agent(role="Judge", goal="Judge", backstory="Old", llm=ScriptedLLM(script(line))) for line in lines)
+        return await asyncio.gather(*map(of_agent, made))
+
+    assert panel.kickoff() == lines
+    lines[1] = "b"
+    with pytest.raises(ConfigError, match=r"requested twice side by side .* \(Agent\)"):
+        panel.kickoff()
+
+
 def test_one_coroutine_may_ask_several_agents_the_same(config):
     async def both(question):
         return [(await judge(model).akickoff(question)).raw for model in ("small", "large")]

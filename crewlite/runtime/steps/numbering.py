@@ -24,7 +24,7 @@ from crewlite.errors import ConfigError
 from crewlite.resources import Resource
 
 _TOLD_APART = 12  # hexadecimal digits of a digest that an address shows
-_DATA = (str, int, float, bool, type(None), tuple, dict, SecretStr)
+_DATA = (str, int, float, bool, type(None), tuple, dict, SecretStr, types.FunctionType)
 
 
 class _Asker(NamedTuple):
