@@ -10,8 +10,9 @@ import contextlib
 import os
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from crewlite.errors import ConfigError
@@ -39,14 +40,22 @@ async def permitted(call: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any
     """Await `call` once a permit is free. A cancelled call frees its permit at once, while its thread may still run."""
     depth = _depth.get()
     level = _levels.get(depth) or _levels.setdefault(depth, _Level())
-    await level.take(width())
+    permit = await level.take(width())
     token = _depth.set(depth + 1)
     try:
         return await call(*args, **kwargs)
     finally:
-        level.give_back()
+        level.give_back(permit)
         with contextlib.suppress(ValueError):  # a coroutine of a closed loop may end in another context
             _depth.reset(token)
+
+
+@dataclass(frozen=True, eq=False)
+class _Waiting:
+    """A call that waits for a permit, and then the permit."""
+
+    loop: asyncio.AbstractEventLoop
+    given: futures.Future[None]
 
 
 class _Level:
@@ -54,53 +63,76 @@ class _Level:
 
     def __init__(self) -> None:
         self._lock = lock()  # calls are awaited on loops of several threads
-        self._taken = 0
+        self._taken: dict[object, asyncio.AbstractEventLoop] = {}
+        """The permits that are taken, each with the loop of the call. Those of a loop that was closed do not count."""
         self._most = _DEFAULT
-        self._waiting: deque[tuple[asyncio.AbstractEventLoop, futures.Future[None]]] = deque()
+        self._waiting: deque[_Waiting] = deque()
+        self._dropped: list[object] = []
+        """What closed loops have left, until nobody holds the lock."""
         self._given_back = time.monotonic()
 
-    async def take(self, most: int) -> None:
-        """Wait until fewer than `most` permits are taken, then take one. First come, first served."""
-        with self._lock:
+    async def take(self, most: int) -> object:
+        """Wait until fewer than `most` permits are taken, then take one and return it. First come, first served."""
+        loop = asyncio.get_running_loop()
+        with self._locked():
             self._most = most
-            if self._taken < most:
-                self._taken += 1
-                return
-            mine: futures.Future[None] = futures.Future()
-            self._waiting.append((asyncio.get_running_loop(), mine))
-        given = asyncio.wrap_future(mine)
+            if self._is_free():
+                permit = object()
+                self._taken[permit] = loop
+                return permit
+            mine = _Waiting(loop, futures.Future())
+            self._waiting.append(mine)
+        given = asyncio.wrap_future(mine.given)
         try:
             while not (await asyncio.wait({given}, timeout=_PATIENCE))[0]:
                 self._when_stuck()
         except (asyncio.CancelledError, GeneratorExit):  # GeneratorExit if the loop was closed
-            if not mine.cancel():  # the permit was given meanwhile
-                self.give_back()
+            if not mine.given.cancel():  # the permit was given meanwhile
+                self.give_back(mine)
             raise
+        return mine
 
-    def give_back(self) -> None:
-        """Return a permit, and give it to the next call that waits."""
+    def give_back(self, permit: object) -> None:
+        """Return a permit, and give it to the next call that waits. Does nothing if it does not count any more."""
+        with self._locked():
+            if self._taken.pop(permit, None) is not None:
+                self._given_back = time.monotonic()
+            while self._waiting and self._is_free():
+                self._next()
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock. What the block drops of closed loops is destroyed only after it: a coroutine gives back."""
         with self._lock:
-            self._taken -= 1
-            self._given_back = time.monotonic()
-            while self._taken < self._most and self._next():
-                pass
+            yield
+            dropped, self._dropped = self._dropped, []
+        dropped.clear()
 
-    def _next(self) -> bool:
-        """Give a permit to the call that has waited longest. Returns False if none waits."""
+    def _is_free(self) -> bool:
+        """Return whether a permit is left, once those of closed loops are not counted."""
+        if len(self._taken) >= self._most:
+            closed = [permit for permit, loop in self._taken.items() if loop.is_closed()]
+            self._dropped += [(permit, self._taken.pop(permit)) for permit in closed]
+        return len(self._taken) < self._most
+
+    def _next(self) -> None:
+        """Give a permit to the call that has waited longest, if any waits."""
         while self._waiting:
-            loop, waits = self._waiting.popleft()
-            if not loop.is_closed() and waits.set_running_or_notify_cancel():
-                self._taken += 1
-                waits.set_result(None)
-                return True
-        return False
+            first = self._waiting.popleft()
+            if not first.loop.is_closed() and first.given.set_running_or_notify_cancel():
+                self._taken[first] = first.loop
+                first.given.set_result(None)
+                return
+            self._dropped.append(first)
 
     def _when_stuck(self) -> None:
-        """Start one more call if none has ended for a while.
+        """Give the permits of closed loops to calls that wait; start one more call if none has ended for a while.
 
         The running calls may be waiting for it in a way that is not visible here, such as through a thread of the user.
         """
-        with self._lock:
+        with self._locked():
+            while self._waiting and self._is_free():
+                self._next()
             if time.monotonic() - self._given_back >= _PATIENCE:
                 self._given_back = time.monotonic()
                 self._next()
