@@ -61,7 +61,12 @@ class Turns:
                 raise
         finally:
             self.leave(address)
-        return task.result()
+        if (error := task.exception()) is None:
+            return task.result()
+        try:
+            raise error  # a second `result()` would drop its traceback
+        finally:
+            del error
 
     def has(self, address: str) -> bool:
         """Return whether a result is in the queue."""
