@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any, Generic, ParamSpec, TypeVar, get_args, overload
 
 from crewlite import codec, durable, homes, kinds
+from crewlite.codec import Json
 from crewlite.durable import Scope, Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread
 from crewlite.flow.code import Inside, code_of
@@ -45,8 +46,8 @@ log = logging.getLogger("crewlite.flow")
 class StepFunction(Generic[P, R]):
     """A function as a durable step, made by `@step`. Outside a run, a call of it simply calls the function."""
 
-    _classes: frozenset[type] | None = None
-    """The classes in its type hints, once they are known."""
+    _decode: Callable[[Json], Any] | None = None
+    """Decodes a result, with the classes in the type hints, once they are known."""
 
     def __init__(
         self,
@@ -78,6 +79,7 @@ class StepFunction(Generic[P, R]):
         self._executor = executor_of(self.name, runtime)
         self._executor.check(self.name, func)
         self.type = type
+        self._voice = PlainVoice(self, kinds.STEP, self.name, type)
         self._signature = inspect.signature(func)
         parameters = self._signature.parameters
         plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values())
@@ -159,12 +161,13 @@ class StepFunction(Generic[P, R]):
             )
 
     def _made(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Step[Any]:
-        if self._classes is None:  # not when it is decorated: its type hints may name classes further down in the file
-            self._classes = codec.declare_hints(self.func)
+        if self._decode is None:  # not when it is decorated: its type hints may name classes further down in the file
+            self._decode = functools.partial(codec.decode, classes=codec.declare_hints(self.func))
             homes.note(self.func)
         given = self._given(args, kwargs)
         for argument, value in given.items():
-            settled(value, f"argument {argument} of {self.name}")
+            if type(value) not in codec.IMMUTABLE:
+                settled(value, f"argument {argument} of {self.name}")
         question, whole = self._question(given)
         return Step(
             kind=kinds.STEP,
@@ -173,10 +176,10 @@ class StepFunction(Generic[P, R]):
                 Job(self.name, self.func, self._async, args, kwargs, durable.scope().idempotency_key)
             ),
             question=question,
-            voice=PlainVoice(self, kinds.STEP, self.name, self.type),
+            voice=self._voice,
             given=None if whole else given,
             encode=codec.encode_to_keep,
-            decode=functools.partial(codec.decode, classes=self._classes),
+            decode=self._decode,
             answer=durable.same,
             provenance=self._provenance,
             cache=self._reuse.at(question) if self._reuse and whole else None,

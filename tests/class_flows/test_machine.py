@@ -31,6 +31,11 @@ CASES = {
         "hello talk:x one talk:y two talk:x one",
         "hello> talk>hello one>talk talk>one two>talk talk>two one>talk talk>one",
     ),
+    "a label that the router was not known to return": (
+        {"a": S, "b": R("a"), "c": router("x", emit=["z"]), "d": listen("z")},
+        "a b:z",
+        "d>b",
+    ),
     "a listener outside hears each round": (
         {**TURNS, "log": listen(or_("one", "two"))},
         "hello talk:x one talk:y two",

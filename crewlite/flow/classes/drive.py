@@ -7,15 +7,16 @@ each method starts for the same reason and with the same argument as before.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from types import MethodType
 from typing import Any, NamedTuple
 
 from crewlite import codec, durable, events, kinds
-from crewlite.durable import Scope, Stamp, Step
+from crewlite.durable import Stamp, Step
 from crewlite.errors import Suspended, TooManyCalls
 from crewlite.flow.classes.base import Flow
 from crewlite.flow.classes.feedback import HumanFeedbackResult
@@ -33,154 +34,168 @@ from crewlite.state.values.current import StepState
 
 
 @dataclass(slots=True, eq=False)
-class _Ended:
-    """A method that has finished."""
-
-    firing: Firing
-    argument: Any
-    """What it was given: of a router, what the methods after it are given."""
-    result: Any
-    place: tuple[Any, int]
-    """A sort key by which the last method of the run is found."""
-
-
-@dataclass(slots=True, eq=False)
 class _Asked:
-    """A method that was requested and has not finished."""
+    """A method that was requested."""
 
     firing: Firing
     count: int
+    """How often the method has been requested, this time included."""
     step: Step[Any]
     argument: Any
-    task: asyncio.Task[Any] | None = None
+    """What it is given: of a router, what the methods after it are given."""
+    result: Any = None
+    """What it has returned, once it has finished."""
 
 
-@dataclass(slots=True)
 class Drive:
     """One kickoff: requests the methods as steps, until none is left."""
 
-    flow: Flow[Any]
-    inputs: Mapping[str, Any]
-    classes: Collection[type]
-    """The classes that the methods name, for the decoding of their results."""
-    scope: Scope = field(default_factory=durable.scope)
-    recorded: list[_Asked] = field(default_factory=list)
-    """Methods to start whose outcomes are recorded."""
-    new: list[_Asked] = field(default_factory=list)
-    at_work: list[_Asked] = field(default_factory=list)
-    failed: list[_Asked] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
-    feedback: list[HumanFeedbackResult] = field(default_factory=list)
-    """What people have said, in the order of the methods' commits."""
-    commits: dict[Firing, int] = field(default_factory=dict)
-    """The number of the commit of each outcome that is recorded."""
-    too_many: str | None = None
-    last: _Ended | None = None
+    def __init__(self, flow: Flow[Any], inputs: Mapping[str, Any], classes: Collection[type]) -> None:
+        """`classes`: the classes that the methods name, for the decoding of their results."""
+        self._flow, self._graph, self._inputs = flow, flow.graph, inputs
+        self._machine = Machine(flow.graph)
+        self._decode = partial(codec.decode, classes=classes)
+        self._scope = durable.scope()
+        self._context = contextvars.copy_context()
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done once no method is left, or with the error that ends the kickoff."""
+        self._recorded: list[_Asked] = []
+        """Methods to start whose outcomes are recorded."""
+        self._new: list[_Asked] = []
+        """Methods to start whose outcomes are not."""
+        self._at_work: dict[asyncio.Task[Any], _Asked] = {}
+        self._replayed: asyncio.Task[Any] | None = None
+        """The one with a recorded outcome at work, which is taken before all others."""
+        self._failed: dict[asyncio.Task[Any], _Asked] = {}
+        self._counts = Counter[str]()
+        self._commits: dict[Firing, int] = {}
+        """The number of the commit of each outcome that is recorded."""
+        self._latest: dict[str, _Asked] = {}
+        """Of each method that has finished, the start in the latest round."""
+        self._feedback: tuple[HumanFeedbackResult, ...] = ()
+        """What people have said, in the order of the methods' commits."""
+        self._too_many: str | None = None
 
     async def done(self) -> Outcome:
         """Run the methods, and return the outcome. Raises the first failure once all running methods have ended."""
         beginning = self._beginning()
-        await self.scope.step(beginning)
-        machine, begun = Machine(self.flow.graph), self.scope.recorded(beginning.address or "")
-        self._start(machine.begin(), None, begun.seq if begun else None)
-        while self.recorded or self.new or self.at_work:
-            for asked in await self._next():
-                self._take(machine, asked)
+        await self._scope.step(beginning)
+        begun = self._scope.recorded(beginning.address or "")
+        self._request(self._machine.begin(), None, begun.seq if begun else None)
+        self._begin()
+        await self._over
         self._raise()
         return self.left()._replace(result=self._result())
 
     def left(self) -> Outcome:
         """Return what the finished methods have come to so far, without a result."""
-        return Outcome(None, coded(self.scope.state), feedback=tuple(self.feedback))
+        return Outcome(None, coded(self._scope.state), feedback=self._feedback)
 
-    async def _next(self) -> Sequence[_Asked]:
-        """Wait for the methods that finish next; return them in the order of their commits."""
-        if self.recorded:
-            first = min(self.recorded, key=self._order)
-            self.recorded.remove(first)
-            first.task = self.scope.spawn(first.step)
-            await asyncio.wait({first.task})
-            return [first]
-        for asked in self.new:
-            asked.task = self.scope.spawn(asked.step)
-        self.at_work += self.new
-        self.new = []
-        await asyncio.wait([one.task for one in self.at_work if one.task], return_when=asyncio.FIRST_COMPLETED)
-        if len(self.at_work) == 1:
-            alone, self.at_work = self.at_work, []
-            return alone
-        ended = [one for one in self.at_work if one.task and one.task.done()]
-        latest = max(map(self._order, ended))
-        late = [one for one in self.at_work if one not in ended and self._order(one) < latest]
-        if late:  # committed earlier, and about to end
-            await asyncio.wait([one.task for one in late if one.task])
-        found = sorted([*ended, *late], key=self._order)
-        self.at_work = [one for one in self.at_work if one not in found]
-        return found
+    def _begin(self) -> None:
+        """Begin the recorded method that was committed first; if there is none, all that were requested."""
+        self._replayed = None
+        if self._recorded:
+            first = min(self._recorded, key=lambda one: self._order(one.step.address))
+            self._recorded.remove(first)
+            self._replayed = self._spawned(first)
+        else:
+            beginning, self._new = self._new, []
+            for asked in beginning:
+                self._spawned(asked)
+        if not self._at_work:
+            self._over.set_result(None)
 
-    def _order(self, asked: _Asked) -> Order:
-        recorded = self.scope.recorded(asked.step.address or "")
+    def _spawned(self, asked: _Asked) -> asyncio.Task[Any]:
+        task = self._scope.spawn(asked.step)
+        task.add_done_callback(self._ended, context=self._context)
+        self._at_work[task] = asked
+        return task
+
+    def _ended(self, _: asyncio.Task[Any]) -> None:
+        """Take the methods that have ended, and begin those that they start.
+
+        A callback of their tasks: to wake the task of the kickoff would take a further turn of the loop each time.
+        """
+        if self._over.done():  # the kickoff was cancelled, or has failed
+            return
+        try:
+            while ended := self._in_turn():
+                for task in ended:
+                    self._take(task, self._at_work.pop(task))
+                self._begin()
+        except BaseException as error:  # noqa: BLE001 - the border: raised where the kickoff waits
+            self._over.set_exception(error)
+
+    def _in_turn(self) -> Sequence[asyncio.Task[Any]]:
+        """Return the methods that have ended, in the order of their commits; none while an earlier one is to end."""
+        if self._replayed:
+            return [self._replayed] if self._replayed.done() else []
+        ended = [task for task in self._at_work if task.done()]
+        if ended and len(self._at_work) > 1:
+            order = {task: self._order(task.get_name()) for task in self._at_work}
+            latest = max(order[task] for task in ended)
+            if any(order[task] < latest and not task.done() for task in order):
+                return []  # that was committed earlier, and is about to end
+            ended.sort(key=order.__getitem__)
+        return ended
+
+    def _order(self, address: str | None) -> Order:
+        recorded = self._scope.recorded(address or "")
         return recorded.order if recorded else (_NEVER,)
 
-    def _take(self, machine: Machine, asked: _Asked) -> None:
+    def _take(self, task: asyncio.Task[Any], asked: _Asked) -> None:
         """Tell the machine that a method has finished, and request the methods that this starts."""
-        assert asked.task
-        self.scope.hand_over(asked.task)
-        if asked.task.cancelled() or asked.task.exception():
-            self.failed.append(asked)
+        self._scope.hand_over(task)
+        if task.cancelled() or task.exception():
+            self._failed[task] = asked
             return
-        result = asked.task.result()
-        place = self.flow.graph.place(asked.firing.method, asked.firing.round), asked.count
-        ended = _Ended(asked.firing, asked.argument, result, place)
-        if recorded := self.scope.recorded(asked.step.address or ""):
-            self.commits[asked.firing] = recorded.seq
-        label = self.flow.graph.label(asked.firing.method, result)
-        following = machine.ended(asked.firing, label)
-        if isinstance(result, HumanFeedbackResult) and self._asks(asked.firing):
-            self.feedback.append(result)
-        if self.last is None or ended.place >= self.last.place:
-            self.last = ended
-        self._start(following, ended)
+        firing = asked.firing
+        result = asked.result = task.result()
+        if recorded := self._scope.recorded(task.get_name()):
+            self._commits[firing] = recorded.seq
+        if isinstance(result, HumanFeedbackResult) and self._asks(firing):
+            self._feedback = (*self._feedback, result)
+        before = self._latest.get(firing.method)
+        if before is None or (firing.round, asked.count) > (before.firing.round, before.count):
+            self._latest[firing.method] = asked
+        self._request(self._machine.ended(firing, self._graph.label(firing.method, result)), asked)
 
-    def _start(self, firings: Sequence[Firing], cause: _Ended | None, begun: int | None = None) -> None:
+    def _request(self, firings: Sequence[Firing], cause: _Asked | None, begun: int | None = None) -> None:
         """Request methods. `cause`: the finished method that starts them; without one, `begun` is the commit before."""
         for firing in firings:
-            self.counts[firing.method] += 1
-            if self.counts[firing.method] > self.flow.max_method_calls:
-                self.too_many = self.too_many or firing.method
-            if self.too_many:
+            self._counts[firing.method] += 1
+            if self._counts[firing.method] > self._flow.max_method_calls:
+                self._too_many = self._too_many or firing.method
+            if self._too_many:
                 continue
-            behind = [self.commits[one] for one in firing.behind if one in self.commits]
+            behind = [self._commits[one] for one in firing.behind if one in self._commits]
             after = max(behind, default=None) if cause else begun
             asked = self._asked(firing, cause, after)
-            recorded = self.scope.recorded(asked.step.address or "")
+            recorded = self._scope.recorded(asked.step.address or "")
             current = recorded and (after is None or recorded.seq >= after)
-            (self.recorded if current else self.new).append(asked)
+            (self._recorded if current else self._new).append(asked)
 
-    def _asked(self, firing: Firing, cause: _Ended | None, after: int | None) -> _Asked:
-        flow, method = self.flow, self.flow.graph.methods[firing.method]
-        argument = None
-        if cause:
+    def _asked(self, firing: Firing, cause: _Asked | None, after: int | None) -> _Asked:
+        flow, method, argument = self._flow, self._graph.methods[firing.method], None
+        if cause is None:
+            name, trigger = method.name, None
+            arguments = {one.name: self._inputs[one.name] for one in method.parameters if one.name in self._inputs}
+        else:
             passes_on = firing.label is not None and cause.firing.cause is not None and not self._asks(cause.firing)
             argument = cause.argument if passes_on else cause.result
-        arguments = _arguments(method, cause is None, argument, self.inputs)
-        name = method.step_name if cause else method.name
-        address = self.scope.reserve_address(kinds.METHOD.name, name)
-        trigger = None if cause is None else firing.label or cause.firing.method
+            name, trigger = method.step_name, firing.label or cause.firing.method
+            arguments = {method.takes: argument} if method.takes else {}
+        feedback = self._feedback  # as it is when the method is asked for, in every life
         how = method.execution
-        call = MethodType(method.func, flow)
-        by_place, by_name = ((), arguments) if cause is None else (tuple(arguments.values()), {})
-        feedback = list(self.feedback)  # as it is when the method is asked for, in every life
-        job = Job(method.name, call, method.is_async, by_place, by_name)
         step = Step(
             kind=kinds.METHOD,
             name=name,
-            address=address,
-            work=lambda: _work(flow, method, job, feedback),
+            address=self._scope.reserve_address(kinds.METHOD.name, name),
+            work=lambda: _work(flow, method, arguments, cause is None, feedback),
             question={"method": firing.method, "by": trigger, "given": codec.known(arguments)},
             voice=_MethodVoice(flow, method.name, trigger, arguments),
             encode=encoded,
-            decode=partial(codec.decode, classes=self.classes),
+            decode=self._decode,
             provenance={"by": trigger} if trigger else {},
             effect="idempotent",
             timeout=None if method.feedback else how.timeout,
@@ -191,15 +206,15 @@ class Drive:
             round_trip=True,
             after=after,
         )
-        return _Asked(firing, self.counts[firing.method], step, argument)
+        return _Asked(firing, self._counts[firing.method], step, argument)
 
     def _beginning(self) -> Step[None]:
         """Build the step that sets the initial state. It is recorded, as default factories may return random values."""
-        flow, kind = self.flow, self.flow.state_kind
+        flow, kind = self._flow, self._flow.state_kind
         arguments = {one.name for name in flow.graph.entries for one in flow.graph.methods[name].parameters}
-        fields = {name: value for name, value in self.inputs.items() if name not in arguments or kind.has(name)}
+        fields = {name: value for name, value in self._inputs.items() if name not in arguments or kind.has(name)}
 
-        own = self.scope.run_id if flow.is_persisted and not self.scope.address else ""
+        own = self._scope.run_id if flow.is_persisted and not self._scope.address else ""
 
         async def begin() -> None:
             scope = durable.scope()
@@ -207,44 +222,49 @@ class Drive:
             StepState(scope.state).update(values)
 
         name = BEGINNING.partition(":")[2]
-        address = self.scope.reserve_address(kinds.STEP.name, name)
+        address = self._scope.reserve_address(kinds.STEP.name, name)
         return Step(kinds.STEP, name, begin, codec.known(fields), Silent(flow), address=address)
 
     def _asks(self, firing: Firing) -> bool:
-        return self.flow.graph.methods[firing.method].feedback is not None
+        return self._graph.methods[firing.method].feedback is not None
 
     def _result(self) -> Any:
-        if self.last is None:
+        """Return the result of the last method: the furthest one, in the latest round."""
+        if not self._latest:
             return None
-        routed = self._asks(self.last.firing) and self.last.firing.method in self.flow.graph.labels
-        return self.last.result.output if routed else self.last.result
+        last = max(self._latest.values(), key=lambda one: self._graph.place(one.firing.method, one.firing.round))
+        routed = self._asks(last.firing) and last.firing.method in self._graph.labels
+        return last.result.output if routed else last.result
 
     def _raise(self) -> None:
         """Raise the failure of the method that comes first in the class; without any, the error of too many calls."""
-        order = [*self.flow.graph.methods]
-        if self.failed:
-            first = min(self.failed, key=lambda one: (order.index(one.firing.method), one.count))
-            assert first.task
-            self.scope.mark_awaited(first.task)
-            first.task.result()
-        if self.too_many:
-            raise TooManyCalls(self.flow.run_name, self.too_many, self.flow.max_method_calls)
+        order = [*self._graph.methods]
+        if self._failed:
+            first = min(self._failed, key=lambda at: (order.index((one := self._failed[at]).firing.method), one.count))
+            self._scope.mark_awaited(first)
+            first.result()
+        if self._too_many:
+            raise TooManyCalls(self._flow.run_name, self._too_many, self._flow.max_method_calls)
 
 
 _NEVER = 1 << 62
 """Stands for the commit of what is not recorded."""
 
 
-def _arguments(method: FlowMethod[Any, Any], begins: bool, given: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a method: of a start method, the inputs of these names; else `given`, by position."""
-    if begins:
-        return {one.name: inputs[one.name] for one in method.parameters if one.name in inputs}
-    return {method.takes: given} if method.takes else {}
+async def _work(
+    flow: Flow[Any],
+    method: FlowMethod[Any, Any],
+    arguments: dict[str, Any],
+    begins: bool,
+    feedback: Sequence[HumanFeedbackResult],
+) -> Any:
+    """Call a method; inside it, `flow.state` is the state of its step, and `feedback` what people have said so far.
 
-
-async def _work(flow: Flow[Any], method: FlowMethod[Any, Any], job: Job, feedback: list[HumanFeedbackResult]) -> Any:
-    """Call a method; inside it, `flow.state` is the state of its step, and `feedback` what people have said so far."""
+    A method that begins the flow gets its arguments by name, any other by position.
+    """
     scope = durable.scope()
+    by_place, by_name = ((), arguments) if begins else (tuple(arguments.values()), {})
+    job = Job(method.name, MethodType(method.func, flow), method.is_async, by_place, by_name)
     token = running.set(Running(flow, scope.state, running.get(), list(feedback), method.name))
     try:
         value = await (reviewed(flow, method, job) if method.feedback else method.execution.executor.run(job))
@@ -255,7 +275,7 @@ async def _work(flow: Flow[Any], method: FlowMethod[Any, Any], job: Job, feedbac
         raise
     finally:
         running.reset(token)
-    if isinstance(value, StepState):
+    if type(value) is StepState:  # a class without subclasses, and `isinstance` of an abstract one is slow
         value = dict(value)
     flow.graph.label(method.name, value)  # an error of this method, if it is no label
     return value

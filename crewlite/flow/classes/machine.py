@@ -9,12 +9,13 @@ grow, so how often a method starts does not depend on the order in which methods
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from operator import attrgetter
+from typing import NamedTuple, Protocol
 
 from crewlite.flow.classes.conditions import Condition
-from crewlite.flow.classes.rounds import Path, Round, moved, shared
+from crewlite.flow.classes.rounds import Path, Round, Way, shared
 
 
 class Plan(Protocol):
@@ -36,9 +37,12 @@ class Plan(Protocol):
         """Return the methods that may make a name occur: the method of this name, or the routers with this label."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Firing:
-    """One start of a method. It equals no other."""
+    """One start of a method. It equals no other.
+
+    Treat it as immutable; it is not frozen because creating a frozen dataclass for each start is slow.
+    """
 
     method: str
     round: Round
@@ -50,17 +54,29 @@ class Firing:
     """All whose ends have made its condition come true, the cause among them; of `or_`, only the first."""
 
 
+class _Listener(NamedTuple):
+    """A method with a condition."""
+
+    place: int
+    """Its place among these methods, in the order of the class."""
+    method: str
+    gate: _Gate
+    fired: dict[Round, int]
+    """How often the method was started in each round."""
+
+
 class Machine:
     """The state of one run of a flow: which methods and labels have occurred, and which methods they have started."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._gates = {name: _gate(condition, plan, plan.paths[name], name) for name, condition in _reached(plan)}
-        self._listeners: dict[str, list[str]] = {}
-        for listener, condition in _reached(plan):
-            for name in dict.fromkeys(condition.names()):
-                self._listeners.setdefault(name, []).append(listener)
-        self._fired: dict[str, dict[Round, int]] = {name: {} for name in self._gates}
+        self._listeners: dict[str, list[_Listener]] = {}
+        """The methods whose conditions hold a name, by that name."""
+        for place, (name, condition) in enumerate(plan.conditions.items()):
+            if name in plan.paths:  # else nothing can start it
+                listener = _Listener(place, name, _gate(condition, plan, plan.paths[name], name), {})
+                for heard in listener.gate.names:
+                    self._listeners.setdefault(heard, []).append(listener)
 
     def begin(self) -> list[Firing]:
         """Return the methods with which the flow begins."""
@@ -68,26 +84,28 @@ class Machine:
 
     def ended(self, firing: Firing, label: str | None = None) -> list[Firing]:
         """Note that a method has finished; return the methods that this starts. `label`: the result of a router."""
-        labels = [label] if label is not None and label != firing.method else []
-        heard = {at for name in (firing.method, *labels) for at in self._listeners.get(name, ())}
+        names = [firing.method] if label is None or label == firing.method else [firing.method, label]
         found = []
-        for listener, gate in self._gates.items():
-            if listener not in heard:
-                continue
-            fired = self._fired[listener]
-            changed: dict[Round, None] = {}
-            for name in (firing.method, *labels):
-                changed |= dict.fromkeys(gate.occurred(name, firing))
+        for listener in self._hearing(names):
+            gate, fired = listener.gate, listener.fired
             by = label if label in gate.names else None
+            changed = {round_ for name in names if name in gate.names for round_ in gate.occurred(name, firing)}
             for round_ in sorted(changed):
                 before, fired[round_] = fired.get(round_, 0), gate.count(round_)
                 times = range(before + 1, fired[round_] + 1)
-                found += [Firing(listener, round_, firing, by, gate.behind(round_, time)) for time in times]
+                found += [Firing(listener.method, round_, firing, by, gate.behind(round_, time)) for time in times]
+        return found
+
+    def _hearing(self, names: Sequence[str]) -> Sequence[_Listener]:
+        """Return the methods whose conditions hold any of the names, in the order of the class."""
+        found: Sequence[_Listener] = ()
+        for name in names:
+            if more := self._listeners.get(name):
+                found = sorted({one.place: one for one in (*found, *more)}.values(), key=_place) if found else more
         return found
 
 
-def _reached(plan: Plan) -> Iterator[tuple[str, Condition]]:
-    return ((name, condition) for name, condition in plan.conditions.items() if name in plan.paths)
+_place = attrgetter("place")
 
 
 class _Gate(Protocol):
@@ -96,7 +114,7 @@ class _Gate(Protocol):
     names: frozenset[str]
 
     def occurred(self, name: str, firing: Firing) -> list[Round]:
-        """Note that a method or label has occurred. Returns the rounds in which the count may have changed."""
+        """Note that one of `names` has occurred. Returns the rounds in which the count may have changed."""
 
     def count(self, round_: Round) -> int:
         """Return how often the condition has come true in a round."""
@@ -115,7 +133,7 @@ def _gate(condition: Condition, plan: Plan, path: Path, listener: str | None) ->
         common = inside[0][: min(shared(inside[0], other) for other in inside)]
         if len(common) > shared(common, path):  # all of them are in a cycle that the listener is not in
             parts = [_gate(part, plan, common, None) for part in condition.parts]
-            return _OfOtherCycle(names, _Or(names, parts), common, path, listener)
+            return _OfOtherCycle(names, _Or(names, parts), Way.between(common, path, listener))
     parts = [_gate(part, plan, path, listener) for part in condition.parts]
     return (
         _Or(names, parts) if condition.how == "or" else _And(names, parts, [_depth(part, plan, path) for part in parts])
@@ -134,12 +152,15 @@ class _Name:
     plan: Plan
     path: Path
     listener: str | None
+    ways: dict[str, Way] = field(default_factory=dict)
+    """The way from each method that has made the name occur."""
     ends: dict[Round, list[Firing]] = field(default_factory=dict)
 
     def occurred(self, name: str, firing: Firing) -> list[Round]:
-        if name not in self.names:
-            return []
-        round_ = moved(firing.round, self.plan.paths[firing.method], self.path, self.listener)
+        if (way := self.ways.get(firing.method)) is None:
+            way = Way.between(self.plan.paths[firing.method], self.path, self.listener)
+            self.ways[firing.method] = way
+        round_ = way.to(firing.round)
         self.ends.setdefault(round_, []).append(firing)
         return [round_]
 
@@ -160,7 +181,7 @@ class _Or:
     def occurred(self, name: str, firing: Firing) -> list[Round]:
         found = []
         for part in self.parts:
-            for round_ in part.occurred(name, firing):
+            for round_ in part.occurred(name, firing) if name in part.names else ():
                 firsts = self.firsts.setdefault(round_, [])
                 firsts += [part] * (part.count(round_) - len(firsts))
                 found.append(round_)
@@ -179,9 +200,7 @@ class _OfOtherCycle:
 
     names: frozenset[str]
     inner: _Gate
-    path: Path
-    to: Path
-    listener: str | None
+    way: Way
     times: dict[Round, list[tuple[Round, int]]] = field(default_factory=dict)
     """Each time that it has come true: the round of the other cycle, and how often it had come true there by then."""
     seen: Counter[Round] = field(default_factory=Counter)
@@ -189,7 +208,7 @@ class _OfOtherCycle:
     def occurred(self, name: str, firing: Firing) -> list[Round]:
         found = []
         for round_ in self.inner.occurred(name, firing):
-            found.append(moved(round_, self.path, self.to, self.listener))
+            found.append(self.way.to(round_))
             while self.seen[round_] < self.inner.count(round_):
                 self.seen[round_] += 1
                 self.times.setdefault(found[-1], []).append((round_, self.seen[round_]))
@@ -210,30 +229,36 @@ class _And:
     parts: Sequence[_Gate]
     depths: Sequence[int]
     """How many of the listener's cycles each part is in."""
+    innermost: int = field(init=False)
+    """The depth of the parts that must occur in one round."""
     rounds: set[Round] = field(default_factory=set)
     outside: dict[int, dict[Round, Round]] = field(default_factory=dict)
     """The rounds of the outer cycles in which parts from there have occurred, by the number of the part; with the round
     in which such a part counts."""
 
+    def __post_init__(self) -> None:
+        self.innermost = max(self.depths)
+
     def occurred(self, name: str, firing: Firing) -> list[Round]:
         found: list[Round] = []
-        innermost = max(self.depths)
         for number, (part, depth) in enumerate(zip(self.parts, self.depths, strict=True)):
-            changed = part.occurred(name, firing)
-            if depth == innermost:
-                self.rounds |= set(changed)
+            changed = part.occurred(name, firing) if name in part.names else []
+            if depth == self.innermost:
+                self.rounds.update(changed)
                 found += changed
                 continue
             before = {round_[:depth]: round_ for round_ in changed if part.count(round_)}
-            self.outside[number] = before | self.outside.get(number, {})
-            found += [round_ for round_ in self.rounds if round_[:depth] in before]
+            outside = self.outside.setdefault(number, {})
+            for beginning, round_ in before.items():
+                outside.setdefault(beginning, round_)
+            if before:
+                found += [round_ for round_ in self.rounds if round_[:depth] in before]
         return found
 
     def count(self, round_: Round) -> int:
-        innermost = max(self.depths)
         found: int | None = None
         for number, (part, depth) in enumerate(zip(self.parts, self.depths, strict=True)):
-            if depth < innermost:
+            if depth < self.innermost:
                 if round_[:depth] not in self.outside.get(number, ()):
                     return 0
             else:
@@ -242,8 +267,8 @@ class _And:
         return found or 0
 
     def behind(self, round_: Round, time: int) -> list[Firing]:
-        innermost, found = max(self.depths), list[Firing]()
+        found = list[Firing]()
         for number, (part, depth) in enumerate(zip(self.parts, self.depths, strict=True)):
-            inside = depth == innermost
+            inside = depth == self.innermost
             found += part.behind(round_, time) if inside else part.behind(self.outside[number][round_[:depth]], 1)
         return found

@@ -37,7 +37,8 @@ def declare_results(method: Callable[..., Any]) -> frozenset[type]:
 
 def encoded(value: Any) -> Json:
     """Encode what a method has returned, and declare its classes, so that it can be decoded here. Raises NotCodable."""
-    _declare(value)
+    if type(value) not in codec.IMMUTABLE:
+        _declare(value)
     return codec.encode_to_keep(value)
 
 

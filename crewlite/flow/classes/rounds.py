@@ -8,6 +8,7 @@ from what happened before it, never from which of two methods was faster.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from typing import NamedTuple
 
 Path = tuple[str, ...]
 """The cycles around a method, outermost first, each named by its first method."""
@@ -34,16 +35,28 @@ def shared(one: Path, other: Path) -> int:
     return count
 
 
-def moved(round_: Round, path: Path, to: Path, listener: str | None = None) -> Round:
-    """Return the round in `to` of what happened in a round of `path`: cycles it leaves end, those it enters begin.
+class Way(NamedTuple):
+    """How a round changes on the way from one method to another: cycles that are left end, entered ones begin."""
 
-    `listener`: the method that starts because of it; if a cycle around both begins with that, it is a round further.
-    """
-    common = shared(path, to)
-    found = round_[:common]
-    if common == len(to) and to and to[-1] == listener:
-        found = (*found[:-1], found[-1] + 1)
-    return found + (1,) * (len(to) - common)
+    around_both: int
+    """The number of cycles around both methods, whose turns stay the same."""
+    again: bool
+    """Whether the innermost of them begins its next turn."""
+    entered: Round
+    """The first turns of the cycles that are entered."""
+
+    @classmethod
+    def between(cls, path: Path, to: Path, listener: str | None = None) -> Way:
+        """Build the way from `path` to `to`. `listener`: the method that starts; a cycle may begin again with it."""
+        both = shared(path, to)
+        return cls(both, both == len(to) and both > 0 and to[-1] == listener, (1,) * (len(to) - both))
+
+    def to(self, round_: Round) -> Round:
+        """Return the round at the end of the way."""
+        found = round_[: self.around_both]
+        if self.again:
+            return (*found[:-1], found[-1] + 1)
+        return found + self.entered
 
 
 def ranks(following: Mapping[str, Sequence[str]], paths: Mapping[str, Path]) -> dict[str, int]:
