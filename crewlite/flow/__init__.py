@@ -7,15 +7,20 @@ from crewlite.coming_from import missing_import
 from crewlite.flow.classes.base import Flow
 from crewlite.flow.classes.conditions import and_, or_
 from crewlite.flow.classes.feedback import HumanFeedbackResult
-from crewlite.flow.classes.methods import listen, router, start
-from crewlite.flow.classes.people import human_feedback
+from crewlite.flow.classes.methods import human_feedback, listen, router, start
 from crewlite.flow.classes.persisting import persist
 from crewlite.flow.classes.state import FlowState
 from crewlite.flow.function import FlowFunction, flow
-from crewlite.flow.recovering import record_step, recovery, recovery_hint, update_state
+from crewlite.flow.recovering import (
+    RecoverableFunction,
+    record_step,
+    recoverable,
+    recovery,
+    recovery_hint,
+    update_state,
+)
 from crewlite.flow.steps import StepFunction, step
 from crewlite.flow.timer import sleep_for
-from crewlite.flow.trying import RecoverableFunction, recoverable
 from crewlite.own_threads import bound
 from crewlite.runtime.kickoffs.handle import RunHandle as FlowHandle
 from crewlite.runtime.people.human import ask

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self, TypeVar, get_type_hints, overload
 
 from crewlite import durable, kinds
 from crewlite.errors import ConfigError, OnLoopThread, meant
-from crewlite.flow.options import again, called, integers, named, returning, seconds, time_limit
-from crewlite.keywords import refuse_unknown
+from crewlite.flow.options import (
+    again,
+    called,
+    check_checkpoint,
+    decorated,
+    integers,
+    named,
+    returning,
+    seconds,
+    time_limit,
+)
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.recovery.remedy import Policy, check_policy
@@ -37,6 +47,8 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
     run_kind: ClassVar[Kind] = kinds.FLOW
     made_by: ClassVar[tuple[str, str]] = ("@flow", "failure_policy")
     """The decorator, and its option for a failure policy, as errors name them."""
+    hears: ClassVar[bool] = False
+    """Whether its code, and that of the steps inside it, may report about its work for the next attempt."""
 
     def __init__(
         self,
@@ -56,10 +68,7 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
         returning(kind, self.name, func)
         functools.update_wrapper(self, func)
         self.func = func
-        if not isinstance(checkpoint, CheckpointConfig | bool | None):
-            raise ConfigError(
-                f"{self.label}: checkpoint is {checkpoint!r}; wanted True, or CheckpointConfig(location=...)"
-            )
+        check_checkpoint(self.label, checkpoint)
         self.checkpoint = checkpoint
         if not isinstance(verbose, bool):
             raise ConfigError(f"{self.label}: verbose is {verbose!r}; wanted True or False")
@@ -118,6 +127,10 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
         """Build the Root that the engine runs."""
         made: Root[Any] = root.FlowRoot(self)
         return made
+
+    def arguments(self, inputs: dict[str, Any]) -> inspect.BoundArguments:
+        """Return the arguments of the function in one attempt."""
+        return inspect.BoundArguments(self.signature, OrderedDict(inputs))
 
     def as_result(self, finished: Finished[Any]) -> Any:
         """Return the return value of the function."""
@@ -196,7 +209,4 @@ def flow(
 ) -> Callable[[Callable[P, R]], FlowFunction[P, R]]: ...
 def flow(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a flow from a function, sync or async."""
-    refuse_unknown("@flow", [*inspect.signature(FlowFunction).parameters][1:], options)
-    if func is not None:
-        return FlowFunction(func, **options)
-    return lambda fn: FlowFunction(fn, **options)
+    return decorated("@flow", FlowFunction, func, options)

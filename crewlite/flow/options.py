@@ -1,20 +1,99 @@
-"""The options of `@flow` and `@step`, checked when a function is decorated."""
+"""The options of `@flow`, `@step` and the methods of flows, checked when a function is decorated."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
 from datetime import timedelta
 from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any, TypedDict, TypeVar
 
+from crewlite import durable
 from crewlite.errors import ConfigError
-from crewlite.flow.code import Version
-from crewlite.recovery import FailureKind, FailurePolicy, Rule, checks
+from crewlite.flow.reuse import Version
+from crewlite.keywords import refuse_unknown
+from crewlite.recovery import FailureKind, FailurePolicy, Policy, Rule, checks
+from crewlite.recovery.remedy import check_policy
+from crewlite.runtime.steps.executors import EXECUTORS, Executor, Job, Runtime, executor_of
+from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.addresses import NAME_RULE, can_be_name
+
+T = TypeVar("T")
 
 _AGAIN: frozenset[FailureKind] = frozenset({"unavailable", "timeout", "empty", "bug"})
 """The failures that `retries=` retries. Errors by which crewlite itself refuses something are not among them."""
 _MAY_BE_NONE = ("retries", "max_concurrency")
+
+
+class CallOptions(TypedDict, total=False):
+    """The options that steps and methods of flows have in common."""
+
+    retries: int | None
+    retry_delay: float
+    timeout: float | timedelta | None
+    failure_policy: Policy | None
+    runtime: Runtime | Executor
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """How a step or a method calls its function, from its options."""
+
+    name: str
+    executor: Executor
+    timeout: float | None
+    """The limit in seconds of one attempt."""
+    remedies: FailurePolicy | None
+    """What `retries` asks for; None if they are not given."""
+    policy: Policy | None
+
+    @classmethod
+    def of(
+        cls,
+        kind: str,
+        name: str,
+        func: Callable[..., Any],
+        *,
+        runtimes: Collection[str] = tuple(EXECUTORS),
+        retries: int | None = None,
+        retry_delay: float = 0.0,
+        timeout: float | timedelta | None = None,
+        failure_policy: Policy | None = None,
+        runtime: Runtime | Executor = "inline",
+    ) -> Execution:
+        """Build this from the options of the decorator `kind`. Raises ConfigError for an unusable option.
+
+        `runtimes`: the runtimes that may be named.
+        """
+        integers(kind, name, retries=(retries, 0))
+        seconds(kind, name, retry_delay=retry_delay)
+        executor = executor_of(name, runtime, kind, runtimes)
+        executor.check(name, func)
+        return cls(
+            name,
+            executor,
+            time_limit(kind, name, timeout),
+            None if retries is None else again(retries, retry_delay) or FailurePolicy(),
+            check_policy(failure_policy, f"{kind} {name!r}"),
+        )
+
+    def call(
+        self, func: Callable[..., Any], is_async: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Awaitable[Any]:
+        """Call the function in the step that runs here."""
+        inline = self.executor is EXECUTORS["inline"]  # which passes no key on, and to compute one takes time
+        key = "" if inline else durable.scope().idempotency_key
+        return self.executor.run(Job(self.name, func, is_async, args, kwargs, key))
+
+
+def decorated(kind: str, of: Callable[..., T], func: Callable[..., Any] | None, options: dict[str, Any]) -> Any:
+    """Make `of(func)` by a decorator; without a function, which comes later, return the decorator with its options.
+
+    Raises ConfigError for an option that `of` does not take.
+    """
+    refuse_unknown(kind, [*inspect.signature(of).parameters][1:], options)
+    return (lambda fn: of(fn, **options)) if func is None else of(func, **options)
 
 
 def again(retries: int, delay: float) -> FailurePolicy | None:
@@ -36,6 +115,12 @@ def integers(kind: str, name: str, **options: tuple[object, int]) -> None:
 def seconds(kind: str, name: str, **options: object) -> None:
     """Raise ConfigError for an option that is not a number of seconds, 0 or more."""
     checks.seconds(f"{kind} {name!r}", **options)
+
+
+def check_checkpoint(label: str, checkpoint: object) -> None:
+    """Raise ConfigError unless this is a usable `checkpoint` of a flow."""
+    if not isinstance(checkpoint, CheckpointConfig | bool | None):
+        raise ConfigError(f"{label}: checkpoint is {checkpoint!r}; wanted True, or CheckpointConfig(location=...)")
 
 
 def returning(kind: str, name: str, func: object) -> None:

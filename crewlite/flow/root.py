@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from crewlite import codec, durable, events, homes
+from crewlite import codec, events, homes
 from crewlite.codec import JsonObject
 from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError
 from crewlite.flow.function import FlowFunction
-from crewlite.flow.trying import RecoverableFunction
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.steps.executors import EXECUTORS, Job
 from crewlite.runtime.steps.run import Run
@@ -63,9 +60,9 @@ class FlowRoot(Root[Returned]):
     def step(self, inputs: dict[str, Any], run: Run | None) -> Step[Returned]:
         """Build the step that calls the function."""
         flow = self._flow
-        bound = inspect.BoundArguments(flow.signature, OrderedDict(inputs))
 
         async def work() -> Returned:
+            bound = flow.arguments(inputs)
             job = Job(flow.name, flow.func, flow.is_async, bound.args, bound.kwargs, counts=False)
             return Returned(await EXECUTORS["inline"].run(job))
 
@@ -74,7 +71,7 @@ class FlowRoot(Root[Returned]):
             name=flow.name,
             work=work,
             question=self.question(inputs),
-            voice=_Voice(flow, inputs),
+            voice=FlowVoice(flow, self.name, inputs),
             encode=lambda result: codec.encode_to_keep(result.value),
             decode=lambda data: Returned(codec.decode(data, self.classes)),
             with_usage=lambda result, usage: result._replace(usage=usage),
@@ -85,6 +82,8 @@ class FlowRoot(Root[Returned]):
             failure_policy=flow.remedies,
             deadline=flow.deadline,
             child_policy=flow.policy,
+            hears=flow.hears,
+            inherits=flow.hears,
         )
 
     def paused(self, waiting: dict[str, str]) -> Callable[[Stamp], events.FlowPausedEvent]:
@@ -92,36 +91,22 @@ class FlowRoot(Root[Returned]):
         return lambda stamp: stamp(events.FlowPausedEvent, flow_name=self.name, waiting=waiting)
 
 
-class RecoverableRoot(FlowRoot):
-    """A recoverable function in one kickoff: its policy decides on failures of its body as well."""
-
-    def __init__(self, flow: RecoverableFunction[Any, Any]) -> None:
-        super().__init__(flow)
-        self._function = flow
-
-    def step(self, inputs: dict[str, Any], run: Run | None) -> Step[Returned]:
-        """Build the step that calls the function."""
-        flow = self._function
-
-        async def work() -> Returned:
-            recovery = durable.scope().recovery()
-            bound = flow.told(inputs, recovery.hint if recovery else "", recovery)
-            job = Job(flow.name, flow.func, flow.is_async, bound.args, bound.kwargs, counts=False)
-            return Returned(await EXECUTORS["inline"].run(job))
-
-        return replace(super().step(inputs, run), work=work, hears=True, inherits=True)
-
-
 @dataclass(frozen=True, slots=True)
-class _Voice:
-    source: Flow
-    inputs: dict[str, Any]
+class FlowVoice:
+    """Builds the events of a flow, of a function or of a class."""
+
+    source: object
+    name: str
+    inputs: Mapping[str, Any]
 
     def started(self, stamp: Stamp) -> events.FlowStartedEvent:
-        return stamp(events.FlowStartedEvent, flow_name=self.source.name, inputs=self.inputs)
+        """Build the event of its start."""
+        return stamp(events.FlowStartedEvent, flow_name=self.name, inputs=dict(self.inputs))
 
-    def completed(self, stamp: Stamp, value: Returned) -> events.FlowFinishedEvent:
-        return stamp(events.FlowFinishedEvent, flow_name=self.source.name, result=value.value, usage=value.usage)
+    def completed(self, stamp: Stamp, value: Any) -> events.FlowFinishedEvent:
+        """Build the event of its result. `value`: a Returned."""
+        return stamp(events.FlowFinishedEvent, flow_name=self.name, result=value.value, usage=value.usage)
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> events.FlowFailedEvent:
-        return stamp(events.FlowFailedEvent, flow_name=self.source.name, error=error, error_type=error_type)
+        """Build the event of its failure."""
+        return stamp(events.FlowFailedEvent, flow_name=self.name, error=error, error_type=error_type)

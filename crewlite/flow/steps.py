@@ -14,25 +14,21 @@ from crewlite import codec, durable, homes, kinds
 from crewlite.codec import Json
 from crewlite.durable import Scope, Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread
-from crewlite.flow.code import Inside, code_of
 from crewlite.flow.options import (
-    again,
+    Execution,
     called,
+    decorated,
     dependencies,
     integers,
     lifetime,
     named,
     one_of,
     returning,
-    seconds,
-    time_limit,
     version_of,
 )
-from crewlite.flow.reuse import Reuse
-from crewlite.keywords import refuse_unknown
-from crewlite.recovery import FailurePolicy, Policy
-from crewlite.recovery.remedy import check_policy
-from crewlite.runtime.steps.executors import Executor, Job, Runtime, executor_of
+from crewlite.flow.reuse import Inside, Reuse, code_of
+from crewlite.recovery import Policy
+from crewlite.runtime.steps.executors import Executor, Runtime
 from crewlite.runtime.steps.future import Awaited, StepFuture, StepFutures, on, settled
 from crewlite.runtime.steps.plain_voice import PlainVoice
 from crewlite.step_parts import Effect, Limit
@@ -71,27 +67,31 @@ class StepFunction(Generic[P, R]):
         returning("@step", self.name, func)
         functools.update_wrapper(self, func)
         self.func = func
-        integers("@step", self.name, retries=(retries, 0), max_concurrency=(max_concurrency, 1))
-        seconds("@step", self.name, retry_delay=retry_delay)
+        self._how = Execution.of(
+            "@step",
+            self.name,
+            func,
+            retries=retries,
+            retry_delay=retry_delay,
+            timeout=timeout,
+            failure_policy=failure_policy,
+            runtime=runtime,
+        )
+        integers("@step", self.name, max_concurrency=(max_concurrency, 1))
         if not isinstance(type, str | None):
             raise ConfigError(f"@step {self.name!r}: type is {type!r}; wanted text")
         one_of("@step", self.name, effect=(effect, get_args(Effect)))
-        self._executor = executor_of(self.name, runtime)
-        self._executor.check(self.name, func)
         self.type = type
         self._voice = PlainVoice(self, kinds.STEP, self.name, type)
         self._signature = inspect.signature(func)
         parameters = self._signature.parameters
         plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values())
         self._plain = tuple(parameters) if plain else None
-        self._async = is_async(func)
         if compensate is not None and not callable(compensate):
             raise ConfigError(f"@step {self.name!r}: compensate is {compensate!r}; wanted a function of its result")
         self._compensate = compensate
-        self._timeout = time_limit("@step", self.name, timeout)
+        self._async = is_async(func)
         self._effect = effect
-        self._policy: Policy | None = check_policy(failure_policy, f"@step {self.name!r}")
-        self._remedies = None if retries is None else again(retries, retry_delay) or FailurePolicy()
         self._limits = (Limit(f"step:{self.name}", max_concurrency),) if max_concurrency else ()
         self._opaque = False
         self._version = version_of(self.name, version)
@@ -172,9 +172,7 @@ class StepFunction(Generic[P, R]):
         return Step(
             kind=kinds.STEP,
             name=self.name,
-            work=lambda: self._executor.run(
-                Job(self.name, self.func, self._async, args, kwargs, durable.scope().idempotency_key)
-            ),
+            work=lambda: self._how.call(self.func, self._async, args, kwargs),
             question=question,
             voice=self._voice,
             given=None if whole else given,
@@ -184,11 +182,11 @@ class StepFunction(Generic[P, R]):
             provenance=self._provenance,
             cache=self._reuse.at(question) if self._reuse and whole else None,
             effect=self._effect,
-            timeout=self._timeout,
-            failure_policy=self._remedies,
+            timeout=self._how.timeout,
+            failure_policy=self._how.remedies,
             compensate=self._compensate,
             inherits=True,
-            child_policy=self._policy,
+            child_policy=self._how.policy,
             strict_replay=True,
             round_trip=True,
             label=self.type,
@@ -238,7 +236,4 @@ def step(
 ) -> Callable[[Callable[P, R]], StepFunction[P, R]]: ...
 def step(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a step from a function, sync or async."""
-    refuse_unknown("@step", [*inspect.signature(StepFunction).parameters][1:], options)
-    if func is not None:
-        return StepFunction(func, **options)
-    return lambda fn: StepFunction(fn, **options)
+    return decorated("@step", StepFunction, func, options)

@@ -13,7 +13,7 @@ import pytest
 
 from crewlite import History
 from crewlite.errors import ConfigError, StepTimeout
-from crewlite.flow import Executor, Job, flow, step
+from crewlite.flow import Executor, Flow, Job, flow, listen, start, step
 
 
 class Pool:
@@ -56,6 +56,21 @@ def test_a_step_runs_in_a_process_of_the_users_pool_and_is_answered_from_the_rec
     assert pipeline.kickoff(run_id="one") == pid
     (job,) = processes.jobs
     assert (job.name, job.is_async, job.args, len(job.idempotency_key)) == ("elsewhere", False, (), 32)
+
+
+def test_a_method_of_a_flow_runs_in_a_thread_of_the_users_pool_with_its_own_idempotency_key(threads):
+    class Two(Flow):
+        @start(runtime=threads)
+        def begin(self):
+            return threading.current_thread().name
+
+        @listen(begin, runtime=threads)
+        def go_on(self, where):
+            return where, threading.current_thread().name
+
+    assert all(name.startswith("mine") for name in Two().kickoff())
+    first, second = (job.idempotency_key for job in threads.jobs)
+    assert first != second and len(first) == len(second) == 32
 
 
 def test_what_it_raises_is_a_failed_try(threads, on_disk):

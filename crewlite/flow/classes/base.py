@@ -18,7 +18,7 @@ from crewlite.flow.classes.graph import Graph
 from crewlite.flow.classes.running import Running, is_at_work, running
 from crewlite.flow.classes.settings import FlowType, check_attributes
 from crewlite.flow.classes.state import Outcome, StateKind
-from crewlite.flow.options import integers, named
+from crewlite.flow.options import check_checkpoint, integers, named
 from crewlite.keywords import known_keywords
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 root = lazy("crewlite.flow.classes.root")  # imports the engine, which a program that only defines a flow does not need
 pages = lazy("crewlite.flow.classes.plot.page")
-mermaids = lazy("crewlite.flow.classes.plot.mermaid")
 events = lazy("crewlite.events")
 event_bus = lazy("crewlite.events.event_bus")
 
@@ -261,8 +260,7 @@ class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
     @classmethod
     def mermaid(cls) -> str:
         """Return its graph as Mermaid text, for Markdown and other documents."""
-        text: str = mermaids.mermaid(cls.graph)
-        return text
+        return cls.graph.mermaid()
 
     @kickoff_options("kickoff of a flow")
     def as_request(self, inputs: Mapping[str, Any] | None = None, **options: Unpack[KickoffOptions]) -> Request:
@@ -368,10 +366,7 @@ class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
         name = named("flow", self.run_name if self.name is None else self.name)
         integers("flow", name, max_concurrency=(self.max_concurrency, 1), max_method_calls=(self.max_method_calls, 1))
         check_policy(self.failure_policy, f"flow {name!r}")
-        if not isinstance(self.checkpoint, CheckpointConfig | bool | None):
-            raise ConfigError(
-                f"flow {name!r}: checkpoint is {self.checkpoint!r}; wanted True, or CheckpointConfig(location=...)"
-            )
+        check_checkpoint(f"flow {name!r}", self.checkpoint)
 
     def _set_fields(self, fields: Mapping[str, Any]) -> None:
         own = {name: value for name, value in fields.items() if name in self.state_kind.fields}

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import MethodType
 from typing import Any, NamedTuple
 
 from crewlite import codec, durable, events, kinds
@@ -26,7 +25,6 @@ from crewlite.flow.classes.results import encoded
 from crewlite.flow.classes.reviewing import reviewed
 from crewlite.flow.classes.running import Running, running
 from crewlite.flow.classes.state import Outcome, coded
-from crewlite.runtime.steps.executors import Job
 from crewlite.runtime.steps.plain_voice import Silent
 from crewlite.state.format.addresses import BEGINNING
 from crewlite.state.format.kept import Order
@@ -264,10 +262,10 @@ async def _work(
     """
     scope = durable.scope()
     by_place, by_name = ((), arguments) if begins else (tuple(arguments.values()), {})
-    job = Job(method.name, MethodType(method.func, flow), method.is_async, by_place, by_name)
     token = running.set(Running(flow, scope.state, running.get(), list(feedback), method.name))
     try:
-        value = await (reviewed(flow, method, job) if method.feedback else method.execution.executor.run(job))
+        made = reviewed(flow, method, by_place, by_name) if method.feedback else method.call(flow, by_place, by_name)
+        value = await made
     except Suspended as waits:
         waiting = dict(waits.waiting)
         about = {"flow_name": flow.run_name, "method_name": method.name, "waiting": waiting}

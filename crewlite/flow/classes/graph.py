@@ -23,6 +23,8 @@ _WITH_PARENTHESES = {
     "listen": "@listen(...), with the method, label or condition that starts it in parentheses",
     "router": "@router(...), with the method, label or condition that starts it in parentheses",
 }
+_SHAPES = {"start": "([{}])", "router": "{{{{{}}}}}", "method": "[{}]"}
+"""What Mermaid draws for each shape of a method."""
 
 
 class Edge(NamedTuple):
@@ -139,6 +141,34 @@ class Graph:
         """Return whether an edge is of a label that its router may return, but is not known to: its labels are not."""
         return edge.label is not None and self.labels[edge.source] is None
 
+    def shape(self, method: str) -> str:
+        """Return what a method is drawn as: start, router or method."""
+        marked = self.methods[method]
+        return "router" if marked.routes else "start" if marked.begins else "method"
+
+    def mermaid(self) -> str:
+        """Return a flowchart: starts are round, routers have six sides, and what joins methods has a box of its own.
+
+        The line of a label that a router may return, but is not known to, is dotted.
+        """
+        numbers = {name: f"m{number}" for number, name in enumerate(self.methods)}
+        joints = {name: f"{numbers[name]}j" for name, one in self.conditions.items() if one.brief not in ("", "or")}
+        lines = ["flowchart TD"]
+        for name, number in numbers.items():
+            lines.append(f"    {number}{_SHAPES[self.shape(name)].format(_quoted(name))}")
+            if name in joints:
+                brief = self.conditions[name].brief
+                joint = ("(({}))" if brief == "and" else "[/{}/]").format(_quoted(brief))
+                lines.append(f"    {joints[name]}{joint} --> {number}")
+        ends = {name: joints.get(name, number) for name, number in numbers.items()}
+        lines += [f"    {numbers[edge.source]} {self._line(edge)} {ends[edge.target]}" for edge in self.edges]
+        return "\n".join(lines) + "\n"
+
+    def _line(self, edge: Edge) -> str:
+        if edge.label is None:
+            return "-->"
+        return f"-. {_quoted(edge.label)} .->" if self.is_possible(edge) else f"-->|{_quoted(edge.label)}|"
+
     def place(self, method: str, round_: Round) -> tuple[tuple[int, ...], ...]:
         """Return a sort key by which the last method of a run is found: the furthest one, in the latest round."""
         found: list[tuple[int, ...]] = []
@@ -212,3 +242,9 @@ def _can_hold(condition: Condition, found: set[str]) -> bool:
 
 def _listed(names: Sequence[str]) -> str:
     return " and ".join(map(repr, names))
+
+
+def _quoted(text: str) -> str:
+    """Return a text in quotes, in which nothing has a meaning for Mermaid or HTML."""
+    kept = (mark if mark.isalnum() or mark in " _-.,()" else f"#{ord(mark)};" for mark in " ".join(text.split()))
+    return f'"{"".join(kept)}"'

@@ -1,26 +1,22 @@
-"""The methods of a flow: the decorators `@start`, `@listen` and `@router` make them from functions of a class."""
+"""The methods of a flow, and the decorators that make them from functions of a class."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from enum import Enum
 from types import MethodType
-from typing import Any, Generic, Never, ParamSpec, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, Never, ParamSpec, TypeVar, Unpack
 
 from crewlite.errors import ConfigError
 from crewlite.flow.classes.conditions import Condition, address_name, condition_of
 from crewlite.flow.classes.feedback import Feedback
 from crewlite.flow.classes.labels import annotated_labels, label_of
-from crewlite.flow.options import again, called, integers, named, returning, seconds, time_limit
+from crewlite.flow.options import CallOptions, Execution, called, named, returning
 from crewlite.keywords import known_keywords
 from crewlite.lazy import lazy
-from crewlite.recovery import FailurePolicy, Policy
-from crewlite.recovery.remedy import check_policy
-from crewlite.runtime.steps.executors import Executor, Runtime, executor_of
 from crewlite.state.config import CheckpointConfig
 from crewlite.tools.base import is_async
 from crewlite.wording import an
@@ -29,47 +25,6 @@ reviewing = lazy("crewlite.flow.classes.reviewing")  # imports the engine
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class MethodOptions(TypedDict, total=False):
-    """The options of a method: those options of `@step` that apply to methods."""
-
-    retries: int | None
-    retry_delay: float
-    timeout: float | timedelta | None
-    failure_policy: Policy | None
-    runtime: Runtime | Executor
-
-
-@dataclass(frozen=True, slots=True)
-class Execution:
-    """How a method is executed, from its options."""
-
-    executor: Executor
-    timeout: float | None
-    remedies: FailurePolicy | None
-    policy: Policy | None
-
-    @classmethod
-    def of(cls, by: str, name: str, func: Callable[..., Any], options: MethodOptions) -> Execution:
-        """Build this from the options of the decorator `by` of a method. Raises ConfigError for an unusable option."""
-        retries, delay = options.get("retries"), options.get("retry_delay", 0.0)
-        integers(by, name, retries=(retries, 0))
-        seconds(by, name, retry_delay=delay)
-        if (runtime := options.get("runtime", "inline")) == "isolated":
-            raise ConfigError(
-                f"{by} {name!r}: runtime is 'isolated', but a method works with its flow, which another process "
-                f"does not have. Put that work into a function with @step(runtime='isolated') at the top level of a "
-                f"module, and call it from the method"
-            )
-        executor = executor_of(name, runtime, by, ("inline",))
-        executor.check(name, func)
-        return cls(
-            executor,
-            time_limit(by, name, options.get("timeout")),
-            None if retries is None else again(retries, delay) or FailurePolicy(),
-            check_policy(options.get("failure_policy"), f"{by} {name!r}"),
-        )
 
 
 @dataclass(frozen=True)
@@ -92,14 +47,14 @@ class FlowMethod(Generic[P, R]):
     """What `@persist` says."""
 
     @classmethod
-    def of(cls, func: Any, by: str, options: MethodOptions) -> FlowMethod[Any, Any]:
+    def of(cls, func: Any, by: str, options: CallOptions) -> FlowMethod[Any, Any]:
         """Build a method from a function, or from a method that another decorator has built.
 
         `by`: the decorator as the user has written it, such as "@listen".
         """
         if isinstance(func, FlowMethod):
             if options:
-                return replace(func, execution=Execution.of(by, func.name, func.func, options))
+                return replace(func, execution=_execution(by, func.name, func.func, options))
             return func
         if isinstance(func, staticmethod | classmethod | property):
             raise ConfigError(
@@ -107,7 +62,7 @@ class FlowMethod(Generic[P, R]):
             )
         returning(by, called(func), func)
         name = named(by, called(func))
-        return cls(func, Execution.of(by, name, func, options))
+        return cls(func, _execution(by, name, func, options))
 
     def __post_init__(self) -> None:
         about = ("__name__", "__qualname__", "__doc__", "__module__")
@@ -150,6 +105,10 @@ class FlowMethod(Generic[P, R]):
         """The labels that it may return, by `emit` or its return annotation; None if neither says so."""
         return annotated_labels(self.func) if self.emit is None else self.emit
 
+    def call(self, flow: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any]:
+        """Call its function for a flow, in the step that runs here, as its options say."""
+        return self.execution.call(MethodType(self.func, flow), self.is_async, args, kwargs)
+
     def check_parameters(self, flow: str) -> None:
         """Raise ConfigError if the flow could not call it."""
         if not inspect.signature(self.func).parameters:
@@ -181,7 +140,7 @@ class Decorator:
     of: str
     condition: Condition | None
     emit: frozenset[str] | None
-    options: MethodOptions
+    options: CallOptions
 
     def __call__(self, func: Callable[P, R]) -> FlowMethod[P, R]:
         """Build the method of a flow from a function."""
@@ -198,12 +157,22 @@ class Decorator:
         )
 
 
+def _execution(by: str, name: str, func: Callable[..., Any], options: CallOptions) -> Execution:
+    if options.get("runtime") == "isolated":
+        raise ConfigError(
+            f"{by} {name!r}: runtime is 'isolated', but a method works with its flow, which another process "
+            f"does not have. Put that work into a function with @step(runtime='isolated') at the top level of a "
+            f"module, and call it from the method"
+        )
+    return Execution.of(by, name, func, runtimes=("inline",), **options)
+
+
 def _takes_options(of: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    return known_keywords(of, *MethodOptions.__annotations__)
+    return known_keywords(of, *CallOptions.__annotations__)
 
 
 @_takes_options("@start")
-def start(condition: Any = None, *more: Never, **options: Unpack[MethodOptions]) -> Decorator:
+def start(condition: Any = None, *more: Never, **options: Unpack[CallOptions]) -> Decorator:
     """Mark a start method, with which the flow begins: `@start()`.
 
     A start method with a condition starts whenever that comes true. It also starts at the beginning, if every start
@@ -213,7 +182,7 @@ def start(condition: Any = None, *more: Never, **options: Unpack[MethodOptions])
 
 
 @_takes_options("@listen")
-def listen(condition: Any = None, *more: Never, **options: Unpack[MethodOptions]) -> Decorator:
+def listen(condition: Any = None, *more: Never, **options: Unpack[CallOptions]) -> Decorator:
     """Mark a method that starts when others have finished: `@listen(plan)`, `@listen("label")`, `@listen(or_(a, b))`.
 
     If the method takes an argument, that is the result of the method that has started it.
@@ -226,7 +195,7 @@ def listen(condition: Any = None, *more: Never, **options: Unpack[MethodOptions]
 
 @_takes_options("@router")
 def router(
-    condition: Any = None, *more: Never, emit: Iterable[Any] | None = None, **options: Unpack[MethodOptions]
+    condition: Any = None, *more: Never, emit: Iterable[Any] | None = None, **options: Unpack[CallOptions]
 ) -> Decorator:
     """Mark a method that chooses what comes next: it returns a label, and the methods that listen to that label start.
 
@@ -234,6 +203,42 @@ def router(
     its source.
     """
     return Decorator("router", _condition("router", condition, more), _declared(emit), options)
+
+
+@known_keywords("@human_feedback")
+def human_feedback(
+    message: str,
+    emit: Iterable[Any] | None = None,
+    llm: Any = None,
+    default_outcome: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Callable[[Any], FlowMethod[Any, Any]]:
+    """Ask a person about what a method returns. What follows the method gets a HumanFeedbackResult.
+
+    At a terminal the question is asked at once. Elsewhere the run waits, as with `ask`: its answer is given to
+    `kickoff(answers=...)`, `History.answer` or `crewlite checkpoint answer`.
+
+    Args:
+        message: What the person is asked, below what the method has returned.
+        emit: The outcomes, as labels: the method is then a router, and the outcome starts what listens to it. An answer
+            that is one of them, or begins with one and a colon, means that.
+        llm: The model, or its name, that says which outcome any other answer means; one recorded step. None: an
+            answer that names no outcome is refused.
+        default_outcome: The outcome that an empty answer means. Without it an empty answer is refused.
+        metadata: Plain data of your own, for the events and the result.
+
+    Raises ConfigError for arguments that cannot work.
+    """
+    feedback = Feedback.of(message, emit, llm, default_outcome, metadata)
+
+    def decorate(func: Any) -> FlowMethod[Any, Any]:
+        method = FlowMethod.of(func, "@human_feedback", {})
+        if method.feedback:
+            raise ConfigError(f"method {method.name!r} has @human_feedback twice; a method asks one question")
+        labels = frozenset(feedback.emit) or method.emit
+        return replace(method, feedback=feedback, routes=method.routes or bool(feedback.emit), emit=labels)
+
+    return decorate
 
 
 def _condition(decorator: str, given: Any, more: Sequence[object]) -> Condition | None:

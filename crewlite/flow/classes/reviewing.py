@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Awaitable
 from datetime import datetime
-from types import MethodType
 from typing import Any, Literal, cast
 
 from pydantic import create_model
@@ -29,19 +28,20 @@ from crewlite.flow.classes.running import running
 from crewlite.ids import now
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.people.human import question_step
-from crewlite.runtime.steps.executors import Job
 from crewlite.runtime.steps.future import Awaited, StepFuture, on
 from crewlite.runtime.steps.plain_voice import Silent
 
 _TURNS = 5  # replies that an outcome may take
 
 
-async def reviewed(flow: Flow[Any], method: FlowMethod[Any, Any], job: Job) -> HumanFeedbackResult:
+async def reviewed(
+    flow: Flow[Any], method: FlowMethod[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> HumanFeedbackResult:
     """Make the call of a method in the step around this, and ask a person about its result."""
     feedback, scope, name = method.feedback, durable.scope(), method.name
     assert feedback
-    how = method.execution
-    doing = _step(flow, name, lambda: how.executor.run(job), None)  # its options are about the work, not the person
+    how = method.execution  # its options are about the work, not the person
+    doing = _step(flow, name, lambda: method.call(flow, args, kwargs), None)
     made = dataclasses.replace(doing, timeout=how.timeout, failure_policy=how.remedies, rests_on_more=True)
     output = await scope.step(made)
     question = feedback.question(flow, flow.run_name, name, output)
@@ -68,9 +68,8 @@ def call(method: FlowMethod[Any, Any], flow: Flow[Any], /, *args: Any, **kwargs:
             f"{method.name} asks a person for feedback, but was called outside a run, which records the answer: kick "
             f"off the flow, or call {type(flow).__name__}.{method.name}(flow) for its result without the question"
         )
-    job = Job(method.name, MethodType(method.func, flow), method.is_async, args, kwargs)
     given = {"args": args, "kwargs": kwargs}
-    step = _step(flow, method.name, lambda: reviewed(flow, method, job), codec.known(given), given)
+    step = _step(flow, method.name, lambda: reviewed(flow, method, args, kwargs), codec.known(given), given)
     if on(scope.loop):
         return Awaited(f"self.{method.name}(...)", scope.step(step), _answered)
     return _answer(StepFuture[HumanFeedbackResult](scope, step).result())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,15 +14,19 @@ from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError
 from crewlite.flow.classes.base import Flow
 from crewlite.flow.classes.drive import Drive
-from crewlite.flow.classes.persisted_state import continued
 from crewlite.flow.classes.results import declare_results, encoded
 from crewlite.flow.classes.running import at_work
-from crewlite.flow.classes.state import ID, Outcome
+from crewlite.flow.classes.state import ID, Outcome, StateKind
+from crewlite.flow.root import FlowVoice
 from crewlite.llm.models import resolve_llm
+from crewlite.refs import as_run_id
 from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.steps.run import Run
 from crewlite.state.config import CheckpointConfig
+from crewlite.state.format.record import Record
+from crewlite.state.journal.lineage import find_lineage
+from crewlite.state.providers import exists, provider_for
 from crewlite.step_parts import Limit
 
 
@@ -59,7 +64,7 @@ class ClassRoot(Root[Outcome]):
         names_one = request.run_id is not None or request.resume or request.from_checkpoint is not None
         if names_one or not self._flow.is_persisted or ID not in (request.inputs or ()):
             return None
-        return partial(continued, self._flow.state_kind, self.identity, request)
+        return partial(_continued, self._flow.state_kind, self.identity, request)
 
     def question(self, inputs: Mapping[str, Any]) -> Any:
         """Return what the root step is asked: the inputs."""
@@ -112,19 +117,63 @@ def _decoded(data: JsonObject) -> Outcome:
     return Outcome(codec.decode(data["result"]), data["state"], feedback=tuple(codec.decode(data.get("feedback", []))))
 
 
-@dataclass(frozen=True, slots=True)
-class _Voice:
-    source: Flow[Any]
-    name: str
-    inputs: Mapping[str, Any]
+def _continued(kind: StateKind, identity: str, request: Request, config: CheckpointConfig) -> Request:
+    """Return the request with the run that it goes on with, or begins: `@persist`. Reads the store.
 
-    def started(self, stamp: Stamp) -> events.FlowStartedEvent:
-        return stamp(events.FlowStartedEvent, flow_name=self.name, inputs=dict(self.inputs))
+    The id of the state names the first run; the runs that continue its state are `ID.2`, `ID.3` and so on. Each begins
+    with the state of the one before as its inputs, so it can be resumed, forked and read like any run.
 
+    Raises ConfigError for an id that cannot name a run.
+    """
+    given = dict(request.inputs or {})
+    try:
+        state_id = as_run_id(given[ID])
+    except ConfigError as error:
+        raise ConfigError(f"The id of a flow with @persist is the run_id of its run. {error}") from None
+    number, record = _newest(state_id, identity, config)
+    if record is None:
+        return replace(request, run_id=state_id)
+    run_id = _run_id(state_id, number)
+    recorded: JsonObject = record.run["inputs"]
+    if not record.finished:
+        exact = not codec.holds_secret(recorded)  # else the record has masks
+        same = exact and all(codec.encode(value) == recorded.get(name) for name, value in given.items() if name != ID)
+        inputs = None if same else {**codec.decode(recorded), **given}
+        return replace(request, run_id=run_id, inputs=inputs)
+    left: dict[str, Any] = {name: codec.decode(value) for name, value in record.value("")["state"].items()}
+    kept = {name: value for name, value in left.items() if kind.is_open or name in kind.fields}
+    return replace(request, run_id=_run_id(state_id, number + 1), inputs={**kept, **given, ID: state_id})
+
+
+def _run_id(state_id: str, number: int) -> str:
+    return state_id if number == 1 else f"{state_id}.{number}"
+
+
+def _newest(state_id: str, identity: str, config: CheckpointConfig) -> tuple[int, Record | None]:
+    """Return the number and the record of the newest run of a state; None if there is none of this flow.
+
+    A run of this name that is of another flow is left to the kickoff, which refuses it.
+    """
+    provider = provider_for(config.location, config.provider)
+    if not exists(config.location, provider):
+        return 1, None
+    named = re.compile(re.escape(state_id) + r"(?:\.(\d+))?")
+    store = provider.open(config.location)
+    try:
+        found = [
+            int(match[1] or 1)
+            for info in store.branches()
+            if info.base is None and info.identity == identity and (match := named.fullmatch(info.run_id))
+        ]
+        if not found:
+            return 1, None
+        return max(found), Record.of(find_lineage(store, _run_id(state_id, max(found)), "main"))
+    finally:
+        store.close()
+
+
+class _Voice(FlowVoice):
     def completed(self, stamp: Stamp, value: Outcome) -> events.FlowFinishedEvent:
         state = {name: codec.decode(one) for name, one in value.state.items()}
         about = {"flow_name": self.name, "result": value.result, "state": state, "usage": value.usage}
         return stamp(events.FlowFinishedEvent, **about)
-
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.FlowFailedEvent:
-        return stamp(events.FlowFailedEvent, flow_name=self.name, error=error, error_type=error_type)

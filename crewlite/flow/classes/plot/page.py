@@ -11,7 +11,6 @@ from crewlite.errors import ConfigError
 from crewlite.flow.classes.graph import Graph
 from crewlite.flow.classes.plot.happened import Happened, happened
 from crewlite.flow.classes.plot.layout import BOX, laid_out
-from crewlite.flow.classes.plot.mermaid import shape
 from crewlite.lazy import lazy
 from crewlite.pages.rendering import duration, rendered
 from crewlite.state.config import CheckpointConfig, defaults
@@ -104,7 +103,7 @@ def page(graph: Graph, name: str, found: Happened | None) -> str:
 
 def _box(graph: Graph, method: str, found: Happened | None) -> dict[str, Any]:
     condition = graph.conditions.get(method)
-    badge, kind = cut(condition.brief if condition else "", _NAME), shape(graph, method)
+    badge, kind = cut(condition.brief if condition else "", _NAME), graph.shape(method)
     state = found.state(method) if found else None
     short, about = cut(method, _NAME), _about(method, kind, found)
     return {
