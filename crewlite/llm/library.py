@@ -6,16 +6,12 @@ It is restricted: no look-up of prices on the network, no banners, no log lines 
 
 from __future__ import annotations
 
-import contextlib
 import difflib
-import functools
 import importlib
 import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterator
-from contextvars import ContextVar
 from typing import Any
 
 from crewlite import background
@@ -40,7 +36,6 @@ OWNED = {
 """Arguments of `litellm.acompletion` that crewlite sets itself, and the setting to use instead."""
 _lock = lock()
 _loaded = False
-_asking_once: ContextVar[bool] = ContextVar("crewlite_asking_once", default=False)
 
 
 async def litellm() -> Any:
@@ -105,7 +100,6 @@ def _load() -> Any:
             if first:  # else the program has set it up as it wants it
                 _quieten(module)
             _keep_secrets()
-            _no_second_request()
             _loaded = True
         return sys.modules["litellm"]
 
@@ -122,35 +116,6 @@ def _hush() -> None:
     for message in _ITS_OWN:
         warnings.filterwarnings("ignore", message=message)
     warnings.filterwarnings("ignore", message="Pydantic serializer warnings", append=True)
-
-
-def _no_second_request() -> None:
-    """Make a lost connection an error. litellm's own HTTP client would send the request once more.
-
-    No setting turns that off, and a request that may be paid twice would go unnoticed. This changes only calls inside
-    `asking_once`; the program's other uses of litellm are unchanged.
-    """
-    client = importlib.import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler
-    again = client.single_connection_post_request
-
-    @functools.wraps(again)
-    async def asked_again(*args: Any, **kwargs: Any) -> Any:
-        error = sys.exc_info()[1]
-        if _asking_once.get() and error is not None:
-            raise error  # the error that is being handled
-        return await again(*args, **kwargs)
-
-    client.single_connection_post_request = asked_again
-
-
-@contextlib.contextmanager
-def asking_once() -> Iterator[None]:
-    """Make litellm send each request only once inside the block."""
-    token = _asking_once.set(True)
-    try:
-        yield
-    finally:
-        _asking_once.reset(token)
 
 
 def _quieten(module: Any) -> None:

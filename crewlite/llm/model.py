@@ -273,8 +273,7 @@ class LLM(BaseLLM):
         request = self._request(library, messages, tools, schema, stop)
         try:
             async with asyncio.timeout(self.timeout):
-                with provided.asking_once():
-                    response = await library.acompletion(**request)
+                response = await library.acompletion(**request)
                 if self.stream:
                     response = await self._whole(library, response, on_chunk)
         except LLMTimeout:

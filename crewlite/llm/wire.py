@@ -38,7 +38,7 @@ def reply_of(
     if message is None:
         raise LLMUnavailable(f"{model} sent a response without a reply. Start the run again to go on.")
     reason, text = _text(getattr(choices[0], "finish_reason", None)), clean(getattr(message, "content", None) or "")
-    refusal = (getattr(message, "provider_specific_fields", None) or {}).get("refusal")
+    refusal = getattr(message, "refusal", None)
     calls = tuple(_call(call) for call in getattr(message, "tool_calls", None) or ())
     if refusal or (reason == "content_filter" and not text and not calls):
         why = mask(clean(str(refusal))) if refusal else "a content filter of its service stepped in"
