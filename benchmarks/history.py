@@ -23,10 +23,9 @@ import click
 from benchmarks.measure import Row, scratch
 from benchmarks.scenes import ANSWER, KINDS, Kind, answering, crew_of, stored
 from crewlite import CheckpointConfig, History
-from crewlite.cli.checkpoint.diff import diff
-from crewlite.cli.checkpoint.info import info
-from crewlite.cli.checkpoint.listing import list_
-from crewlite.cli.checkpoint.tree import tree
+from crewlite.cli.checkpoint.files import diff
+from crewlite.cli.checkpoint.listing import list_, tree
+from crewlite.cli.checkpoint.show import info
 from crewlite.ids import new_id
 from crewlite.state.format.entry import Entry, seal
 from crewlite.state.providers import Commit, InMemoryProvider

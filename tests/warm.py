@@ -36,9 +36,8 @@ SET_CHILD_SUBREAPER = 36  # of prctl(2)
 FOLLOWED = {"PYTHONPATH", "PYTHONIOENCODING", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"}  # what a program obeys
 IMPORTED = (
     "crewlite.agent.root",
-    "crewlite.cli.checkpoint.group",
     "crewlite.cli.checkpoint.hints",
-    "crewlite.cli.checkpoint.info",
+    "crewlite.cli.checkpoint.show",
     "crewlite.cli.main",
     "crewlite.cli.run",
     "crewlite.console.progress",

@@ -18,7 +18,6 @@ import click
 from crewlite import disk
 from crewlite.cli.exits import Failed
 from crewlite.cli.shell import shell_line
-from crewlite.cli.shipped import shipped
 from crewlite.ids import new_id
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*([-_][A-Za-z0-9]+)*")
@@ -140,3 +139,10 @@ class Project:
 
 def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
+
+
+def shipped(name: str) -> Path:
+    """Return a folder of `examples/`: in an installed package they stand beside this file."""
+    here = Path(__file__).parent
+    installed = here / name
+    return installed if installed.is_dir() else here.parents[1] / "examples" / name

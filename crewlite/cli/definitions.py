@@ -1,4 +1,4 @@
-"""Find a crew, agent or flow by its target: `package.module:attribute` or `path/to/file.py:attribute`.
+"""Find a crew, agent or flow by its target, `package.module:attribute` or `path/to/file.py:attribute`; what it takes.
 
 Only modules that the user names, on the command line or in pyproject.toml, are imported. Names in a record never are.
 """
@@ -15,20 +15,27 @@ import sys
 import sysconfig
 import tomllib
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import click
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
+from crewlite import Agent, CheckpointConfig, Crew
 from crewlite.cli.exits import Failed
-from crewlite.cli.kinds import KINDS, Definition
-from crewlite.errors import text_of
-from crewlite.flow import Flow
+from crewlite.errors import ConfigError, text_of
+from crewlite.flow import Flow, FlowFunction
 from crewlite.runtime.kickoffs.plan import refused
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.secrets import Secrets
+from crewlite.state.config import defaults
+
+Definition: TypeAlias = Runnable[Any]
+D = TypeVar("D", bound=Definition)
+KINDS: dict[str, type[Definition]] = {kind.run_kind.name: kind for kind in (Crew, Agent, FlowFunction)}
+"""The classes of definitions, by the kind that their runs are recorded as."""
 
 _WANTED = (
     "a Crew, an Agent, a function with @flow, a class of flows, a function without required arguments that returns "
@@ -78,6 +85,56 @@ def of_the_project() -> str | None:
     if told is not None and not isinstance(told, str):
         raise Failed(f'pyproject.toml: crew in [tool.crewlite] is {told!r}; wanted "package.module:attribute"')
     return told
+
+
+def taken(
+    definition: Definition,
+    inputs: Mapping[str, Any],
+    message: str | None = None,
+    model: str | None = None,
+    *,
+    complete: bool = False,
+) -> dict[str, Any]:
+    """Return the inputs converted to the types of the definition: `n=3` is a number for `n: int`.
+
+    Inputs without a declared type stay as they are. Raises UsageError for inputs, a message or a model that the
+    definition does not take; with `complete` also if a message or an input is missing, as far as the run itself does
+    not check that.
+    """
+    kind = definition.run_kind
+    if kind.takes_messages and inputs:
+        raise click.UsageError(f"an {kind} takes no inputs; pass a message instead: --message TEXT")
+    if message is not None and not kind.takes_messages:
+        raise click.UsageError(f"--message is for an agent, and this is a {kind}; pass inputs: --input NAME=TEXT")
+    try:
+        if model:
+            definition.with_model(model)
+        if inputs:
+            definition.as_inputs(inputs)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from None
+    if complete and kind.takes_messages and message is None:
+        raise click.UsageError(f"an {kind} needs a message: --message TEXT")
+    required = definition.required_inputs() if complete and not kind.takes_messages else ()
+    if missing := [repr(name) for name in required if name not in inputs]:
+        what = f"{kind} {definition.run_name!r}: missing {', '.join(missing)}"
+        raise click.UsageError(f"{what}. Pass it: --input NAME=TEXT")
+    types = definition.input_types() if inputs else {}
+    return {name: _typed(name, value, types[name]) if name in types else value for name, value in inputs.items()}
+
+
+def saving(definition: D, location: str | None) -> D:
+    """Return the definition with its runs saved at `location`, or at its own; by default on disk.
+
+    A definition with checkpoint=False, or one whose inner definitions have a store, is not changed.
+    """
+    own = definition.checkpoint
+    if own is None and not location and not any(definition.inner_settings()):
+        return definition.with_checkpoint(True)
+    if location and own is not False:
+        config = own if isinstance(own, CheckpointConfig) else defaults()
+        return definition.with_checkpoint(config.overridden_by(CheckpointConfig(location=location, provider=None)))
+    return definition
 
 
 def culprit(error: BaseException) -> str:
@@ -210,6 +267,16 @@ def _called(found: object) -> str:
     if inspect.isfunction(found):
         return f"a function with the arguments {inspect.signature(found)}"
     return f"the class {found.__name__}" if isinstance(found, type) else f"of type {type(found).__name__}"
+
+
+def _typed(name: str, value: Any, hint: Any) -> Any:
+    try:
+        return TypeAdapter(hint).validate_python(value)
+    except PydanticUserError:  # pydantic cannot convert to this class: the flow gets the value as it is
+        return value
+    except ValidationError as error:
+        problems = "; ".join(item["msg"] for item in error.errors(include_url=False))
+        raise click.UsageError(f"--input {name}: {problems}. For other than text: {name}:=JSON") from None
 
 
 def _near(path: str) -> str:

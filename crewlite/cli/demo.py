@@ -38,7 +38,7 @@ _PACE = 0.1  # seconds that each call takes longer, so that a kill can meet it
 _BEGINNINGS = ("llm_call_started", "tool_usage_started")
 _ENDS = ("llm_call_completed", "tool_usage_finished", "tool_usage_error", "task_completed", "crew_kickoff_completed")
 _MEANING = dict.fromkeys(_BEGINNINGS, "begun") | dict.fromkeys(_ENDS, "ran") | {"step_replayed": "reused"}
-_SAID = {"ran": ("done", "recorded"), "reused": ("reused", "answered from the record")}
+_SAID = {"ran": ("finished", "recorded"), "reused": ("reused", "answered from the record")}
 _COLOURS = {"ran": "green", "reused": "yellow", "cut": "red"}
 
 
@@ -144,16 +144,16 @@ def _on_disk(console: Console, where: Path, run_id: str) -> set[str]:
         tokens, status = run.usage.total_tokens, run.status
     say(
         console,
-        "saved",
+        "checkpoint",
         f"run {run_id}: {status}, {number_of(len(finished), 'step')} recorded, {number_of(tokens, 'token')} paid",
         depth=1,
     )
     for checkpoint in checkpoints:
-        say(console, "saved", f"checkpoint {Path(checkpoint.ref).name}", depth=1)
+        say(console, "checkpoint", f"checkpoint {Path(checkpoint.ref).name}", depth=1)
     if doubtful:
         say(
             console,
-            "saved",
+            "checkpoint",
             f"in doubt, as announced without a result: {number_of(len(doubtful), 'tool call')}",
             depth=1,
         )
@@ -176,8 +176,8 @@ def _compare(console: Console, where: Path, run_id: str, first: _Life, second: _
         say(console, "failed", f"recorded, and yet run again: {', '.join(twice)}")
         return False
     when = "before the kill" if first.killed else "by the first process"
-    say(console, "done", f"Recorded {when}: {number_of(len(recorded), 'step')}. None of them ran again.")
-    say(console, "done", f"Paid once, not twice: {number_of(saved, 'token')}.")
+    say(console, "finished", f"Recorded {when}: {number_of(len(recorded), 'step')}. None of them ran again.")
+    say(console, "finished", f"Paid once, not twice: {number_of(saved, 'token')}.")
     return True
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import click
 
 from crewlite import Agent, CheckpointConfig, Crew, Task, tool
-from crewlite.cli.shipped import shipped
-from crewlite.cli.stream import told
+from crewlite.cli.create import shipped
+from crewlite.cli.output import Output
 from crewlite.errors import CrewliteError
 from crewlite.events import BaseEvent, LLMCallStartedEvent, ToolUsageStartedEvent
 from crewlite.events.event_bus import event_bus
@@ -128,7 +128,7 @@ def main(directory: str, run_id: str, question: str, model: str, events: bool, p
     """Write a cited brief, or go on with one."""
     crew = brief_crew(directory, llm=model, verbose=not events)
     try:
-        with told(sys.stdout) if events else contextlib.nullcontext(), _paced(pace):
+        with Output(sys.stdout, True).events() if events else contextlib.nullcontext(), _paced(pace):
             result = crew.kickoff(inputs={"question": question}, run_id=run_id)
     except CrewliteError as error:
         raise click.ClickException(str(error)) from error

@@ -1,21 +1,25 @@
-"""How a command ends: its exit code, and errors printed as one line on stderr, never as a traceback."""
+"""How a command ends: its exit code, errors as lines on stderr and never as a traceback, and signals."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
+from types import FrameType
 from typing import IO, Any
 
 import click
 
+from crewlite.console import text as console_text
 from crewlite.errors import CrewliteError
 from crewlite.lazy import lazy
 
 rich = lazy("rich.console")
-console_text = lazy("crewlite.console.text")
+status_lines = lazy("crewlite.console.status_lines")
 
 OK = 0
 """The command succeeded."""
@@ -30,19 +34,31 @@ INTERRUPTED = 130
 
 
 class Failed(click.ClickException):
-    """An error for the user of the command. Its text is printed without interpreting markup or control characters."""
+    """What ends a command. Its lines are printed without interpreting markup or control characters.
 
-    exit_code = FAILED
+    `code` is the exit code of the command; `head` stands before the first line.
+    """
+
+    def __init__(self, *lines: str, code: int = FAILED, head: str = "Error: ") -> None:
+        super().__init__("\n".join(lines))
+        self.exit_code = code  # type: ignore[misc]  # of all instances for click, of one here
+        self._lines = f"{head}{lines[0]}", *lines[1:]
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print `Error: <text>` on stderr."""
-        notice(f"Error: {self.message}", file)
+        """Print the lines on stderr."""
+        for line in self._lines:
+            notice(line, file)
 
 
 def notice(text: str, file: IO[Any] | None = None) -> None:
     """Print a text on stderr, without interpreting markup or control characters in it."""
     console = rich.Console(stderr=file is None, file=file)
     click.echo(console_text.printable(text, console), file=file, err=file is None)
+
+
+def sees_terminal() -> bool:
+    """Return whether stdin and stderr are a terminal, so that a person can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 @contextlib.contextmanager
@@ -53,11 +69,11 @@ def writing() -> Iterator[None]:
     except OSError as error:
         if error.errno == errno.EPIPE:  # see `told`
             raise
-        let_go_of_lost_streams()
+        _let_go_of_lost_streams()
         raise Failed(f"the output cannot be written: {error}") from error
 
 
-def let_go_of_lost_streams() -> None:
+def _let_go_of_lost_streams() -> None:
     """Redirect output streams that cannot be written any more to nowhere.
 
     Otherwise Python would try to write the rest of their buffers at exit, and turn the exit code into 120.
@@ -91,3 +107,35 @@ def told() -> Iterator[None]:
         if isinstance(abort.__context__, KeyboardInterrupt):
             raise click.exceptions.Exit(INTERRUPTED) from abort
         raise
+
+
+@contextlib.contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Make SIGTERM and SIGHUP in the block end the run as Ctrl-C does, with the status that shells give to them.
+
+    Their handlers only raise SystemExit: the code that waits for a run then closes it. Ctrl-Z stops the process.
+    """
+    before: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for name, act in (("SIGTERM", _end), ("SIGHUP", _end), ("SIGTSTP", _stand_still)):
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # not if it is to be ignored
+                before[number] = signal.signal(number, act)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        _let_go_of_lost_streams()
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def _stand_still(number: int, frame: FrameType | None) -> None:
+    """Clear the status lines, then stop the process as Ctrl-Z does."""
+    with status_lines.put_away():
+        handler = signal.signal(number, signal.SIG_DFL)  # the previous one may be that of a run that listens
+        signal.raise_signal(number)  # returns when the process is continued
+        signal.signal(number, handler)

@@ -6,21 +6,19 @@ import contextlib
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import click
 
-from crewlite import CheckpointConfig
-from crewlite.cli import effects
 from crewlite.cli.checkpoint import document
-from crewlite.cli.checkpoint.screen import STYLES, Column, Part, Screen
+from crewlite.cli.checkpoint.screen import Column, Part, Screen
 from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument
-from crewlite.cli.exits import Failed, notice
-from crewlite.cli.going_on import check_runs, definition_for, exactly
-from crewlite.cli.interrupts import ended_by_signals
-from crewlite.cli.options import CREW, RunOptions
+from crewlite.cli.exits import Failed, ended_by_signals
+from crewlite.cli.going_on import Recorded
+from crewlite.cli.options import RunOptions, allow_effects_option, crew_option, unless_refused
 from crewlite.cli.runner import Runner
 from crewlite.cli.shell import Again
+from crewlite.console.text import style_of
 from crewlite.errors import VariantsRefused
 from crewlite.llm.models import named
 from crewlite.project.yaml_file import YamlFile, read
@@ -42,8 +40,8 @@ _COLUMNS = (
 @click.option(
     "--max-concurrency", type=click.IntRange(min=1), default=4, help="Variants that run at once. [default: 4]"
 )
-@click.option("--allow-effects", is_flag=True, help=effects.OPTION)
-@click.option("--crew", "target", metavar="MODULE:ATTRIBUTE", help=CREW)
+@allow_effects_option
+@crew_option
 @options()
 def explore(
     asked: Asked,
@@ -64,42 +62,45 @@ def explore(
     variants = _variants_in(file)
     try:
         with contextlib.redirect_stdout(sys.stderr), ended_by_signals(), asked.open(ref) as opened:
-            run = opened.history.run(opened.ref or "latest")
-            check_runs(run, f"History({opened.location!r}).fork(...)")
-            source = CheckpointConfig(location=opened.location, provider=None, restore_from=exactly(opened, run))
-            definition = definition_for(Runner(RunOptions(asked.as_json)), run, source, target)
+            recorded = Recorded(Runner(RunOptions(asked.as_json)), opened, target)
+            definition = recorded.definition(f"History({opened.location!r}).fork(...)").bound_to(None)
             how: dict[str, Any] = {"max_concurrency": max_concurrency, "study": study}
             given = [{"name": name, **keys} for name, keys in variants.entries.items()]
             scored_by = named(judge) if judge else None
-            found = effects.unless_refused(
-                lambda allowed: definition.bound_to(None).explore(
-                    source, given, scored_by, **how, allow_effects=allowed
-                ),
+            found = unless_refused(
+                lambda allow: definition.explore(recorded.source, given, scored_by, **how, allow_effects=allow),
                 allow_effects=allow_effects,
             )
     except VariantsRefused as refused:
-        raise Refused([(variants.line(name), name, text) for name, text in refused.mistakes], file) from refused
+        raise _refused([(variants.line(name), name, text) for name, text in refused.mistakes], file) from refused
     _show(asked, opened, found)
 
 
 def _variants_in(file: Path) -> YamlFile:
-    """Read the variants of a file. Raises Refused for one that is not understood."""
+    """Read the variants of a file. Raises Failed for one that is not understood."""
     found = read(file, Path())
     if found.problems:
-        raise Refused([(line, "", text) for line, text in found.problems], file)
+        raise _refused([(line, "", text) for line, text in found.problems], file)
     if not found.entries:
         raise Failed(f"{file} holds no variants; wanted names, and below each what it changes, such as model: ...")
     return found
 
 
+def _refused(mistakes: list[tuple[int, str, str]], file: Path) -> Failed:
+    """Build the error for variants that cannot be explored: a line for each mistake, with the line in the file."""
+    found = sorted(mistakes, key=lambda one: one[0])
+    lines = [f"{file}, line {line}: {f'{name}: ' if name else ''}{text}" for line, name, text in found]
+    return Failed("nothing was forked or run.", *lines)
+
+
 def _show(asked: Asked, opened: Opened, found: Exploration) -> None:
     if asked.as_json:
         rows = [_plain(row) for row in found]
-        about = {"location": opened.location, "study": found.study, "run_id": found.run_id, "base": found.base}
-        return document.answer({**about, "best": found.best and found.best.name, "rows": rows})
+        about = {"study": found.study, "run_id": found.run_id, "base": found.base}
+        return opened.answer(**about, best=found.best and found.best.name, rows=rows)
     screen = Screen()
     shown: list[list[Part]] = [
-        [row.name, (row.status, STYLES.get(row.status, "")), *numbers_of(row), row.ref] for row in found
+        [row.name, (row.status, style_of(row.status)), *numbers_of(row), row.ref] for row in found
     ]
     screen.table(_COLUMNS, shown)
     screen.line()
@@ -120,18 +121,3 @@ def _show(asked: Asked, opened: Opened, found: Exploration) -> None:
 def _plain(row: Row) -> Mapping[str, object]:
     """Return a row without the object that its kickoff returned: `output` is its text."""
     return {name: value for name, value in document.plain(row).items() if name != "result"}
-
-
-class Refused(Failed):
-    """Variants in a file that cannot be explored: a line for each mistake, with the line in the file."""
-
-    def __init__(self, mistakes: list[tuple[int, str, str]], file: Path) -> None:
-        found = sorted(mistakes, key=lambda one: one[0])
-        self.lines = [f"{file}, line {line}: {f'{name}: ' if name else ''}{text}" for line, name, text in found]
-        super().__init__("\n".join(self.lines))
-
-    def show(self, file: IO[Any] | None = None) -> None:
-        """Print the mistakes on stderr."""
-        notice("Error: nothing was forked or run.", file)
-        for line in self.lines:
-            notice(line, file)

@@ -1,22 +1,28 @@
-"""`crewlite checkpoint resume` and `fork`: continue recorded runs."""
+"""`crewlite checkpoint resume`, `fork` and `preview`: continue recorded runs, or say what that would do."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import asdict, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from crewlite import CheckpointConfig, kinds
-from crewlite.cli import effects
-from crewlite.cli.checkpoint import hints
-from crewlite.cli.checkpoint.where import Asked, Opened, ref_argument
-from crewlite.cli.definitions import find, of_the_project
+from crewlite.cli.checkpoint.hints import Hints, trial_on
+from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument
+from crewlite.cli.definitions import KINDS, Definition, find, of_the_project, taken
 from crewlite.cli.exits import Failed
-from crewlite.cli.kinds import KINDS, Definition, check_takes, with_types
-from crewlite.cli.options import CREW, RunOptions, pairs, run_options
+from crewlite.cli.options import (
+    RunOptions,
+    allow_effects_option,
+    crew_option,
+    model_option,
+    pairs,
+    run_options,
+    unless_refused,
+)
 from crewlite.cli.runner import Runner
 from crewlite.cli.shell import Again
 from crewlite.definition import to_rerun
@@ -26,19 +32,131 @@ from crewlite.runtime.kickoffs.resumption import not_made
 from crewlite.state.format.entry import STATE
 
 if TYPE_CHECKING:
-    from crewlite.runtime.kickoffs.preview import Preview
     from crewlite.state.run_history import RunHistory
 
-EDIT = (
-    "What a finished step is to have come to, read as what it came to before; ADDRESS:=JSON for JSON in any case, "
-    "=@FILE for what a file holds."
+_input_option = click.option(
+    "--input", "inputs", multiple=True, metavar="NAME=TEXT", help="An input to change; NAME:=JSON likewise."
 )
-_RERUN = "A finished step to run again, with all that is made from it; or a call in doubt to make again."
+_edit_option = click.option(
+    "--edit",
+    "edits",
+    multiple=True,
+    metavar="ADDRESS=TEXT",
+    help="What a finished step is to have come to, read as what it came to before; ADDRESS:=JSON for JSON in any case, "
+    "=@FILE for what a file holds.",
+)
+
+
+class Recorded:
+    """A run to go on with, and the place in it that the command names."""
+
+    def __init__(self, runner: Runner, opened: Opened, target: str | None) -> None:
+        self._runner, self._opened, self._target = runner, opened, target
+        self.run = opened.run()
+        self.hints = Hints(opened, self.run)
+        runner.again = Again(opened.location, target, runner.options.model)
+
+    @property
+    def title(self) -> str:
+        """The name of the run with its kind and definition."""
+        return f"{self.run.ref} ({self.run.definition['kind']} {self.run.definition['name']})"
+
+    @cached_property
+    def at(self) -> str:
+        """The ref to continue from: the named checkpoint, or the head of the branch.
+
+        A relative ref, such as `latest`, becomes a fixed one, so that a newer checkpoint does not change its meaning.
+        """
+        run, ref = self.run, self._opened.ref
+        head = f"{run.run_id}/{run.branch}"
+        if ref in (None, "latest", run.run_id, run.branch, head):
+            return head
+        newest = str(ref).startswith(("latest", "@"))
+        return self._opened.history.locate(ref)[1] if newest else str(ref)
+
+    @property
+    def source(self) -> CheckpointConfig:
+        """The setting that restores the run from that place."""
+        return CheckpointConfig(location=self._opened.location, provider=None, restore_from=self.at)
+
+    def definition(self, instead: str) -> Definition:
+        """Return the run's definition: the one of --crew, else of pyproject.toml, else rebuilt from the record.
+
+        The one of pyproject.toml is used only if its kind and name fit. Raises Failed if that of --crew is of another
+        kind, if the run is of a flow that neither names, and for a state, which cannot be kicked off: `instead` is what
+        to use in Python.
+        """
+        runner, recorded = self._runner, (self.run.definition["kind"], self.run.definition["name"])
+        if recorded[0] == STATE:
+            raise Failed(f"{self.title} is a saved state, which cannot be kicked off. Use it in Python: {instead}")
+        if kinds.of(recorded[0]) is kinds.TRIAL:
+            raise Failed(f"{self.title} can only be resumed by the call that began it: {trial_on(self.run)}")
+        if self._target is not None:
+            definition = find(self._target)
+            if definition.run_kind is not kinds.of(recorded[0]):
+                found = f"{definition.run_kind} {definition.run_name} ({self._target})"
+                raise Failed(f"{self.title} is no run of {found}")
+            return definition
+        other = ""
+        if project := of_the_project():
+            definition = find(project)
+            if (definition.run_kind.name, definition.run_name) == recorded:
+                return definition
+            other = f"pyproject.toml names {definition.run_kind} {definition.run_name} ({project}), and this run is of "
+            other += " ".join(recorded)
+        if kinds.of(recorded[0]) is kinds.FLOW:
+            raise Failed(
+                f"{self.title} is a run of a flow, and no record holds its function or class. Name its place: --crew "
+                f"MODULE:{recorded[1]}, or crew in [tool.crewlite] of pyproject.toml.{f' {other}.' if other else ''}"
+            )
+        if other:
+            runner.say(f"{other}, so the definition is rebuilt from the record.")
+        model = runner.options.model
+        return KINDS[recorded[0]].from_checkpoint(self.source, bind={"llm": named(model)} if model else None)
+
+    def forked(self, definition: Definition | None, *, allow_effects: bool, **changes: Any) -> RunHistory:
+        """Create a branch. The current definition, if it is at hand, may take inputs that the recorded one did not."""
+
+        def fork(allowed: bool) -> RunHistory:
+            if definition is None:
+                return self._opened.history.fork(self.at, **changes, allow_effects=allowed)
+            there = definition.fork(self.source, **changes, allow_effects=allowed).bound_at
+            assert isinstance(there, CheckpointConfig)
+            return self._opened.history.run(str(there.restore_from))
+
+        return unless_refused(fork, allow_effects=allow_effects)
+
+    def preview(self, definition: Definition, changes: tuple[Any, Any, Any] | None) -> None:
+        """Print what the kickoff of a fork with these edits, reruns and inputs would do; for None, what a resume would.
+
+        Raises what the kickoff would raise; it names the run, as the fork is not kept.
+        """
+        if definition.run_kind.takes_messages:
+            raise click.UsageError("a preview is for crews and flows: a fork of an agent always asks its new message")
+        model = self._runner.options.model
+        whole = definition.with_model(model) if model else definition
+        if changes is None:
+            found = whole.preview(from_checkpoint=self.source)
+        else:
+            found = forked_in_memory(whole, self.source, *changes).preview()
+        self._runner.output.put("preview", str(found), **asdict(found))
+
+    def rerun_apart(self, rerun: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Split `rerun` into finished steps, which a fork invalidates, and calls in doubt, which its kickoff repeats.
+
+        Raises RefError for another attempt at a call than the one that is in doubt.
+        """
+        cut = {step.address for step in self.run.steps if step.status != "finished"} if rerun else set()
+        doubts = {named: at for named in rerun for at in to_rerun(named).items() if at[0] in cut}
+        for address, attempt in doubts.values():
+            if attempt != (times := self.run.unsettled.get(address, 1)):
+                raise not_made(address, attempt, times)
+        return [named for named in rerun if named not in doubts], list(doubts)
 
 
 @click.command()
 @ref_argument("ref", "[REF]")
-@click.option("--crew", "target", metavar="MODULE:ATTRIBUTE", help=CREW)
+@crew_option
 @run_options()
 def resume(asked: Asked, chosen: RunOptions, ref: str | None, target: str | None) -> None:
     """Go on with a run where it stopped, and print its answer.
@@ -49,29 +167,26 @@ def resume(asked: Asked, chosen: RunOptions, ref: str | None, target: str | None
     runner = Runner(chosen)
     with runner.set_up():
         with asked.open(ref) as opened:
-            run = opened.history.run(opened.ref or "latest")
-            runner.again = Again(opened.location, target, chosen.model)
-            if run.status == "finished" and target is None and _answer(runner, run):
+            recorded = Recorded(runner, opened, target)
+            if recorded.run.status == "finished" and target is None and _answer(runner, recorded):
                 return
-            check_runs(run, hints.on(opened, run))
-            source = CheckpointConfig(location=opened.location, provider=None, restore_from=exactly(opened, run))
-            definition = definition_for(runner, run, source, target)
-        check_takes(definition, {}, None, chosen.model)
-        runner.say(f"Going on with {title_of(run)}.")
-        runner.kickoff(definition, source=source)
+            definition = recorded.definition(recorded.hints.on())
+        taken(definition, {}, model=chosen.model)
+        runner.say(f"Going on with {recorded.title}.")
+        runner.kickoff(definition, source=recorded.source)
 
 
 @click.command()
 @ref_argument("ref", "[REF]")
 @click.option("--branch", metavar="NAME", help="Name of the new branch; one is made up if it is left out.")
-@click.option("--input", "inputs", multiple=True, metavar="NAME=TEXT", help="An input to change; NAME:=JSON likewise.")
+@_input_option
 @click.option("--message", metavar="TEXT", help="What to ask next, of an agent.")
-@click.option("--edit", "edits", multiple=True, metavar="ADDRESS=TEXT", help=EDIT)
+@_edit_option
 @click.option("--no-run", is_flag=True, help="Only make the branch, and print its name.")
 @click.option("--preview", is_flag=True, help="Only say what would run again, and why; no branch is made.")
-@click.option("--allow-effects", is_flag=True, help=effects.OPTION)
-@click.option("--crew", "target", metavar="MODULE:ATTRIBUTE", help=CREW)
-@run_options(rerun=_RERUN)
+@allow_effects_option
+@crew_option
+@run_options(rerun="A finished step to run again, with all that is made from it; or a call in doubt to make again.")
 def fork(
     asked: Asked,
     chosen: RunOptions,
@@ -100,160 +215,77 @@ def fork(
     runner = Runner(chosen)
     with runner.set_up():
         with asked.open(ref) as opened:
-            run = opened.history.run(opened.ref or "latest")
-            runner.again = Again(opened.location, target, chosen.model)
-            again, doubts = _apart(run, chosen.rerun)
+            recorded = Recorded(runner, opened, target)
+            run, at = recorded.run, recorded.at
+            again, doubts = recorded.rerun_apart(chosen.rerun)
             if only and doubts:
                 raise click.UsageError(f"{only}: {doubts[0]} is a call in doubt, which only a run can make again")
-            at = exactly(opened, run)
-            source = CheckpointConfig(location=opened.location, provider=None, restore_from=at)
-            changes: dict[str, Any] = {"branch": branch, "edits": edited, "rerun": again}
-            allow = partial(effects.unless_refused, allow_effects=allow_effects)
+            instead = f"History({opened.location!r}).fork({at!r}); here: --no-run"
+            how: dict[str, Any] = {"branch": branch, "edits": edited, "rerun": again, "allow_effects": allow_effects}
             if no_run:
-                changes["inputs"] = _typed(runner, run, source, target, given)
+                if given and kinds.of(run.definition["kind"]) is not kinds.CREW:  # a crew takes any text
+                    given = taken(recorded.definition(instead), given)
                 own = find(target) if target else None
-                made = allow(lambda allowed: _forked(opened, own, source, {**changes, "allow_effects": allowed}))
-                how = hints.on(opened, made, runner.again if target else None)
-                verb = "open" if made.definition["kind"] == STATE else "run"
-                runner.say(f"Made {hints.ref_of(made)}. To {verb} it: {how}")
-                return runner.output.branch(made.run_id, made.branch)
-            check_runs(run, f"History({opened.location!r}).fork({at!r}); here: --no-run")
-            definition = definition_for(
-                runner, run, source, target
-            )  # first: a run that cannot be kicked off is not forked
-            check_takes(definition, given, message, chosen.model)
-            given = with_types(definition, given)
+                made = recorded.forked(own, inputs=given, **how)
+                verb, hints = "open" if made.definition["kind"] == STATE else "run", Hints(opened, made)
+                runner.say(f"Made {hints.ref}. To {verb} it: {hints.on(runner.again if target else None)}")
+                name = f"{made.run_id}/{made.branch}"
+                return runner.output.put("branch", name, run_id=made.run_id, branch=made.branch)
+            definition = recorded.definition(instead)  # first: a run that cannot be kicked off is not forked
+            given = taken(definition, given, message, chosen.model)
             if preview:
-                return runner.output.preview(foreseen(definition, chosen.model, source, (edited, again, given)))
-            changes["inputs"] = given
-            made = allow(lambda allowed: _forked(opened, definition, source, {**changes, "allow_effects": allowed}))
-        runner.say(f"Forked {title_of(run)}: {made.run_id}/{made.branch}.")
+                return recorded.preview(definition, (edited, again, given))
+            made = recorded.forked(definition, inputs=given, **how)
+        runner.say(f"Forked {recorded.title}: {made.run_id}/{made.branch}.")
         runner.options = replace(chosen, rerun=doubts)
-        there = source.model_copy(update={"restore_from": f"{made.run_id}/{made.branch}"})
+        there = recorded.source.model_copy(update={"restore_from": f"{made.run_id}/{made.branch}"})
         runner.kickoff(definition.bound_to(None), message=message, source=there)
     return None
 
 
-def _forked(
-    opened: Opened, definition: Definition | None, source: CheckpointConfig, changes: dict[str, Any]
-) -> RunHistory:
-    """Create a branch. The current definition, if it is at hand, may take inputs that the recorded one did not."""
-    if definition is None:
-        return opened.history.fork(str(source.restore_from), **changes)
-    there = definition.fork(source, **changes).bound_at
-    assert isinstance(there, CheckpointConfig)
-    return opened.history.run(str(there.restore_from))
-
-
-def check_runs(run: RunHistory, instead: str) -> None:
-    """Raise Failed for a state, which cannot be kicked off."""
-    if run.definition["kind"] == STATE:
-        raise Failed(f"{title_of(run)} is a saved state, which cannot be kicked off. Use it in Python: {instead}")
-
-
-def _typed(
-    runner: Runner, run: RunHistory, source: CheckpointConfig, target: str | None, given: dict[str, Any]
-) -> dict[str, Any]:
-    """Return the inputs of a branch that is not run yet, with the types of the definition. A crew takes any text."""
-    if not given or kinds.of(run.definition["kind"]) is kinds.CREW:
-        return given
-    definition = definition_for(runner, run, source, target)
-    check_takes(definition, given, None, None)
-    return with_types(definition, given)
-
-
-def foreseen(
-    definition: Definition,
+@click.command()
+@ref_argument("ref", "[REF]")
+@_input_option
+@_edit_option
+@click.option("--rerun", multiple=True, metavar="ADDRESS", help="A finished step to run again.")
+@model_option
+@crew_option
+@options()
+def preview(
+    asked: Asked,
+    ref: str | None,
+    inputs: Sequence[str],
+    edits: Sequence[str],
+    rerun: Sequence[str],
     model: str | None,
-    source: CheckpointConfig,
-    changes: tuple[Any, Any, Any] | None,
-) -> Preview:
-    """Return what a kickoff of a fork with these edits, reruns and inputs would do; of None, what a resume would do.
+    target: str | None,
+) -> None:
+    """Say what a resume or a fork would do: which steps answer from the record, which run, and why.
 
-    `source` names the place in the run. Raises what the kickoff would raise; it names the run, as the fork is not kept.
+    REF is a run or run/branch, for what a resume would do; a checkpoint, or a run with --input, --edit or --rerun, for
+    what a fork there would do. No model is asked, no step runs and nothing is written.
     """
-    if definition.run_kind.takes_messages:
-        raise click.UsageError("a preview is for crews and flows: a fork of an agent always asks its new message")
-    whole = definition.with_model(model) if model else definition
-    if changes is None:
-        return whole.preview(from_checkpoint=source)
-    return forked_in_memory(whole, source, *changes).preview()
+    given, edited = pairs(inputs, "--input"), pairs(edits, "--edit", of="ADDRESS=TEXT", files=True, typed=True)
+    runner = Runner(RunOptions(asked.as_json, model))
+    with runner.set_up():
+        with asked.open(ref) as opened:
+            recorded = Recorded(runner, opened, target)
+            run = recorded.run
+            definition = recorded.definition(f"History({opened.location!r})")
+            changes = (edited, rerun, taken(definition, given, model=model))
+            forks = any(changes) or recorded.at not in (run.run_id, f"{run.run_id}/{run.branch}")
+            recorded.preview(definition, changes if forks else None)
+        if not forks and (open_calls := run.unsettled):
+            runner.say(runner.again.to_settle(recorded.hints.ref, *next(iter(open_calls.items()))))
 
 
-def _apart(run: RunHistory, rerun: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split `rerun` into finished steps, which the fork invalidates, and calls in doubt, which its kickoff repeats.
-
-    Raises RefError for another attempt at a call than the one that is in doubt.
-    """
-    cut = {step.address for step in run.steps if step.status != "finished"} if rerun else set()
-    doubts = {named: at for named in rerun for at in to_rerun(named).items() if at[0] in cut}
-    for address, attempt in doubts.values():
-        if attempt != (times := run.unsettled.get(address, 1)):
-            raise not_made(address, attempt, times)
-    return [named for named in rerun if named not in doubts], list(doubts)
-
-
-def _answer(runner: Runner, run: RunHistory) -> bool:
+def _answer(runner: Runner, recorded: Recorded) -> bool:
     """Print the stored answer of a finished run. Returns False if it has none to print."""
-    result, flow = run.result, kinds.of(run.definition["kind"]) is kinds.FLOW
-    if result is None and not flow:
+    run, kind = recorded.run, kinds.of(recorded.run.definition["kind"])
+    if run.result is None and kind is not kinds.FLOW:
         return False
     runner.say(
-        f"{title_of(run)} has finished before; this is its stored answer. To run it with a changed definition: --crew."
+        f"{recorded.title} has finished before; this is its stored answer. To run it with a changed definition: --crew."
     )
-    about = {"run_id": run.run_id, "usage": run.usage.model_dump(), "durability": None}
-    if flow:
-        runner.output.value(result, **about)
-    else:
-        runner.output.answer(str(result), **about)
+    runner.output.result(run.result, kind, run_id=run.run_id, usage=run.usage.model_dump(), durability=None)
     return True
-
-
-def exactly(opened: Opened, run: RunHistory) -> str:
-    """Return the ref to continue from: the named checkpoint, or the head of the branch.
-
-    A relative ref, such as `latest`, becomes a fixed one, so that a newer checkpoint does not change its meaning.
-    """
-    found = f"{run.run_id}/{run.branch}"
-    if opened.ref in (None, "latest", run.run_id, run.branch, found):
-        return found
-    newest = str(opened.ref).startswith(("latest", "@"))
-    return opened.history.locate(opened.ref)[1] if newest else str(opened.ref)
-
-
-def definition_for(runner: Runner, run: RunHistory, source: CheckpointConfig, target: str | None) -> Definition:
-    """Return the run's definition: the one named by `target`, else by pyproject.toml, else rebuilt from the record.
-
-    The one of pyproject.toml is used only if its kind and name fit. Raises Failed if `target` is of another kind, or if
-    the run is of a flow that neither names.
-    """
-    recorded = run.definition["kind"], run.definition["name"]
-    if kinds.of(recorded[0]) is kinds.TRIAL:
-        raise Failed(f"{title_of(run)} can only be resumed by the call that began it: {hints.trial_on(run)}")
-    if target is not None:
-        definition = find(target)
-        if definition.run_kind is not kinds.of(recorded[0]):
-            raise Failed(f"{title_of(run)} is no run of {definition.run_kind} {definition.run_name} ({target})")
-        return definition
-    other = ""
-    if project := of_the_project():
-        definition = find(project)
-        if (definition.run_kind.name, definition.run_name) == recorded:
-            return definition
-        other = f"pyproject.toml names {definition.run_kind} {definition.run_name} ({project}), and this run is of "
-        other += " ".join(recorded)
-        runner.again = replace(runner.again, target=None)
-    if kinds.of(recorded[0]) is kinds.FLOW:
-        raise Failed(
-            f"{title_of(run)} is a run of a flow, and no record holds its function or class. Name its place: --crew "
-            f"MODULE:{recorded[1]}, or crew in [tool.crewlite] of pyproject.toml.{f' {other}.' if other else ''}"
-        )
-    if other:
-        runner.say(f"{other}, so the definition is rebuilt from the record.")
-    model = runner.options.model
-    return KINDS[recorded[0]].from_checkpoint(source, bind={"llm": named(model)} if model else None)
-
-
-def title_of(run: RunHistory) -> str:
-    """Return the name of a run with its kind and definition."""
-    return f"{run.ref} ({run.definition['kind']} {run.definition['name']})"

@@ -1,4 +1,4 @@
-"""The options that `run`, `resume` and `fork` have in common."""
+"""The options that several commands have in common, and how their values are read."""
 
 from __future__ import annotations
 
@@ -12,12 +12,25 @@ from typing import Any, TypeVar
 import click
 
 from crewlite.cli.checkpoint.where import Asked, options
+from crewlite.cli.exits import notice, sees_terminal
+from crewlite.errors import EffectsRepeat
 from crewlite.state.format.addresses import is_question
 from crewlite.state.verbs.answer import Typed
 
-CREW = "Where its definition is. [default: crew in [tool.crewlite] of pyproject.toml, else what the record holds]"
-"""The help of --crew."""
+crew_option = click.option(
+    "--crew",
+    "target",
+    metavar="MODULE:ATTRIBUTE",
+    help="Where its definition is. [default: crew in [tool.crewlite] of pyproject.toml, else what the record holds]",
+)
+model_option = click.option("--model", metavar="M", help="Ask this model, whatever the agents have of their own.")
+allow_effects_option = click.option(
+    "--allow-effects",
+    is_flag=True,
+    help="Calls with effect='once' may be made again. Without it, a terminal asks.",
+)
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +53,14 @@ def run_options(*, rerun: str = "A call in doubt to make again.", **more: str) -
     """
 
     def decorate(function: F) -> F:
-        @click.option("--model", metavar="M", help="Ask this model, whatever the agents have of their own.")
-        @click.option("--answer", "answers", multiple=True, metavar="ADDRESS=VALUE", help=_ANSWER)
+        @model_option
+        @click.option(
+            "--answer",
+            "answers",
+            multiple=True,
+            metavar="ADDRESS=VALUE",
+            help="The answer to a question, or the result of a call in doubt.",
+        )
         @click.option("--rerun", multiple=True, metavar="ADDRESS", help=rerun)
         @click.option("--auto-approve", is_flag=True, help="Approve every call of a tool that requires approval.")
         @click.option("--wait", is_flag=True, help="If a process is at work on the run, wait for its result.")
@@ -65,7 +84,21 @@ def run_options(*, rerun: str = "A call in doubt to make again.", **more: str) -
     return decorate
 
 
-_ANSWER = "The answer to a question, or the result of a call in doubt."
+def unless_refused(act: Callable[[bool], T], *, allow_effects: bool) -> T:
+    """Call `act` with `allow_effects`. At a terminal, list the calls that would be repeated, and ask whether to go on.
+
+    Raises EffectsRepeat if they are not to be repeated.
+    """
+    try:
+        return act(allow_effects)
+    except EffectsRepeat as error:
+        if not sees_terminal():
+            raise
+        for effect in error.effects:
+            notice(f"may be made again: {effect}")
+        if click.confirm("Go on?", err=True):
+            return act(True)
+        raise
 
 
 def pairs(

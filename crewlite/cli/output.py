@@ -1,67 +1,108 @@
-"""The result of a run, alone on stdout: the text of an answer, data as JSON, or with --json the last line."""
+"""What a run prints on stdout: its result alone, or with --json one line of JSON per event and one with the result."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TextIO
+from collections.abc import Iterator
+from typing import Any, TextIO
 
-from crewlite.cli.checkpoint import document
+from pydantic import BaseModel
+
+from crewlite import kinds
+from crewlite.cli.checkpoint.document import plain
+from crewlite.cli.checkpoint.words import compact
 from crewlite.cli.exits import writing
 from crewlite.console.text import printable
+from crewlite.events.base import BaseEvent
+from crewlite.events.event_bus import event_bus
+from crewlite.forked import lock
 from crewlite.lazy import lazy
 
-if TYPE_CHECKING:
-    from crewlite.runtime.kickoffs.preview import Preview
-
 rich = lazy("rich.console")
+_ALWAYS = ("type", "address", "run_id", "branch", "timestamp", "resumed")
+_LEFT_OUT = {*BaseEvent.model_fields, "messages", "task_prompt", "traceback", "task_description"}
+_LONGEST = 2_000  # characters of a text within an event
 
 
 class Output:
     """Stdout as it was when the command began."""
 
     def __init__(self, out: TextIO, as_json: bool) -> None:
-        self.out, self._as_json = out, as_json
+        self._out, self._as_json = out, as_json
+        self._reader_is_gone = False
+        self._lock = lock()
 
-    def answer(self, raw: str, **about: Any) -> None:
-        """Print the answer of a crew or an agent."""
-        if self._as_json:
-            return self.tell({"type": "result", "raw": raw, **about})
-        return self._text(raw)
+    def result(self, result: Any, kind: kinds.Kind, **about: Any) -> None:
+        """Print what a run of this kind returned: its answer; of a flow text as it is, nothing for None, else JSON."""
+        if kind is kinds.FLOW:
+            text = result if result is None or isinstance(result, str) else compact(result)
+            self.put("result", text, value=result, **about)
+        elif kind is kinds.TRIAL:
+            self.put("result", str(result), value=result, **about)
+        else:
+            self.put("result", str(result), raw=str(result), **about)
 
-    def value(self, value: Any, **about: Any) -> None:
-        """Print what a flow returned: text as it is, other data as JSON in one line, nothing for None."""
+    def put(self, kind: str, text: str | None, **data: Any) -> None:
+        """Print a text, or nothing for None; with --json one line of JSON with these data."""
         if self._as_json:
-            return self.tell({"type": "result", "value": value, **about})
-        if value is None:
-            return None
-        return self._text(value if isinstance(value, str) else json.dumps(document.plain(value), ensure_ascii=False))
-
-    def branch(self, run_id: str, branch: str) -> None:
-        """Print the name of a new branch."""
-        if self._as_json:
-            return self.tell({"type": "branch", "run_id": run_id, "branch": branch})
-        return self._text(f"{run_id}/{branch}")
-
-    def preview(self, foreseen: Preview) -> None:
-        """Print the preview of a run."""
-        if self._as_json:
-            return self.tell({"type": "preview", **asdict(foreseen)})
-        return self._text(str(foreseen))
+            self.tell({"type": kind, **data})
+        elif text is not None:
+            self._text(text)
 
     def tell(self, data: dict[str, Any]) -> None:
         """Print one line of JSON."""
-        self._print(json.dumps(document.plain(data)))
+        self._print(json.dumps(plain(data)))
+
+    def hear(self, data: dict[str, Any]) -> None:
+        """Print one line of JSON, from any thread. Once the reader has closed the stream, further lines are dropped."""
+        line = json.dumps(plain(data))
+        with self._lock:
+            if self._reader_is_gone:
+                return
+            try:
+                self._out.write(f"{line}\n")
+                self._out.flush()
+            except (OSError, ValueError):  # the run continues without its reader
+                self._reader_is_gone = True
+
+    @contextlib.contextmanager
+    def events(self) -> Iterator[None]:
+        """Print all events in the block as lines of JSON, one for each, as it happens."""
+        with event_bus.on(BaseEvent, lambda _, event: self.hear(as_data(event))):
+            yield
 
     def _text(self, text: str) -> None:
-        if self.out.isatty():
-            console = rich.Console(file=self.out)
+        if self._out.isatty():
+            console = rich.Console(file=self._out)
             text = "\n".join(printable(line.replace("\t", "    "), console) for line in text.split("\n"))
-        encoding = getattr(self.out, "encoding", None) or "utf-8"
+        encoding = getattr(self._out, "encoding", None) or "utf-8"
         self._print(text.encode(encoding, "backslashreplace").decode(encoding))
 
     def _print(self, text: str) -> None:
         """Print a text unchanged: click would remove colours from a text that goes into a pipe."""
         with writing():
-            self.out.write(f"{text}\n")
-            self.out.flush()
+            self._out.write(f"{text}\n")
+            self._out.flush()
+
+
+def as_data(event: BaseEvent) -> dict[str, Any]:
+    """Return an event as small plain data without live objects. Long texts are cut, and "cut" names their fields."""
+    data: dict[str, Any] = {name: _small(getattr(event, name)) for name in _ALWAYS}
+    if not event.resumed:
+        del data["resumed"]
+    cut = []
+    for name in type(event).model_fields:
+        if name in _LEFT_OUT:
+            continue
+        value = _small(getattr(event, name))
+        if isinstance(value, str) and len(value) > _LONGEST:
+            value = f"{value[: _LONGEST - 3]}..."
+            cut.append(name)
+        data[name] = value
+    return data | ({"cut": cut} if cut else {})
+
+
+def _small(value: object) -> Any:
+    """Return a result as its text, and other values as plain data."""
+    return str(value) if isinstance(value, BaseModel) else plain(value)

@@ -8,10 +8,9 @@ import click
 
 from crewlite import CheckpointConfig
 from crewlite.cli.checkpoint.where import refs
-from crewlite.cli.definitions import find, of_the_project
+from crewlite.cli.definitions import find, of_the_project, saving
 from crewlite.cli.exits import Failed, writing
-from crewlite.cli.kinds import saving
-from crewlite.cli.locations import detected
+from crewlite.cli.shell import detected
 from crewlite.flow import Flow
 
 

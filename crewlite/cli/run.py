@@ -1,27 +1,46 @@
-"""`crewlite run`: kick off a crew, an agent or a flow of the user's."""
+"""`crewlite run`, `test` and `train`: kick off a definition of the user's, once or in trials of a crew."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Sequence
-from typing import IO, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from crewlite import Crew
 from crewlite.cli.checkpoint.where import Asked
-from crewlite.cli.definitions import find, of_the_project
-from crewlite.cli.kinds import check_takes, check_whole, saving, with_types
+from crewlite.cli.definitions import find, of_the_project, saving, taken
 from crewlite.cli.options import RunOptions, pairs, run_options
 from crewlite.cli.runner import Runner
 from crewlite.cli.shell import Again
+from crewlite.crew.learned import FILE
+from crewlite.errors import ConfigError
+from crewlite.lazy import lazy
+
+if TYPE_CHECKING:
+    from crewlite.crew.trial import Trial
+
+testing = lazy("crewlite.crew.testing")  # they need the engine
+training = lazy("crewlite.crew.training")
+F = TypeVar("F", bound=Callable[..., Any])
+_target = click.argument("target", metavar="[MODULE:ATTRIBUTE]", required=False)
+_input_option = click.option(
+    "--input", "inputs", multiple=True, metavar="NAME=TEXT", help="An input; NAME:=JSON for other than text."
+)
+_inputs_file = click.option(
+    "--inputs-file", type=click.File(encoding="utf-8"), metavar="F.json", help="Inputs; - for stdin."
+)
+_run_id = click.option("--run-id", metavar="ID", help="Name of the run; the same name goes on with it.")
 
 
 @click.command()
-@click.argument("target", metavar="[MODULE:ATTRIBUTE]", required=False)
-@click.option("--input", "inputs", multiple=True, metavar="NAME=TEXT", help="An input; NAME:=JSON for other than text.")
-@click.option("--inputs-file", type=click.File(encoding="utf-8"), metavar="F.json", help="Inputs; - for stdin.")
+@_target
+@_input_option
+@_inputs_file
 @click.option("--message", metavar="TEXT", help="What to ask, of an agent.")
-@click.option("--run-id", metavar="ID", help="Name of the run; the same name goes on with it.")
+@_run_id
 @click.option("--resume", is_flag=True, help="Go on with its newest unfinished run with these inputs, if there is one.")
 @run_options(location="Where to keep it. [default: what it says itself, or ./.checkpoints]")
 def run(
@@ -48,21 +67,108 @@ def run(
         )
     if resume and chosen.wait:
         raise click.UsageError("--resume leaves runs alone that are running: to wait for one, name it with --run-id")
-    given = {**from_file(inputs_file), **pairs(inputs, "--input")}
+    given = _inputs(inputs_file, inputs)
     runner = Runner(chosen)
     with runner.set_up():
-        target, to_name = target_or_project(target)
+        target, to_name = _target_or_project(target)
         definition = find(target)
-        check_takes(definition, given, message, chosen.model)
-        if run_id is None:
-            check_whole(definition, given, message)
-        given = with_types(definition, given)
+        given = taken(definition, given, message, chosen.model, complete=run_id is None)
         definition = saving(definition, asked.location)
         runner.again = Again(asked.location, to_name, chosen.model)
         runner.kickoff(definition, inputs=given or None, message=message, run_id=run_id, resume=resume, target=target)
 
 
-def target_or_project(target: str | None) -> tuple[str, str | None]:
+def _trial(iterations: int) -> Callable[[F], F]:
+    """Return a decorator that gives a command the target and the options that both trials have."""
+    how_often = click.option(
+        "-n",
+        "--iterations",
+        type=click.IntRange(min=1),
+        default=iterations,
+        show_default=True,
+        help="How often it is kicked off.",
+    )
+    kept = run_options(location="Where to keep it. [default: what the crew says itself, or ./.checkpoints]")
+    return lambda function: _target(how_often(_input_option(_inputs_file(_run_id(kept(function))))))
+
+
+@click.command()
+@click.option("--eval-llm", metavar="M", help="The model that scores. [default: CREWLITE_MODEL]")
+@_trial(3)
+def test(eval_llm: str | None, iterations: int, **how: Any) -> None:
+    """Kick off a crew several times, and have a model score each answer.
+
+    The table of scores goes to stdout. MODULE:ATTRIBUTE is a Crew, as for `crewlite run`.
+    """
+    words = ["test", "--iterations", str(iterations), *(["--eval-llm", eval_llm] if eval_llm else [])]
+    _carried_out(words, lambda crew: testing.trial_of(crew, iterations, eval_llm), {"n_iterations": iterations}, **how)
+
+
+@click.command()
+@click.option("-f", "--filename", metavar="F.json", default=FILE, show_default=True, help="Where to write it.")
+@click.option(
+    "--feedback", multiple=True, metavar="TEXT", help="On each iteration in turn. [default: a person is asked]"
+)
+@_trial(5)
+def train(filename: str, feedback: Sequence[str], iterations: int, **how: Any) -> None:
+    """Kick off a crew several times, and write down what its agents learn from feedback on their answers.
+
+    What they learn goes to stdout, and to the file that `Crew(trained_agents_file=...)` uses. MODULE:ATTRIBUTE is a
+    Crew, as for `crewlite run`.
+    """
+    said = list(feedback) or None
+    words = ["train", "--iterations", str(iterations), "--filename", filename]
+    words += [word for text in feedback for word in ("--feedback", text)]
+    _carried_out(
+        words,
+        lambda crew: training.trial_of(crew, iterations, filename, said),
+        {"n_iterations": iterations, "feedback": said},
+        after=lambda result: training.written(filename, result),
+        **how,
+    )
+
+
+def _carried_out(
+    words: Sequence[str],
+    make: Callable[[Crew], Trial],
+    given: Mapping[str, Any],
+    *,
+    asked: Asked,
+    chosen: RunOptions,
+    target: str | None,
+    inputs: Sequence[str],
+    inputs_file: IO[str] | None,
+    run_id: str | None,
+    after: Callable[[Any], object] = lambda result: None,
+) -> None:
+    """Carry out a trial, which `make` makes of the crew. `words` begin the command that goes on with it."""
+    of_crew = _inputs(inputs_file, inputs)
+    runner = Runner(dataclasses.replace(chosen, model=None))  # it is the crew's, and no model of the trial
+    with runner.set_up():
+        named, _ = _target_or_project(target)
+        crew = find(named)
+        if not isinstance(crew, Crew):
+            raise click.UsageError(
+                f"{named} is of kind {crew.run_kind}; wanted a Crew: only crews can be tested and trained"
+            )
+        taken(crew, of_crew, model=chosen.model)
+        if chosen.model:
+            crew = crew.with_model(chosen.model)
+        saved = saving(crew, asked.location)
+        assert isinstance(saved, Crew)
+        try:
+            trial = make(saved)
+        except ConfigError as error:
+            raise click.UsageError(str(error)) from None
+        again = [*words[:1], *([target] if target else []), *words[1:]]
+        again += [word for name in inputs for word in ("--input", name)]
+        again += ["--inputs-file", inputs_file.name] if inputs_file else []
+        again += ["--model", chosen.model] if chosen.model else []
+        again += ["--location", asked.location] if asked.location else []
+        after(runner.kickoff(trial, inputs={**given, "inputs": of_crew or None}, run_id=run_id, again=again))
+
+
+def _target_or_project(target: str | None) -> tuple[str, str | None]:
     """Return the target, else that of the project; and the target that later commands must name, None for none.
 
     Raises UsageError if there is none.
@@ -75,14 +181,14 @@ def target_or_project(target: str | None) -> tuple[str, str | None]:
     )
 
 
-def from_file(file: IO[str] | None) -> dict[str, Any]:
-    """Return the inputs in a file; {} without one. Raises UsageError."""
-    if file is None:
-        return {}
+def _inputs(file: IO[str] | None, words: Sequence[str]) -> dict[str, Any]:
+    """Return the inputs in a file, if there is one, and those of the command line. Raises UsageError."""
     try:
-        told = json.load(file)
+        told = json.load(file) if file else {}
     except ValueError as error:
-        raise click.UsageError(f"--inputs-file: {file.name} is no JSON ({error})") from error
+        raise click.UsageError(f"--inputs-file: {file and file.name} is no JSON ({error})") from error
     if not isinstance(told, dict):
-        raise click.UsageError(f"--inputs-file: {file.name} holds {type(told).__name__}; wanted an object of inputs")
-    return told
+        raise click.UsageError(
+            f"--inputs-file: {file and file.name} holds {type(told).__name__}; wanted an object of inputs"
+        )
+    return {**told, **pairs(words, "--input")}

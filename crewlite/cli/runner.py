@@ -7,19 +7,17 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import IO, Any
+from typing import Any
 
 import click
 
-from crewlite import CheckpointConfig, kinds
-from crewlite.cli import questions, stream
+from crewlite import CheckpointConfig
+from crewlite.cli.definitions import Definition
 from crewlite.cli.error_text import said, without_advice
-from crewlite.cli.exits import FAILED, INTERRUPTED, USAGE, WAITS, Failed, notice
-from crewlite.cli.interrupts import ended_by_signals
-from crewlite.cli.kinds import Definition
+from crewlite.cli.exits import FAILED, INTERRUPTED, USAGE, WAITS, Failed, ended_by_signals, notice
 from crewlite.cli.options import RunOptions
 from crewlite.cli.output import Output
-from crewlite.cli.shell import Again, shell_line
+from crewlite.cli.shell import Again, questions, shell_line
 from crewlite.errors import (
     AnswerRefused,
     BudgetExceeded,
@@ -30,7 +28,6 @@ from crewlite.errors import (
     MissingInput,
     Suspended,
 )
-from crewlite.flow import Flow, FlowFunction
 from crewlite.lazy import lazy
 from crewlite.resuming import branch_ref
 from crewlite.runtime.kickoffs.engine import kickoff_here
@@ -108,7 +105,7 @@ class Runner:
             verbose=not self.options.as_json,
         )
         try:
-            with stream.told(self.output.out) if self.options.as_json else contextlib.nullcontext():
+            with self.output.events() if self.options.as_json else contextlib.nullcontext():
                 result = kickoff_here(definition, request)
         except CrewliteError:
             raise
@@ -118,12 +115,7 @@ class Runner:
         if durability == "degraded":
             notice("Warning: not everything of this run could be saved.")
         about = {"run_id": self.progress.run_id, "usage": usage.model_dump(), "durability": durability}
-        if definition.run_kind is kinds.TRIAL and not self.options.as_json:
-            self.output.answer(str(result))
-        elif isinstance(definition, FlowFunction | Flow):
-            self.output.value(result, **about)
-        else:
-            self.output.answer(result.raw, **about)
+        self.output.result(result, definition.run_kind, **about)
         return result
 
     def say(self, text: str) -> None:
@@ -190,67 +182,35 @@ class Runner:
                 if self.progress.again and not (isinstance(error, CrewliteError) or self._instead):
                     again = self._placed().line("fork", self._ref() or "RUN", *self.progress.again)
                     text = f"{text} - to run a recorded step again: {again}"
-        kind = (
-            Waits
-            if isinstance(error, InDoubt | BudgetExceeded)
-            else Misses
-            if isinstance(error, MissingInput)
-            else Failed
-        )
-        failed = kind(text)
         if self.options.as_json:
             self._tell_error(code if isinstance(code, str) else "failed", text)
-        return failed
+        waits, misses = isinstance(error, InDoubt | BudgetExceeded), isinstance(error, MissingInput)
+        return Failed(text, code=WAITS if waits else USAGE if misses else FAILED)
 
     def _waits(self, suspended: Suspended) -> click.ClickException:
         """Build the exception that ends the command when the run waits for people: with questions and commands."""
         found = {"run_id": suspended.run_id, "branch": self.progress.branch, "waiting": suspended.waiting}
         if self.options.as_json:
-            stream.Stream(self.output.out).tell({"type": "waiting", **found})
+            self.output.hear({"type": "waiting", **found})
         if self._unsaved:
-            return Waits(f"The run waits for an answer, but cannot be resumed with one. {self._unsaved}")
+            return Failed(f"The run waits for an answer, but cannot be resumed with one. {self._unsaved}", code=WAITS)
         lines = [f"{self._ref()} waits for an answer."]
         if self._instead:
             first = next(iter(suspended.waiting))
             lines += [f"{address}: {question}" for address, question in suspended.waiting.items()]
-            return Asks([*lines, f"To answer and go on: {self._line_on('--answer', f'{first}=VALUE')}"])
-        with history.History(suspended.location) as opened:
-            waiting = opened.run(f"{suspended.run_id}/{self.progress.branch}").waiting
-        kept = Again(self._placed().location)
-        lines += questions.told(waiting, lambda at: kept.line("answer", self._ref() or "RUN", at, "VALUE"))
-        both = [word for one in waiting for word in ("--answer", f"{one.address}=VALUE")]
-        return Asks([*lines, f"To go on then: {self._line_on()}", f"Or both at once: {self._line_on(*both)}"])
+            lines.append(f"To answer and go on: {self._line_on('--answer', f'{first}=VALUE')}")
+        else:
+            with history.History(suspended.location) as opened:
+                waiting = opened.run(f"{suspended.run_id}/{self.progress.branch}").waiting
+            kept = Again(self._placed().location)
+            lines += questions(waiting, lambda at: kept.line("answer", self._ref() or "RUN", at, "VALUE"))
+            both = [word for one in waiting for word in ("--answer", f"{one.address}=VALUE")]
+            lines += [f"To go on then: {self._line_on()}", f"Or both at once: {self._line_on(*both)}"]
+        return Failed(*lines, code=WAITS, head="")
 
     def _tell_error(self, code: str, text: str) -> None:
         if self.options.as_json:
-            stream.Stream(self.output.out).tell({"type": "error", "code": code, "message": text})
-
-
-class Waits(Failed):
-    """The run waits for a decision that only a person can make, such as whether a call in doubt took effect."""
-
-    exit_code = WAITS
-
-
-class Asks(click.ClickException):
-    """The run waits for people. Printed without "Error:", line by line."""
-
-    exit_code = WAITS
-
-    def __init__(self, lines: Sequence[str]) -> None:
-        super().__init__("\n".join(lines))
-        self.lines = tuple(lines)
-
-    def show(self, file: IO[Any] | None = None) -> None:
-        """Print the lines on stderr."""
-        for line in self.lines:
-            notice(line, file)
-
-
-class Misses(Failed):
-    """An input of the crew is missing."""
-
-    exit_code = USAGE
+            self.output.hear({"type": "error", "code": code, "message": text})
 
 
 class _Stopped(Exception):

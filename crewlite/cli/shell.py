@@ -1,4 +1,4 @@
-"""Build command lines for people to copy into a shell."""
+"""Command lines for people to copy into a shell, and the location that they mean if they name none."""
 
 from __future__ import annotations
 
@@ -6,11 +6,25 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from crewlite.cli.locations import DIRECTORY, detected
+from crewlite.lazy import lazy
 from crewlite.resuming import nth_attempt
+
+if TYPE_CHECKING:
+    from crewlite.state.run_history import Waiting
+
+wanted = lazy("crewlite.state.reading.wanted")
+DIRECTORY, DATABASE = "./.checkpoints", "./.checkpoints.db"
+
+
+def detected() -> str | None:
+    """Return the store of this directory: ./.checkpoints if it exists, else the database; None if there is neither."""
+    if os.path.isdir(DIRECTORY):
+        return DIRECTORY
+    return DATABASE if os.path.exists(DATABASE) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +70,17 @@ def settling_words(answered: str, rerun: str) -> str:
 def shell_line(words: Sequence[str]) -> str:
     """Return a command with its words quoted for a shell."""
     return subprocess.list2cmdline(words) if sys.platform == "win32" else shlex.join(words)
+
+
+def questions(waiting: Sequence[Waiting], line: Callable[[str], str]) -> list[str]:
+    """Return the lines that tell questions: their texts, the answers that fit, and the command that answers.
+
+    `line` returns that command for an address.
+    """
+    lines = []
+    for question in waiting:
+        first, *rest = question.question.strip().splitlines() or [""]
+        lines += [f"{question.address}: {first}", *(f"  {text}" for text in rest)]
+        until = f", until {question.until.strftime('%Y-%m-%dT%H:%M:%SZ')}" if question.until else ""
+        lines += [f"  wanted: {wanted.what_fits(question.schema)}{until}", f"  {line(question.address)}"]
+    return lines

@@ -13,8 +13,7 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
-from crewlite.cli import questions
-from crewlite.cli.shell import Again
+from crewlite.cli.shell import Again, questions
 from crewlite.errors import CrewliteError, Suspended, text_of
 from crewlite.resuming import branch_ref, to_resume
 from crewlite.state.history import History
@@ -71,7 +70,7 @@ def _waits(error: Suspended) -> list[str]:
     given = ", ".join(f"{one.address!r}: ..." for one in waiting)
     return [
         f"Run {ref!r} waits for a person, and is no longer at work.",
-        *questions.told(waiting, lambda at: again.line("answer", ref, at, "VALUE")),
+        *questions(waiting, lambda at: again.line("answer", ref, at, "VALUE")),
         f"To go on then: kickoff({resume})",
         f"Or both at once: kickoff({resume}, answers={{{given}}})",
     ]

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from crewlite.cli.stream import as_data
+from crewlite.cli.output import as_data
 from crewlite.console.progress import is_of, line_of
 from crewlite.errors import ConfigError
 from crewlite.events.base import BaseEvent

@@ -9,15 +9,16 @@ import contextlib
 import contextvars
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from crewlite import events, kinds
+from crewlite import kinds
 from crewlite.codec import decode
 from crewlite.console.status_lines import status_lines_of
 from crewlite.console.text import say
 from crewlite.console.underway import Underway, depth_of, is_part_of, titled
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
+from crewlite.events.registry import EventType
 from crewlite.ids import short
 from crewlite.lazy import lazy
 from crewlite.runtime.people.terminal import terminal
@@ -31,6 +32,7 @@ rich = lazy("rich.console")
 _LONGEST = 100  # characters of a text that is quoted
 _OF_AN_ERROR = 60  # the same for errors: each step that an error passes prints it, and the end prints it completely
 _Line = tuple[str, str] | None
+_Said = Callable[[Any], _Line]
 
 _shows: contextvars.ContextVar[Callable[[BaseEvent], bool]] = contextvars.ContextVar(
     "crewlite_shows", default=lambda event: False
@@ -56,10 +58,10 @@ def shown(run_id: Callable[[], str | None], address: Callable[[], str] = lambda:
             run.base = address()
             usage = state.usage_of(run.base) if state is not None else None
             run.hear(event, usage)
-            if isinstance(event, events.ProgressReportedEvent) and not run.is_due(event):
+            if event.type == "progress_reported" and not run.is_due(event):
                 return
             if said := line_of(event, usage):
-                depth, whole = depth_of(event.address or "", run.base), isinstance(event, events.ToolUsageErrorEvent)
+                depth, whole = depth_of(event.address or "", run.base), event.type == "tool_usage_error"
                 with status_lines.above() if status_lines else contextlib.nullcontext():
                     say(status_lines.console if status_lines else console, *said, depth=depth, whole=whole)
 
@@ -76,206 +78,121 @@ def is_of(run_id: Callable[[], str | None], address: Callable[[], str], event: B
 
 
 def line_of(event: BaseEvent, usage: Usage | None) -> _Line:
-    """Return the line for an event, as the name of its mark and a text; None if it is not shown."""
-    for said in (
-        _of_run,
-        _of_trial,
-        _of_flow,
-        _of_method,
-        _of_task,
-        _of_step,
-        _of_guardrail,
-        _of_call,
-        _of_recovery,
-        _of_record,
-    ):
-        if line := said(event, usage):
-            return line
-    return None
+    """Return the line for an event, as the name of its mark and a text; None if it is not shown.
+
+    `usage` is that of the kickoff up to the event.
+    """
+    say = _LINES.get(cast(EventType, event.type))
+    said = say(event) if say else None
+    if said and event.type == "llm_call_completed":
+        return said[0], f"{said[1]}, so far {_tokens(usage)}"
+    return said
 
 
-def _of_run(event: BaseEvent, usage: Usage | None) -> _Line:
-    verb = "goes on" if event.resumed else "begins"
-    match event:
-        case events.CrewKickoffStartedEvent():
-            return "begun", f"crew {event.crew_name} {verb} (run {event.run_id})"
-        case events.CrewKickoffCompletedEvent():
-            return "done", f"crew {event.crew_name} has finished: {number_of(event.total_tokens, 'token')}"
-        case events.CrewKickoffFailedEvent():
-            return "failed", f"crew {event.crew_name} stopped: {_error(event)}"
-        case events.LiteAgentExecutionStartedEvent():
-            return "begun", f"agent {event.agent_role} {verb} (run {event.run_id})"
-        case events.LiteAgentExecutionCompletedEvent():
-            return "done", f"agent {event.agent_role} has finished: {_tokens(event.usage)}"
-        case events.LiteAgentExecutionErrorEvent():
-            return "failed", f"agent {event.agent_role} stopped: {_error(event)}"
-        case events.SigTermEvent() | events.SigIntEvent() | events.SigHupEvent():
-            return "failed", f"{event.type}: {event.reason}"
-        case events.SigTStpEvent() | events.SigContEvent():
-            return "said", f"{event.type}: {event.reason}"
-    return None
+def _asked(event: Any) -> _Line:
+    if terminal():
+        return None  # the question itself is printed on the terminal
+    return "waiting", f"{event.address} asks: {_short(event.question)}"
 
 
-def _of_trial(event: BaseEvent, usage: Usage | None) -> _Line:
-    verb = "goes on" if event.resumed else "begins"
-    match event:
-        case events.CrewTestStartedEvent():
-            return "begun", f"test of crew {event.crew_name} {verb} (run {event.run_id})"
-        case events.AgentEvaluationCompletedEvent():
-            return "done", f"{event.task_name or event.address} gets {event.score:.1f} of 10: {_short(event.reason)}"
-        case events.AgentEvaluationFailedEvent():
-            return "failed", f"{event.task_name or event.address} gets no score: {_error(event)}"
-        case events.CrewTestResultEvent():
-            return "done", f"iteration {event.iteration}: {event.quality:.1f} of 10"
-        case events.CrewTestCompletedEvent():
-            return "done", f"test of crew {event.crew_name} has finished: {event.quality:.1f} of 10"
-        case events.CrewTrainStartedEvent():
-            return "begun", f"training of crew {event.crew_name} {verb} (run {event.run_id})"
-        case events.CrewTrainCompletedEvent():
-            return "done", f"training of crew {event.crew_name} has finished"
-        case events.CrewTestFailedEvent():
-            return "failed", f"test of crew {event.crew_name} stopped: {_error(event)}"
-        case events.CrewTrainFailedEvent():
-            return "failed", f"training of crew {event.crew_name} stopped: {_error(event)}"
-    return None
+def _answered(event: Any) -> _Line:
+    answer = event.answer if isinstance(event.answer, str) else repr(decode(event.answer))
+    return "finished", f"{event.address} is answered: {_short(answer)}"
 
 
-def _of_flow(event: BaseEvent, usage: Usage | None) -> _Line:
-    match event:
-        case events.FlowStartedEvent():
-            return "begun", f"flow {event.flow_name} {'goes on' if event.resumed else 'begins'} (run {event.run_id})"
-        case events.FlowFinishedEvent():
-            paid = f": {_tokens(event.usage)}" if event.usage.requests else ""
-            return "done", f"flow {event.flow_name} has finished{paid}"
-        case events.FlowFailedEvent():
-            return "failed", f"flow {event.flow_name} stopped: {_error(event)}"
-        case events.FlowPausedEvent():
-            return "waits", f"flow {event.flow_name} waits for {', '.join(event.waiting)}"
-        case events.HumanFeedbackRequestedEvent() if terminal():
-            return None  # the question itself is printed on the terminal
-        case events.HumanFeedbackRequestedEvent():
-            return "waits", f"{event.address} asks: {_short(event.question)}"
-        case events.HumanFeedbackReceivedEvent():
-            answer = event.answer if isinstance(event.answer, str) else repr(decode(event.answer))
-            return "done", f"{event.address} is answered: {_short(answer)}"
-    return None
+def _method_started(event: Any) -> _Line:
+    by = f", by {event.trigger}" if event.trigger else ""
+    return "begun", f"method {event.method_name}{' goes on' if event.resumed else by}"
 
 
-def _of_method(event: BaseEvent, usage: Usage | None) -> _Line:
-    match event:
-        case events.MethodExecutionStartedEvent():
-            by = f", by {event.trigger}" if event.trigger else ""
-            return "begun", f"method {event.method_name}{' goes on' if event.resumed else by}"
-        case events.MethodExecutionFinishedEvent():
-            return "done", f"method {event.method_name}"
-        case events.MethodExecutionFailedEvent():
-            return "failed", f"method {event.method_name} failed: {_error(event)}"
-        case events.MethodExecutionPausedEvent():
-            return "waits", f"method {event.method_name} waits for {', '.join(event.waiting)}"
-    return None
+def _task_completed(event: Any) -> _Line:
+    skipped = event.output.skipped
+    how = " is skipped: its condition does not hold" if skipped else f": {event.agent_role} has finished"
+    return "finished", f"{_task(event)}{how}"
 
 
-def _of_task(event: BaseEvent, usage: Usage | None) -> _Line:
-    match event:
-        case events.TaskStartedEvent():
-            verb = "goes on" if event.resumed else "begins"
-            return "begun", f"{_task(event)}: {event.agent_role} {verb}"
-        case events.TaskCompletedEvent() if event.output.skipped:
-            return "done", f"{_task(event)} is skipped: its condition does not hold"
-        case events.TaskCompletedEvent():
-            return "done", f"{_task(event)}: {event.agent_role} has finished"
-        case events.TaskFailedEvent():
-            return "failed", f"{_task(event)}: {event.agent_role} failed: {_error(event)}"
-    return None
+def _step_started(event: Any) -> _Line:
+    again = " goes on" if event.resumed else ""
+    return ("begun", f"{titled(event)}{again}") if kinds.of(event.kind).holds_value else None
 
 
-def _of_step(event: BaseEvent, usage: Usage | None) -> _Line:
-    match event:
-        case events.StepStartedEvent() if kinds.of(event.kind).holds_value:
-            return "begun", f"{titled(event)}{' goes on' if event.resumed else ''}"
-        case events.StepCompletedEvent() if event.reused_from:
-            return "reused", f"{titled(event)} from {event.reused_from}"
-        case events.StepCompletedEvent() if kinds.of(event.kind).holds_value:
-            return "done", titled(event)
-        case events.StepFailedEvent():
-            return "failed", f"{titled(event)} failed: {_error(event)}"
-        case events.ProgressReportedEvent():
-            return "said", f"{event.source_name}: {_short(event.text)}"
-        case events.StepReplayedEvent() if kinds.at(event.address or "").is_about_failure:
-            return None  # a part of what follows a failure, which is told
-        case events.StepReplayedEvent():
-            changed = f", though its {' and '.join(event.changed)} changed" if event.changed else ""
-            what = f"{event.address or 'the result'}{': its failure is' if event.failed else ''}"
-            return "reused", f"{what} from the record{changed}"
-    return None
+def _step_completed(event: Any) -> _Line:
+    if event.reused_from:
+        return "reused", f"{titled(event)} from {event.reused_from}"
+    return ("finished", titled(event)) if kinds.of(event.kind).holds_value else None
 
 
-def _of_guardrail(event: BaseEvent, usage: Usage | None) -> _Line:
-    match event:
-        case events.LLMGuardrailCompletedEvent() if event.success:
-            return "done", f"guardrail passed: {_short(event.guardrail)}"
-        case events.LLMGuardrailCompletedEvent():
-            return "said", f"guardrail not passed: {_short(event.error or '')}"
-        case events.LLMGuardrailFailedEvent():
-            return "failed", f"guardrail {_short(event.guardrail)} failed: {_error(event)}"
-    return None
+def _step_replayed(event: Any) -> _Line:
+    if kinds.at(event.address or "").is_about_failure:
+        return None  # a part of what follows a failure, which is told
+    changed = f", though its {' and '.join(event.changed)} changed" if event.changed else ""
+    what = f"{event.address or 'the result'}{': its failure is' if event.failed else ''}"
+    return "reused", f"{what} from the record{changed}"
 
 
-def _of_call(event: BaseEvent, usage: Usage | None) -> _Line:
-    match event:
-        case events.LLMCallCompletedEvent():
-            used = sum(event.usage.get(name, 0) for name in ("prompt_tokens", "completion_tokens"))
-            return "done", f"model {event.model}: {number_of(used, 'token')}, so far {_tokens(usage)}"
-        case events.LLMCallFailedEvent():
-            return "failed", f"model {event.model} failed: {_error(event)}"
-        case events.LLMCallPacedEvent():
-            return (
-                "waits",
-                f"a model call waits for {event.seconds:.0f} s or more: max_rpm={event.max_rpm} of {event.owner}",
-            )
-        case events.AgentLogsExecutionEvent():
-            return "said", f"{event.agent_role}: {_short(event.formatted_answer)}"
-        case events.ToolUsageStartedEvent():
-            again = " (in doubt: it may have been called before)" if event.in_doubt else ""
-            return "begun", f"tool {_call(event)}{again}"
-        case events.ToolUsageFinishedEvent():
-            return "done", f"tool {event.tool_name}: {len(event.output):,} characters"
-        case events.ToolUsageErrorEvent():
-            return "failed", f"tool {event.tool_name} failed: {event.error_type}: {event.error}"
-        case events.ToolSelectionErrorEvent() | events.ToolValidateInputErrorEvent():
-            return "failed", f"tool {_call(event)} refused: {_short(event.error)}"
-    return None
+def _guardrail_completed(event: Any) -> _Line:
+    if event.success:
+        return "finished", f"guardrail passed: {_short(event.guardrail)}"
+    return "said", f"guardrail not passed: {_short(event.error or '')}"
 
 
-def _of_recovery(event: Any, usage: Usage | None) -> _Line:
-    if event.type == "recovery_started":
-        return "failed", _again(event)
-    if event.type == "recovery_completed" and event.remedy not in ("retry", "fallback"):
-        return "done", f"{kinds.of(event.kind).title} {event.name}: {event.remedy} has helped, in try {event.attempt}"
-    if event.type == "recovery_failed":
-        reason = f": {_short(event.reason)}" if event.reason else ""
-        return "failed", f"{kinds.of(event.kind).title} {event.name}: {event.remedy} after try {event.attempt}{reason}"
-    return None
+def _call_completed(event: Any) -> _Line:
+    used = sum(event.usage.get(name, 0) for name in ("prompt_tokens", "completion_tokens"))
+    return "finished", f"model {event.model}: {number_of(used, 'token')}"
 
 
-def _of_record(event: BaseEvent, usage: Usage | None) -> _Line:
-    match event:
-        case events.CheckpointCompletedEvent():
-            return "saved", f"checkpoint {short(event.checkpoint_id)} at {event.trigger}"
-        case events.CheckpointFailedEvent():
-            return "failed", f"not saved: {_error(event)}"
-        case events.CheckpointRestoreCompletedEvent():
-            return "reused", f"{number_of(event.finished_steps, 'recorded step')} from {event.location}"
-    return None
+def _call_paced(event: Any) -> _Line:
+    limit = f"max_rpm={event.max_rpm} of {event.owner}"
+    return "waiting", f"a model call waits for {event.seconds:.0f} s or more: {limit}"
 
 
-def _task(event: events.TaskStartedEvent | events.TaskCompletedEvent | events.TaskFailedEvent) -> str:
+def _tool_started(event: Any) -> _Line:
+    again = " (in doubt: it may have been called before)" if event.in_doubt else ""
+    return "begun", f"tool {_call(event)}{again}"
+
+
+def _tool_refused(event: Any) -> _Line:
+    return "failed", f"tool {_call(event)} refused: {_short(event.error)}"
+
+
+def _recovery_started(event: Any) -> _Line:
+    what, known = f"{kinds.of(event.kind).title} {event.name}", event.failure_type not in ("", "unknown")
+    told = f"{what}: {event.failure_type}: {_error(event)}" if known else f"{what}: {_error(event)}"
+    if event.remedy in ("retry", "fallback") and not known:
+        return "failed", f"{told}; try {event.attempt + 1} in {event.delay:.1f} s"
+    wait = f" in {event.delay:.1f} s" if event.delay else ""
+    return "failed", f"{told}; {event.remedy}, try {event.attempt + 1}{wait}"
+
+
+def _recovery_completed(event: Any) -> _Line:
+    if event.remedy in ("retry", "fallback"):
+        return None
+    what = f"{kinds.of(event.kind).title} {event.name}"
+    return "finished", f"{what}: {event.remedy} has helped, in try {event.attempt}"
+
+
+def _recovery_failed(event: Any) -> _Line:
+    reason = f": {_short(event.reason)}" if event.reason else ""
+    return "failed", f"{kinds.of(event.kind).title} {event.name}: {event.remedy} after try {event.attempt}{reason}"
+
+
+def _signal(mark: str) -> _Said:
+    return lambda event: (mark, f"{event.type}: {event.reason}")
+
+
+def _begins(event: Any) -> str:
+    return f"{'goes on' if event.resumed else 'begins'} (run {event.run_id})"
+
+
+def _evaluated(event: Any) -> str:
+    return event.task_name or str(event.address)
+
+
+def _task(event: Any) -> str:
     return f"task {event.task_name}" if event.task_name else str(event.address)
 
 
-def _call(
-    event: events.ToolUsageStartedEvent | events.ToolSelectionErrorEvent | events.ToolValidateInputErrorEvent,
-) -> str:
+def _call(event: Any) -> str:
     arguments = ", ".join(f"{name}={value!r}" for name, value in event.tool_args.items())
     return f"{event.tool_name}({_short(arguments)})"
 
@@ -284,18 +201,82 @@ def _tokens(usage: Usage | None) -> str:
     return number_of(usage.total_tokens, "token") if usage is not None else "unknown"
 
 
-def _again(event: Any) -> str:
-    what, known = f"{kinds.of(event.kind).title} {event.name}", event.failure_type not in ("", "unknown")
-    told = f"{what}: {event.failure_type}: {_error(event)}" if known else f"{what}: {_error(event)}"
-    if event.remedy in ("retry", "fallback") and not known:
-        return f"{told}; try {event.attempt + 1} in {event.delay:.1f} s"
-    wait = f" in {event.delay:.1f} s" if event.delay else ""
-    return f"{told}; {event.remedy}, try {event.attempt + 1}{wait}"
-
-
 def _error(event: Any) -> str:
     return f"{event.error_type}: {_short(event.error, _OF_AN_ERROR)}"
 
 
 def _short(text: str, longest: int = _LONGEST) -> str:
     return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
+_LINES: dict[EventType, _Said] = {
+    "crew_kickoff_started": lambda e: ("begun", f"crew {e.crew_name} {_begins(e)}"),
+    "crew_kickoff_completed": lambda e: (
+        "finished",
+        f"crew {e.crew_name} has finished: {number_of(e.total_tokens, 'token')}",
+    ),
+    "crew_kickoff_failed": lambda e: ("failed", f"crew {e.crew_name} stopped: {_error(e)}"),
+    "lite_agent_execution_started": lambda e: ("begun", f"agent {e.agent_role} {_begins(e)}"),
+    "lite_agent_execution_completed": lambda e: ("finished", f"agent {e.agent_role} has finished: {_tokens(e.usage)}"),
+    "lite_agent_execution_error": lambda e: ("failed", f"agent {e.agent_role} stopped: {_error(e)}"),
+    "crew_test_started": lambda e: ("begun", f"test of crew {e.crew_name} {_begins(e)}"),
+    "agent_evaluation_completed": lambda e: (
+        "finished",
+        f"{_evaluated(e)} gets {e.score:.1f} of 10: {_short(e.reason)}",
+    ),
+    "agent_evaluation_failed": lambda e: ("failed", f"{_evaluated(e)} gets no score: {_error(e)}"),
+    "crew_test_result": lambda e: ("finished", f"iteration {e.iteration}: {e.quality:.1f} of 10"),
+    "crew_test_completed": lambda e: ("finished", f"test of crew {e.crew_name} has finished: {e.quality:.1f} of 10"),
+    "crew_test_failed": lambda e: ("failed", f"test of crew {e.crew_name} stopped: {_error(e)}"),
+    "crew_train_started": lambda e: ("begun", f"training of crew {e.crew_name} {_begins(e)}"),
+    "crew_train_completed": lambda e: ("finished", f"training of crew {e.crew_name} has finished"),
+    "crew_train_failed": lambda e: ("failed", f"training of crew {e.crew_name} stopped: {_error(e)}"),
+    "SIGTERM": _signal("failed"),
+    "SIGINT": _signal("failed"),
+    "SIGHUP": _signal("failed"),
+    "SIGTSTP": _signal("said"),
+    "SIGCONT": _signal("said"),
+    "flow_started": lambda e: ("begun", f"flow {e.flow_name} {_begins(e)}"),
+    "flow_finished": lambda e: (
+        "finished",
+        f"flow {e.flow_name} has finished{f': {_tokens(e.usage)}' if e.usage.requests else ''}",
+    ),
+    "flow_failed": lambda e: ("failed", f"flow {e.flow_name} stopped: {_error(e)}"),
+    "flow_paused": lambda e: ("waiting", f"flow {e.flow_name} waits for {', '.join(e.waiting)}"),
+    "human_feedback_requested": _asked,
+    "flow_input_requested": _asked,
+    "human_feedback_received": _answered,
+    "flow_input_received": _answered,
+    "method_execution_started": _method_started,
+    "method_execution_finished": lambda e: ("finished", f"method {e.method_name}"),
+    "method_execution_failed": lambda e: ("failed", f"method {e.method_name} failed: {_error(e)}"),
+    "method_execution_paused": lambda e: ("waiting", f"method {e.method_name} waits for {', '.join(e.waiting)}"),
+    "task_started": lambda e: ("begun", f"{_task(e)}: {e.agent_role} {'goes on' if e.resumed else 'begins'}"),
+    "task_completed": _task_completed,
+    "task_failed": lambda e: ("failed", f"{_task(e)}: {e.agent_role} failed: {_error(e)}"),
+    "step_started": _step_started,
+    "step_completed": _step_completed,
+    "step_failed": lambda e: ("failed", f"{titled(e)} failed: {_error(e)}"),
+    "step_replayed": _step_replayed,
+    "progress_reported": lambda e: ("said", f"{e.source_name}: {_short(e.text)}"),
+    "llm_guardrail_completed": _guardrail_completed,
+    "llm_guardrail_failed": lambda e: ("failed", f"guardrail {_short(e.guardrail)} failed: {_error(e)}"),
+    "llm_call_completed": _call_completed,
+    "llm_call_failed": lambda e: ("failed", f"model {e.model} failed: {_error(e)}"),
+    "llm_call_paced": _call_paced,
+    "agent_logs_execution": lambda e: ("said", f"{e.agent_role}: {_short(e.formatted_answer)}"),
+    "tool_usage_started": _tool_started,
+    "tool_usage_finished": lambda e: ("finished", f"tool {e.tool_name}: {len(e.output):,} characters"),
+    "tool_usage_error": lambda e: ("failed", f"tool {e.tool_name} failed: {e.error_type}: {e.error}"),
+    "tool_selection_error": _tool_refused,
+    "tool_validate_input_error": _tool_refused,
+    "recovery_started": _recovery_started,
+    "recovery_completed": _recovery_completed,
+    "recovery_failed": _recovery_failed,
+    "checkpoint_completed": lambda e: ("checkpoint", f"checkpoint {short(e.checkpoint_id)} at {e.trigger}"),
+    "checkpoint_failed": lambda e: ("failed", f"not saved: {_error(e)}"),
+    "checkpoint_restore_completed": lambda e: (
+        "reused",
+        f"{number_of(e.finished_steps, 'recorded step')} from {e.location}",
+    ),
+}

@@ -12,22 +12,39 @@ if TYPE_CHECKING:
 
 rich_text = lazy("rich.text")
 
-_MARKS = {  # the mark, its replacement on streams that cannot encode it, its colour
+MARKS = {  # the mark, its replacement on streams that cannot encode it, and the style of what it stands for
     "begun": ("▸", ">", "cyan"),
-    "done": ("✓", "+", "green"),
-    "reused": ("↺", "=", "yellow"),
-    "saved": ("●", "*", "blue"),
-    "said": ("»", ">", "dim"),
-    "waits": ("◇", "~", "magenta"),
+    "at work": ("▸", ">", "bold cyan"),
+    "unfinished": ("▸", ">", "yellow"),
+    "not run yet": ("▸", ">", "yellow"),
+    "finished": ("✓", "+", "green"),
     "failed": ("✗", "x", "red"),
+    "waiting": ("◇", "~", "magenta"),
+    "cancelled": ("■", "=", "yellow"),
+    "in_doubt": ("?", "?", "yellow"),
+    "damaged": ("!", "!", "bold red"),
+    "reused": ("↺", "=", "yellow"),
+    "edited": ("✎", "=", "magenta"),
+    "checkpoint": ("●", "*", "blue"),
+    "said": ("»", ">", "dim"),
+    "open": ("○", "-", "dim"),
 }
 
 
+def mark_of(name: str, console: Console) -> tuple[str, str]:
+    """Return the mark of a status or an event that this console can show, and its style."""
+    fancy, plain, style = MARKS[name]
+    return (fancy if encodable(fancy, console) else plain), style
+
+
+def style_of(status: str) -> str:
+    """Return the style of a status as text."""
+    return MARKS.get(status, MARKS["open"])[2]
+
+
 def say(console: Console, mark: str, text: str, *, depth: int = 0, whole: bool = False) -> None:
-    """Print a line with a mark, which is a name in `_MARKS`. On a terminal the line is cut unless `whole`."""
-    fancy, plain, colour = _MARKS[mark]
-    sign = fancy if encodable(fancy, console) else plain
-    line = rich_text.Text.assemble("  " * depth, (sign, colour), f" {printable(text, console)}")
+    """Print a line with a mark, which is a name in `MARKS`. On a terminal the line is cut unless `whole`."""
+    line = rich_text.Text.assemble("  " * depth, mark_of(mark, console), f" {printable(text, console)}")
     if console.is_terminal and not whole:
         console.print(line, no_wrap=True, overflow="ellipsis" if encodable("…", console) else "crop")
     else:

@@ -11,17 +11,20 @@ from crewlite.lazy import first_use
 
 if TYPE_CHECKING:
     from crewlite.llm.base import ToolCall as ToolCall
-    from crewlite.testing.crash import CrashInjector as CrashInjector
-    from crewlite.testing.failing import assert_classifies_as as assert_classifies_as, faults as faults
+    from crewlite.testing.failing import (
+        CrashInjector as CrashInjector,
+        assert_classifies_as as assert_classifies_as,
+        faults as faults,
+    )
     from crewlite.testing.interleaved import Interleaved as Interleaved
     from crewlite.testing.interleavings import check_interleavings as check_interleavings
-    from crewlite.testing.providers import check_provider as check_provider
+    from crewlite.testing.laws import check_provider as check_provider
     from crewlite.testing.recorded import RecordedLLM as RecordedLLM
     from crewlite.testing.recorder import EventRecorder as EventRecorder
     from crewlite.testing.scripted import ScriptedLLM as ScriptedLLM
 
 _HOMES = {
-    "CrashInjector": "crewlite.testing.crash",
+    "CrashInjector": "crewlite.testing.failing",
     "EventRecorder": "crewlite.testing.recorder",
     "Interleaved": "crewlite.testing.interleaved",
     "RecordedLLM": "crewlite.testing.recorded",
@@ -29,7 +32,7 @@ _HOMES = {
     "ToolCall": "crewlite.llm.base",
     "assert_classifies_as": "crewlite.testing.failing",
     "check_interleavings": "crewlite.testing.interleavings",
-    "check_provider": "crewlite.testing.providers",
+    "check_provider": "crewlite.testing.laws",
     "faults": "crewlite.testing.failing",
 }
 

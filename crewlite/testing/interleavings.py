@@ -29,7 +29,7 @@ from crewlite.events.event_bus import event_bus
 from crewlite.state.providers import BaseProvider
 from crewlite.state.run_history import RunHistory
 from crewlite.testing.interleaved import Interleaved
-from crewlite.testing.providers import Make
+from crewlite.testing.laws import Make
 from crewlite.testing.scripted import ScriptedLLM
 
 FALSE_ALARMS = ("JournalCorrupt", "CheckpointMismatch", "SchemaTooNew", "StoreError", "StoreBusy", "StoreUnusable")

@@ -17,13 +17,13 @@ from typing import Any, cast
 
 from crewlite import background, codec, disk, durable, resources
 from crewlite.errors import ConfigError, RecordingDamaged, RecordingMissing
-from crewlite.llm.base import BaseLLM, LLMReply, Message, OnChunk, ToolCall, with_fallbacks
+from crewlite.llm.base import BaseLLM, LLMReply, Message, OnChunk, with_fallbacks
 from crewlite.llm.call import ask_once
 from crewlite.llm.models import named
 from crewlite.secrets import Secrets
-from crewlite.usage import Usage
 
 _SHOWN = 100  # characters of the last message that a line shows
+_ALWAYS = ("text", "usage", "model")  # parts of a reply that no line leaves out
 
 
 class RecordedLLM(BaseLLM):
@@ -229,17 +229,7 @@ def _split(data: bytes) -> tuple[list[bytes], int]:
 def _read(line: bytes, where: str) -> _Kept:
     try:
         said = codec.decode(json.loads(line))
-        reply = LLMReply(
-            text=said["text"],
-            tool_calls=tuple(
-                ToolCall(one["name"], one["arguments"], one.get("id")) for one in said.get("tool_calls", ())
-            ),
-            usage=Usage(**said["usage"]),
-            finish_reason=said.get("finish_reason"),
-            response_id=said.get("response_id"),
-            model=said["model"],
-            carried=said.get("carried"),
-        )
+        reply = LLMReply.model_validate(said | {name: said[name] for name in _ALWAYS})
         return _Kept(said["key"], said["asked"], reply, bool(said.get("streamed")))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise RecordingDamaged(where, f"{type(error).__name__}: {' '.join(str(error).split())}") from None
@@ -262,7 +252,7 @@ def _line(asked: str, reply: LLMReply, model: str, *, streamed: bool) -> dict[st
         "response_id": reply.response_id,
         "carried": reply.carried,
     }
-    encoded = codec.encode({name: value for name, value in line.items() if value or name in ("text", "usage")})
+    encoded = codec.encode({name: value for name, value in line.items() if value or name in _ALWAYS})
     return cast(dict[str, Any], encoded)
 
 

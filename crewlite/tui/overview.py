@@ -10,14 +10,13 @@ from typing import Any
 from rich.text import Text
 
 from crewlite import kinds
-from crewlite.cli.checkpoint.document import beginning, compact
-from crewlite.cli.checkpoint.info import name_of, shortened, spent
-from crewlite.cli.checkpoint.screen import ago, iso
+from crewlite.cli.checkpoint.words import ago, beginning, compact, iso, name_of, shortened, spent
+from crewlite.console.text import style_of
 from crewlite.ids import short
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.wanted import what_fits
 from crewlite.state.run_history import RunHistory
-from crewlite.tui.words import line, mark, plain, style_of
+from crewlite.tui.words import line, mark, plain
 from crewlite.wording import cut, number_of
 
 Rows = list[tuple[str, "Text | Moment"]]

@@ -13,18 +13,18 @@ from textual.containers import Vertical, VerticalScroll
 from textual.widgets import DataTable, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
-from crewlite.cli.checkpoint.diff import LINE_STYLES
-from crewlite.cli.checkpoint.document import compact
-from crewlite.cli.checkpoint.info import spent
-from crewlite.cli.checkpoint.screen import cost, duration
+from crewlite.cli.checkpoint.files import LINE_STYLES
+from crewlite.cli.checkpoint.words import compact, spent
+from crewlite.console.text import style_of
 from crewlite.escaping import escaped
+from crewlite.pages.rendering import cost, duration
 from crewlite.state.format.outcome import LightEvent
 from crewlite.state.reading.steps import StepView
 from crewlite.tui.fields import Field
 from crewlite.tui.overview import Rows
 from crewlite.tui.places import Place
 from crewlite.tui.timeline import Row, bar
-from crewlite.tui.words import line, mark, plain, shown, style_of
+from crewlite.tui.words import line, mark, plain, shown
 
 ROWS = 1_000
 """The most rows of a table; of events, the last ones."""
@@ -130,7 +130,7 @@ def _step(row: Row, room: int, width: int) -> list[Text]:
     before, along, after = bar(row, width)
     line_of_time = Text(before).append(along, style_of(row.status) if not row.later else "dim").append(after)
     numbers = [f"{row.tokens:,}" if row.tokens else "", cost(row.cost)]
-    took = Text(duration(row.milliseconds), style, justify="right")
+    took = Text(duration(row.milliseconds / 1_000), style, justify="right")
     return [name, took, line_of_time, *(Text(number, style, justify="right") for number in numbers)]
 
 

@@ -12,8 +12,8 @@ from functools import cached_property
 
 from rich.text import Text
 
-from crewlite.cli.checkpoint.info import name_of
-from crewlite.cli.checkpoint.screen import Part, ago
+from crewlite.cli.checkpoint.screen import Part
+from crewlite.cli.checkpoint.words import ago, name_of
 from crewlite.errors import RefError
 from crewlite.resuming import branch_ref
 from crewlite.state.providers import BranchInfo

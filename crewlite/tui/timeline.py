@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate
 
-from crewlite.cli.checkpoint.show import first_line, root_name, status_of
+from crewlite.cli.checkpoint.words import first_line, root_name, status_of
 from crewlite.state.format.addresses import in_order, leaf
 from crewlite.state.reading.steps import StepView
 from crewlite.state.run_history import RunHistory

@@ -16,7 +16,7 @@ from textual.events import Key
 from textual.widgets import RichLog, TabbedContent
 
 from crewlite import kinds
-from crewlite.cli.checkpoint.export import write_page
+from crewlite.cli.checkpoint.files import write_page
 from crewlite.cli.error_text import of_answer
 from crewlite.cli.exits import OK, WAITS, Failed
 from crewlite.cli.shell import Again

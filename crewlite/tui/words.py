@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from crewlite.cli.checkpoint.screen import MARKS, STYLES, Part
+from crewlite.cli.checkpoint.screen import Part
+from crewlite.console.text import MARKS
 from crewlite.escaping import escaped
 
 LONGEST = 20_000
 """Characters of a value that are shown."""
-_CYAN = {"at work": ("▸", "bold cyan"), "checkpoint": ("●", "blue")}
 
 
 def plain(text: str) -> str:
@@ -35,11 +35,5 @@ def line(*parts: Part) -> Text:
 
 def mark(status: str) -> tuple[str, str]:
     """Return the mark of a status, with its style."""
-    if status in _CYAN:
-        return _CYAN[status]
-    return MARKS.get(status, MARKS["open"])[0], STYLES.get(status, "dim")
-
-
-def style_of(status: str) -> str:
-    """Return the style of a status as text."""
-    return _CYAN[status][1] if status in _CYAN else STYLES.get(status, "dim")
+    fancy, _, style = MARKS.get(status, MARKS["open"])
+    return fancy, style

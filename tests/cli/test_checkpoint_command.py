@@ -11,9 +11,8 @@ from click.testing import CliRunner
 
 from crewlite import Agent, CheckpointConfig, History
 from crewlite.cli import exits
-from crewlite.cli.checkpoint import complete
-from crewlite.cli.lazy_group import LazyGroup
-from crewlite.cli.main import main
+from crewlite.cli.checkpoint import where
+from crewlite.cli.main import LazyGroup, main
 from crewlite.errors import ConfigError, Suspended
 from crewlite.flow import ask as asked, flow
 from crewlite.testing import ScriptedLLM
@@ -255,7 +254,7 @@ def test_the_command_is_also_a_module():
 
 
 def test_what_a_shell_would_trip_over_is_not_completed():
-    items = complete._items({"good": "two\nlines", "ugly": "a\x1b[31m b", "bad\nname": "x", "worse\x1b": "x"})
+    items = where._items({"good": "two\nlines", "ugly": "a\x1b[31m b", "bad\nname": "x", "worse\x1b": "x"})
     assert [(item.value, item.help) for item in items] == [("good", "two"), ("ugly", "a[31m b")]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crewlite.cli.shipped import shipped
+from crewlite.cli.create import shipped
 from tests import children
 
 ROOT = Path(__file__).parents[2]

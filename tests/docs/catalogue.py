@@ -15,8 +15,7 @@ import click
 from pydantic import BaseModel
 
 from crewlite import Agent, BaseTool, CheckpointConfig, ConditionalTask, Crew, Task, errors
-from crewlite.cli.lazy_group import LazyGroup
-from crewlite.cli.main import main
+from crewlite.cli.main import LazyGroup, main
 from crewlite.coming_from.settings import ANY, SETTINGS
 from crewlite.errors import CrewliteError
 from crewlite.events.base import BaseEvent

@@ -23,7 +23,7 @@ ASKS = """
     from crewlite.events import HumanFeedbackRequestedEvent
     from crewlite.flow import ask, flow
     from crewlite.testing import CrashInjector
-    from crewlite.testing.crash import kill
+    from crewlite.testing.failing import kill
 
     name, events = sys.argv[1:]
 

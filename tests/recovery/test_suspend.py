@@ -9,7 +9,6 @@ from click.testing import CliRunner
 
 from crewlite import Agent, CheckpointConfig, Crew, FailurePolicy, History, Task, ToolCall, tool
 from crewlite.cli.main import main
-from crewlite.cli.questions import what_fits
 from crewlite.errors import AnswerRefused, ConfigError, InDoubt, RecoveryAborted, RecoveryEscalated, RefError, Suspended
 from crewlite.events import ToolUsageStartedEvent
 from crewlite.flow import flow, recovery_hint, step
@@ -18,6 +17,7 @@ from crewlite.recovery import Abort, Replan, suspend
 from crewlite.state import InMemoryProvider
 from crewlite.state.journal.lineage import recorded
 from crewlite.state.providers.base import Commit
+from crewlite.state.reading.wanted import what_fits
 from crewlite.testing import EventRecorder, ScriptedLLM, faults
 from tests.cuts import RUN, cut, entries_of
 

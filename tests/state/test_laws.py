@@ -14,8 +14,7 @@ from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.state.format.entry import seal
 from crewlite.state.journal.lineage import find_lineage
 from crewlite.testing import check_provider
-from crewlite.testing.laws import LAWS
-from crewlite.testing.providers import check_law
+from crewlite.testing.laws import LAWS, check_law
 
 from .wrapped import Unchanging
 

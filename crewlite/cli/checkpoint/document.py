@@ -16,14 +16,20 @@ import click
 from crewlite.cli.exits import writing
 from crewlite.errors import JournalCorrupt
 from crewlite.usage import Usage
-from crewlite.wording import cut
 
 if TYPE_CHECKING:
     from crewlite.state.reading.checkpoint import Checkpoint
     from crewlite.state.run_history import RunHistory
 
 Json = Any
-_FIRST = 200  # characters of a value of which only the beginning is told
+_OF_A_RUN = (
+    *("started_at", "base", "tasks", "kicked_off", "stopped_by", "at_work", "waiting", "unused_answers", "rewinds"),
+    *("definition", "inputs", "usage", "own_usage"),
+)
+_OF_A_LISTED_CHECKPOINT = (
+    *("id", "branch", "parent_id", "seq", "trigger", "address", "created_at", "label", "metadata", "tasks"),
+    "abandoned",
+)
 
 
 def answer(document: Mapping[str, object]) -> None:
@@ -45,16 +51,6 @@ def plain(value: object) -> Json:
     if isinstance(value, datetime):
         return (value.astimezone(UTC) if value.tzinfo else value).isoformat()
     return _plain_whole(value)
-
-
-def compact(value: object) -> str:
-    """Return a value as JSON, in one line."""
-    return json.dumps(plain(value), ensure_ascii=False)
-
-
-def beginning(text: str) -> str:
-    """Return a text, or its beginning and how long it is."""
-    return text if len(text) <= _FIRST else f"{cut(text, _FIRST)} ({len(text):,} characters; --json has them all)"
 
 
 def _plain_whole(value: object) -> Json:
@@ -83,8 +79,7 @@ def of_checkpoint(checkpoint: Checkpoint) -> dict[str, object]:
 
 def of_checkpoints(checkpoints: Iterable[Checkpoint]) -> list[dict[str, object]]:
     """Return checkpoints without the fields that are the same for the complete run."""
-    wanted = ("id", "branch", "parent_id", "seq", "trigger", "address", "created_at", "label", "metadata", "tasks")
-    return [{name: getattr(one, name) for name in (*wanted, "abandoned")} for one in checkpoints]
+    return [{name: getattr(one, name) for name in _OF_A_LISTED_CHECKPOINT} for one in checkpoints]
 
 
 def of_run(run: RunHistory, **more: object) -> dict[str, object]:
@@ -95,21 +90,9 @@ def of_run(run: RunHistory, **more: object) -> dict[str, object]:
         status = run.status
     except JournalCorrupt as error:
         return {**name, "status": "damaged", "problem": str(error)}
-    said: dict[str, object] = {"status": status, "started_at": run.started_at, "base": run.base, "tasks": run.tasks}
-    said |= {
-        "kicked_off": run.kicked_off,
-        "stopped_by": run.stopped_by,
-        "at_work": run.at_work,
-        "waiting": run.waiting,
-        "unused_answers": run.unused_answers,
-        "rewinds": run.rewinds,
-    }
     return {
         **name,
-        **said,
-        "definition": run.definition,
-        "inputs": run.inputs,
-        "usage": run.usage,
-        "own_usage": run.own_usage,
+        "status": status,
+        **{part: getattr(run, part) for part in _OF_A_RUN},
         **more,
     }

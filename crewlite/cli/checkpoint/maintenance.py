@@ -1,10 +1,8 @@
-"""Maintain stored runs: prune, delete, export, import, doctor."""
+"""`crewlite checkpoint prune`, `delete` and `doctor`: care for what is stored."""
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -13,20 +11,13 @@ import click
 from crewlite.cli.checkpoint import document
 from crewlite.cli.checkpoint.screen import Part, Screen
 from crewlite.cli.checkpoint.where import Asked, options, ref_argument
-from crewlite.cli.exits import FAILED, Failed, notice
-from crewlite.cli.locations import DIRECTORY, detected
-from crewlite.errors import JournalCorrupt, RefError, SchemaTooNew
+from crewlite.cli.exits import FAILED, notice, sees_terminal
 from crewlite.ids import short
-from crewlite.lazy import lazy
 from crewlite.wording import number_of
 
 if TYPE_CHECKING:
-    from crewlite.state.history import History
-    from crewlite.state.run_history import RunHistory
     from crewlite.state.verbs.doctor import Finding
     from crewlite.state.verbs.prune import Pruned
-
-history = lazy("crewlite.state.history")
 
 _UNITS = {"w": "weeks", "d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
 _NAMED = 6  # runs or checkpoints that are listed; of the rest only the number is printed
@@ -77,9 +68,8 @@ def prune(asked: Asked, keep_last: int | None, older_than: timedelta | None, dry
             click.confirm("Go on?", abort=True, err=True)
         done = rehearsed if dry_run else opened.history.prune(keep_last=keep_last, older_than=older_than, dry_run=False)
         if asked.as_json:
-            return document.answer({"location": opened.location, "dry_run": dry_run, **document.plain(done)})
-        _tell(Screen(), done, rehearsal=dry_run)
-    return None
+            return opened.answer(dry_run=dry_run, **document.plain(done))
+        return _tell(Screen(), done, rehearsal=dry_run)
 
 
 @click.command("delete")
@@ -101,14 +91,8 @@ def delete_(asked: Asked, run: str, yes: bool) -> None:
             click.confirm("Delete it?", abort=True, err=True)
         done = opened.history.delete(name)
         if asked.as_json:
-            return document.answer({"location": opened.location, **document.plain(done)})
-        _tell(Screen(), done, rehearsal=False)
-    return None
-
-
-def sees_terminal() -> bool:
-    """Return whether stdin and stderr are a terminal, so that a person can be asked."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
+            return opened.answer(**document.plain(done))
+        return _tell(Screen(), done, rehearsal=False)
 
 
 def _tell(screen: Screen, done: Pruned, *, rehearsal: bool) -> None:
@@ -142,36 +126,6 @@ def _bytes(count: int) -> str:
     return f"{size:.1f} GiB"
 
 
-@click.command("import")
-@click.argument("file", type=click.Path())
-@options()
-def import_(asked: Asked, file: str) -> None:
-    """Bring in a run that export wrote.
-
-    Whole or not at all. A location that is not there yet is made: ./.checkpoints/ unless --location says otherwise.
-    """
-    location = asked.location or detected() or DIRECTORY
-    if not os.path.exists(file):
-        raise RefError(file, "does not exist")  # before a location is created for it
-    with history.History(location, make=True) as opened:
-        run = _imported(opened, file)
-        if asked.as_json:
-            return document.answer({"location": location, "digest": run.digest, **document.of_run(run)})
-        Screen().line(f"imported {run.run_id} ({run.status}) into {location}", whole=True)
-    return None
-
-
-def _imported(into: History, file: str) -> RunHistory:
-    try:
-        return into.import_run(file)
-    except SchemaTooNew:
-        raise
-    except JournalCorrupt as error:
-        if not error.where.startswith(file):  # the location is damaged, not the file
-            raise
-        raise Failed(f"{error.where}: {error.problem}. Nothing was imported: export the run again.") from error
-
-
 @click.command()
 @click.option("--repair", is_flag=True, help="Mend what can be mended. What is damaged is set aside, never deleted.")
 @options()
@@ -184,7 +138,7 @@ def doctor(ctx: click.Context, asked: Asked, repair: bool) -> None:
     with asked.open() as opened:
         found = opened.history.doctor(repair=repair)
         if asked.as_json:
-            document.answer({"location": opened.location, "findings": found})
+            opened.answer(findings=found)
         else:
             _report(Screen(), opened.location, found)
     if not all(finding.repaired for finding in found):

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from crewlite.cli.checkpoint.words import ago, iso
 from crewlite.cli.exits import writing
-from crewlite.ids import now
+from crewlite.console import text as console_text
 from crewlite.lazy import lazy
 
 if TYPE_CHECKING:
@@ -22,35 +23,10 @@ if TYPE_CHECKING:
 rich = lazy("rich.console")
 rich_segment = lazy("rich.segment")
 rich_text = lazy("rich.text")
-console_text = lazy("crewlite.console.text")
 
 Part = str | tuple[str, str]
 """A text, or a text and its style."""
 
-STYLES = {
-    "finished": "green",
-    "reused": "yellow",
-    "edited": "magenta",
-    "unfinished": "yellow",
-    "not run yet": "yellow",
-    "waiting": "magenta",
-    "cancelled": "yellow",
-    "failed": "red",
-    "in_doubt": "yellow",
-    "damaged": "bold red",
-}
-MARKS = {  # the mark, and its replacement on streams that cannot encode it
-    "finished": ("✓", "+"),
-    "unfinished": ("▸", ">"),
-    "not run yet": ("▸", ">"),
-    "failed": ("✗", "x"),
-    "waiting": ("◇", "~"),
-    "cancelled": ("■", "="),
-    "in_doubt": ("?", "?"),
-    "damaged": ("!", "!"),
-    "checkpoint": ("●", "*"),
-    "open": ("○", "-"),
-}
 _GAP = "  "
 
 
@@ -103,8 +79,7 @@ class Screen:
 
     def mark(self, name: str) -> Part:
         """Return the mark of a status, with its style."""
-        fancy, plain = MARKS[name]
-        return (fancy if self._takes(fancy) else plain), STYLES.get(name, "blue" if name == "checkpoint" else "dim")
+        return console_text.mark_of(name, self._console)
 
     def when(self, moment: datetime) -> str:
         """Return a time as text: how long ago it was on a terminal, else in ISO 8601."""
@@ -131,18 +106,10 @@ class Screen:
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[Part]], indent: int = 0) -> None:
         """Print a table with a header line."""
         cells = [[self._text([cell]) for cell in row] for row in rows]
-        chosen = list(range(len(columns)))
-        if self.terminal:
-            chosen = [n for n in chosen if any(row[n].plain for row in cells)] or chosen
-            while _needs(columns, cells, chosen) > self.width - indent:
-                out = max(chosen, key=lambda n: columns[n].spare)
-                if not columns[out].spare:
-                    break
-                chosen.remove(out)
-        widths = self._widths(columns, cells, chosen, indent)
+        widths = self._widths(columns, cells, indent)
         heads = [rich_text.Text(column.name, style="bold") for column in columns]
         for row in [heads, *cells]:
-            parts = [self._fit(row[n], widths[n], columns[n]) for n in chosen]
+            parts = [self._fit(row[n], width, columns[n]) for n, width in widths.items()]
             line = rich_text.Text(" " * indent) + rich_text.Text(_GAP).join(parts)
             line.rstrip()
             if self.terminal:
@@ -183,21 +150,26 @@ class Screen:
         return [(console_text.printable(text, self._console), style) for text, style in pairs]
 
     def _takes(self, text: str) -> bool:
-        return bool(console_text.encodable(text, self._console))
+        return console_text.encodable(text, self._console)
 
-    def _widths(
-        self, columns: Sequence[Column], cells: Sequence[Sequence[Text]], chosen: Sequence[int], indent: int
-    ) -> dict[int, int]:
-        widths = {n: max([len(columns[n].name), *(row[n].cell_len for row in cells)]) for n in chosen}
-        over = sum(widths.values()) + len(_GAP) * (len(chosen) - 1) + indent - self.width
-        while self.terminal and over > 0:
-            wide = max(
-                (n for n in chosen if columns[n].least), key=lambda n: widths[n] - columns[n].least, default=None
-            )
-            if wide is None or widths[wide] <= columns[wide].least:
+    def _widths(self, columns: Sequence[Column], cells: Sequence[Sequence[Text]], indent: int) -> dict[int, int]:
+        """Return the width of each column that is shown, by its number."""
+        widths = {n: max([len(one.name), *(row[n].cell_len for row in cells)]) for n, one in enumerate(columns)}
+        if not self.terminal:
+            return widths
+        widths = {n: width for n, width in widths.items() if any(row[n].plain for row in cells)} or widths
+        least = {n: min(width, columns[n].least or width) for n, width in widths.items()}
+        room = self.width - indent + len(_GAP)  # each column counts with a gap behind it
+        while sum(least[n] + len(_GAP) for n in widths) > room:
+            out = max(widths, key=lambda n: columns[n].spare)
+            if not columns[out].spare:
+                break
+            del widths[out]
+        while sum(width + len(_GAP) for width in widths.values()) > room:
+            wide = max((n for n in widths if widths[n] > least[n]), key=lambda n: widths[n] - least[n], default=None)
+            if wide is None:
                 break
             widths[wide] -= 1
-            over -= 1
         return widths
 
     def _fit(self, cell: Text, width: int, column: Column) -> Text:
@@ -211,41 +183,3 @@ class Screen:
         space = " " * (width - cell.cell_len)
         fitted: Text = rich_text.Text.assemble(*((space, cell) if column.right else (cell, space)))
         return fitted
-
-
-def _needs(columns: Sequence[Column], cells: Sequence[Sequence[Text]], chosen: Sequence[int]) -> int:
-    """Return the smallest width to which a table can shrink."""
-    least = 0
-    for n in chosen:
-        natural = max([len(columns[n].name), *(row[n].cell_len for row in cells)])
-        least += min(natural, columns[n].least) if columns[n].least else natural
-    return least + len(_GAP) * (len(chosen) - 1)
-
-
-def ago(moment: datetime) -> str:
-    """Return how long ago a time was, as text."""
-    seconds = (now() - moment).total_seconds()
-    if seconds < 0:
-        return iso(moment)
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= size:
-            return f"{int(seconds // size)} {unit} ago"
-    return "just now" if seconds < 5 else f"{int(seconds)} s ago"
-
-
-def iso(moment: datetime) -> str:
-    """Return a time to the second, in UTC, as text."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def duration(milliseconds: float) -> str:
-    """Return a duration as text."""
-    if milliseconds < 1_000:
-        return f"{milliseconds:.0f} ms"
-    seconds = milliseconds / 1_000
-    return f"{seconds:.1f} s" if seconds < 600 else f"{seconds / 60:.0f} min"
-
-
-def cost(value: float | None) -> str:
-    """Return a cost in US dollars as text; "" if it is unknown."""
-    return "" if value is None else f"${value:.4f}" if value < 1 else f"${value:,.2f}"

@@ -1,4 +1,4 @@
-"""`crewlite checkpoint show`: one run, step by step."""
+"""`crewlite checkpoint show` and `info`: one run, step by step, and one checkpoint."""
 
 from __future__ import annotations
 
@@ -6,20 +6,32 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crewlite import kinds
-from crewlite.cli.checkpoint import document, hints
-from crewlite.cli.checkpoint.document import compact
-from crewlite.cli.checkpoint.info import name_of, shortened, spent
-from crewlite.cli.checkpoint.screen import STYLES, Column, Part, Screen, ago, cost, duration, iso
+from crewlite.cli.checkpoint import document
+from crewlite.cli.checkpoint.hints import Hints, status_of_run
+from crewlite.cli.checkpoint.screen import Column, Part, Screen
 from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument
+from crewlite.cli.checkpoint.words import (
+    ago,
+    beginning_of_line,
+    compact,
+    first_line,
+    iso,
+    name_of,
+    root_name,
+    shortened,
+    spent,
+    status_of,
+)
 from crewlite.cli.exits import Failed, notice
+from crewlite.console.text import style_of
 from crewlite.ids import short
+from crewlite.pages.rendering import cost, duration
 from crewlite.state.format.addresses import around, hollow, in_order, leaf
 from crewlite.state.format.entry import STATE
-from crewlite.wording import cut
 
 if TYPE_CHECKING:
     from crewlite.state.format.outcome import Attempt
+    from crewlite.state.reading.checkpoint import Checkpoint
     from crewlite.state.reading.steps import StepView
     from crewlite.state.run_history import RunHistory
     from crewlite.usage import Usage
@@ -42,7 +54,7 @@ _SNAPSHOTS = (
     Column("when", spare=1),
     Column("values", least=12),
 )
-_FIRST = 200  # characters of a value that its line in the table is made from
+_TASKS = 12  # tasks of a checkpoint that are listed one by one
 
 
 @click.command()
@@ -67,7 +79,7 @@ def show(asked: Asked, what: str | None, address: str | None, events: bool) -> N
         elif asked.as_json:
             usage_of = {at: used for at, used in _sums(run).items() if at}  # that of the run is its `usage`
             about = document.of_run(run, usage_of=usage_of, steps=run.steps, attempts=run.attempts)
-            document.answer({"location": opened.location, **about})
+            opened.answer(**about)
         else:
             _show_run(Screen(), opened, run)
 
@@ -84,7 +96,7 @@ def _named(opened: Opened) -> tuple[RunHistory, str | None]:
 
 def _show_run(screen: Screen, opened: Opened, run: RunHistory) -> None:
     status = run.status
-    now = (hints.status_of_run(run), STYLES[status])
+    now = (status_of_run(run), style_of(status))
     screen.line(screen.mark(status), " ", (run.ref, "bold"), "  ", now, whole=True)
     begun = f"{iso(run.started_at)} ({ago(run.started_at)})" if screen.terminal else iso(run.started_at)
     base = run.base
@@ -116,7 +128,7 @@ def _show_run(screen: Screen, opened: Opened, run: RunHistory) -> None:
             _attempt(screen, run, attempt)
     if status != "finished":
         screen.line()
-        hints.tell(screen, opened, run)
+        Hints(opened, run).tell(screen)
 
 
 def _table(screen: Screen, run: RunHistory) -> None:
@@ -161,7 +173,7 @@ def _snapshots(screen: Screen, run: RunHistory) -> None:
 def _why(run: RunHistory) -> str:
     """Return the error of the run's last failure, in one line."""
     last = [attempt for attempt in run.attempts if not attempt.address][-1]
-    return _cut(f"{last.error_type}: {last.message}")
+    return beginning_of_line(f"{last.error_type}: {last.message}")
 
 
 def _row(screen: Screen, run: RunHistory, address: str, step: StepView | None, used: Usage) -> list[Part]:
@@ -170,46 +182,12 @@ def _row(screen: Screen, run: RunHistory, address: str, step: StepView | None, u
     name = "  " * depth + (own or root_name(run))
     tokens = f"{used.total_tokens:,}" if used.requests else ""
     if step is None:
-        return [name, "", ("unfinished", STYLES["unfinished"]), "", "", tokens, cost(used.cost), ""]
+        return [name, "", ("unfinished", style_of("unfinished")), "", "", tokens, cost(used.cost), ""]
     status = status_of(step)
     tries = len(step.attempts) + (status == "finished")
     tried = str(tries) if tries > 1 or not screen.terminal else ""
-    numbers: list[Part] = [tried, duration(step.milliseconds), tokens, cost(used.cost)]
-    return [name, step.kind, (status, STYLES[status]), *numbers, first_line(step)]
-
-
-def status_of(step: StepView) -> str:
-    """Return the status of a step, or where else its outcome is from: "edited" or "reused"."""
-    return "edited" if step.edited else "reused" if step.reused_from else step.status
-
-
-def root_name(run: RunHistory) -> str:
-    """Return the name of the run itself among its steps, such as "the crew"."""
-    return f"the {run.definition['kind']}"
-
-
-def first_line(step: StepView) -> str:
-    """Return the beginning of the outcome of a step, or of its last failure, in one line."""
-    if step.repeatable:
-        return "cut; made again when the run goes on"
-    if step.status != "finished":
-        return _cut(step.attempts[-1].message) if step.attempts else ""
-    if kinds.of(step.kind) is kinds.CREW:
-        return ""  # its value consists of the values of its tasks
-    value = step.value
-    if isinstance(value, dict):
-        value = next((value[name] for name in ("raw", "text") if value.get(name)), _calls(value) or value)
-    return _cut(value if isinstance(value, str) else compact(value))
-
-
-def _cut(text: str) -> str:
-    return cut(text.strip().partition("\n")[0], _FIRST)
-
-
-def _calls(value: dict[str, Any]) -> str:
-    """Return the tool calls that a model requested, as text; "" if it requested none."""
-    calls = value.get("tool_calls")
-    return ", ".join(f"{call[0]}({compact(call[1])})" for call in calls) if isinstance(calls, list) else ""
+    numbers: list[Part] = [tried, duration(step.milliseconds / 1_000), tokens, cost(used.cost)]
+    return [name, step.kind, (status, style_of(status)), *numbers, first_line(step)]
 
 
 def _attempt(screen: Screen, run: RunHistory, attempt: Attempt, *, whole: bool = False) -> None:
@@ -220,7 +198,7 @@ def _attempt(screen: Screen, run: RunHistory, attempt: Attempt, *, whole: bool =
     if whole:
         rows: list[tuple[str, Part]] = [
             ("began", iso(attempt.started_at)),
-            ("ended", f"{iso(attempt.ended_at)}, after {duration(attempt.milliseconds)}"),
+            ("ended", f"{iso(attempt.ended_at)}, after {duration(attempt.milliseconds / 1_000)}"),
             ("usage", spent(attempt.usage) if attempt.usage.requests else ""),
         ]
         screen.fields(rows, indent=4)
@@ -231,10 +209,12 @@ def _attempt(screen: Screen, run: RunHistory, attempt: Attempt, *, whole: bool =
 def _show_step(asked: Asked, opened: Opened, run: RunHistory, address: str) -> None:
     step = _find(run, address)
     if asked.as_json:
-        about: dict[str, object] = {"location": opened.location, "run_id": run.run_id, "branch": run.branch}
-        return document.answer({**about, "usage_of": {step.address: run.usage_of(step.address)}, "step": step})
+        usage_of = {step.address: run.usage_of(step.address)}
+        return opened.answer(run_id=run.run_id, branch=run.branch, usage_of=usage_of, step=step)
     screen = Screen()
-    screen.line((step.address or root_name(run), "bold"), "  ", (status_of(step), STYLES[status_of(step)]), whole=True)
+    screen.line(
+        (step.address or root_name(run), "bold"), "  ", (status_of(step), style_of(status_of(step))), whole=True
+    )
     used = run.usage_of(step.address)
     rows: list[tuple[str, Part]] = [
         ("kind", step.kind),
@@ -243,7 +223,7 @@ def _show_step(asked: Asked, opened: Opened, run: RunHistory, address: str) -> N
         ("began", iso(step.started_at) if step.started_at else ""),
         ("ended", iso(step.ended_at) if step.ended_at else ""),
         ("reused from", step.reused_from or ""),
-        ("time", duration(step.milliseconds)),
+        ("time", duration(step.milliseconds / 1_000)),
         ("usage", spent(used) if used.requests else ""),
     ]
     screen.fields(rows, indent=2)
@@ -292,12 +272,88 @@ def _value(screen: Screen, value: Any) -> None:
 def _show_events(asked: Asked, opened: Opened, run: RunHistory) -> None:
     events = run.events()
     if asked.as_json:
-        return document.answer(
-            {"location": opened.location, "run_id": run.run_id, "branch": run.branch, "events": events}
-        )
+        return opened.answer(run_id=run.run_id, branch=run.branch, events=events)
     if not events:
         return notice(f"No events of {run.run_id}/{run.branch} are recorded yet.")
     screen = Screen()
     rows: list[list[Part]] = [[str(e.seq), (e.timestamp, "dim"), e.type, e.address or root_name(run)] for e in events]
     screen.table(_EVENTS, rows)
+    return None
+
+
+@click.command()
+@ref_argument("what", "[REF_OR_LOCATION]")
+@options()
+def info(asked: Asked, what: str | None) -> None:
+    """Show one checkpoint, and how to go on from it.
+
+    A checkpoint file, an id or 8 characters of one, run/branch@task:name, a label; of a run, a branch, a directory or
+    a database, the newest one.
+    """
+    with asked.open(what) as opened:
+        ref = opened.ref or _newest(opened) or "latest"
+        run, identifier = opened.history.locate(ref)
+        found = run.checkpoint(identifier) or opened.history.checkpoint(ref)  # which says that it is gone
+        if run.ref != f"{found.run_id}/{found.branch}":
+            run = opened.history.run(f"{found.run_id}/{found.branch}")
+        if asked.as_json:
+            now = {"status": run.status, "at_work": run.at_work, "waiting": run.waiting}
+            return opened.answer(**now, **document.of_checkpoint(found))
+        _show_checkpoint(Screen(), opened, found, run)
+    return None
+
+
+def _show_checkpoint(screen: Screen, opened: Opened, found: Checkpoint, run: RunHistory) -> None:
+    named = opened.ref or opened.location
+    if not any(part in named for part in (found.id, short(found.id), "@", "~")):
+        where = f"of {named}" if opened.ref else f"in {opened.location}, {found.run_id}/{found.branch}"
+        screen.line((f"the newest checkpoint {where}", "dim"), whole=True)
+        screen.line()
+    at = f" at {found.address}" if found.address else ""
+    rows: list[tuple[str, Part]] = [
+        ("checkpoint", (found.id, "cyan")),
+        ("ref", found.ref),
+        ("run", f"{found.run_id}/{found.branch}, now {status_of_run(run)}"),
+        ("version", str(found.version)),
+        ("trigger", f"{found.trigger}{at}"),
+        ("created", f"{iso(found.created_at)} ({ago(found.created_at)})" if screen.terminal else iso(found.created_at)),
+        ("parent", found.parent_id or "none, it is the first"),
+        ("label", found.label or ""),
+        ("abandoned", "yes: its branch has gone back to before it" if found.abandoned else ""),
+        ("metadata", shortened(found.metadata) if found.metadata else ""),
+        ("inputs", shortened(found.inputs) if found.inputs else "none"),
+        ("values", shortened(found.values) if found.versions else ""),
+        ("definition", name_of(found.definition)),
+        ("usage", spent(found.usage)),
+    ]
+    screen.fields(rows)
+    _tasks(screen, found)
+    screen.line()
+    hints = Hints(opened, run)
+    if run.status != "finished":
+        hints.tell(screen, head="to go on with the run   ")
+    screen.line(("to try again from here  ", "dim"), hints.fork(found), whole=True)
+
+
+def _newest(opened: Opened) -> str | None:
+    """The newest checkpoint of all runs and branches at a location; None if there is none."""
+    for one in opened.history.checkpoints(limit=1):
+        return f"{one.run_id}/{one.branch}" if one.abandoned else one.id
+    return None
+
+
+def _tasks(screen: Screen, found: Checkpoint) -> None:
+    """The tasks of the definition, and those that it has no more."""
+    known = [task["address"] for task in found.definition.get("tasks", ())]
+    addresses = [*known, *(address for address in found.tasks if address not in known)]
+    if len(addresses) > _TASKS:
+        left = [address for address in addresses if address not in found.tasks]
+        comes = f", then {', '.join(left[:3])}{' ...' if left[3:] else ''}" if left else ""
+        return screen.fields([("tasks     ", f"{len(addresses) - len(left)} of {len(addresses)} finished{comes}")])
+    for number, address in enumerate(addresses):
+        done = address in found.tasks
+        head = ("tasks       " if number == 0 else " " * 12, "dim")
+        screen.line(
+            head, screen.mark("finished" if done else "open"), f" {address}", ("" if done else " not done", "dim")
+        )
     return None

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crewlite.cli.checkpoint import document
+from crewlite.cli.checkpoint.document import plain
 from crewlite.cli.checkpoint.screen import Screen
-from crewlite.cli.checkpoint.show import root_name
 from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument
+from crewlite.cli.checkpoint.words import root_name
 from crewlite.cli.exits import notice
 from crewlite.cli.output import Output
 
@@ -40,7 +40,7 @@ def tail(asked: Asked, ref: str | None, last: int, whole: bool) -> None:
     """
     with asked.open(ref) as opened:
         out: Output | Screen = Output(sys.stdout, True) if asked.as_json else Screen()
-        found = opened.history.run(opened.ref or "latest")
+        found = opened.run()
         seen = 0 if whole else _before(found.events(), last)
         for run in _readings(opened, found):
             for event in run.events():
@@ -76,7 +76,7 @@ def _readings(opened: Opened, run: RunHistory) -> Iterator[RunHistory]:
 
 def _tell(out: Output | Screen, run: RunHistory, event: LightEvent) -> None:
     if isinstance(out, Output):
-        return out.tell({**document.plain(event), "run_id": run.run_id, "branch": run.branch})
+        return out.tell({**plain(event), "run_id": run.run_id, "branch": run.branch})
     when = (event.timestamp, "dim")
     return out.line(f"{event.seq:>4}  ", when, f"  {event.type}  {event.address or root_name(run)}", whole=True)
 

@@ -1,4 +1,7 @@
-"""Find the location and the ref that the words of a command line mean, and open the location."""
+"""Find the location and the ref that the words of a command line mean, open the location, and complete these words.
+
+Completion is fast, and never prints an error.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +10,27 @@ import functools
 import gc
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
-from crewlite.cli.checkpoint.complete import complete_ref
 from crewlite.cli.exits import Failed, notice
-from crewlite.cli.locations import detected, location_or_detected
-from crewlite.cli.shell import Again
+from crewlite.cli.shell import DATABASE, DIRECTORY, Again, detected
 from crewlite.errors import RefError
-from crewlite.ids import SHORT
+from crewlite.ids import SHORT, short
 from crewlite.lazy import lazy
 
 if TYPE_CHECKING:
     from crewlite.state.history import History
+    from crewlite.state.run_history import RunHistory
 
+_NEWEST = 200  # checkpoints that are completed; a shell must not wait for a large store
 _YOUNG = 100_000  # objects between two collections; Python's own limit is 700 to 2,000
 F = TypeVar("F", bound=Callable[..., Any])
+document = lazy("crewlite.cli.checkpoint.document")
 history = lazy("crewlite.state.history")
 locate = lazy("crewlite.state.reading.locate")
 
@@ -38,6 +42,14 @@ class Opened:
     history: History
     location: str
     ref: str | None
+
+    def run(self) -> RunHistory:
+        """Return the run that the ref names; without a ref, the newest."""
+        return self.history.run(self.ref or "latest")
+
+    def answer(self, **data: object) -> None:
+        """Print these data and the location as one JSON document."""
+        document.answer({"location": self.location, **data})
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +102,17 @@ class Asked:
         return word in names or (len(word) >= SHORT and any(word in one.id for one in checkpoints))
 
 
+def location_or_detected(given: str | None) -> str:
+    """Return the given location, else that of this directory. Raises Failed if there is neither."""
+    if found := given or detected():
+        earlier = f"{found}.db"  # earlier releases added this suffix to a database without one
+        return earlier if not os.path.exists(found) and os.path.exists(earlier) else found
+    raise Failed(
+        f"no checkpoints here: there is neither {DIRECTORY}/ nor {DATABASE} in {os.getcwd()}. Change to the directory "
+        f"in which the run was kicked off, or name its store: --location PATH."
+    )
+
+
 def location_of(ctx: click.Context) -> str | None:
     """Return the --location of a command, or of the group that it was called through."""
     location: str | None = _own_or_outer(ctx, "location")
@@ -123,7 +146,42 @@ def ref_argument(name: str, metavar: str, *, required: bool = False) -> Callable
 
 def refs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete a ref: `shell_complete=refs`."""
-    return complete_ref(location_of(ctx), incomplete)
+    if incomplete.startswith((".", os.sep, "~")):
+        return [CompletionItem(incomplete, type="file")]
+    return _completed(ctx, incomplete, _refs)
+
+
+def questions(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the address of a question that the run REF waits with: `shell_complete=questions`."""
+    ref = ctx.params.get("ref") or "latest"
+    return _completed(ctx, incomplete, lambda found: {one.address: one.question for one in found.run(ref).waiting})
+
+
+def _completed(
+    ctx: click.Context, incomplete: str, names: Callable[[History], Mapping[str, str]]
+) -> list[CompletionItem]:
+    """Return the names that begin like this, of those at the location, each with its line of help."""
+    logging.getLogger("crewlite").addHandler(logging.NullHandler())  # else a warning would appear in the typed line
+    with contextlib.suppress(Exception):  # an error is printed when the command is run, not while it is typed
+        with history.History(location_or_detected(location_of(ctx))) as opened:
+            items = _items(names(opened))
+        return [item for item in items if item.value.startswith(incomplete)]
+    return []
+
+
+def _refs(opened: History) -> dict[str, str]:
+    runs = opened.runs()
+    names = {run.run_id: "run" for run in runs}
+    names |= {f"{run.run_id}/{run.branch}": "branch" for run in runs if run.branch != "main"}
+    found = opened.checkpoints(limit=_NEWEST)
+    ids = {short(one.id): f"{one.run_id}/{one.branch} {one.address or one.trigger}" for one in found}
+    return {**names, "latest": "the newest run", **ids}
+
+
+def _items(found: Mapping[str, str]) -> list[CompletionItem]:
+    """Return printable values, each with one printable line of help: a shell reads and shows them line by line."""
+    seen = {name: "".join(c for c in about.partition("\n")[0] if c.isprintable()) for name, about in found.items()}
+    return [CompletionItem(name, help=about) for name, about in seen.items() if name.isprintable()]
 
 
 def _own_or_outer(ctx: click.Context, name: str) -> Any:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from crewlite.errors import BranchConflictError, StoreError
@@ -14,9 +13,10 @@ from crewlite.state.format.entry import Entry, seal
 from crewlite.state.format.record import Record
 from crewlite.state.journal.claim import claim
 from crewlite.state.journal.compaction import compact_entries
-from crewlite.state.providers import Commit, Store
-from crewlite.testing.bench import Bench, Branch
-from crewlite.testing.laws.seen import (
+from crewlite.state.providers import Commit
+from crewlite.testing.bench import (
+    Bench,
+    Branch,
     branch_line,
     checkpoint_line,
     conflicts,
@@ -24,7 +24,6 @@ from crewlite.testing.laws.seen import (
     raises,
     reads_as,
     same,
-    watched,
 )
 
 
@@ -318,27 +317,6 @@ def a_run_that_moved_is_not_removed(bench: Bench) -> None:
     with raises(BranchConflictError, "removing a run that is not there"):
         store.remove("run-2", {"main": early})
     store.remove("run-1", now)
-
-
-def readers_see_a_journal_before_or_after_it_is_rewritten(bench: Bench) -> None:
-    """Readers on any thread, at any moment of a rewrite, see the journal as it was or as it is then, and no other."""
-    store, main = bench.open(), Branch().add(30)
-    store.append([main.commit()])
-    steps = [main.entries]
-    for seq in range(3, 31, 2):
-        steps.append(compact_entries([], steps[-1], range(seq, 31)))
-    sizes = {len(entries) for entries in steps}
-    assert len(sizes) > 5, "compaction makes it shorter, again and again"
-
-    def look(reader: Store) -> Iterator[str]:
-        found = reader.read("run-1", "main")
-        if not found or found[-1].sum != main.entries[-1].sum or len(found) not in sizes:
-            yield f"a reader met {len(found)} entries, and there are one of {sorted(sizes)}"
-
-    with watched([store, bench.open()], look):
-        for before, after in itertools.pairwise(steps):
-            store.rewrite("run-1", "main", before, after)
-    reads_as(store, main, steps[-1])
 
 
 def _head(branch: Branch) -> tuple[int, str]:

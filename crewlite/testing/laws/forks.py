@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from crewlite.errors import BranchConflictError
 from crewlite.state.journal.lineage import find_lineage
-from crewlite.testing.bench import Bench, Branch
-from crewlite.testing.laws.seen import branch_line, checkpoint_line, conflicts, journal_is, raises, same
+from crewlite.testing.bench import Bench, Branch, branch_line, checkpoint_line, conflicts, journal_is, raises, same
 
 
 def a_fork_holds_its_own_entries_alone(bench: Bench) -> None:
@@ -53,21 +52,6 @@ def a_fork_needs_its_base(bench: Bench) -> None:
     journal_is(store, fork)
 
 
-def a_branch_begins_at_its_beginning(bench: Bench) -> None:
-    """What goes on in the middle of a branch that is not there is refused, also beside others that begin a run."""
-    store, main = bench.open(), Branch().add(3)
-    fork = main.forked("experiment", 2).add(3)
-    checkpoint = fork.checkpoint()
-    for commits in ([main.part(0, 3), fork.part(1, 4)], [main.part(1, 3)], [main.part(2, 3), fork.part(3, 4)]):
-        with raises(BranchConflictError, "an append that leaves out how a branch begins"):
-            store.append(commits)
-        same(store.branches(), [], "branches are listed:")
-        same(store.places(checkpoint["id"]), [], "checkpoints are listed:")
-    store.append([main.part(0, 3), fork.part(0, 4)])
-    for branch in (main, fork):
-        journal_is(bench.open(), branch)
-
-
 def a_fork_is_made_once(bench: Bench) -> None:
     """A fork does not take the place of a branch that is there; to make the very same one again is no error."""
     store, main = bench.open(), Branch().add(3)
@@ -103,4 +87,19 @@ def a_new_run_appears_with_all_its_branches(bench: Bench) -> None:
     same(store.places(), [checkpoint_line(second, later), checkpoint_line(main, checkpoint)], "the checkpoints are")
     store.append([branch.add().commit() for branch in (second, main)])
     for branch in (main, fork, second):
+        journal_is(bench.open(), branch)
+
+
+def a_branch_begins_at_its_beginning(bench: Bench) -> None:
+    """What goes on in the middle of a branch that is not there is refused, also beside others that begin a run."""
+    store, main = bench.open(), Branch().add(3)
+    fork = main.forked("experiment", 2).add(3)
+    checkpoint = fork.checkpoint()
+    for commits in ([main.part(0, 3), fork.part(1, 4)], [main.part(1, 3)], [main.part(2, 3), fork.part(3, 4)]):
+        with raises(BranchConflictError, "an append that leaves out how a branch begins"):
+            store.append(commits)
+        same(store.branches(), [], "branches are listed:")
+        same(store.places(checkpoint["id"]), [], "checkpoints are listed:")
+    store.append([main.part(0, 3), fork.part(0, 4)])
+    for branch in (main, fork):
         journal_is(bench.open(), branch)

@@ -6,8 +6,7 @@ from typing import Any
 
 from crewlite.errors import BranchConflictError, ConfigError
 from crewlite.state.providers import Commit, is_provider
-from crewlite.testing.bench import Bench, Branch
-from crewlite.testing.laws.seen import conflicts, journal_is, oddities, raises, same, watched
+from crewlite.testing.bench import Bench, Branch, conflicts, journal_is, raises, same
 
 
 def a_provider_has_a_name_and_opens_locations(bench: Bench) -> None:
@@ -150,52 +149,6 @@ def a_refused_commit_leaves_the_others_whole(bench: Bench) -> None:
     seen = len(store.read("run-1", "main"))
     assert seen in (1, 3), f"{seen} of 3 entries are read"
     same(len(store.places()), seen // 3, "checkpoints are listed:")
-
-
-def stores_of_one_location_see_each_other(bench: Bench) -> None:
-    """What one store appended, another of the same location reads at once, goes on from, and does not write over."""
-    one, two, branch = bench.open(), bench.open(), Branch().add(2)
-    one.append([branch.commit()])
-    journal_is(two, branch)
-    branch.checkpoint()
-    late = branch.twin()
-    two.append([branch.commit()])
-    journal_is(one, branch)
-    same(one.places(), two.places(), "the other one lists checkpoints as")
-    same(one.branches(), two.branches(), "the other one lists branches as")
-    conflicts(one, late.add(2).commit(), "from a store that did not hear of the last one")
-    one.append([branch.add().commit()])
-    two.append([branch.add(2).commit()])
-    for store in (one, two, bench.open()):
-        journal_is(store, branch)
-
-
-def what_is_stored_survives_closing(bench: Bench) -> None:
-    """Closing a store and opening its location again keeps everything."""
-    store, branch = bench.open(), Branch().add(2)
-    checkpoint = branch.checkpoint()
-    store.append([branch.commit(), (other := Branch("run-2", "x/y")).add(3).commit()])
-    before = store.branches(), store.places()
-    bench.close(store)
-    again = bench.open()
-    journal_is(again, branch)
-    journal_is(again, other)
-    same((again.branches(), again.places()), before, "the listings are")
-    same(bench.find(again.ref(checkpoint)).checkpoint, checkpoint["id"], "the ref names")
-    again.append([branch.add().commit()])
-    journal_is(again, branch)
-
-
-def readers_see_only_whole_commits(bench: Bench) -> None:
-    """Readers on any thread, at any moment of a write, see whole commits in order, and listings that do not fail."""
-    writer, branch = bench.open(), Branch()
-    with watched([writer, bench.open(), bench.open()], lambda store: oddities(store, branch)):
-        drops: list[str] = []
-        for _ in range(25):
-            branch.add(2)
-            drops = [branch.checkpoint(drops=drops)["id"]]
-            writer.append([branch.commit()])
-    journal_is(writer, branch)
 
 
 def any_usable_name_is_kept_apart(bench: Bench) -> None:

@@ -6,8 +6,7 @@ from crewlite.errors import RefError
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.providers import CheckpointInfo
 from crewlite.state.reading.locate import locate
-from crewlite.testing.bench import Bench, Branch
-from crewlite.testing.laws.seen import branch_line, checkpoint_line, journal_is, raises, same
+from crewlite.testing.bench import Bench, Branch, branch_line, checkpoint_line, journal_is, raises, same
 
 
 def checkpoints_are_listed_newest_first(bench: Bench) -> None:

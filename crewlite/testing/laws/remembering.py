@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from crewlite.testing.bench import Bench, Branch
-from crewlite.testing.laws.seen import branch_line, same
+from crewlite.testing.bench import Bench, Branch, branch_line, same
 
 _KEYS = [f"{number:032x}" for number in (0, 1, 2**127)]
 

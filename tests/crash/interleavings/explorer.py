@@ -17,7 +17,7 @@ from interleavings.scenes import Site, lay_out
 from crewlite.state.providers import BaseProvider
 from crewlite.testing import Interleaved
 from crewlite.testing.interleavings import Explored, bounded
-from crewlite.testing.providers import Make
+from crewlite.testing.laws import Make
 
 LONGEST = 20.0
 """Seconds after which a verb never ends."""
