@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
@@ -19,8 +18,7 @@ def no_limit() -> Any:
     return Field(default=None, gt=0)
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(NamedTuple):
     """What one step and everything inside it may use; None for no limit.
 
     The first four hold for the step in all lives of its run. `max_rpm` holds for all runs of the process together.

@@ -16,7 +16,7 @@ from crewlite.coming_from import SETTINGS_PAGE, instead_of
 from crewlite.coming_from.settings import settings_of, why_not, without_accepted
 from crewlite.errors import ConfigError, meant, meant_setting
 from crewlite.pacing import Pace
-from crewlite.recovery.remedy import check_policy
+from crewlite.recovery.port import check_policy
 from crewlite.wording import an
 
 D = TypeVar("D", bound="Definition")

@@ -24,7 +24,8 @@ from crewlite.usage import NO_USAGE, Usage
 if TYPE_CHECKING:
     from crewlite.recovery.context import RecoveryContext
     from crewlite.recovery.guards import Guard, Shared
-    from crewlite.recovery.remedy import Policy, Remedy
+    from crewlite.recovery.port import Policy
+    from crewlite.recovery.remedy import Remedy
 
 T = TypeVar("T")
 Json = Any
@@ -33,10 +34,6 @@ Drift = Literal["diverge", "keep", "rerun", "configured"]
 """What happens to a recorded step whose question has changed. diverge: from here on, no step is answered from the
 record. keep: use the outcome. rerun: execute this step again, while its child steps may be answered from the record.
 configured: as CheckpointConfig.on_drift says."""
-
-Durability = Literal["sync", "async", "degraded", "off"]
-"""How a run was saved. sync: every outcome was stored before the run continued. async: everything is stored now.
-degraded: an outcome was not saved, or only after a retry. off: the run has no store."""
 
 
 class Stamp(Protocol):

@@ -6,8 +6,7 @@ A record holds only the names of kinds, perhaps some that a later release of cre
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 Json = Any
 
@@ -16,8 +15,7 @@ def _whole(outcome: Json) -> Json:
     return outcome
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """The properties that all steps of one kind share."""
 
     name: str

@@ -12,8 +12,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from crewlite.errors import ConfigError
 from crewlite.forked import in_child, lock
@@ -50,8 +49,7 @@ async def permitted(call: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any
             _depth.reset(token)
 
 
-@dataclass(frozen=True, eq=False)
-class _Waiting:
+class _Waiting(NamedTuple):
     """A call that waits for a permit, and then the permit."""
 
     loop: asyncio.AbstractEventLoop

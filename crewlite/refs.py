@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from crewlite.errors import ConfigError, RefError
@@ -42,8 +42,7 @@ def check_name(kind: str, name: object, *, slashes: bool = False) -> str:
     return name
 
 
-@dataclass(frozen=True, slots=True)
-class Ref:
+class Ref(NamedTuple):
     """A parsed ref within a location.
 
     `path` is `run`, `run/branch`, a branch, a checkpoint id or a part of one, or `latest`. `at` is the part after @,

@@ -10,10 +10,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable
 from contextvars import ContextVar, Token
+from typing import TYPE_CHECKING
 
-from crewlite import background, durable
 from crewlite.errors import text_of
-from crewlite.lazy import asyncio
+from crewlite.lazy import asyncio, lazy
+
+if TYPE_CHECKING:
+    from crewlite import background, durable
+else:  # a definition opens nothing
+    background, durable = lazy("crewlite.background"), lazy("crewlite.durable")
 
 log = logging.getLogger("crewlite.run")
 _TO_CLOSE = 10.0  # seconds that one aclose() may take; a run ends only after it

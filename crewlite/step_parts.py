@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 Json = Any
@@ -10,6 +9,11 @@ Json = Any
 Effect = Literal["none", "idempotent", "once"]
 """The effect of repeating a call. none: the call has no side effect. idempotent: a repetition with the same idempotency
 key does no harm. once: a repetition does harm."""
+
+
+Durability = Literal["sync", "async", "degraded", "off"]
+"""How a run was saved. sync: every outcome was stored before the run continued. async: everything is stored now.
+degraded: an outcome was not saved, or only after a retry. off: the run has no store."""
 
 
 class Cached(NamedTuple):
@@ -28,8 +32,7 @@ class Limit(NamedTuple):
     width: int
 
 
-@dataclass(frozen=True, slots=True)
-class Intent:
+class Intent(NamedTuple):
     """A call that is about to be made. It is recorded before the call.
 
     So a resume can tell a call that may have been interrupted from a call that was never made.
@@ -50,8 +53,7 @@ class Recorded(NamedTuple):
     """The time of its commit, in ISO 8601; "" for one that is only foreseen."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """A recorded step anywhere in the run, finished or not."""
 
     address: str

@@ -89,7 +89,7 @@ class Usage(BaseModel):
         return record
 
 
-NO_USAGE = Usage()
+NO_USAGE = Usage.model_construct()
 """Of no call. It is shared, so that sums which begin with it cost nothing."""
 
 

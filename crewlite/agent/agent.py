@@ -24,11 +24,10 @@ from crewlite.keywords import known_keywords
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM, Message, with_fallbacks
-from crewlite.llm.foreign import as_model
+from crewlite.llm.models import as_model
 from crewlite.own_templates import check_template
 from crewlite.prompts_by_path import by_part
-from crewlite.recovery.policy import GoOn
-from crewlite.recovery.remedy import Policy
+from crewlite.recovery.port import Policy
 from crewlite.runtime.kickoffs.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request, kickoff_options
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.state.config import CheckpointConfig
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from crewlite.runtime.kickoffs.root import Root
 
 alone = lazy("crewlite.crew.alone")  # the crew of one task that execute_task makes
+policy = lazy("crewlite.recovery.policy")
 root = lazy("crewlite.agent.root")  # the engine and what is made with it: who only defines an agent need not wait
 
 
@@ -208,7 +208,7 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     @property
     def retries(self) -> Policy | None:
         """The policy that decides on failures of the agent's work; None inherits that of its task or crew."""
-        return GoOn(self.max_retry_limit) if self.max_retry_limit else None
+        return policy.GoOn(self.max_retry_limit) if self.max_retry_limit else None
 
     @property
     def run_name(self) -> str:

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 from crewlite.definition import Described, check_takes
 from crewlite.errors import ConfigError
 from crewlite.llm.base import BaseLLM
-from crewlite.llm.foreign import as_model
+from crewlite.llm.models import as_model
 from crewlite.wording import an
 
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 _EVENTS = {"*": "crewlite.events"}
 _PATHS: dict[str, Mapping[str, str]] = {
@@ -72,11 +71,11 @@ def elsewhere(module: str, name: str) -> Any:
 def spec_of(name: str) -> ModuleSpec | None:
     """Return the spec of a module for an import path of CrewAI; None for any other path."""
     below = any(path.startswith(f"{name}.") for path in _PATHS)
-    return ModuleSpec(name, _Loader(), is_package=below) if below or name in _PATHS else None
+    return ModuleSpec(name, cast(Any, _Loader()), is_package=below) if below or name in _PATHS else None
 
 
-class _Loader(Loader):
-    """Creates the module of an import path."""
+class _Loader:
+    """Creates the module of an import path. No subclass of `importlib.abc.Loader`, whose module is slow to import."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return _Path(spec.name)

@@ -8,16 +8,14 @@ Fields that crewlite has are not looked up in this table.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 log = logging.getLogger("crewlite")
 ANY = object()
 """Stands for any value: the `accepted` one of a setting without which every program works."""
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
     """A setting of CrewAI that crewlite lacks."""
 
     of: str

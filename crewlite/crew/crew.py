@@ -25,9 +25,9 @@ from crewlite.kinds import Kind
 from crewlite.last_kickoff import Kickoff, keep, last
 from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM, with_fallbacks
-from crewlite.llm.foreign import as_model
+from crewlite.llm.models import as_model
 from crewlite.prompts_by_path import by_part
-from crewlite.recovery.remedy import Policy
+from crewlite.recovery.port import Policy
 from crewlite.runtime.kickoffs.request import (
     Bind,
     Finished,

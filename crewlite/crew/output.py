@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from crewlite import codec
-from crewlite.durable import Durability
+from crewlite.step_parts import Durability
 from crewlite.task.output import Structured, TaskOutput
 from crewlite.usage import Usage
 

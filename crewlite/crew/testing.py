@@ -15,8 +15,7 @@ from crewlite.crew.trial import Judge, Trial, check_iterations, kicked_off, read
 from crewlite.durable import Stamp, Step
 from crewlite.flow.root import Returned
 from crewlite.llm.base import BaseLLM
-from crewlite.llm.foreign import as_model
-from crewlite.llm.models import resolve_llm
+from crewlite.llm.models import as_model, resolve_llm
 from crewlite.runtime.kickoffs.request import KickoffOptions
 from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.state.format.times import Times

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from crewlite.coming_from import missing_import
-from crewlite.coming_from.modules import elsewhere
-from crewlite.events.base import BaseEvent
 from crewlite.events.registry import CheckpointEventType, EventType, find, load
+from crewlite.lazy import first_use
 
 if TYPE_CHECKING:  # all events, for editors and type checkers
+    from crewlite.events.base import BaseEvent as BaseEvent
     from crewlite.events.event_bus import BaseEventListener as BaseEventListener
     from crewlite.events.types.agent_events import *
     from crewlite.events.types.checkpoint_events import *
@@ -29,13 +28,14 @@ if TYPE_CHECKING:  # all events, for editors and type checkers
 __all__ = ["BaseEvent", "CheckpointEventType", "EventType"]
 
 
+_other = first_use("crewlite.events", {"BaseEvent": "crewlite.events.base"})
+
+
 def __getattr__(name: str) -> Any:
     if name.endswith("Event") and (found := find(name)):
         globals()[name] = found
         return found
-    if (found := elsewhere("crewlite.events", name)) is not None:
-        return found
-    raise missing_import("crewlite.events", name) or AttributeError(f"crewlite.events has no {name!r}")
+    return _other(name)
 
 
 def __dir__() -> list[str]:

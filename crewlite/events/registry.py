@@ -8,9 +8,15 @@ from __future__ import annotations
 
 import importlib
 from functools import cache
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
-from crewlite.events.base import BaseEvent
+from crewlite.lazy import lazy
+
+if TYPE_CHECKING:
+    from crewlite.events import base
+    from crewlite.events.base import BaseEvent
+else:
+    base = lazy("crewlite.events.base")  # settings name events long before there is any
 
 CheckpointEventType = Literal[
     "task_started",
@@ -159,7 +165,7 @@ def find(name: str) -> type[BaseEvent] | None:
 @cache
 def load() -> dict[str, type[BaseEvent]]:
     """Import all event classes and return them by class name."""
-    found: dict[str, type[BaseEvent]] = {"BaseEvent": BaseEvent}
+    found: dict[str, type[BaseEvent]] = {"BaseEvent": base.BaseEvent}
     for family in dict.fromkeys(_FAMILIES.values()):
         found |= _classes(family)
     return found
@@ -170,5 +176,5 @@ def _classes(family: str) -> dict[str, type[BaseEvent]]:
     return {
         name: value
         for name, value in module.items()
-        if name[0] != "_" and name.endswith("Event") and isinstance(value, type) and issubclass(value, BaseEvent)
+        if name[0] != "_" and name.endswith("Event") and isinstance(value, type) and issubclass(value, base.BaseEvent)
     }

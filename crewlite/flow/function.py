@@ -24,7 +24,7 @@ from crewlite.flow.options import (
 )
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
-from crewlite.recovery.remedy import Policy, check_policy
+from crewlite.recovery.port import Policy, check_policy
 from crewlite.runtime.kickoffs.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.runtime.steps.future import on

@@ -14,7 +14,7 @@ from crewlite.errors import ConfigError
 from crewlite.flow.reuse import Version
 from crewlite.keywords import refuse_unknown
 from crewlite.recovery import FailureKind, FailurePolicy, Policy, Rule, checks
-from crewlite.recovery.remedy import check_policy
+from crewlite.recovery.port import check_policy
 from crewlite.runtime.steps.executors import EXECUTORS, Executor, Job, Runtime, executor_of
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.addresses import NAME_RULE, can_be_name

@@ -1,21 +1,29 @@
-"""The port to language models: messages, replies, and models that answer without a network."""
+"""The port to language models: messages, replies, and models that answer without a network.
+
+Names are imported at their first use.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from crewlite.coming_from.modules import elsewhere
-from crewlite.llm.base import BaseLLM, LLMReply, Message, ToolCall
-from crewlite.llm.embedding import Embedder
-from crewlite.llm.models import resolve_llm
+from crewlite.lazy import first_use
 
 if TYPE_CHECKING:
+    from crewlite.llm.base import BaseLLM as BaseLLM, LLMReply as LLMReply, Message as Message, ToolCall as ToolCall
+    from crewlite.llm.embedding import Embedder as Embedder
     from crewlite.llm.model import LLM as LLM
+    from crewlite.llm.models import resolve_llm as resolve_llm
 
-__all__ = ["BaseLLM", "Embedder", "LLMReply", "Message", "ToolCall", "resolve_llm"]
+_HOMES = {
+    "BaseLLM": "crewlite.llm.base",
+    "Embedder": "crewlite.llm.embedding",
+    "LLMReply": "crewlite.llm.base",
+    "Message": "crewlite.llm.base",
+    "ToolCall": "crewlite.llm.base",
+    "resolve_llm": "crewlite.llm.models",
+}
 
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - the names of the table
 
-def __getattr__(name: str) -> Any:
-    if (found := elsewhere("crewlite.llm", name)) is not None:
-        return found
-    raise AttributeError(f"crewlite.llm has no {name!r}; it has {', '.join(__all__)}")
+__getattr__ = first_use("crewlite.llm", _HOMES)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from crewlite import background
 from crewlite.errors import ConfigError, LLMEmptyReply, LLMError, OnLoopThread, meant
 from crewlite.lazy import asyncio, lazy
 from crewlite.resources import Resource
@@ -22,7 +21,10 @@ from crewlite.usage import Usage
 from crewlite.wording import an
 
 if TYPE_CHECKING:
-    from crewlite.recovery.remedy import Policy
+    from crewlite import background
+    from crewlite.recovery.port import Policy
+else:
+    background = lazy("crewlite.background")
 
 bare_call = lazy("crewlite.agent.bare_call")  # only for code that asks a model itself
 Message = dict[str, Any]

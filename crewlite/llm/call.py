@@ -14,7 +14,7 @@ from crewlite.llm.base import OVERFLOW, BaseLLM, LLMReply, Message, ToolCall, co
 from crewlite.llm.parts import check_sees
 from crewlite.recovery import DEFAULT, Fallback, GuardedCall
 from crewlite.recovery.guards import guarding
-from crewlite.recovery.remedy import Policy, check_policy
+from crewlite.recovery.port import Policy, check_policy
 from crewlite.step_parts import Intent
 from crewlite.usage import UsageRecord
 

@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crewlite import background
-from crewlite.errors import ConfigError, LLMUnavailable, text_of
+from crewlite.errors import LLMUnavailable, text_of
 from crewlite.llm import wire
 from crewlite.llm.base import BaseLLM, LLMReply, Message, ToolCall
 from crewlite.usage import Usage
-from crewlite.wording import an
 
 _LATER = frozenset({408, 409, 425, 429})  # and everything from 500 on
 _LOST = frozenset({"APIConnectionError", "APITimeoutError", "TransportError"})
@@ -52,23 +51,6 @@ class ForeignLLM(BaseLLM):
                 raise LLMUnavailable(f"{self.model}: {text_of(error)}") from error
             raise
         return _reply(said)
-
-
-def as_model(value: object) -> object:
-    """Return the value of `llm=`, with a chat model of another framework wrapped in a ForeignLLM.
-
-    Raises ConfigError for a model without invoke.
-    """
-    if value is None or isinstance(value, BaseLLM | str | type):
-        return value
-    if any(callable(getattr(value, verb, None)) for verb in ("ainvoke", "invoke")):
-        return ForeignLLM(value)
-    if callable(getattr(value, "chat", None)) or callable(getattr(value, "complete", None)):
-        raise ConfigError(
-            f"llm is {an(type(value).__name__)}, which has no invoke(messages); wanted LLM('provider/model'), a "
-            f"BaseLLM, or a chat model of LangChain"
-        )
-    return value
 
 
 def _name_of(original: object) -> str:

@@ -30,7 +30,7 @@ from crewlite.llm.base import (
     whole_reply,
 )
 from crewlite.recovery.policy import model_calls
-from crewlite.recovery.remedy import Policy, check_policy
+from crewlite.recovery.port import Policy, check_policy
 from crewlite.secrets import Secrets
 from crewlite.wording import an
 

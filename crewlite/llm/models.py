@@ -12,12 +12,30 @@ from crewlite.llm.base import OFFLINE, BaseLLM
 from crewlite.wording import an
 
 if TYPE_CHECKING:
-    from crewlite.llm import model, offline
+    from crewlite.llm import foreign, model, offline
 else:
+    foreign = lazy("crewlite.llm.foreign")  # only for models of other frameworks
     model = lazy("crewlite.llm.model")  # only for those who ask for one by name
     offline = lazy("crewlite.llm.offline")
 
 Model = BaseLLM | str | None
+
+
+def as_model(value: object) -> object:
+    """Return the value of `llm=`, with a chat model of another framework wrapped in a ForeignLLM.
+
+    Raises ConfigError for a model without invoke.
+    """
+    if value is None or isinstance(value, BaseLLM | str | type):
+        return value
+    if any(callable(getattr(value, verb, None)) for verb in ("ainvoke", "invoke")):
+        return foreign.ForeignLLM(value)
+    if callable(getattr(value, "chat", None)) or callable(getattr(value, "complete", None)):
+        raise ConfigError(
+            f"llm is {an(type(value).__name__)}, which has no invoke(messages); wanted LLM('provider/model'), a "
+            f"BaseLLM, or a chat model of LangChain"
+        )
+    return value
 
 
 def resolve_llm(outward: Iterable[Model], *, agent: str) -> BaseLLM:

@@ -1,103 +1,42 @@
 """The decision that follows a failure, for model calls, tools, tasks and steps.
 
 Decisions are pure: they neither wait nor retry. Only CircuitBreaker keeps state, and only LLMClassifier asks a model.
+Names are imported at their first use, as most definitions set no policy.
 """
 
-from crewlite.recovery.breaker import CircuitBreaker
-from crewlite.recovery.classify import (
-    Classifier,
-    HybridClassifier,
-    LLMClassifier,
-    RulesClassifier,
-)
-from crewlite.recovery.failure import Failure, FailureKind
-from crewlite.recovery.guards import (
-    EarlierCall,
-    Guard,
-    GuardedCall,
-    LoopDetector,
-    RequireIdempotency,
-    RiskThreshold,
-)
-from crewlite.recovery.policy import (
-    DEFAULT,
-    FailurePolicy,
-    usual_policy,
-)
-from crewlite.recovery.remedy import (
-    Abort,
-    Compensate,
-    Escalate,
-    Fallback,
-    Policy,
-    Remedy,
-    Replan,
-    Resume,
-    Retry,
-    Rollback,
-    Suspend,
-)
-from crewlite.recovery.strategies import (
-    Rule,
-    abort,
-    backoff_and_retry,
-    chain,
-    compensate,
-    escalate,
-    replan,
-    resume_from_subgoal,
-    retry,
-    retry_with_tool_manifest,
-    rollback_to_checkpoint,
-    sequence,
-    suspend,
-)
-from crewlite.recovery.symptoms import Symptom
-from crewlite.recovery.types import Evidence, FailureType, RecordedStep
+from __future__ import annotations
 
-__all__ = [
-    "DEFAULT",
-    "Abort",
-    "CircuitBreaker",
-    "Classifier",
-    "Compensate",
-    "EarlierCall",
-    "Escalate",
-    "Evidence",
-    "Failure",
-    "FailureKind",
-    "FailurePolicy",
-    "FailureType",
-    "Fallback",
-    "Guard",
-    "GuardedCall",
-    "HybridClassifier",
-    "LLMClassifier",
-    "LoopDetector",
-    "Policy",
-    "RecordedStep",
-    "Remedy",
-    "Replan",
-    "RequireIdempotency",
-    "Resume",
-    "Retry",
-    "RiskThreshold",
-    "Rollback",
-    "Rule",
-    "RulesClassifier",
-    "Suspend",
-    "Symptom",
-    "abort",
-    "backoff_and_retry",
-    "chain",
-    "compensate",
-    "escalate",
-    "replan",
-    "resume_from_subgoal",
-    "retry",
-    "retry_with_tool_manifest",
-    "rollback_to_checkpoint",
-    "sequence",
-    "suspend",
-    "usual_policy",
-]
+from typing import TYPE_CHECKING
+
+from crewlite.lazy import first_use
+
+if TYPE_CHECKING:
+    from crewlite.recovery.breaker import *
+    from crewlite.recovery.classify import *
+    from crewlite.recovery.failure import *
+    from crewlite.recovery.guards import *
+    from crewlite.recovery.policy import *
+    from crewlite.recovery.port import *
+    from crewlite.recovery.remedy import *
+    from crewlite.recovery.strategies import *
+    from crewlite.recovery.symptoms import *
+    from crewlite.recovery.types import *
+
+_NAMES = {
+    "breaker": "CircuitBreaker",
+    "classify": "Classifier HybridClassifier LLMClassifier RulesClassifier",
+    "failure": "Failure FailureKind",
+    "guards": "EarlierCall Guard GuardedCall LoopDetector RequireIdempotency RiskThreshold",
+    "policy": "DEFAULT FailurePolicy usual_policy",
+    "port": "Policy",
+    "remedy": "Abort Compensate Escalate Fallback Remedy Replan Resume Retry Rollback Suspend",
+    "strategies": "Rule abort backoff_and_retry chain compensate escalate replan resume_from_subgoal retry "
+    "retry_with_tool_manifest rollback_to_checkpoint sequence suspend",
+    "symptoms": "Symptom",
+    "types": "Evidence FailureType RecordedStep",
+}
+_HOMES = {name: f"crewlite.recovery.{module}" for module, names in _NAMES.items() for name in names.split()}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - the names of the table
+
+__getattr__ = first_use("crewlite.recovery", _HOMES)

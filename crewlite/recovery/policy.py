@@ -7,34 +7,41 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args
 
-from crewlite.errors import ConfigError, meant
+from crewlite.errors import ConfigError, meant, text_of
 from crewlite.lazy import lazy
 from crewlite.recovery.checks import whole
 from crewlite.recovery.classify import Classifier, RulesClassifier, check_classifier
 from crewlite.recovery.failure import Failure, delay
 from crewlite.recovery.guards import Guard, check_guards
+from crewlite.recovery.port import Policy
 from crewlite.recovery.remedy import (
     GIVES_UP,
     USUAL,
     Abort,
     Escalate,
     Fallback,
-    Policy,
     Remedy,
     Replan,
     Resume,
     Retry,
     Rollback,
-    check_strategy,
+    hinted,
     is_attempt,
-    most_of,
     spent,
     typed,
 )
-from crewlite.recovery.strategies import Rule, abort, backoff_and_retry, replan, rollback_to_checkpoint
+from crewlite.recovery.strategies import (
+    Rule,
+    abort,
+    backoff_and_retry,
+    check_strategy,
+    most_of,
+    replan,
+    rollback_to_checkpoint,
+)
 from crewlite.recovery.types import FailureType
 
 if TYPE_CHECKING:
@@ -198,6 +205,26 @@ class GoOn:
     def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
         """Return a Retry while retries are left and the failure is no timeout, else Abort."""
         return Abort() if failure.kind == "timeout" or len(past) >= self.retries else Retry(anew=False)
+
+
+def remedy_for(policy: Policy, failure: Failure, past: Sequence[Remedy]) -> Remedy:
+    """Return the remedy that the policy chooses. Raises ConfigError if the policy raises, or returns no remedy."""
+    name = type(policy).__qualname__
+    try:
+        remedy = policy.decide(failure, tuple(past))
+    except BaseException as error:  # the border: a policy of the user may raise SystemExit, which would end the loop
+        raise ConfigError(f"{name}.decide raised {type(error).__qualname__}: {text_of(error)}") from error
+    match remedy:
+        case Retry():
+            return replace(remedy, kind=failure.kind)
+        case Fallback():
+            return remedy if failure.fallbacks else Abort()
+        case _ if isinstance(remedy, get_args(Remedy)):
+            return hinted(remedy, failure)
+    raise ConfigError(
+        f"{name}.decide returned {remedy!r}; wanted Retry(after), Fallback() or Abort(), or another remedy of "
+        f"crewlite.recovery"
+    )
 
 
 def _without_attempts(strategy: Policy, failure: Failure, past: list[Remedy]) -> Remedy | None:

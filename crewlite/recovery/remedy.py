@@ -1,16 +1,16 @@
-"""Remedies: the decision that follows a failed attempt, as plain data, and the port of the policy that makes it.
+"""Remedies: the decision that follows a failed attempt, as plain data.
 
 A step asks its policy for a remedy, applies it, and records it with the attempt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Protocol, get_args
+from typing import Any, get_args
 
-from crewlite.errors import ConfigError, text_of
-from crewlite.recovery.checks import having, seconds
+from crewlite.errors import ConfigError
+from crewlite.recovery.checks import seconds
 from crewlite.recovery.failure import Failure, hint_of
 from crewlite.recovery.types import FailureType
 
@@ -165,60 +165,9 @@ USUAL = 3
 """The number of remedies of one step, where nothing says another."""
 
 
-class Policy(Protocol):
-    """Chooses the remedy for a failed attempt. It should be pure: equal arguments give equal remedies."""
-
-    def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
-        """Return the remedy for a failure.
-
-        `past` are the remedies that the step has applied so far, before a resume too.
-        """
-
-
-def check_policy(policy: object, where: str = "", option: str = "failure_policy") -> Any:
-    """Return the policy, or None, unchanged. Raises ConfigError, beginning with `where`, if it has no `decide`."""
-    found = f"{where}: {option}" if where else option
-    wanted = "a FailurePolicy, or an object with decide(failure, past)"
-    return None if policy is None else having("decide", found, policy, wanted)
-
-
-def check_strategy(where: str, given: object) -> Any:
-    """Return a strategy unchanged. Raises ConfigError, beginning with `where`, if it has no `decide`."""
-    return having("decide", where, given, "a strategy, such as escalate()")
-
-
-def most_of(policy: Policy) -> int:
-    """Return the number of attempts that a strategy may make: the usual one if it does not say; 0 if it makes none."""
-    most = getattr(policy, "most", None)
-    if isinstance(most, int):
-        return most
-    remedy = getattr(policy, "remedy", None)
-    return 0 if isinstance(remedy, get_args(Remedy)) and not is_attempt(remedy) else USUAL
-
-
 def is_attempt(remedy: Remedy) -> bool:
     """Return whether another attempt follows without anybody being asked."""
     return is_attempt(remedy.then) if isinstance(remedy, Compensate) else not isinstance(remedy, (*GIVES_UP, Suspend))
-
-
-def remedy_for(policy: Policy, failure: Failure, past: Sequence[Remedy]) -> Remedy:
-    """Return the remedy that the policy chooses. Raises ConfigError if the policy raises, or returns no remedy."""
-    name = type(policy).__qualname__
-    try:
-        remedy = policy.decide(failure, tuple(past))
-    except BaseException as error:  # the border: a policy of the user may raise SystemExit, which would end the loop
-        raise ConfigError(f"{name}.decide raised {type(error).__qualname__}: {text_of(error)}") from error
-    match remedy:
-        case Retry():
-            return replace(remedy, kind=failure.kind)
-        case Fallback():
-            return remedy if failure.fallbacks else Abort()
-        case _Remedy():
-            return hinted(remedy, failure)
-    raise ConfigError(
-        f"{name}.decide returned {remedy!r}; wanted Retry(after), Fallback() or Abort(), or another remedy of "
-        f"crewlite.recovery"
-    )
 
 
 def hinted(remedy: Remedy, failure: Failure) -> Remedy:

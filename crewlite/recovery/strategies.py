@@ -10,22 +10,22 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, get_args
 
 from crewlite.errors import ConfigError, meant
-from crewlite.recovery.checks import seconds, whole
+from crewlite.recovery.checks import having, seconds, whole
 from crewlite.recovery.failure import LONGEST_WAIT, Failure, FailureKind, delay, hint_of
+from crewlite.recovery.port import Policy
 from crewlite.recovery.remedy import (
     GIVES_UP,
+    USUAL,
     Abort,
     Compensate,
     Escalate,
-    Policy,
     Remedy,
     Replan,
     Resume,
     Retry,
     Rollback,
     Suspend,
-    check_strategy,
-    most_of,
+    is_attempt,
     spent,
     typed,
 )
@@ -233,6 +233,20 @@ def _kinds(given: object) -> frozenset[FailureKind]:
             hint = f" ({close})" if (close := meant(str(kind), known)) else ""
             raise ConfigError(f"Rule: {kind!r} is not a kind of failure{hint}; wanted some of {', '.join(known)}")
     return frozenset(given)
+
+
+def check_strategy(where: str, given: object) -> Any:
+    """Return a strategy unchanged. Raises ConfigError, beginning with `where`, if it has no `decide`."""
+    return having("decide", where, given, "a strategy, such as escalate()")
+
+
+def most_of(policy: Policy) -> int:
+    """Return the number of attempts that a strategy may make: the usual one if it does not say; 0 if it makes none."""
+    most = getattr(policy, "most", None)
+    if isinstance(most, int):
+        return most
+    remedy = getattr(policy, "remedy", None)
+    return 0 if isinstance(remedy, get_args(Remedy)) and not is_attempt(remedy) else USUAL
 
 
 def _same_type(failure: Failure, past: Sequence[Remedy]) -> list[Remedy]:

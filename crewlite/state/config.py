@@ -11,12 +11,15 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from crewlite.definition import Described
 from crewlite.errors import ConfigError, meant
-from crewlite.events.base import BaseEvent
 from crewlite.events.registry import CheckpointEventType, checkpoint_event_types
 from crewlite.lazy import lazy
 
 if TYPE_CHECKING:
+    from crewlite.events import base as events
+    from crewlite.events.base import BaseEvent
     from crewlite.state.providers import BaseProvider
+else:
+    events = lazy("crewlite.events.base")
 
 providers = lazy("crewlite.state.providers")  # a definition needs none before it is kicked off
 
@@ -112,7 +115,7 @@ class CheckpointConfig(Described):
 
 
 def _event_name(item: object) -> str:
-    if isinstance(item, type) and issubclass(item, BaseEvent):
+    if isinstance(item, type) and issubclass(item, events.BaseEvent):
         item = item.model_fields["type"].default
     known = checkpoint_event_types()
     if item == "*" or item in known:

@@ -20,7 +20,7 @@ from crewlite.errors import ConfigError
 from crewlite.keywords import known_keywords
 from crewlite.last_kickoff import last
 from crewlite.lazy import lazy
-from crewlite.recovery.remedy import Policy
+from crewlite.recovery.port import Policy
 from crewlite.state.config import CheckpointConfig
 from crewlite.task.output import TaskOutput
 from crewlite.task.output_file import check_text

@@ -20,14 +20,19 @@ from pydantic import (
     model_validator,
 )
 
-from crewlite import background
 from crewlite.definition import Described
 from crewlite.errors import ConfigError, OnLoopThread, ends_run
-from crewlite.recovery.remedy import Policy, check_policy
+from crewlite.lazy import lazy
+from crewlite.recovery.port import Policy, check_policy
 from crewlite.resources import Resource
 from crewlite.step_parts import Effect
 from crewlite.tools.naming import safe_name
 from crewlite.tools.schema import arguments_model
+
+if TYPE_CHECKING:
+    from crewlite import background
+else:
+    background = lazy("crewlite.background")  # only calls need it
 
 
 class BaseTool(Described, Resource):

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
@@ -95,8 +94,7 @@ def adopt(item: object, **fields: Any) -> BaseTool | None:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Verb:
+class _Verb(NamedTuple):
     """What to call, and how."""
 
     fn: Callable[..., Any]

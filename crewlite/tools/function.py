@@ -9,7 +9,7 @@ from typing import Any, overload
 from crewlite import background
 from crewlite.errors import ConfigError
 from crewlite.keywords import known_keywords
-from crewlite.recovery.remedy import Policy
+from crewlite.recovery.port import Policy
 from crewlite.step_parts import Effect
 from crewlite.tools.base import BaseTool, is_async
 from crewlite.tools.schema import summary

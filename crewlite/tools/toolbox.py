@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import count
+from typing import TYPE_CHECKING
 
 from crewlite.errors import ConfigError
+from crewlite.lazy import lazy
 from crewlite.tools.base import BaseTool
-from crewlite.tools.foreign import ForeignTool, adopt
-from crewlite.tools.function import FunctionTool, tool as make_tool
 from crewlite.tools.naming import safe_name
 from crewlite.wording import an
+
+if TYPE_CHECKING:
+    from crewlite.tools import foreign, function
+else:  # only for tools that are none of BaseTool
+    foreign, function = lazy("crewlite.tools.foreign"), lazy("crewlite.tools.function")
 
 
 def as_tools(value: object) -> object:
@@ -42,8 +47,8 @@ def _told_apart(tools: Sequence[BaseTool]) -> tuple[BaseTool, ...]:
     made = []
     for tool in tools:
         first = found.setdefault(tool.safe_name, tool)
-        of_one_class = type(first) is type(tool) and not isinstance(tool, FunctionTool | ForeignTool)
-        if first is tool or not of_one_class:
+        is_alone = first is tool or type(first) is not type(tool)
+        if is_alone or isinstance(tool, function.FunctionTool | foreign.ForeignTool):
             made.append(tool)
             continue
         numbered = tool.model_copy()  # the same object may be the tool of another agent, under its own name
@@ -101,11 +106,11 @@ def _as_tool(item: object, number: int) -> BaseTool:
         return item
     if isinstance(item, type):
         raise ConfigError(f"tools[{number}] is the class {item.__name__}; wanted an instance: {item.__name__}(...)")
-    adopted = adopt(item)
+    adopted = foreign.adopt(item)
     if adopted is not None:
         return adopted
     if callable(item):
-        return make_tool(item)
+        return function.tool(item)
     raise ConfigError(
         f"tools[{number}] is {an(type(item).__name__)}; wanted a function with a docstring, a BaseTool, or a "
         f"tool of another framework (an object with a name, a description and a run or invoke)"

@@ -9,7 +9,8 @@ from hypothesis import given, strategies as st
 
 from crewlite.errors import ConfigError, LLMEmptyReply, LLMError, LLMUnavailable, StepTimeout
 from crewlite.recovery import DEFAULT, Abort, Failure, FailurePolicy, Fallback, Retry, Rule
-from crewlite.recovery.remedy import check_policy, remedy_for
+from crewlite.recovery.policy import remedy_for
+from crewlite.recovery.port import check_policy
 
 
 def unavailable(retry_after=None):

@@ -43,7 +43,8 @@ from crewlite.recovery import (
     suspend,
 )
 from crewlite.recovery.failure import FailureKind
-from crewlite.recovery.remedy import as_data, is_attempt, remedy_for, remedy_of
+from crewlite.recovery.policy import remedy_for
+from crewlite.recovery.remedy import as_data, is_attempt, remedy_of
 from crewlite.state.format.outcome import recorded_remedy
 
 TYPES = st.sampled_from(FailureType)

@@ -22,7 +22,7 @@ from crewlite.flow.options import check_checkpoint, integers, named
 from crewlite.keywords import known_keywords
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
-from crewlite.recovery.remedy import Policy, check_policy
+from crewlite.recovery.port import Policy, check_policy
 from crewlite.runtime.kickoffs.definition_verbs import on_class_too
 from crewlite.runtime.kickoffs.request import (
     Bind,

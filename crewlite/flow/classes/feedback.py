@@ -17,7 +17,7 @@ from crewlite.errors import ConfigError, NotCodable, meant
 from crewlite.flow.classes.labels import label_of
 from crewlite.ids import now
 from crewlite.llm.base import BaseLLM
-from crewlite.llm.foreign import as_model
+from crewlite.llm.models import as_model
 from crewlite.runtime.people.human import Question, QuestionEvents
 from crewlite.state.reading.wanted import begins_with
 

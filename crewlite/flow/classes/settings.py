@@ -5,7 +5,6 @@ Other attributes are the user's own.
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from abc import ABCMeta
 from collections.abc import Collection, Mapping
@@ -16,7 +15,7 @@ from crewlite.coming_from import instead_of
 from crewlite.coming_from.settings import setting_of, why_not
 from crewlite.errors import ConfigError, meant
 
-_LIMITS = ("max_requests", *(field.name for field in dataclasses.fields(Budget) if field.name.startswith("max_")))
+_LIMITS = ("max_requests", *(name for name in Budget._fields if name.startswith("max_")))
 _OF_METHODS = ("retries", "retry_delay")
 
 

@@ -12,8 +12,7 @@ from crewlite import codec, resources
 from crewlite.errors import ConfigError
 from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM
-from crewlite.llm.foreign import as_model
-from crewlite.llm.models import resolve_llm
+from crewlite.llm.models import as_model, resolve_llm
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.runtime.steps.callbacks import called, name_of
 from crewlite.state.verbs.score import RecordedScore

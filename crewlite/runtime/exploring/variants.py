@@ -10,8 +10,7 @@ from typing import Any
 from crewlite import codec, resources
 from crewlite.errors import ConfigError, CrewliteError, meant
 from crewlite.llm.base import BaseLLM
-from crewlite.llm.foreign import as_model
-from crewlite.llm.models import named
+from crewlite.llm.models import as_model, named
 from crewlite.refs import check_name
 from crewlite.runtime.kickoffs.fork import changes_for
 from crewlite.runtime.kickoffs.request import Request

@@ -15,13 +15,13 @@ from uuid import UUID
 
 from crewlite import kinds
 from crewlite.definition import check_inputs, to_rerun
-from crewlite.durable import Durability
 from crewlite.errors import ConfigError, InDoubt
 from crewlite.keywords import known_keywords
 from crewlite.lazy import lazy
 from crewlite.refs import as_run_id
 from crewlite.resuming import call_again, to_resume
 from crewlite.state.config import CheckpointConfig
+from crewlite.step_parts import Durability
 from crewlite.usage import NO_USAGE, Usage
 
 steps = lazy("crewlite.state.reading.steps")  # only a run reads a record, and every definition loads this module

@@ -33,7 +33,8 @@ from crewlite.recovery import (
     Suspend,
 )
 from crewlite.recovery.classify import classified
-from crewlite.recovery.remedy import GIVES_UP, remedy_for
+from crewlite.recovery.policy import remedy_for
+from crewlite.recovery.remedy import GIVES_UP
 from crewlite.runtime.steps import remedies
 from crewlite.runtime.steps.attempts import was_decided
 from crewlite.runtime.steps.causes import causes_of, for_author, led_to

@@ -10,7 +10,6 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
-from crewlite.durable import Durability
 from crewlite.errors import InDoubt, NotCodable, Redacted, ends_run, text_of
 from crewlite.events.base import BaseEvent, UnheardEvent, type_of
 from crewlite.events.event_bus import event_bus
@@ -30,6 +29,7 @@ from crewlite.state.reading.steps import unsettled
 from crewlite.state.runtime import CommitView, RuntimeState
 from crewlite.state.shared import SharedData
 from crewlite.state.subscriber import CheckpointSubscriber, Setting
+from crewlite.step_parts import Durability
 from crewlite.usage import Usage
 
 E = TypeVar("E")

@@ -199,7 +199,7 @@ def _within(store: Store, provider: BaseProvider, location: str, ref: Ref, text:
             found, entries = replace(found, abandoned=int(tail[1])), abandoned_by(entries, int(tail[1]), text)
             if not ref.back:
                 return found
-            ref = replace(ref, at=None)
+            ref = ref._replace(at=None)
         return replace(found, checkpoint=_walk(Record.of(entries), ref, text), abandoned=None)
 
 
