@@ -1,16 +1,17 @@
-"""An agent with its model: a Worker, which becomes a Persona when its texts are filled in."""
+"""An agent with its model: a Worker, which becomes a Persona when the inputs of a kickoff fill in its texts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from crewlite import templates
 from crewlite.agent.agent import Agent
 from crewlite.llm.base import BaseLLM
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Worker:
     """An agent, its model, and the callback for its steps."""
 
@@ -19,13 +20,6 @@ class Worker:
     step_callback: Callable[[Any], Any] | None = None
     suggestions: tuple[str, ...] = ()
     """What the agent has learned in a training. It is added to the backstory, so it is part of what each task asks."""
-
-    def filled(self, fill: Callable[[str, str], str]) -> Persona:
-        """Fill in the texts of the agent. `fill` gets a text and the name of its field, and returns the filled text."""
-        agent, where = self.agent, f"Agent {self.agent.role!r}"
-        backstory = _taught(fill(agent.backstory, where), self.suggestions)
-        role, goal = fill(agent.role, where), fill(agent.goal, where)
-        return Persona(agent, self.llm, role, goal, backstory, self.step_callback)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +32,28 @@ class Persona:
     goal: str
     backstory: str
     step_callback: Callable[[Any], Any] | None = None
+
+
+class Filling:
+    """The inputs of one kickoff, which fill in the texts of its tasks and agents: those of each agent once."""
+
+    def __init__(self, inputs: Mapping[str, Any], *, known: bool = True) -> None:
+        """`known`: whether these are all inputs; if not, placeholders are left in."""
+        self.inputs, self._known = inputs, known
+        self._personas: dict[Worker, Persona] = {}
+
+    def text(self, text: str, where: str) -> str:
+        """Fill in the placeholders of a text. Raises MissingInput, which says `where` the text is."""
+        return templates.fill(text, self.inputs, where=where) if self._known else text
+
+    def persona(self, worker: Worker) -> Persona:
+        """Return a worker with its texts filled in. Raises MissingInput."""
+        if worker not in self._personas:
+            agent, where = worker.agent, f"Agent {worker.agent.role!r}"
+            backstory, role, goal = (self.text(text, where) for text in (agent.backstory, agent.role, agent.goal))
+            taught = _taught(backstory, worker.suggestions)
+            self._personas[worker] = Persona(agent, worker.llm, role, goal, taught, worker.step_callback)
+        return self._personas[worker]
 
 
 def _taught(backstory: str, suggestions: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ from crewlite.agent.conversation import WHO, Conversation, message_step, turn_at
 from crewlite.agent.input_files import InputFile, check
 from crewlite.agent.messages import as_conversation
 from crewlite.agent.output import LiteAgentOutput
-from crewlite.agent.persona import Worker
+from crewlite.agent.persona import Persona
 from crewlite.agent.retell import further
 from crewlite.agent.shape import Shape, check_format
 from crewlite.codec import Json, JsonObject
@@ -188,7 +188,8 @@ class AgentRoot(Root[LiteAgentOutput]):
         )
 
     def _step(self, messages: list[Message], shape: Shape | None, **more: Any) -> Step[LiteAgentOutput]:
-        persona = Worker(self._agent, self._llm, self._agent.step_callback).filled(lambda text, where: text)
+        agent = self._agent
+        persona = Persona(agent, self._llm, agent.role, agent.goal, agent.backstory, agent.step_callback)
         return answering(persona, messages, shape, began=self._began, **more)
 
     @cached_property

@@ -43,12 +43,8 @@ def rebound(
     Raises TaskGone if no task of the crew matches a finished one.
     """
     answering = match(recorded, tasks)
-    gone = [
-        fact["address"]
-        for fact in recorded
-        if fact["address"] in finished and fact["address"] not in answering.values()
-    ]
-    if gone:
+    unmatched = finished.difference(answering.values())
+    if gone := [fact["address"] for fact in recorded if fact["address"] in unmatched]:
         raise TaskGone(run_id, gone)
     taken, counts = {fact["address"] for fact in recorded}, dict[str, int]()
     addresses: dict[Task, str] = {}
@@ -107,7 +103,7 @@ def _drifted(record: Record, tasks: Sequence[FilledTask], addresses: Mapping[Tas
     plan = recorded_plan(record)
     for number, (filled, needs) in enumerate(zip(tasks, needs_of([one.task for one in tasks]), strict=True)):
         address = addresses.get(filled.task, "")
-        sources = [*(done[source] for source in needs.sources), *planned(plan, number)]
+        sources = [*map(done.__getitem__, needs.sources), *planned(plan, number)]
         if found := drifted_task(record, address, filled, sources) if address else None:
             yield found
         text = record.value(address)["raw"] if address in record.outcomes and address else ""

@@ -169,23 +169,25 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
         problems = list[str]()
         managed = self.process is Process.hierarchical
         problems += self._managed_by() if managed else self._not_managed()
-        for number, task in enumerate(self.tasks):
+        people, earlier = self.people(), set[Task]()
+        for task in self.tasks:
             if task.agent is None and not managed:
                 problems.append(f"task {task.title!r} has no agent: Task(..., agent=...)")
             for other in task.context or ():
-                if other not in self.tasks[:number]:
+                if other not in earlier:
                     where = "comes later" if other in self.tasks else "is not in this crew"
                     problems.append(f"task {task.title!r} builds on {other.title!r}, which {where}")
-            problems += self._out_of_reach(task)
+            problems += self._out_of_reach(task, people)
+            earlier.add(task)
         if isinstance(self.tasks[0], ConditionalTask):
             problems.append(f"task {self.tasks[0].title!r} is the first, so its condition has no output to decide by")
-        if len(set(self.tasks)) < len(self.tasks):
+        if len(earlier) < len(self.tasks):
             problems.append("a task is listed twice; make a second Task")
         if problems:
             raise ConfigError("; ".join(problems))
         if not self.agents:  # not as a field that is set: a copy with other tasks has the agents of those
             vars(self)["agents"] = tuple(dict.fromkeys(task.agent for task in self.tasks if task.agent))
-        for part in (*self.tasks, *self.people()):
+        for part in (*self.tasks, *people):
             part.settle()
         return self
 
@@ -198,9 +200,9 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
                     f"set process=Process.hierarchical"
                 )
 
-    def _out_of_reach(self, task: Task) -> Iterator[str]:
+    def _out_of_reach(self, task: Task, people: Sequence[Agent]) -> Iterator[str]:
         """Yield the problems that keep the agent of a task from working with coworkers."""
-        if not (coworkers := self.coworkers_in(task)):
+        if not (coworkers := self.coworkers_in(task, people)):
             return
         doing = self.manager_agent if self.process is Process.hierarchical else task.agent
         tools = (*(doing.tools if doing else ()), *task.tools)
@@ -326,13 +328,17 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
         manager = (self.manager_agent,) if self.manager_agent else ()
         return tuple(dict.fromkeys((*self.agents, *(task.agent for task in self.tasks if task.agent), *manager)))
 
-    def coworkers_in(self, task: Task) -> tuple[Agent, ...]:
-        """Return the coworkers to whom the agent of this task, or the manager, may delegate work."""
-        others = tuple(one for one in self.people() if one is not self.manager_agent)
-        if self.process is Process.hierarchical:
-            return (task.agent,) if task.agent else others
-        delegates = task.agent is not None and task.agent.allow_delegation
-        return tuple(one for one in others if one is not task.agent) if delegates else ()
+    def coworkers_in(self, task: Task, people: Sequence[Agent]) -> tuple[Agent, ...]:
+        """Return the coworkers to whom the agent of this task, or the manager, may delegate work.
+
+        `people`: what `people` returns, which is the same for all tasks.
+        """
+        agent, managed = task.agent, self.process is Process.hierarchical
+        if managed and agent:
+            return (agent,)
+        if not managed and not (agent and agent.allow_delegation):
+            return ()
+        return tuple(one for one in people if one is not self.manager_agent and one is not agent)
 
     def taught(self, suggestions: Suggestions) -> Self:
         """Return a copy whose agents get these suggestions, by role, instead of those in trained_agents_file."""

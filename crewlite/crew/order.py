@@ -1,4 +1,4 @@
-"""Decide which context each task of a crew gets, and which tasks it waits for.
+"""Decide which context each task of a crew gets, and when it may begin.
 
 Both follow from the definition alone, so that a resume decides the same. A task begins when the last task before it
 that is not async has ended, and so have the tasks in its context. Without a `context` of its own a task builds on all
@@ -7,7 +7,8 @@ tasks before it; an async task only on those that are certain to have ended when
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crewlite.task.conditional import ConditionalTask
@@ -18,38 +19,67 @@ from crewlite.task.task import Task
 class Needs:
     """The tasks that one task needs, by their numbers."""
 
-    context: tuple[int, ...]
+    context: Sequence[int]
     """Those whose outputs its agent is given."""
     previous: int | None
     """The one before it, if its condition is asked about that."""
     waits_for: frozenset[int]
-    """Those that have to end before it begins."""
+    """Those that have to end before it begins, without those that have ended anyway when these have."""
 
     @property
-    def sources(self) -> tuple[int, ...]:
+    def sources(self) -> Sequence[int]:
         """The numbers of the tasks that its outcome depends on."""
-        return self.context if self.previous is None else tuple(dict.fromkeys((*self.context, self.previous)))
+        if self.previous is None or isinstance(self.context, range):  # a range holds the previous one
+            return self.context
+        return tuple(dict.fromkeys((*self.context, self.previous)))
 
 
 def needs_of(tasks: Sequence[Task]) -> list[Needs]:
     """Return what each task needs, in the order of the tasks."""
     numbers = {task: number for number, task in enumerate(tasks)}
-    found, line = list[Needs](), set[int]()
+    found = list[Needs]()
+    last = frozenset[int]()  # the last task that is not async
+    certain, other = set[int](), set[int]()  # the tasks that have ended when `last` has; the tasks that may not have
     for number, task in enumerate(tasks):
         previous = number - 1 if isinstance(task, ConditionalTask) else None
-        waits_for = line if previous is None else line | {previous}
+        context: Sequence[int]
         if task.context is not None:
-            context = tuple(numbers[other] for other in task.context)
+            context = tuple(numbers[one] for one in task.context)
+            joined = other.intersection((*context, previous))
         elif task.async_execution:
-            context = tuple(sorted(waits_for.union(*(found[n].waits_for for n in waits_for))))
+            before = () if previous is None else (previous, *found[previous].sources)
+            context = tuple(sorted(certain.union(before)))
+            joined = other.intersection(before)
         else:
-            context = tuple(range(number))
-        found.append(Needs(context, previous, frozenset(waits_for.union(context))))
-        if not task.async_execution:
-            line.add(number)
+            context, joined = range(number), other.copy()
+        found.append(Needs(context, previous, last | joined))
+        if task.async_execution:
+            other.add(number)
+        else:
+            last = frozenset((number,))
+            certain |= joined | last
+            other -= joined
     return found
 
 
-def ready(needs: Sequence[Needs], begun: Collection[int], ended: Collection[int]) -> list[int]:
-    """Return the numbers of the tasks that can begin now, in order."""
-    return [n for n, task in enumerate(needs) if n not in begun and task.waits_for.issubset(ended)]
+class Unbegun:
+    """The tasks of a kickoff that have not begun. Each can begin when the tasks that it waits for have ended."""
+
+    def __init__(self, needs: Sequence[Needs]) -> None:
+        self._missing = [len(one.waits_for) for one in needs]
+        self._followers: list[list[int]] = [[] for _ in needs]
+        for number, one in enumerate(needs):
+            for awaited in one.waits_for:
+                self._followers[awaited].append(number)
+        self._ready = [number for number, missing in enumerate(self._missing) if not missing]  # a heap
+
+    def take(self, most: int) -> list[int]:
+        """Return the numbers of the first tasks that can begin now, in order; they count as begun."""
+        return [heapq.heappop(self._ready) for _ in range(min(most, len(self._ready)))]
+
+    def note_end(self, number: int) -> None:
+        """Note that a task has ended."""
+        for follower in self._followers[number]:
+            self._missing[follower] -= 1
+            if not self._missing[follower]:
+                heapq.heappush(self._ready, follower)

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from crewlite import codec
 from crewlite.agent.agent import Agent
+from crewlite.agent.persona import Filling
 from crewlite.codec import JsonObject
 from crewlite.crew import callbacks
 from crewlite.crew.binding import compare, described, rebound, shares
@@ -46,7 +47,7 @@ class CrewRoot(Root[CrewOutput]):
         self._facts: list[JsonObject] = []
         """Its facts once they were needed; roots of further kickoffs share them."""
         self._planner = Planner(crew, planning_model(crew, self._assignments)) if crew.planning else None
-        workers = [worker for one in self._assignments for worker in (one.worker, *one.coworkers)]
+        workers = dict.fromkeys(worker for one in self._assignments for worker in (one.worker, *one.coworkers))
         self.secret_sources += tuple(worker.llm for worker in workers)
         self.secret_sources += (self._planner.llm,) if self._planner else ()
         people = [worker.agent for worker in workers]
@@ -91,7 +92,8 @@ class CrewRoot(Root[CrewOutput]):
         If callbacks prepare the inputs: the inputs that the callbacks get, and the tasks with their placeholders.
         """
         if self._crew.before_kickoff_callbacks:
-            unfilled = [one.unfilled(inputs).asked() for one in self._assignments]
+            filling = Filling(inputs, known=False)
+            unfilled = [one.filled(filling).asked() for one in self._assignments]
             return [self.name, {"prepared": codec.known(dict(inputs))}, *unfilled]
         return [self.name, *(filled.asked() for filled in self._with(inputs))]
 
@@ -111,7 +113,8 @@ class CrewRoot(Root[CrewOutput]):
     def _with(self, inputs: Mapping[str, Any]) -> list[FilledTask]:
         """Return its tasks with the inputs filled in. Raises MissingInput."""
         if self._filled is None or not _is_same(self._filled[0], inputs):
-            self._filled = inputs, [one.filled(inputs) for one in self._assignments]
+            filling = Filling(inputs)
+            self._filled = inputs, [one.filled(filling) for one in self._assignments]
         return self._filled[1]
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from crewlite.agent.agent import Agent
+from crewlite.agent.guardrail import models_of
 from crewlite.agent.persona import Worker
 from crewlite.crew import learned
 from crewlite.crew.crew import Crew, Process
 from crewlite.crew.learned import Suggestions
 from crewlite.errors import NoModel
-from crewlite.llm.base import BaseLLM
+from crewlite.llm.base import BaseLLM, with_fallbacks
 from crewlite.llm.models import resolve_llm
 from crewlite.task.assignment import Assignment
+from crewlite.task.task import Task
 
 MANAGER = Agent(
     role="Crew Manager",
@@ -30,10 +32,22 @@ task would run again if they changed."""
 def assignments(crew: Crew) -> list[Assignment]:
     """Return the assignment of each task. Raises NoModel, which names every agent without a model."""
     staff = _Staff(crew)
-    made = [staff.assignment(number) for number in range(len(crew.tasks))]
+    made = [staff.assignment(task) for task in crew.tasks]
     if staff.without:
         raise NoModel(list(dict.fromkeys(staff.without)))
     return [one for one in made if one]
+
+
+def models(made: Iterable[Assignment]) -> Iterator[BaseLLM]:
+    """Yield the models that doing these tasks may call, fallbacks included."""
+    known = set[Worker]()
+    for one in made:
+        workers = [worker for worker in (one.worker, *one.coworkers) if worker not in known]
+        known.update(workers)
+        guardrails = (*one.task.chain, *(rule for worker in workers for rule in worker.agent.guardrails))
+        judges = (resolve_llm([llm], agent="Guardrail") for llm in models_of(guardrails))
+        for llm in (*(worker.llm for worker in workers), *judges):
+            yield from with_fallbacks(llm)
 
 
 def planning_model(crew: Crew, made: Sequence[Assignment]) -> BaseLLM:
@@ -53,17 +67,17 @@ class _Staff:
     """The workers of a crew, each made once."""
 
     def __init__(self, crew: Crew) -> None:
-        self._crew, self._workers = crew, dict[Agent, Worker | None]()
+        self._crew, self._people, self._workers = crew, crew.people(), dict[Agent, Worker | None]()
         self._suggestions = suggestions_for(crew)
         self.without: list[str] = []
         """The roles of the agents without a model."""
 
-    def assignment(self, number: int) -> Assignment | None:
+    def assignment(self, task: Task) -> Assignment | None:
         """Return the assignment of a task; None if an agent in it has no model."""
-        crew, task = self._crew, self._crew.tasks[number]
+        crew = self._crew
         doing = (crew.manager_agent or MANAGER) if crew.process is Process.hierarchical else task.agent
         assert doing
-        worker, coworkers = self._worker(doing), [self._worker(one) for one in crew.coworkers_in(task)]
+        worker, coworkers = self._worker(doing), [self._worker(one) for one in crew.coworkers_in(task, self._people)]
         if worker is None or None in coworkers:
             return None
         return Assignment(task, worker, tuple(one for one in coworkers if one), crew.task_callback)

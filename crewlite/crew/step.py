@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from crewlite import background, codec, durable, events, kinds, resources
+from crewlite.agent.persona import Filling
 from crewlite.crew import callbacks
 from crewlite.crew.binding import compare, match
 from crewlite.crew.crew import Crew
 from crewlite.crew.order import Needs
 from crewlite.crew.output import CrewOutput
 from crewlite.crew.planning import NAME as PLAN, Planner
+from crewlite.crew.staff import models
 from crewlite.crew.tasks import TasksAtWork, answered, drift_of, unlike
 from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError, MissingInput
@@ -78,7 +80,7 @@ class Kickoff:
         outputs = await tasks.work()
         drifted = scope.children.drifted if isinstance(scope, StepScope) else ()
         own = [address for address in addresses if address in drifted]
-        result = self._result(outputs, [*own, *(at for at in drifted if at not in own)])
+        result = self._result(outputs, tuple(dict.fromkeys((*own, *drifted))))
         return await self._finished(result) if self.crew.after_kickoff_callbacks else result
 
     async def _plan(self, filled: Sequence[FilledTask], changed: set[int]) -> list[str]:
@@ -99,20 +101,20 @@ class Kickoff:
         if not (record.edited or record.earlier_inputs):
             return set()
         edited = record.edited | around(record.edited)
-        earlier = [codec.decode(inputs) for _, inputs in record.earlier_inputs]
+        earlier = [Filling(codec.decode(inputs)) for _, inputs in record.earlier_inputs]
         return {
             number
             for number, (one, address) in enumerate(zip(filled, addresses, strict=True))
             if address in edited or any(self._asked(one.assignment, other) != one.asked() for other in earlier)
         }
 
-    def _asked(self, assignment: Assignment, inputs: dict[str, Any]) -> Any:
+    def _asked(self, assignment: Assignment, earlier: Filling) -> Any:
         """Return what a task asked with earlier inputs; None if these do not suffice, or callbacks have changed them.
 
         A wrong None does no harm: a task that is asked what it was asked before answers from the record.
         """
         try:
-            return None if self.crew.before_kickoff_callbacks else assignment.filled(inputs).asked()
+            return None if self.crew.before_kickoff_callbacks else assignment.filled(earlier).asked()
         except (MissingInput, ConfigError):  # its file must not be where those inputs would have it
             return None
 
@@ -126,10 +128,8 @@ class Kickoff:
         """Check that every model that is still to be called can be called, before the first call is paid."""
         done = self.run.record.outcomes if self.run else {}
         left = [one for n, one in enumerate(self.assignments) if not addresses or addresses[n] not in done]
-        models = {id(model): model for one in left for model in one.models}
-        if self.planner and PLAN not in done:
-            models |= {id(model): model for model in with_fallbacks(self.planner.llm)}
-        for model in models.values():
+        planning = with_fallbacks(self.planner.llm) if self.planner and PLAN not in done else ()
+        for model in {id(model): model for model in (*models(left), *planning)}.values():
             await resources.ready(model)
 
     def _check_links(self, filled: Sequence[FilledTask], addresses: Sequence[str]) -> None:
@@ -183,7 +183,8 @@ class Kickoff:
     def _unprepared(self) -> list[FilledTask]:
         """Return the tasks filled in, or with their placeholders if callbacks prepare the inputs."""
         if self.crew.before_kickoff_callbacks:
-            return [one.unfilled(self.inputs) for one in self.assignments]
+            filling = Filling(self.inputs, known=False)
+            return [one.filled(filling) for one in self.assignments]
         return self.fill(self.inputs)
 
     def _decode(self, data: Any) -> CrewOutput:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from crewlite import durable
 from crewlite.crew.binding import drifted_task
-from crewlite.crew.order import Needs, ready
+from crewlite.crew.order import Needs, Unbegun
 from crewlite.crew.planning import planned
 from crewlite.durable import Drift, Scope, Step
 from crewlite.runtime.steps.questions import Drifted
@@ -38,32 +38,43 @@ class TasksAtWork:
     plan: Sequence[str] = ()
     """The plan for each task; empty without a plan."""
     outputs: dict[int, TaskOutput] = field(default_factory=dict)
+    items: dict[int, ContextItem] = field(default_factory=dict)
+    """The outputs, as context of other tasks."""
 
     async def work(self) -> list[TaskOutput]:
         """Run all tasks; return the outputs in the order of the tasks. If one fails, those that run still end."""
         scope, running = durable.scope(), dict[asyncio.Task[TaskOutput], int]()
+        unbegun, ended = Unbegun(self.needs), asyncio.Queue[asyncio.Task[TaskOutput]]()
         width = 1 if scope.dry else self.width or len(self.filled)
         while len(self.outputs) < len(self.filled):
-            begin = ready(self.needs, {*self.outputs, *running.values()}, self.outputs)[: width - len(running)]
+            begin = unbegun.take(width - len(running))
             if not running and len(begin) == 1:
                 self._ended(begin[0], await scope.step(self._step(begin[0])))
+                unbegun.note_end(begin[0])
                 continue
-            running |= {scope.spawn(self._step(number)): number for number in begin}
-            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for number in begin:
+                task = scope.spawn(self._step(number))
+                running[task] = number
+                task.add_done_callback(ended.put_nowait)
+            done = [await ended.get()]
+            while not ended.empty():
+                done.append(ended.get_nowait())
             if any(task.cancelled() or task.exception() for task in done):
                 await _raise_first(scope, running)
             for task in sorted(done, key=running.__getitem__):
                 scope.hand_over(task)
-                self._ended(running.pop(task), task.result())
+                number = running.pop(task)
+                self._ended(number, task.result())
+                unbegun.note_end(number)
         return [self.outputs[number] for number in range(len(self.filled))]
 
     def _step(self, number: int) -> Step[TaskOutput]:
         """Build the step of a task. The tasks that it needs must have ended."""
         needs, scope, address = self.needs[number], durable.scope(), self.addresses[number]
-        if not self.changed.isdisjoint(needs.sources):
+        if self.changed and not self.changed.isdisjoint(needs.sources):
             self.changed.add(number)
         given = Given(
-            [self._item(source) for source in needs.context],
+            list(map(self.items.__getitem__, needs.context)),
             self._sources(number),
             None if needs.previous is None else self.outputs[needs.previous],
             self.plan[number] if self.plan else "",
@@ -77,15 +88,11 @@ class TasksAtWork:
         if isinstance(scope, StepScope) and address in scope.children.drifted:
             was = drifted_task(scope.run.record, address, self.filled[number], self._sources(number))
         self.outputs[number] = answered(output, was)
+        self.items[number] = ContextItem(address, self.filled[number].title, output.raw, output.skipped)
 
     def _sources(self, number: int) -> list[ContextItem]:
         """Return all outputs that a task's outcome depends on."""
-        sources = [self._item(source) for source in self.needs[number].sources]
-        return [*sources, *planned(self.plan, number)]
-
-    def _item(self, number: int) -> ContextItem:
-        output = self.outputs[number]
-        return ContextItem(self.addresses[number], self.filled[number].title, output.raw, output.skipped)
+        return [*map(self.items.__getitem__, self.needs[number].sources), *planned(self.plan, number)]
 
 
 def answered(output: TaskOutput, drifted: Drifted | None) -> TaskOutput:

@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from crewlite import codec, templates
+from crewlite import codec
 from crewlite.agent.coworkers import problems_of
 from crewlite.agent.delegation import delegation_tools
 from crewlite.agent.guarding import Guard
-from crewlite.agent.guardrail import models_of, texts_of
+from crewlite.agent.guardrail import texts_of
 from crewlite.agent.input_files import FILES, InputFile, as_files, digests, read
 from crewlite.agent.loop import Answer
-from crewlite.agent.persona import Persona, Worker
+from crewlite.agent.persona import Filling, Persona, Worker
 from crewlite.agent.shape import Shape
 from crewlite.budget import Budget
 from crewlite.errors import ConfigError
-from crewlite.llm.base import BaseLLM, with_fallbacks
-from crewlite.llm.models import resolve_llm
 from crewlite.runtime.steps.questions import FILE
 from crewlite.task.conditional import ConditionalTask
 from crewlite.task.output import TaskOutput
@@ -30,15 +29,28 @@ from crewlite.tools.base import BaseTool
 from crewlite.usage import NO_USAGE, Usage
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ContextItem:
-    """The output of one task, as part of the context of another."""
+    """The output of one task, as part of the context of others."""
 
     address: str
     name: str
     text: str
     skipped: bool = False
     """It has no text, and nobody is told of it."""
+
+    @cached_property
+    def asked(self) -> list[str]:
+        """Its part of what a task is asked that depends on it."""
+        return [self.address, codec.digest(self.text)]
+
+    @cached_property
+    def prompt(self) -> str:
+        """Its part of the prompt."""
+        return f"## {self.name}\n{self.text}"
+
+
+_ASKED = attrgetter("asked")
 
 
 @dataclass(frozen=True)
@@ -54,14 +66,6 @@ class Assignment:
     """Whom the worker may delegate to."""
     task_callback: Callable[[TaskOutput], Any] | None = None
     """Told of the output, after the task's own callback."""
-
-    @cached_property
-    def models(self) -> tuple[BaseLLM, ...]:
-        """The models that doing the task may call, fallbacks included."""
-        workers = (self.worker, *self.coworkers)
-        of_agents = (one for worker in workers for one in worker.agent.guardrails)
-        judges = (resolve_llm([llm], agent="Guardrail") for llm in models_of((*self.task.chain, *of_agents)))
-        return tuple(model for llm in (*(worker.llm for worker in workers), *judges) for model in with_fallbacks(llm))
 
     @cached_property
     def budgets(self) -> tuple[Budget, Budget]:
@@ -86,22 +90,14 @@ class Assignment:
         guardrails = texts_of((*self.worker.agent.guardrails, *self.task.chain))
         return ({"guardrails": guardrails} if guardrails else {}) | ({"markdown": True} if self.task.markdown else {})
 
-    def filled(self, inputs: Mapping[str, Any]) -> FilledTask:
+    def filled(self, filling: Filling) -> FilledTask:
         """Fill in the placeholders. Raises MissingInput, and ConfigError if two agents then have the same role."""
-        files = as_files(inputs.get(FILES))
-        return self._with(lambda text, where: templates.fill(text, inputs, where=where), files)
-
-    def unfilled(self, inputs: Mapping[str, Any]) -> FilledTask:
-        """Return the task with its placeholders left in, for when the inputs are not known yet. Its files are."""
-        return self._with(lambda text, where: text, as_files(inputs.get(FILES)))
-
-    def _with(self, fill: Callable[[str, str], str], files: Mapping[str, str] | None = None) -> FilledTask:
-        task, title = self.task, self.task.title
+        task, title, fill = self.task, self.task.title, filling.text
         where = f"Task {title!r}"
         output_file = fill(task.output_file, where) if task.output_file else None
         if output_file is not None:
             check_text(output_file, where, anywhere=task.output_file_anywhere)
-        coworkers = tuple(one.filled(fill) for one in self.coworkers)
+        coworkers = tuple(map(filling.persona, self.coworkers))
         for problem in problems_of(where, [one.role for one in coworkers]):
             raise ConfigError(problem)
         return FilledTask(
@@ -111,9 +107,9 @@ class Assignment:
             fill(task.description, where),
             fill(task.expected_output, where),
             output_file,
-            self.worker.filled(fill),
+            filling.persona(self.worker),
             coworkers,
-            {**(files or {}), **(task.input_files or {})},
+            {**(as_files(filling.inputs.get(FILES)) or {}), **(task.input_files or {})},
         )
 
 
@@ -172,7 +168,7 @@ class FilledTask:
 
     def question(self, sources: Sequence[ContextItem], files: Sequence[InputFile] | None = None) -> list[Any]:
         """Return what the task's step is asked (`Step.question`): `asked`, and the outputs that the task builds on."""
-        return [*self.asked(files), [[item.address, codec.digest(item.text)] for item in sources]]
+        return [*self.asked(files), list(map(_ASKED, sources))]
 
     def texts(self, files: Sequence[InputFile] = ()) -> dict[str, str]:
         """Return the texts that the task asks, to be recorded with its answer, and digests of its input files."""

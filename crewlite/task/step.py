@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import filterfalse
+from operator import attrgetter
 from typing import Any
 
 from crewlite import background, codec, durable, events, kinds, templates
@@ -35,7 +37,7 @@ class Given:
     """What a task gets from the tasks before it and from its crew."""
 
     context: Sequence[ContextItem] = ()
-    """The context that its agent is shown."""
+    """The outputs of the tasks in its context."""
     sources: Sequence[ContextItem] = ()
     """The outputs that its own outcome depends on."""
     previous: TaskOutput | None = None
@@ -43,11 +45,23 @@ class Given:
     plan: str = ""
     """The plan for the task, as text; "" for none."""
 
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The addresses of the tasks whose outputs its agent is shown."""
+        return tuple(map(attrgetter("address"), self._shown()))
+
+    @property
+    def prompt(self) -> str:
+        """The outputs that its agent is shown, as a part of its prompt."""
+        return "\n\n".join(map(attrgetter("prompt"), self._shown()))
+
+    def _shown(self) -> Iterator[ContextItem]:
+        return filterfalse(attrgetter("skipped"), self.context)
+
 
 def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: Drift) -> Step[TaskOutput]:
     """Build the step of a task. What the step is asked is FilledTask.question."""
     task, agent = filled.task, filled.persona.agent
-    context = [item for item in given.context if not item.skipped]
     files = input_files.read(filled.input_files)
 
     async def act() -> TaskOutput:
@@ -56,7 +70,7 @@ def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: D
         input_files.check(files, f"Task {filled.title!r}")
         if filled.output_file:  # before the model is paid
             await background.in_thread(filled.place)
-        output = filled.output(await _agent(filled, context, given.plan, files), durable.scope().usage)
+        output = filled.output(await _agent(filled, given, files), durable.scope().usage)
         if filled.output_file:
             place = await background.in_thread(filled.place)  # the agent's tools may have made a link meanwhile
             await background.in_thread(write, place, filled.file_text(output))
@@ -70,7 +84,7 @@ def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: D
         work=act,
         question=filled.question(given.sources, files),
         texts=filled.texts(files),
-        voice=_TaskVoice(task, filled, tuple(item.address for item in context)),
+        voice=_TaskVoice(task, filled, given),
         encode=_encoded,
         decode=filled.output_of,
         with_usage=_with_usage,
@@ -111,7 +125,7 @@ async def _holds(condition: Callable[[TaskOutput], Any], previous: TaskOutput | 
     return verdict
 
 
-async def _agent(filled: FilledTask, context: Sequence[ContextItem], plan: str, files: Sequence[InputFile]) -> Answer:
+async def _agent(filled: FilledTask, given: Given, files: Sequence[InputFile]) -> Answer:
     """Have the agent answer, between the events of its start and its end."""
     task, persona, scope = filled.task, filled.persona, durable.scope()
     recovery, shape, title = scope.recovery(), filled.assignment.shape, f"task {filled.title!r}"
@@ -121,8 +135,8 @@ async def _agent(filled: FilledTask, context: Sequence[ContextItem], plan: str, 
         "task.j2",
         description=filled.description,
         expected_output=filled.expected_output,
-        context=context,
-        plan=plan,
+        context=given.prompt,
+        plan=given.plan,
         markdown=task.markdown,
         files=input_files.shown(files),
         shape=wanted(shape),
@@ -162,7 +176,7 @@ async def _agent(filled: FilledTask, context: Sequence[ContextItem], plan: str, 
 class _TaskVoice:
     source: Task
     filled: FilledTask
-    context: tuple[str, ...]
+    given: Given
 
     def started(self, stamp: Stamp) -> events.TaskStartedEvent:
         return stamp(
@@ -171,7 +185,7 @@ class _TaskVoice:
             agent_role=self.filled.persona.role,
             description=self.filled.description,
             expected_output=self.filled.expected_output,
-            context=self.context,
+            context=self.given.addresses,
         )
 
     def completed(self, stamp: Stamp, value: TaskOutput) -> events.TaskCompletedEvent:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from crewlite import Agent, Crew, History, Task, event_bus
-from crewlite.crew.order import needs_of, ready
+from crewlite.crew.order import Unbegun, needs_of
 from crewlite.errors import ConfigError, Suspended
 from crewlite.events import TaskCompletedEvent, TaskStartedEvent
 from crewlite.flow import flow
@@ -95,11 +95,14 @@ def test_what_a_task_is_given_follows_from_the_definition_alone(spec, contexts):
 
 def test_a_task_with_a_context_of_its_own_waits_for_no_other_async_task():
     crew = crew_of("slow* b() c(b) d")
-    needs = needs_of(crew.tasks)
-    assert ready(needs, set(), set()) == [0, 1]
-    assert ready(needs, {0, 1}, {1}) == [2]
-    assert ready(needs, {0, 1, 2}, {1, 2}) == [], "d is given all, so it waits for slow"
-    assert ready(needs, {0, 1, 2}, {0, 1, 2}) == [3]
+    unbegun = Unbegun(needs_of(crew.tasks))
+    assert unbegun.take(4) == [0, 1]
+    unbegun.note_end(1)
+    assert unbegun.take(4) == [2]
+    unbegun.note_end(2)
+    assert unbegun.take(4) == [], "d is given all, so it waits for slow"
+    unbegun.note_end(0)
+    assert unbegun.take(4) == [3]
 
 
 def test_max_concurrency_bounds_what_is_at_work_at_once():

@@ -1,0 +1,65 @@
+"""Count the work of a piece of code, function by function, to compare it for an input of one size and one twice as long.
+
+Counted are lines that Python begins and the items of collections that methods written in C go through, on all threads.
+Nothing is timed: how busy the machine is does not matter.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Sized
+from types import CodeType, FrameType
+from typing import Any
+
+Work = dict[str, int]
+"""Units of work by function, as file:name."""
+
+_MOST = 2.5  # times the work for an input twice as long; what is linear but for a logarithm stays below
+_FEW = 5  # units of work for each item of the longer input, from which a function is looked at
+_ON_ALL = frozenset(("copy", "count", "difference", "index", "issubset", "remove", "reverse", "sort", "union"))
+"""Methods of builtin collections that go through all that the collection holds."""
+
+
+def counted(code: Callable[[], object]) -> Work:
+    """Run the code and return its work."""
+    units, others = Counter[CodeType](), Counter[CodeType]()
+
+    def trace(frame: FrameType, event: str, arg: object) -> Any:
+        if event in ("call", "line"):
+            units[frame.f_code] += 1
+        return trace
+
+    def profile(frame: FrameType, event: str, arg: Any) -> None:
+        if event == "c_call" and arg.__name__ in _ON_ALL and isinstance(arg.__self__, Sized):
+            others[frame.f_code] += len(arg.__self__)
+
+    before = sys.gettrace(), sys.getprofile()
+    gc.disable()  # what it finalises belongs to other code
+    threading.settrace(trace)
+    threading.setprofile(profile)
+    sys.settrace(trace)
+    sys.setprofile(profile)
+    try:
+        code()
+    finally:
+        sys.settrace(before[0])
+        sys.setprofile(before[1])
+        threading.settrace(before[0])  # type: ignore[arg-type]
+        threading.setprofile(before[1])  # type: ignore[arg-type]
+        gc.enable()
+    found = Counter[str]()
+    for code_object, count in (*dict(units).items(), *dict(others).items()):  # other threads go on counting
+        found[f"{code_object.co_filename}:{code_object.co_qualname}"] += count
+    return found
+
+
+def faster_than_linear(short: Work, long: Work, items: int) -> list[str]:
+    """Return a line for each function whose work more than doubles where the input does. `items`: of the longer input."""
+    return [
+        f"{name}: {short.get(name, 0):,} units of work, and {count:,} for twice as many"
+        for name, count in sorted(long.items(), key=lambda one: -one[1])
+        if count > _MOST * short.get(name, 0) and count > _FEW * items
+    ]
