@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import takewhile
 from typing import ClassVar
 
-from crewlite.coming_from.words import same_here
+from crewlite.coming_from.settings import same_here
 from crewlite.lazy import difflib
 
 _SHORT, _LONG = 3, 7

@@ -4,8 +4,8 @@ They build ordinary agents, tasks and crews, which are saved, resumed, forked an
 """
 
 from crewlite.coming_from import missing_import
-from crewlite.project.crew_class import CrewBase
-from crewlite.project.methods import (
+from crewlite.project.crew_class import (
+    CrewBase,
     after_kickoff,
     agent,
     before_kickoff,

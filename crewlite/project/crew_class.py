@@ -1,21 +1,30 @@
-"""`@CrewBase`: a class whose methods build the agents, tasks and crew, with the texts in YAML files next to it."""
+"""`@CrewBase`: a class whose methods build the agents, tasks and crew, with the texts in YAML files next to it.
+
+Each method is called once per instance, which keeps the result.
+"""
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from crewlite.agent.agent import Agent
+from crewlite.crew.crew import Crew
 from crewlite.errors import ConfigError
-from crewlite.project.methods import methods_of, shapes_of
 from crewlite.project.sections import AGENTS, TASKS, Make, Sections, Shape, check
 from crewlite.project.yaml_file import YamlFile, read
+from crewlite.task.task import Task
 from crewlite.wording import an
 
+F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
+_MADE = "_crewlite_made"
+_SHAPE = "_crewlite_shape"
 _GIVEN_AS_THEY_ARE = ("callback",)  # kinds of methods that a file passes on instead of calling them
 _FILES: Mapping[str, tuple[Shape, str]] = {
     "agents_config": (AGENTS, "config/agents.yaml"),
@@ -114,3 +123,103 @@ def _folder(cls: type, decorated_in: str) -> Path:
         if file and Path(file).is_file():
             return Path(file).resolve().parent
     return Path.cwd()
+
+
+class Method:
+    """A method of a crew's class with one of the decorators below."""
+
+    def __init__(self, kind: str, function: Callable[..., Any]) -> None:
+        self.__doc__, self.__wrapped__ = function.__doc__, function
+        self.kind, self.function = kind, function
+        self.name: str = getattr(function, "__name__", kind)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        return functools.wraps(self.function)(functools.partial(self._call, instance))
+
+    def __call__(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call it on an instance, as a function of the class: `Office.crew(office)`."""
+        return self._call(instance, *args, **kwargs)
+
+    def _call(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
+        if args or kwargs or self.kind in _CALLED_EACH_TIME:
+            return self.function(instance, *args, **kwargs)
+        made = vars(instance).setdefault(_MADE, {})
+        if self.name not in made:
+            made[self.name] = self._finished(instance, self.function(instance))
+        return made[self.name]
+
+    def _finished(self, instance: object, made: Any) -> Any:
+        where = f"@{self.kind} {self.name} of {type(instance).__name__}"
+        wanted = _WANTED.get(self.kind)
+        if wanted and not isinstance(made, wanted):
+            raise ConfigError(f"{where} returned {an(type(made).__name__)}; wanted {an(wanted.__name__)}")
+        if isinstance(made, Task) and made.name is None and not made.settled:
+            made.name = self.name
+        return _with_callbacks(instance, made) if isinstance(made, Crew) else made
+
+
+_WANTED: Mapping[str, type] = {"agent": Agent, "task": Task, "crew": Crew}
+_CALLED_EACH_TIME = ("before_kickoff", "after_kickoff", "callback")
+
+
+def _decorator(kind: str, doc: str) -> Callable[[F], F]:
+    def decorate(function: Any) -> Any:
+        return Method(kind, function)
+
+    decorate.__name__, decorate.__doc__ = kind, doc
+    return decorate
+
+
+agent = _decorator("agent", "A method that returns an Agent. YAML files name it: `agent: researcher`.")
+task = _decorator("task", "A method that returns a Task, which is named after it. `self.tasks` lists them in order.")
+crew = _decorator("crew", "The method that returns the Crew, which is named after its class.")
+llm = _decorator("llm", "A method that returns a model. YAML files name it: `llm: careful`.")
+tool = _decorator("tool", "A method that returns a tool. YAML files name it: `tools: [search]`.")
+callback = _decorator("callback", "A method that YAML files name as `callback:` of a task.")
+cache_handler = _decorator("cache_handler", "Accepted; results of tools are cached by their own cache_function.")
+before_kickoff = _decorator("before_kickoff", "A method that is given the inputs and returns those of the run.")
+after_kickoff = _decorator("after_kickoff", "A method that is given the result and returns what kickoff does.")
+
+
+def output_pydantic(cls: C) -> C:
+    """Mark a pydantic class inside a crew's class, so that YAML files can name it as `output_pydantic:`."""
+    setattr(cls, _SHAPE, True)
+    return cls
+
+
+def output_json(cls: C) -> C:
+    """Mark a pydantic class inside a crew's class, so that YAML files can name it as `output_json:`."""
+    return output_pydantic(cls)
+
+
+def methods_of(cls: type, kind: str) -> dict[str, Method]:
+    """Return the methods of this kind by name, in the order of their definition, those of base classes first."""
+    found: dict[str, Method] = {}
+    for base in reversed(cls.__mro__):
+        for name, value in vars(base).items():
+            if isinstance(value, Method) and value.kind == kind:
+                found[name] = value
+            else:
+                found.pop(name, None)
+    return found
+
+
+def shapes_of(cls: type) -> dict[str, type]:
+    """Return the pydantic classes inside a class that are marked as outputs, by name."""
+    inside = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
+    return {name: value for name, value in inside.items() if isinstance(value, type) and hasattr(value, _SHAPE)}
+
+
+def _with_callbacks(instance: object, made: Crew) -> Crew:
+    """Return the crew with the class's callbacks before and after the kickoff added, named after the class."""
+    changes: dict[str, Any] = {} if "name" in made.model_fields_set else {"name": type(instance).__name__}
+    for kind in ("before_kickoff", "after_kickoff"):
+        if found := [getattr(instance, name) for name in methods_of(type(instance), kind)]:
+            field = f"{kind}_callbacks"
+            changes[field] = [*(getattr(made, field, None) or ()), *found]
+    return made.with_(**changes) if changes else made

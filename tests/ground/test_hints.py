@@ -7,7 +7,7 @@ import re
 import pytest
 
 from crewlite import LLM, Agent, CheckpointConfig, Crew, Task
-from crewlite.coming_from.words import _ELSEWHERE
+from crewlite.coming_from.settings import _ELSEWHERE
 from crewlite.errors import ConfigError
 from crewlite.flow import flow, step
 from crewlite.runtime.kickoffs.request import KickoffOptions

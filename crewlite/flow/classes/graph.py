@@ -6,7 +6,8 @@ It is built once, with the class, so that a wrong name is an error before anythi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -43,36 +44,50 @@ class Graph:
     methods: Mapping[str, FlowMethod[Any, Any]]
     labels: Mapping[str, frozenset[str] | None]
     """The labels of each router; None if they cannot be known."""
-    entries: Sequence[str] = field(init=False)
-    """The methods with which the flow begins: the starts without a condition, or all starts if each has one."""
-    conditions: Mapping[str, Condition] = field(init=False)
-    """The conditions of the methods that have one."""
-    edges: Sequence[Edge] = field(init=False)
-    paths: Mapping[str, Path] = field(init=False)
-    """The cycles around each method that can be reached."""
-    ambiguous: frozenset[str] = field(init=False)
-    """The methods that others wait for: a label of such a name would start these too."""
-    places: Mapping[str, tuple[int, int]] = field(init=False)
-    """How far each of them is from the beginning, and its place in the class."""
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def entries(self) -> Sequence[str]:
+        """The methods with which the flow begins: the starts without a condition, or all starts if each has one."""
         starts = [name for name, method in self.methods.items() if method.begins]
-        free = [name for name in starts if self.methods[name].condition is None]
-        conditions = {name: method.condition for name, method in self.methods.items() if method.condition}
-        waited_for = {name for condition in conditions.values() for name in condition.names()}
-        values: dict[str, Any] = {"entries": free or starts, "conditions": conditions}
-        values["ambiguous"] = frozenset(waited_for & self.methods.keys())
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "edges", list(self._edges()))
-        following: dict[str, list[str]] = {}
+        return [name for name in starts if self.methods[name].condition is None] or starts
+
+    @cached_property
+    def conditions(self) -> Mapping[str, Condition]:
+        """The conditions of the methods that have one."""
+        return {name: method.condition for name, method in self.methods.items() if method.condition}
+
+    @cached_property
+    def edges(self) -> Sequence[Edge]:
+        """Which method may start which, in the order of the methods that start."""
+        return [
+            Edge(source, listener, None if source == name else name)
+            for listener, condition in self.conditions.items()
+            for name in dict.fromkeys(condition.names())
+            for source in self.emitters(name)
+        ]
+
+    @cached_property
+    def ambiguous(self) -> frozenset[str]:
+        """The methods that others wait for: a label of such a name would start these too."""
+        return frozenset(name for one in self.conditions.values() for name in one.names() if name in self.methods)
+
+    @cached_property
+    def paths(self) -> Mapping[str, Path]:
+        """The cycles around each method that can be reached."""
+        return cycles(self._following, self.entries)
+
+    @cached_property
+    def places(self) -> Mapping[str, tuple[int, int]]:
+        """How far each of them is from the beginning, and its place in the class."""
+        far = ranks(self._following, self.paths)
+        return {name: (far[name], at) for at, name in enumerate(self.methods) if name in self.paths}
+
+    @property
+    def _following(self) -> Mapping[str, Sequence[str]]:
+        found: dict[str, list[str]] = {}
         for edge in self.edges:
-            following.setdefault(edge.source, []).append(edge.target)
-        paths = cycles(following, self.entries)
-        object.__setattr__(self, "paths", paths)
-        far = ranks(following, paths)
-        places = {name: (far[name], at) for at, name in enumerate(self.methods) if name in paths}
-        object.__setattr__(self, "places", places)
+            found.setdefault(edge.source, []).append(edge.target)
+        return found
 
     @classmethod
     def of(cls, flow: type, base: type) -> Graph:
@@ -186,12 +201,6 @@ class Graph:
     @staticmethod
     def _two_meanings(router: str, label: str) -> str:
         return f"router {router!r} returns the label {label!r}, which is also the name of a method; rename one of them"
-
-    def _edges(self) -> Iterator[Edge]:
-        for listener, condition in self.conditions.items():
-            for name in dict.fromkeys(condition.names()):
-                for source in self.emitters(name):
-                    yield Edge(source, listener, None if source == name else name)
 
     def _problems(self) -> Iterator[str]:
         if not self.entries:
