@@ -11,6 +11,7 @@ import copy
 import logging
 import weakref
 from collections.abc import Iterable, Mapping, MutableMapping
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, TypeVar, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -63,10 +64,19 @@ class StateKind:
             return cls.PLAIN
         raise ConfigError(f"flow {flow!r} has a state of {given!r}; wanted a pydantic class, or dict")
 
-    @property
+    @cached_property
     def fields(self) -> list[str]:
         """The names of the fields; [] for a mapping, whose fields are not known."""
         return [*self.model.model_fields] if self.model else []
+
+    @cached_property
+    def _blank(self) -> BaseModel | None:
+        """An object of the class without values; None if each has private attributes, or other work, of its own."""
+        if self.model is None or self.model.__pydantic_post_init__:
+            return None
+        made = self.model.model_construct()
+        vars(made).clear()
+        return made
 
     @property
     def is_open(self) -> bool:
@@ -140,15 +150,17 @@ class StateKind:
         """Return the state as a step sees it: the same object each time, whose changes are those of the step."""
         if self.model is None:
             return StepState(view)
-        mirror = view.mirror
+        mirror, values = view.mirror, view.values
         if not isinstance(mirror, _Mirror):
-            mirror = view.mirror = _Mirror(self._with_defaults(view.values))
-        mirror.read(view.values)
+            mirror = view.mirror = _Mirror(self._with_defaults(values))
+        mirror.read(values)
         return mirror.shown
 
     def _with_defaults(self, values: Mapping[str, Any]) -> BaseModel:
         """Return an object with defaults for fields without a value, such as one that was added to the class since."""
         assert self.model
+        if self._blank and all(name in values for name in self.fields):
+            return BaseModel.__copy__(self._blank)  # to make one with its defaults takes six times as long
         made = self.model.model_construct()
         defaults = {name: value for name, value in vars(made).items() if name not in values}
         vars(made).clear()
@@ -217,13 +229,15 @@ def coded(view: View) -> dict[str, Any]:
 
 def _fill(state: BaseModel, values: Mapping[str, Any]) -> None:
     """Set fields without validation, so that recorded values become what the program had set."""
-    extra = state.__pydantic_extra__
+    fields, own, extra = type(state).model_fields, vars(state), state.__pydantic_extra__
     for name, value in values.items():
-        if name in type(state).model_fields or extra is None:
-            vars(state)[name] = value
+        if name in fields:
+            own[name] = value
+            state.__pydantic_fields_set__.add(name)
+        elif extra is None:
+            own[name] = value
         else:
             extra[name] = value
-    state.__pydantic_fields_set__.update(name for name in values if name in type(state).model_fields)
 
 
 class _Mirror:
@@ -238,7 +252,8 @@ class _Mirror:
     def read(self, values: Values) -> None:
         """Update the object's fields from values that were changed elsewhere."""
         self.write(values)
-        fresh = {name: values[name] for name in values if values[name] is not self._known.get(name, _NONE)}
+        known = self._known
+        fresh = {name: value for name, value in values.items() if value is not known.get(name, _NONE)}
         if fresh:
             _fill(self.shown, fresh)
             self._known |= fresh
