@@ -13,7 +13,6 @@ from crewlite.errors import JournalCorrupt, RefError
 from crewlite.ids import now
 from crewlite.state.format.addresses import around
 from crewlite.state.format.checkpoints import recorded_in
-from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.effects import arguments_of
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.outcome import Attempt, LightEvent
@@ -328,7 +327,8 @@ class RunHistory:
 
         Those that the branch has abandoned are left out, unless `abandoned` is True.
         """
-        return [self._checkpoints.of(one) for one in self._recorded(abandoned=abandoned)]
+        found = self._checkpoints
+        return [found.of(one) for one in found.recorded(self._record, abandoned=abandoned)]
 
     def checkpoint(self, identifier: str | None = None) -> Checkpoint | None:
         """Return the checkpoint with this id, abandoned or not; without an id, the newest one.
@@ -337,17 +337,13 @@ class RunHistory:
         """
         if identifier is not None:
             return self._checkpoints.find(identifier)
-        found = self._recorded(abandoned=False)
-        return self._checkpoints.of(found[-1]) if found else None
+        recorded = self._checkpoints.recorded(self._record)
+        return self._checkpoints.of(recorded[-1]) if recorded else None
 
     @cached_property
     def _checkpoints(self) -> Checkpoints:
         entries, lost = self._trace
         return Checkpoints(entries, self._store.ref, lost)
-
-    def _recorded(self, *, abandoned: bool) -> list[CheckpointRecord]:
-        record, found = self._record, self._checkpoints.recorded()
-        return [one for one in found if one["seq"] <= record.seq and (abandoned or record.counts(one["seq"]))]
 
     def events(self) -> list[LightEvent]:
         """Return every recorded event, in order."""

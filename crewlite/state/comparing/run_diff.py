@@ -14,6 +14,7 @@ from crewlite.state.comparing.steps import StepDiff, step_diffs
 from crewlite.state.comparing.text import Line, as_lines
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
+from crewlite.state.format.times import Times
 from crewlite.state.reading.checkpoint import usage_change
 from crewlite.usage import Usage
 
@@ -74,7 +75,8 @@ class RunDiff:
 
 def compare(a: Record, b: Record, *, common: int = 0, places: tuple[str | None, str | None] = (None, None)) -> RunDiff:
     """Compare two records. `common`: the number of their last common commit, 0 if none. `places`: see Side.at."""
-    one, other = (side_of(record, at) for record, at in zip((a, b), places, strict=True))
+    times = Times(a), Times(b)
+    one, other = side_of(a, times[0], places[0]), side_of(b, times[1], places[1])
     (models_a, settings_a), (models_b, settings_b) = _settings(a, b)
     return RunDiff(
         one,
@@ -83,7 +85,7 @@ def compare(a: Record, b: Record, *, common: int = 0, places: tuple[str | None, 
         inputs=field_diffs(_inputs(a), _inputs(b)),
         models=field_diffs(models_a, models_b),
         settings=field_diffs(settings_a, settings_b),
-        steps=step_diffs(a, b, common),
+        steps=step_diffs(a, b, common, times),
         state=state_diffs(a, b),
         usage=usage_change(one.usage, other.usage),
         seconds=other.seconds - one.seconds,

@@ -43,7 +43,7 @@ class Side:
         return f"{self.run_id}/{self.branch}" + (f"@{self.at}" if self.at else "")
 
 
-def side_of(record: Record, at: str | None) -> Side:
+def side_of(record: Record, times: Times, at: str | None) -> Side:
     """Build the side of a record. `at` is the part of its ref behind the @, None if there is none."""
     run = record.run
     return Side(
@@ -56,6 +56,6 @@ def side_of(record: Record, at: str | None) -> Side:
         run["definition"]["name"],
         datetime.fromisoformat(record.started_at),
         record.usage,
-        Times(record).of(),
+        times.of(),
         not record.fresh,
     )

@@ -6,13 +6,14 @@ the one that the other did once. Of several attempts the last one is matched fir
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from crewlite import kinds
 from crewlite.state.comparing.fields import FieldDiff, Status
 from crewlite.state.format.addresses import in_order, outers, without_tries
-from crewlite.state.format.outcome import Outcome
+from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.format.times import Times, calls_in_doubt, tries_of
 from crewlite.state.reading.prompts import Prompts
@@ -58,112 +59,102 @@ class StepDiff:
     b: StepSide | None
 
 
-def step_diffs(a: Record, b: Record, common: int) -> tuple[StepDiff, ...]:
+def step_diffs(a: Record, b: Record, common: int, times: tuple[Times, Times]) -> tuple[StepDiff, ...]:
     """Compare the steps of two runs, which share `common` commits: as a tree, in the order of the first run."""
-    ours, theirs = _keyed(a), _keyed(b)
+    ours, theirs = _keyed(_Run(a, times[0], Prompts(a))), _keyed(_Run(b, times[1], Prompts(b)))
     ranks: dict[str, list[_Key]] = {}
     for key in _merged(ours, theirs):
         ranks.setdefault(key[0], []).append(key)
-    before, after = (a, Prompts(a), Times(a)), (b, Prompts(b), Times(b))
     return tuple(
-        _compared(_Found.at(*before, ours.get(key)), _Found.at(*after, theirs.get(key)), common)
+        _compared(key, ours, theirs, common)
         for address in in_order(ranks)
         for key in sorted(ranks.get(address, ()))
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """The step at an address of one record; a step that the record lacks has the address None."""
-
+class _Run(NamedTuple):
     record: Record
-    prompts: Prompts
     times: Times
-    address: str | None
+    prompts: Prompts
+
+
+class _Step(NamedTuple):
+    """A step of one of the runs."""
+
+    run: _Run
+    address: str
     outcome: Outcome | None
     model: str | None
-
-    @classmethod
-    def at(cls, record: Record, prompts: Prompts, times: Times, address: str | None) -> _Found:
-        outcome = None if address is None else standing(record, address)
-        return cls(record, prompts, times, address, outcome, model_of(outcome))
+    tries: Sequence[Attempt]
 
     @property
     def kind(self) -> str:
-        at = self.address or ""
-        if self.outcome:
-            return self.outcome.kind
-        last = self.record.last_attempt(at)
-        return last.kind if last else kinds.at(at).name
+        ended = self.outcome or self.run.record.last_attempt(self.address)
+        return ended.kind if ended else kinds.at(self.address).name
 
+    @property
     def status(self) -> StepStatus:
-        if self.outcome:
-            return "finished"
-        return "failed" if tries_of(self.record, self.address or "") else "in_doubt"
+        return "finished" if self.outcome else "failed" if self.tries else "in_doubt"
 
     def output(self) -> str | None:
         """Return the outcome of the step as text; of a failed step, its error; None if it has neither."""
-        at = self.address or ""
+        record = self.run.record
         if self.outcome is None:
-            last = self.record.last_attempt(at)
+            last = record.last_attempt(self.address)
             return f"{last.error_type}: {last.message}" if last else None
-        kind, value = kinds.of(self.outcome.kind), self.record.value(at)
-        if kind is kinds.CREW and (tasks := [task for task in value.get("tasks", ()) if task in self.record.outcomes]):
-            kind, value = kinds.TASK, self.record.value(tasks[-1])  # a crew says what its last task does
+        kind, value = kinds.of(self.outcome.kind), record.value(self.address)
+        if kind is kinds.CREW and (tasks := [task for task in value.get("tasks", ()) if task in record.outcomes]):
+            kind, value = kinds.TASK, record.value(tasks[-1])  # a crew says what its last task does
         return said(kind, value)
-
-    def asked(self) -> Mapping[str, str]:
-        return self.outcome.question if self.outcome else {}
 
     def prompt(self) -> str | None:
         """Return as one text what a model call was told since the call before it; None for any other step."""
-        return str(self.prompts.added(self.address)) if self.address and self.model else None
+        return str(self.run.prompts.added(self.address)) if self.model else None
 
-    def side(self) -> StepSide | None:
-        if self.address is None:
-            return None
-        outcome, tries = self.outcome, tries_of(self.record, self.address)
+    def side(self) -> StepSide:
+        outcome = self.outcome
         return StepSide(
             self.address,
-            self.status(),
-            self.times.milliseconds(self.address),
+            self.status,
+            self.run.times.milliseconds(self.address),
             Usage.of(outcome.usage) if outcome and outcome.usage else NO_USAGE,
-            len(tries),
+            len(self.tries),
             self.model,
             bool(outcome and outcome.edited),
             outcome.reused if outcome else None,
         )
 
 
-def _compared(a: _Found, b: _Found, common: int) -> StepDiff:
+def _compared(key: _Key, ours: Mapping[_Key, _Step], theirs: Mapping[_Key, _Step], common: int) -> StepDiff:
+    if key not in theirs:
+        a = ours[key]
+        return StepDiff(a.address, a.kind, "only_a", False, tuple(_texts({"output": a.output()}, {})), a.side(), None)
+    b = theirs[key]
+    if key not in ours:
+        return StepDiff(b.address, b.kind, "only_b", False, tuple(_texts({}, {"output": b.output()})), None, b.side())
+    a = ours[key]
     one, other = a.outcome, b.outcome
-    shared = bool(one and other and one.seq == other.seq <= common and one.address == other.address)
-    here = b if b.address is not None else a
+    shared = bool(one and other and one.seq == other.seq <= common and a.address == b.address)
     changes = () if shared else tuple(_changes(a, b))
-    status: Status = "only_a" if b.address is None else "only_b" if a.address is None else "same"
-    if status == "same" and changes:
-        status = "changed"
-    return StepDiff(here.address or "", here.kind, status, shared, changes, a.side(), b.side())
+    return StepDiff(b.address, b.kind, "changed" if changes else "same", shared, changes, a.side(), b.side())
 
 
-def _changes(a: _Found, b: _Found) -> Iterator[FieldDiff]:
+def _changes(a: _Step, b: _Step) -> Iterator[FieldDiff]:
     """Yield what differs between two steps. Compares the digests first, because most steps are the same."""
-    both = a.address is not None and b.address is not None
-    asked_alike = bool(a.outcome and b.outcome and a.outcome.fingerprint == b.outcome.fingerprint)
-    of_tasks = kinds.of(a.kind) is kinds.CREW
-    answered_alike = bool(a.outcome and b.outcome and a.outcome.digest == b.outcome.digest and not of_tasks)
+    one, other = a.outcome, b.outcome
+    asked_alike = bool(one and other and one.fingerprint == other.fingerprint)
+    of_crews = kinds.of(a.kind) is kinds.CREW
+    answered_alike = bool(one and other and one.digest == other.digest and not of_crews)
     if asked_alike and answered_alike and a.model == b.model:
         return
-    asked_a, asked_b = a.asked(), b.asked()
-    if both and asked_a and asked_b:
-        yield from _texts(asked_a, asked_b)
-    if both:
-        yield from _texts({"status": a.status()}, {"status": b.status()})
-        yield from _texts({"model": a.model}, {"model": b.model})
-        if not asked_alike:
-            yield from _texts({"prompt": a.prompt()}, {"prompt": b.prompt()})
+    if one and other and one.question and other.question:
+        yield from _texts(one.question, other.question)
+    ours, theirs = ({"status": step.status, "model": step.model} for step in (a, b))
+    if not asked_alike:
+        ours["prompt"], theirs["prompt"] = a.prompt(), b.prompt()
     if not answered_alike:
-        yield from _texts(*({} if one.address is None else {"output": one.output()} for one in (a, b)))
+        ours["output"], theirs["output"] = a.output(), b.output()
+    yield from _texts(ours, theirs)
 
 
 def _texts(a: Mapping[str, str | None], b: Mapping[str, str | None]) -> Iterator[FieldDiff]:
@@ -174,21 +165,24 @@ def _texts(a: Mapping[str, str | None], b: Mapping[str, str | None]) -> Iterator
             yield FieldDiff(name, status, before, after)
 
 
-def _keyed(record: Record) -> dict[_Key, str]:
-    """Return {key: address} of all steps that are still in use, in the order of their commits."""
-    stands = {at for at in record.outcomes if standing(record, at)}
-    order = [(record.outcomes[at].seq, record.outcomes[at].order, at) for at in stands]
-    failed = {at: tries[-1] for at in record.attempts if at not in stands and (tries := tries_of(record, at))}
-    order += [(last.seq, last.order, at) for at, last in failed.items()]
-    gone = stale(record)
-    found: dict[str, list[str]] = {}
-    for at in (*(at for _, _, at in sorted(order)), *calls_in_doubt(record)):
-        if not gone or gone.isdisjoint((at, *outers(at))):
-            found.setdefault(without_tries(at), []).append(at)
-    return {(key, rank): at for key, tries in found.items() for rank, at in enumerate(reversed(tries))}
+def _keyed(run: _Run) -> dict[_Key, _Step]:
+    """Return all steps that are still in use, in the order of their commits."""
+    record, gone = run.record, stale(run.record)
+    ended: list[tuple[int, tuple[int, ...], _Step]] = []
+    for at in {**record.outcomes, **record.attempts}:
+        outcome, tries = standing(record, at), tries_of(record, at) if at in record.attempts else ()
+        if last := outcome or (tries[-1] if tries else None):
+            ended.append((last.seq, last.order, _Step(run, at, outcome, model_of(outcome), tries)))
+    ended.sort(key=lambda one: (*one[:2], one[2].address))
+    found: dict[str, list[_Step]] = {}
+    in_doubt = (_Step(run, at, None, None, ()) for at in calls_in_doubt(record))
+    for step in (*(step for *_, step in ended), *in_doubt):
+        if not gone or gone.isdisjoint((step.address, *outers(step.address))):
+            found.setdefault(without_tries(step.address), []).append(step)
+    return {(key, rank): step for key, steps in found.items() for rank, step in enumerate(reversed(steps))}
 
 
-def _merged(ours: Mapping[_Key, str], theirs: Iterable[_Key]) -> Iterator[_Key]:
+def _merged(ours: Mapping[_Key, _Step], theirs: Iterable[_Key]) -> Iterator[_Key]:
     """Yield all keys: those of the first run in order, each key of the second alone after the key that precedes it."""
     behind: dict[_Key | None, list[_Key]] = {}
     last: _Key | None = None

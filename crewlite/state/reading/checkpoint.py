@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
+from itertools import islice
 from typing import Annotated, Any
 
 from pydantic import Strict, TypeAdapter, ValidationError, with_config
@@ -25,7 +26,7 @@ _HEAD = {"crewlite": "checkpoint", "schema": _SCHEMA}
 _PLAIN = ("id", "run_id", "branch", "parent_id", "seq", "version", "trigger", "address", "label", "ref")
 """The fields that are written as they are: texts, numbers and None."""
 _Heard = Annotated[tuple[fields.Text, fields.Text, fields.Text, fields.Text, fields.Number], Strict(strict=False)]
-TasksAndEvents = tuple[Sequence[str], int, Sequence[RecordedEvent], int]
+TasksAndEvents = tuple[Iterable[str], int, Sequence[RecordedEvent], int]
 """(all tasks of a run, how many were finished at some commit, all events of the run, how many were recorded by then)"""
 
 
@@ -83,7 +84,7 @@ class Checkpoint:
     def tasks(self) -> tuple[str, ...]:
         """The addresses of the tasks that were finished at this checkpoint, in the order in which they finished."""
         tasks, count, _, _ = self._history
-        return tuple(tasks[:count])
+        return tuple(islice(tasks, count))  # at once, as a run at work adds tasks
 
     def events(self) -> tuple[LightEvent, ...]:
         """Return the events of the run up to this checkpoint, in order."""

@@ -38,13 +38,13 @@ class Checkpoints:
     ) -> None:
         self._ref = ref
         self._built: dict[str, Checkpoint] = {}
-        self._then: dict[int, tuple[RecordView, Record]] = {}
+        self._then: dict[int, RecordView] = {}
         self._homes: dict[str, str] = {}
         shown = {one["seq"] for entry in entries for one in recorded_in(entry)}
         record = Record()
         for entry, record in replay(entries):
             if entry.seq in shown:
-                self._then[entry.seq] = RecordView.of(record), record
+                self._then[entry.seq] = RecordView.of(record)
             if checkpoint := entry.commit.get("place"):
                 self._homes[checkpoint["id"]] = record.run["branch"]
             base = entry.commit.get("run", {}).get("base")
@@ -54,15 +54,15 @@ class Checkpoints:
         self.record = record
         self._dropped = {**record.dropped, **lost}
         self._known = {name: one for name, one in record.checkpoints.items() if name not in lost}
-        self._tasks = {id(one): list(one.tasks) for _, one in self._then.values()}
 
-    def recorded(self) -> list[CheckpointRecord]:
-        """Return the records of all checkpoints, first to last."""
-        return sorted(self._known.values(), key=along)
+    def recorded(self, then: Record | None = None, *, abandoned: bool = False) -> list[CheckpointRecord]:
+        """Return the records of the checkpoints up to the last commit of `then`, by default of all, first to last.
 
-    def all(self) -> list[Checkpoint]:
-        """Build all checkpoints, first to last."""
-        return [self.of(one) for one in self.recorded()]
+        Those that a rewind had abandoned then are left out, unless `abandoned` is True.
+        """
+        record = then or self.record
+        known = (one for one in self._known.values() if one["seq"] <= record.seq)
+        return sorted((one for one in known if abandoned or record.counts(one["seq"])), key=along)
 
     def find(self, identifier: str) -> Checkpoint | None:
         """Return the checkpoint with this id; None if there is none."""
@@ -73,49 +73,40 @@ class Checkpoints:
         """Return the checkpoint with this record, the same object each time."""
         name = recorded["id"]
         if name not in self._built:
-            then, grown = self._then[recorded["seq"]]
-            history = self._tasks[id(grown)], then.tasks, grown.events, then.events
-            parent, counts = parent_of(recorded, self._known, self._dropped), self.record.counts(recorded["seq"])
-            self._built[name] = _build(recorded, then, history, parent, self._homes[name], self._ref(recorded), counts)
+            then, counts = self._then[recorded["seq"]], self.record.counts(recorded["seq"])
+            parent = parent_of(recorded, self._known, self._dropped)
+            self._built[name] = _build(recorded, then, parent, self._homes[name], self._ref(recorded), counts)
         return self._built[name]
 
 
 class RecordView(NamedTuple):
     """The state of a record at one commit.
 
-    It stays valid while the record advances: the record replaces its mappings and never changes them, and its lists
-    only grow, so `tasks` and `events` are the lengths to cut them to.
+    It stays valid while the record advances: the record replaces its mappings and never changes them; its tasks and
+    events only grow, so `history` holds how many of them there were.
     """
 
     run: RunStart
     paid: UsageSum
     values: Mapping[str, Json]
     versions: Mapping[str, int]
-    tasks: int
-    events: int
+    history: TasksAndEvents
 
     @classmethod
     def of(cls, record: Record) -> RecordView:
         """Build the view of a record at its last commit."""
-        counts = len(record.tasks), len(record.events)
-        return cls(record.run, record.paid.so_far(), record.values, record.kept.versions, *counts)
+        history = record.tasks, len(record.tasks), record.events, len(record.events)
+        return cls(record.run, record.paid.so_far(), record.values, record.kept.versions, history)
 
 
 def newest(record: Record, checkpoint: CheckpointRecord, ref: str) -> Checkpoint:
     """Build the checkpoint that the last commit of a record created."""
-    now, counts = RecordView.of(record), record.counts(checkpoint["seq"])
-    history = list(record.tasks), now.tasks, record.events, now.events
-    return _build(checkpoint, now, history, record.parent(checkpoint), record.run["branch"], ref, counts)
+    then, parent, counts = RecordView.of(record), record.parent(checkpoint), record.counts(checkpoint["seq"])
+    return _build(checkpoint, then, parent, record.run["branch"], ref, counts)
 
 
 def _build(
-    checkpoint: CheckpointRecord,
-    then: RecordView,
-    history: TasksAndEvents,
-    parent: str | None,
-    branch: str,
-    ref: str,
-    counts: bool,
+    checkpoint: CheckpointRecord, then: RecordView, parent: str | None, branch: str, ref: str, counts: bool
 ) -> Checkpoint:
     return Checkpoint(
         id=checkpoint["id"],
@@ -134,7 +125,7 @@ def _build(
         usage=then.paid.usage,
         ref=ref,
         _kept=(then.values, then.versions),
-        _history=history,
+        _history=then.history,
         abandoned=not counts,
     )
 

@@ -121,11 +121,13 @@ class Bag(NamedValues):
         if journal.closed:
             raise journal.ended()
         if journal.queue is None:
-            return Checkpoints([*map(unsealed, journal.unstored)], _id, {}).all()
-        manual.flush(journal).result()
-        store = journal.queue.store
-        entries, lost = trace(store, journal.run_id, journal.branch)
-        return [one for one in Checkpoints(entries, store.ref, lost).all() if not one.abandoned]
+            found = Checkpoints([*map(unsealed, journal.unstored)], _id, {})
+        else:
+            manual.flush(journal).result()
+            store = journal.queue.store
+            entries, lost = trace(store, journal.run_id, journal.branch)
+            found = Checkpoints(entries, store.ref, lost)
+        return [found.of(one) for one in found.recorded()]
 
     @property
     def latest(self) -> Checkpoint | None:
