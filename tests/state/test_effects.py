@@ -9,13 +9,13 @@ import pytest
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, tool
 from crewlite.errors import EffectsRepeat
 from crewlite.flow import flow, step
-from crewlite.state import InMemoryProvider
+from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.testing import ScriptedLLM
 
 
-@pytest.fixture
-def store():
-    return CheckpointConfig(location="kept", provider=InMemoryProvider())
+@pytest.fixture(params=[InMemoryProvider, JsonProvider, SqliteProvider], ids=["memory", "json", "sqlite"])
+def store(request, tmp_path):
+    return CheckpointConfig(location=tmp_path / "kept", provider=request.param())
 
 
 def history_of(store):
@@ -45,7 +45,7 @@ def test_what_would_be_paid_again_is_listed_and_not_paid_unless_that_is_allowed(
     paid.clear()
     crew = crew_of(store, *REPLIES, *REPLIES[1:])
     crew.kickoff(run_id="r")
-    there = CheckpointConfig(restore_from="r@task:plan", location="kept", provider=store.provider)
+    there = CheckpointConfig(restore_from="r@task:plan", location=store.location, provider=store.provider)
     with history_of(store) as history:
         digest = history.run("r").digest
         for act in (

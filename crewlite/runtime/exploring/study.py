@@ -33,12 +33,12 @@ from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig, at_ref
 from crewlite.state.format.commit import ForkBase
 from crewlite.state.format.record import Record
-from crewlite.state.journal.lineage import read_lineage, readable_branches, recorded
+from crewlite.state.journal.lineage import readable_branches, recorded
 from crewlite.state.providers import BranchInfo, Store
 from crewlite.state.reading.locate import Located
 from crewlite.state.run_history import Base
 from crewlite.state.verbs.copy_run import copy_if_elsewhere
-from crewlite.state.verbs.fork import changed_parts, check_fork_effects, fork, place_of
+from crewlite.state.verbs.fork import Origin, changed_parts, fork
 
 
 def explore_here(
@@ -140,12 +140,11 @@ class _Study:
         """Raise EffectsRepeat for calls with effect="once" that new branches of these variants may make again."""
         if not variants:
             return
-        base, record = self._place()
         with _store_of(self.found) as store:
-            entries = read_lineage(store, self.found.run_id, self.found.branch)
+            origin = Origin(store, self.found, _base_of(self.taken))
             for one in variants:
-                first = changed_parts(record, one.changed)
-                check_fork_effects(store, self.found, base, first, entries, anew=anew or one.may_ask_otherwise)
+                first = changed_parts(origin.record, one.changed)
+                origin.check_effects(first, anew=anew or one.may_ask_otherwise)
 
     def fork(self) -> tuple[dict[str, list[Branch]], ForkBase]:
         """Fork the variants that have no branch yet, all at one commit.
@@ -160,7 +159,7 @@ class _Study:
                 with contextlib.suppress(JournalCorrupt):  # a damaged branch has this name, and its row says so
                     self.fork_at(branches[variant.name][0], base)
                     base = base or self._begun(branches[variant.name][0])
-        return branches, base or self._place()[0]
+        return branches, base or self._usual_base()
 
     def branch(self, variant: Variant, beside: Sequence[Branch] = ()) -> Branch:
         """Return the next branch of a variant, not yet created; neither the study nor `beside` has its name."""
@@ -185,10 +184,9 @@ class _Study:
         there = replace(self.found, branch=_branch(self.name, name), checkpoint=None, abandoned=None)
         return Branch(variant, there, self.config)
 
-    def _place(self) -> tuple[ForkBase, Record]:
-        """Return (the base of the study's branches, existing or to come; the record at that base)."""
+    def _usual_base(self) -> ForkBase:
         with _store_of(self.found) as store:
-            return place_of(store, self.found, _base_of(self.taken))
+            return Origin(store, self.found).base
 
     def _begun(self, branch: Branch) -> ForkBase | None:
         """Return the base of a branch that this process or another one has just forked for this study."""
@@ -215,7 +213,7 @@ def _checked(definition: Runnable[Any], config: FromCheckpoint, given: Given, na
                 f"Study {name!r} of run {found.run_id!r} explores another place ({same['branch']}, commit "
                 f"{same['seq']}): give this one a name of its own, with study=..."
             )
-        _, record = place_of(store, found, same)
+        record = Origin(store, found, same).record
     _check(record, variants, taken, name)
     _check_asked_there(definition, found, record)
     redact = frozenset({*(own.redact or ()), *(where.redact or ())})

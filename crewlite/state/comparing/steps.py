@@ -66,9 +66,7 @@ def step_diffs(a: Record, b: Record, common: int, times: tuple[Times, Times]) ->
     for key in _merged(ours, theirs):
         ranks.setdefault(key[0], []).append(key)
     return tuple(
-        _compared(key, ours, theirs, common)
-        for address in in_order(ranks)
-        for key in sorted(ranks.get(address, ()))
+        _compared(key, ours, theirs, common) for address in in_order(ranks) for key in sorted(ranks.get(address, ()))
     )
 
 

@@ -18,6 +18,9 @@ from crewlite.state.format.entry import Entry
 from crewlite.tools.naming import address_name
 from crewlite.tools.shorten import shown_arguments
 
+MARKS = (b'"once"', b'"made"')
+"""Each entry with a call that `once_calls` returns contains one of these bytes. Few others do."""
+
 
 def once_calls(entries: Sequence[Entry]) -> list[MadeCall]:
     """Return the calls with effect="once" that these entries record, in order: finished ones, and ones in doubt."""

@@ -83,6 +83,7 @@ class JsonStore:
         self.files = CheckpointFiles(self.paths)
         self.journals = JournalFiles(self.paths, self.ref)
         self.results = ResultFiles(root, self._make)
+        self.mentions = self.journals.mentions
         self._tails: dict[Key, Tail] = {}
         """The end of each journal whose branch was claimed through this store, until the claim ends."""
         self._claimed_in: tuple[int, int] | None = None

@@ -85,6 +85,11 @@ class JournalFiles:
             raise JournalCorrupt(f"{path}, commit {seq}", str(problem), None) from None
         return None
 
+    def mentions(self, run_id: str, branch: str, *parts: bytes) -> bool:
+        """Return whether the journal of a branch contains any of these bytes, without reading the entries."""
+        data = _bytes(self._paths.journal(run_id, branch)) or b""
+        return any(part in data for part in parts)
+
     def touched(self, run_id: str, branch: str) -> float:
         """Return the time of a branch's last commit or sign of life, in seconds since the epoch; 0 if there is none."""
         try:

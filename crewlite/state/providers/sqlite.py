@@ -168,6 +168,15 @@ class SqliteStore:
         except InvalidEntry as problem:
             raise JournalCorrupt(where, str(problem), None) from None
 
+    def mentions(self, run_id: str, branch: str, *parts: bytes) -> bool:
+        """Return whether an entry of a branch contains any of these bytes, without reading the entries."""
+        rows = self._database.query(
+            "SELECT CAST(body AS BLOB) FROM entry JOIN branch ON branch_id = id WHERE run_id=? AND name=?",
+            (run_id, branch),
+        )
+        data = b"\n".join(body or b"" for (body,) in rows)
+        return any(part in data for part in parts)
+
     def touched(self, run_id: str, branch: str) -> float:
         """Return the time of a branch's last commit or sign of life, in seconds since the epoch; 0 if there is none."""
         rows = self._database.peek("SELECT touched FROM branch WHERE run_id=? AND name=?", (run_id, branch))

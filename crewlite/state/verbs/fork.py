@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import starmap
 from typing import Any
 
@@ -27,10 +28,11 @@ from crewlite.ids import new_id, short
 from crewlite.refs import check_name
 from crewlite.resuming import nth_attempt
 from crewlite.secrets import Secrets
+from crewlite.state.format import effects
 from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase, RunStart, invalidated
 from crewlite.state.format.entry import STATE, Entry
 from crewlite.state.format.record import Record
-from crewlite.state.journal.lineage import gone, read_lineage, readable_branches, trace
+from crewlite.state.journal.lineage import gone, readable_branches, trace
 from crewlite.state.providers import BranchInfo, CheckpointInfo, Commit, InMemoryProvider, Store
 from crewlite.state.reading.locate import Located, abandoned_by
 from crewlite.state.verbs.accepted_inputs import check_accepted
@@ -135,29 +137,117 @@ def tried(found: Located, changed: Changes, check: Callable[[Record], None]) -> 
 def with_fork_advice(error: QuestionsChanged, found: Located) -> QuestionsChanged:
     """Return the error with advice for this place: the fork that it names also allows calls that it would repeat."""
     with contextlib.closing(found.provider.open(found.location)) as store:
-        base, entries = _place(store, found, None)
-    return _with_advice(error, entries, base, found)
+        return Origin(store, found).with_advice(error)
 
 
-def _with_advice(error: QuestionsChanged, entries: Sequence[Entry], base: ForkBase, found: Located) -> QuestionsChanged:
-    again = Changes(rerun=tuple(address for address in error.changed if address))
-    repeats = False
-    try:
-        check_effects(entries, base["seq"], found.ref, changed_parts(_record_at(base, entries), again))
-    except EffectsRepeat:
-        repeats = True
-    return QuestionsChanged(error.run_id, error.changed, kind=error.kind, branch=found.branch, repeats_effects=repeats)
+def changed_parts(record: Record, changed: Changes, secrets: Secrets | None = None) -> CommitParts:
+    """Return the parts of a fork's first commit that hold the changes. `record` is the record at its base.
+
+    Raises RefError, AnswerRefused, ConfigError.
+    """
+    if changed.inputs and record.kind == STATE:
+        raise ConfigError(
+            f"{record.run['run_id']} is a saved state, which has no inputs: fork it without inputs, open the fork with "
+            f"RuntimeState.open, and change its values there"
+        )
+    secrets = secrets or Secrets.of()
+    check_accepted(record, changed.inputs, changed.takes)
+    steps, parts = changed_steps(record, changed.edits, changed.rerun, secrets, changed.check), CommitParts()
+    given: Any = secrets.mask_data(encode(changed.inputs, "inputs"))
+    inputs = laid_over(record.run["inputs"], given)
+    if digest(inputs) != digest(record.run["inputs"]):
+        parts["inputs"] = inputs
+        if record.finished:  # the recorded result answers the old inputs
+            steps.append(invalidated("", record.outcomes[""].kind))
+    if steps:
+        parts["steps"] = steps
+    return parts
 
 
-def place_of(store: Store, found: Located, same: ForkBase | None = None) -> tuple[ForkBase, Record]:
-    """Return the base of a fork of `found`, or `same`, and the record there. Raises RefError if there is none."""
-    base, entries = _place(store, found, same)
-    return base, _record_at(base, entries)
+class Origin:
+    """The place that a fork starts from. Its journal is read when it is first needed.
 
+    `same`: the base of another fork of this place, to start at the same commit.
+    """
 
-def changed_parts(record: Record, changed: Changes) -> CommitParts:
-    """Return the parts of a fork's first commit at this record. Raises RefError, AnswerRefused, ConfigError."""
-    return _changes(record, changed, Secrets.of())
+    def __init__(self, store: Store, found: Located, same: ForkBase | None = None) -> None:
+        self._store, self._found, self._same = store, found, same
+
+    @cached_property
+    def _trace(self) -> tuple[list[Entry], dict[str, str | None]]:
+        entries, lost = trace(self._store, self._found.run_id, self._found.branch)
+        if not entries:
+            raise gone(self._store, f"{self._found.run_id}/{self._found.branch}", "branch")
+        return entries, lost
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All entries of the branch, also those after the base."""
+        return self._trace[0]
+
+    @property
+    def base(self) -> ForkBase:
+        """The commit that the fork starts from. Raises RefError if there is none."""
+        return self._same or self._place[0]
+
+    @cached_property
+    def record(self) -> Record:
+        """The record at the base."""
+        return self._at(self._same["seq"]) if self._same else self._place[1]
+
+    @cached_property
+    def _place(self) -> tuple[ForkBase, Record]:
+        """The commit that the fork starts from, and the record there."""
+        found, (entries, lost), whole = self._found, self._trace, Record.of(self.entries)
+        if found.checkpoint is None:
+            if found.abandoned is not None:
+                lost = lost | whole.dropped
+                whole = Record.of(abandoned_by(entries, found.abandoned, found.ref))
+            whole.forget(lost)  # a fork cannot start at a checkpoint that was dropped
+            base: ForkBase = {
+                "branch": found.branch,
+                "seq": whole.seq,
+                "sum": whole.sum,
+                "place": whole.newest_checkpoint,
+            }
+            return base, whole
+        checkpoint = whole.checkpoints.get(found.checkpoint)  # that of a base branch may have been dropped there since
+        if checkpoint is None:
+            problem = f"names no checkpoint of run {found.run_id!r} any more: it was pruned or deleted"
+            raise RefError(short(found.checkpoint), problem)
+        then = self._at(checkpoint["seq"])
+        return {"branch": then.run["branch"], "seq": then.seq, "sum": then.sum, "place": checkpoint}, then
+
+    def _at(self, seq: int) -> Record:
+        return Record.of(entry for entry in self.entries if entry.seq <= seq)
+
+    def check_effects(self, first: CommitParts, *, anew: bool = False) -> None:
+        """Raise EffectsRepeat for calls with effect="once" that a fork may make again, as far as they can be read.
+
+        `first` and `anew` are those of `effects.check_effects`.
+        """
+        with contextlib.suppress(JournalCorrupt):  # a damaged journal can be forked before the damage
+            check_effects(self.entries, self.base["seq"], self._found.ref, first, anew=anew)
+
+    def check(self, made: Commit, check: Callable[[Record], None]) -> None:
+        """Call `check` with the record of the fork that begins with the commit `made`."""
+        with contextlib.suppress(JournalCorrupt):  # a damaged journal can be forked before the damage
+            record = Record.of([*(entry for entry in self.entries if entry.seq <= self.base["seq"]), *made.entries])
+            try:
+                check(record)
+            except QuestionsChanged as error:
+                raise self.with_advice(error) from None
+
+    def with_advice(self, error: QuestionsChanged) -> QuestionsChanged:
+        """Return the error with advice: the fork that it names also allows calls that it would repeat."""
+        again = Changes(rerun=tuple(address for address in error.changed if address))
+        found, repeats = self._found, False
+        try:
+            check_effects(self.entries, self.base["seq"], found.ref, changed_parts(self.record, again))
+        except EffectsRepeat:
+            repeats = True
+        branch = found.branch
+        return QuestionsChanged(error.run_id, error.changed, kind=error.kind, branch=branch, repeats_effects=repeats)
 
 
 def _fork(
@@ -172,53 +262,53 @@ def _fork(
     check: Callable[[Record], None] | None = None,
     allow_effects: bool = True,
 ) -> None:
-    run_id, origin = found.run_id, found.branch
-    infos = {info.branch: info for info in readable_branches(store, run_id)}
-    if origin not in infos:
-        raise RefError(f"{run_id}/{origin}", f"names no branch in {store.location}", list(infos))
+    ref, infos = f"{found.run_id}/{found.branch}", _readable(store, found)
+    if found.branch not in infos:
+        raise RefError(ref, f"names no branch in {store.location}", list(infos))
     if not _is_free(infos.get(name), found, operation):
         return
 
     def make() -> tuple[list[Commit], None]:
-        base, first, read = _base(store, found, changed, secrets, same)
-        if not allow_effects:
-            check_fork_effects(store, found, base, first, read)
-        base["operation"] = operation or new_id()  # so that the first commits of two forks always differ
+        simple = found.checkpoint if same is None and not changed else None
+        origin = Origin(store, found, _at_listed(store, found.run_id, simple) if simple else same)
+        first = changed_parts(origin.record, changed, secrets) if changed else CommitParts()
+        if not allow_effects and _may_have_effects(store, infos, found.branch):
+            origin.check_effects(first)
+        base: ForkBase = {**origin.base, "operation": operation or new_id()}  # so that no two first commits are equal
         # List the branches after reading the base. If the run is deleted and started again in between, its new branches
         # lack that base, so the store refuses the commit.
-        infos = {info.branch: info for info in readable_branches(store, run_id)}
-        if origin not in infos:
-            raise gone(store, f"{run_id}/{origin}", "branch")
-        if not _is_free(infos.get(name), found, operation):
+        after = _readable(store, found)
+        if found.branch not in after:
+            raise gone(store, ref, "branch")
+        if not _is_free(after.get(name), found, operation):
             return [], None
-        made = _beginning(infos[origin], name, base, first)
+        made = _beginning(after[found.branch], name, base, first)
         if check:
-            _check(store, found, base, made, read, check)
+            origin.check(made, check)
         return [made], None
 
     try:
         appended(store, make)
     except BranchConflictError:
-        store.read(run_id, name)  # raises JournalCorrupt for a damaged branch of this name, which is not listed
+        store.read(found.run_id, name)  # raises JournalCorrupt for a damaged branch of this name, which is not listed
         raise
 
 
-def _check(
-    store: Store,
-    found: Located,
-    base: ForkBase,
-    made: Commit,
-    entries: Sequence[Entry] | None,
-    check: Callable[[Record], None],
-) -> None:
-    """Call `check` with the record of the fork that begins with the commit `made`."""
-    with contextlib.suppress(JournalCorrupt):  # a damaged journal can be forked before the damage
-        entries = read_lineage(store, found.run_id, found.branch) if entries is None else entries
-        record = Record.of([*(entry for entry in entries if entry.seq <= base["seq"]), *made.entries])
-        try:
-            check(record)
-        except QuestionsChanged as error:
-            raise _with_advice(error, entries, base, found) from None
+def _may_have_effects(store: Store, infos: Mapping[str, BranchInfo], branch: str) -> bool:
+    """Return whether a branch, or one that it is forked from, may have made calls with effect="once".
+
+    A store may tell that with `mentions(run_id, branch, *parts)` faster than its entries can be read.
+    """
+    mentions: Callable[..., bool] | None = getattr(store, "mentions", None)
+    while mentions and (info := infos.get(branch)) and not mentions(info.run_id, branch, *effects.MARKS):
+        if info.base is None:
+            return False
+        branch = info.base["branch"]
+    return True
+
+
+def _readable(store: Store, found: Located) -> dict[str, BranchInfo]:
+    return {info.branch: info for info in readable_branches(store, found.run_id)}
 
 
 def _is_free(taken: BranchInfo | None, found: Located, operation: str | None) -> bool:
@@ -236,58 +326,7 @@ def _is_free(taken: BranchInfo | None, found: Located, operation: str | None) ->
     return False
 
 
-def _base(
-    store: Store, found: Located, changed: Changes, secrets: Secrets, same: ForkBase | None
-) -> tuple[ForkBase, CommitParts, list[Entry] | None]:
-    """Return a fork's base, its changes as parts of its first commit, and the entries of `found` if it read them."""
-    simple = found.checkpoint if same is None and not changed else None
-    if simple and (base := _at_checkpoint(store, found.run_id, simple)):
-        return base, {}, None
-    base, entries = _place(store, found, same)
-    parts = _changes(_record_at(base, entries), changed, secrets) if changed else CommitParts()
-    return base, parts, entries if same is None else None
-
-
-def check_fork_effects(
-    store: Store,
-    found: Located,
-    base: ForkBase,
-    first: CommitParts,
-    entries: Sequence[Entry] | None = None,
-    *,
-    anew: bool = False,
-) -> None:
-    """Raise EffectsRepeat for calls with effect="once" that a fork may make again, as far as they can be read.
-
-    `first` and `anew` are those of check_effects; `entries` are those of the branch, if they were read before.
-    """
-    with contextlib.suppress(JournalCorrupt):  # a damaged journal can be forked before the damage
-        entries = read_lineage(store, found.run_id, found.branch) if entries is None else entries
-        check_effects(entries, base["seq"], found.ref, first, anew=anew)
-
-
-def _place(store: Store, found: Located, same: ForkBase | None) -> tuple[ForkBase, list[Entry]]:
-    """Return the base of a fork, and all entries of the branch that it starts from, also those after the base."""
-    if same is not None:
-        return {**same}, read_lineage(store, found.run_id, same["branch"])
-    entries, lost = trace(store, found.run_id, found.branch)
-    if not entries:
-        raise gone(store, f"{found.run_id}/{found.branch}", "branch")
-    if named := found.checkpoint:
-        return _at_inherited(entries, found.run_id, named), entries
-    then = Record.of(entries)
-    if found.abandoned is not None:
-        lost |= then.dropped
-        then = Record.of(abandoned_by(entries, found.abandoned, found.ref))
-    then.forget(lost)  # a fork cannot start at a checkpoint that was dropped
-    return {"branch": found.branch, "seq": then.seq, "sum": then.sum, "place": then.newest_checkpoint}, entries
-
-
-def _record_at(base: ForkBase, entries: Sequence[Entry]) -> Record:
-    return Record.of([entry for entry in entries if entry.seq <= base["seq"]])
-
-
-def _at_checkpoint(store: Store, run_id: str, identifier: str) -> ForkBase | None:
+def _at_listed(store: Store, run_id: str, identifier: str) -> ForkBase | None:
     """Build the base at a listed checkpoint, reading only the entry that names it; None if it is not listed."""
     checkpoint = _listed(store, identifier)
     total = store.sum_at(run_id, checkpoint.branch, checkpoint.seq) if checkpoint else None
@@ -309,35 +348,6 @@ def _at_checkpoint(store: Store, run_id: str, identifier: str) -> ForkBase | Non
 
 def _listed(store: Store, identifier: str) -> CheckpointInfo | None:
     return next((one for one in store.places(identifier) if one.id == identifier), None)
-
-
-def _at_inherited(entries: Sequence[Entry], run_id: str, identifier: str) -> ForkBase:
-    """Build the base at a checkpoint in these entries, even if the branch of that checkpoint has dropped it."""
-    checkpoint = Record.of(entries).checkpoints.get(identifier)
-    if checkpoint is None:
-        raise RefError(short(identifier), f"names no checkpoint of run {run_id!r} any more: it was pruned or deleted")
-    then = [entry for entry in entries if entry.seq <= checkpoint["seq"]]
-    return {"branch": Record.of(then).run["branch"], "seq": then[-1].seq, "sum": then[-1].sum, "place": checkpoint}
-
-
-def _changes(record: Record, changed: Changes, secrets: Secrets) -> CommitParts:
-    """Build the parts of the first commit that hold the changes. `record` is the record at the base of the fork."""
-    if changed.inputs and record.kind == STATE:
-        raise ConfigError(
-            f"{record.run['run_id']} is a saved state, which has no inputs: fork it without inputs, open the fork with "
-            f"RuntimeState.open, and change its values there"
-        )
-    check_accepted(record, changed.inputs, changed.takes)
-    steps, parts = changed_steps(record, changed.edits, changed.rerun, secrets, changed.check), CommitParts()
-    given: Any = secrets.mask_data(encode(changed.inputs, "inputs"))
-    inputs = laid_over(record.run["inputs"], given)
-    if digest(inputs) != digest(record.run["inputs"]):
-        parts["inputs"] = inputs
-        if record.finished:  # the recorded result answers the old inputs
-            steps.append(invalidated("", record.outcomes[""].kind))
-    if steps:
-        parts["steps"] = steps
-    return parts
 
 
 def _beginning(origin: BranchInfo, name: str, base: ForkBase, changed: CommitParts) -> Commit:
