@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 
 from crewlite.errors import EffectsRepeat, RepeatedCall
 from crewlite.state.format.addresses import outers
@@ -23,13 +22,26 @@ def check_effects(
     changes of the fork, in its `first` commit, may lead to repeat. `anew`: whether any step may be asked something
     else, as with another definition. `what` names the place in the message.
     """
-    made = once_calls(entries)
-    if not made:
+    if not (made := once_calls(entries)):
         return
-    then = Record.of([entry for entry in entries if entry.seq <= seq])
-    changes = _Changes.of(then, first or {}, anew=anew)
-    repeated = [one for one in made if (_is_open(one, then) if one["seq"] > seq else changes.may_repeat(one, then))]
-    if repeated:
+    then = Record.of(entry for entry in entries if entry.seq <= seq)
+    steps = [step for step in (first or {}).get("steps", ()) if step["address"]]
+    again = {step["address"] for step in steps if step.get("again")}
+    answered = {step["address"]: step["digest"] for step in steps if "digest" in step}  # nothing inside these runs
+    other = {at for at, digest in answered.items() if at not in then.outcomes or then.outcomes[at].digest != digest}
+    ends = [ended for at in again | other if (ended := asked_before(then, at)) is not None]
+    since = 0 if anew or "inputs" in (first or {}) else min(ends, default=float("inf"))
+
+    def may_repeat(call: MadeCall) -> bool:
+        address, is_open = call["address"], not then.settled(call["address"])
+        if call["seq"] > seq:
+            return is_open
+        if is_inside(address, answered):
+            return False
+        taken_back = call["finished"] and is_open
+        return taken_back or call["seq"] >= since or is_inside(address, again)
+
+    if repeated := [call for call in made if may_repeat(call)]:
         raise EffectsRepeat(what, repeated_calls(repeated))
 
 
@@ -56,36 +68,3 @@ def asked_before(record: Record, address: str) -> int | None:
 def is_inside(address: str, steps: Collection[str]) -> bool:
     """Return whether an address is among these steps, or inside one of them."""
     return any(at in steps for at in (address, *outers(address)))
-
-
-def _is_open(call: MadeCall, then: Record) -> bool:
-    return not then.settled(call["address"])
-
-
-@dataclass(frozen=True, slots=True)
-class _Changes:
-    """The changes that a fork begins with, as far as they decide which calls are repeated."""
-
-    answered: frozenset[str]
-    """Addresses of steps whose outcomes the fork sets: nothing inside them runs."""
-    again: frozenset[str]
-    """Addresses of steps that the fork runs again."""
-    since: float
-    """The number of the first commit from which on steps may be asked something else; infinity if none."""
-
-    @classmethod
-    def of(cls, then: Record, first: CommitParts, *, anew: bool) -> _Changes:
-        steps = [step for step in first.get("steps", ()) if step["address"]]
-        again = frozenset(step["address"] for step in steps if step.get("again"))
-        given = {step["address"]: step["digest"] for step in steps if "digest" in step}
-        other = {at for at, digest in given.items() if at not in then.outcomes or then.outcomes[at].digest != digest}
-        ends = [seq for at in again | other if (seq := asked_before(then, at)) is not None]
-        since = 0 if anew or "inputs" in first else min(ends, default=float("inf"))
-        return cls(frozenset(given), again, since)
-
-    def may_repeat(self, call: MadeCall, then: Record) -> bool:
-        """Return whether a call that was made before the fork's first commit may be made again."""
-        if is_inside(call["address"], self.answered):
-            return False
-        taken_back = call["finished"] and _is_open(call, then)
-        return taken_back or call["seq"] >= self.since or is_inside(call["address"], self.again)

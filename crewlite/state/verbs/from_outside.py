@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from crewlite.errors import BranchConflictError, CrewliteError, StoreError
 from crewlite.state.format.commit import Claim
+from crewlite.state.format.record import Record
 from crewlite.state.journal.claim import held_by
 from crewlite.state.journal.writer import at_work
 from crewlite.state.providers import Store
@@ -29,6 +30,13 @@ def holder(store: Store, run_id: str, branch: str, claim: Claim | None) -> str |
 def holder_at(location: str, run_id: str, branch: str, claim: Claim | None, touched: float) -> str | None:
     """Return what `holder` returns, without a store. `touched`: the last sign of life, in seconds since the epoch."""
     return "this process" if at_work(location, run_id, branch) else held_by(claim, touched)
+
+
+def check_idle(store: Store, record: Record, what: str) -> None:
+    """Raise BranchConflictError if a live process runs the branch of a record. `what` ends the sentence about that."""
+    run_id, branch = record.run["run_id"], record.run["branch"]
+    if by := holder(store, run_id, branch, record.claim):
+        raise BranchConflictError(run_id, branch, holder=by, problem=f"is being run by {by}, {what}")
 
 
 def appended(store: Store, make: Callable[[], tuple[Sequence[Commit], T]]) -> T:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crewlite import events
-from crewlite.errors import BranchConflictError, RefError
+from crewlite.errors import RefError
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import now_text, short
 from crewlite.refs import check_name
@@ -24,7 +24,7 @@ from crewlite.state.journal.manual import name_checkpoint
 from crewlite.state.providers import Commit, Store
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.subscriber import new_checkpoint
-from crewlite.state.verbs.from_outside import appended, holder
+from crewlite.state.verbs.from_outside import appended, check_idle
 
 Lines = dict[str, list[Entry]]
 """The entries of each branch of a run, by its name; a fork's begin with those that it inherits."""
@@ -59,8 +59,13 @@ def _label(store: Store, found: Checkpoint, name: str) -> tuple[str, str, bool]:
             return [stored_already(own_of(lines[same[0]]))] if is_last else [], (*same, False)
         if journal := at_work_on(record.claim, store.location):
             return [], (found.branch, _give_at_work(journal, found, total, name), True)
-        if by := holder(store, found.run_id, found.branch, record.claim):
-            raise _at_work(found, by, name)
+        instead = f"crewlite checkpoint fork {short(found.id)} --branch {name} --no-run"
+        check_idle(
+            store,
+            record,
+            f"and only that process can give it a label now: nothing was changed. Label {short(found.id)} once the run "
+            f"has ended, or name the place by a fork: {instead}",
+        )
         new = _checkpoint(record, record.checkpoints[found.id], total, name)
         parts: CommitParts = {"place": {**new, "at": now_text()}}
         parts |= {"released": True} if record.claim else {}  # its holder is dead: this commit is no sign of its life
@@ -120,12 +125,3 @@ def _label_taken(name: str, run_id: str, branch: str, other: CheckpointRecord) -
     return RefError(
         name, f"labels another place of the run already, checkpoint {where} of {run_id}/{branch}: choose another label"
     )
-
-
-def _at_work(found: Checkpoint, by: str, name: str) -> BranchConflictError:
-    place = short(found.id)
-    problem = (
-        f"is being run by {by}, and only that process can give it a label now: nothing was changed. Label {place} once "
-        f"the run has ended, or name the place by a fork: crewlite checkpoint fork {place} --branch {name} --no-run"
-    )
-    return BranchConflictError(found.run_id, found.branch, holder=by, problem=problem)

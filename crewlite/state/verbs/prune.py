@@ -18,7 +18,7 @@ from crewlite.state.journal.compaction import bases, compacted_entries, size
 from crewlite.state.journal.lineage import gone, head_of, journals_of_run, standing_on, stored_already, with_inherited
 from crewlite.state.providers import Commit, Store, results_of
 from crewlite.state.reading.locate import no_run
-from crewlite.state.verbs.from_outside import holder
+from crewlite.state.verbs.from_outside import check_idle, holder
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,8 @@ def delete(store: Store, run_id: str) -> Pruned:
     if not run.journals:
         raise gone(store, run_id, "run")
     for branch in run.journals:
-        if by := run.holder(branch):
-            cancel = f"crewlite checkpoint cancel {run_id}/{branch}"
-            problem = f"is being run by {by}, so the run was not deleted. Cancel it first: {cancel}"
-            raise BranchConflictError(run_id, branch, holder=by, problem=problem)
+        cancel = f"crewlite checkpoint cancel {run_id}/{branch}"
+        check_idle(store, run.records[branch], f"so the run was not deleted. Cancel it first: {cancel}")
     try:
         return run.removed(dry_run=False)
     except BranchConflictError:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from crewlite import events
-from crewlite.errors import BranchConflictError, ConfigError, RefError
+from crewlite.errors import ConfigError, RefError
 from crewlite.events.event_bus import event_bus
 from crewlite.secrets import Secrets
 from crewlite.state.format.commit import CommitParts, Rewind
@@ -21,7 +21,7 @@ from crewlite.state.journal.lineage import read_lineage, stored_already
 from crewlite.state.providers import Commit, Store
 from crewlite.state.reading.locate import Located, abandoned_by
 from crewlite.state.verbs.effects import check_effects
-from crewlite.state.verbs.from_outside import appended, holder
+from crewlite.state.verbs.from_outside import appended, check_idle
 
 
 def rewind(store: Store, found: Located, source: object, *, ref: str, reason: str, allow_effects: bool = False) -> None:
@@ -37,8 +37,12 @@ def rewind(store: Store, found: Located, source: object, *, ref: str, reason: st
     def make() -> tuple[list[Commit], int | None]:
         entries = read_lineage(store, run_id, branch)
         record = Record.of(entries)
-        if by := holder(store, run_id, branch, record.claim):
-            raise _at_work(found, by, ref)
+        check_idle(
+            store,
+            record,
+            f"so it cannot go back. Cancel it first (crewlite checkpoint cancel {run_id}/{branch}), or fork the place: "
+            f"crewlite checkpoint fork {ref}",
+        )
         back = _target(entries, record, found, ref)
         own = [entry for entry in entries if entry.seq > record.base]
         commit = _commit(own, back | ({"reason": said} if said else {}), run_id, branch)
@@ -48,13 +52,8 @@ def rewind(store: Store, found: Located, source: object, *, ref: str, reason: st
         return [commit], len(ends_of_tails(entries)) + 1 if goes_back else None
 
     if number := appended(store, make):
-        about: dict[str, Any] = {
-            "location": found.location,
-            "provider": found.provider.name,
-            "run_id": run_id,
-            "branch": branch,
-        }
-        about |= {"checkpoint_id": found.checkpoint, "abandoned": number, "reason": said}
+        about: dict[str, Any] = {"location": found.location, "provider": found.provider.name, "run_id": run_id}
+        about |= {"branch": branch, "checkpoint_id": found.checkpoint, "abandoned": number, "reason": said}
         event_bus.emit(source, events.CheckpointRewoundEvent(**about))
 
 
@@ -85,12 +84,3 @@ def _commit(own: Sequence[Entry], back: Rewind, run_id: str, branch: str) -> Com
         return stored_already(own)
     parts: CommitParts = {"rewind": back, "released": True}
     return Commit.saying(run_id, branch, (last.seq, last.sum), parts)
-
-
-def _at_work(found: Located, by: str, ref: str) -> BranchConflictError:
-    name = f"{found.run_id}/{found.branch}"
-    problem = (
-        f"is being run by {by}, so it cannot go back. Cancel it first (crewlite checkpoint cancel {name}), or fork the "
-        f"place: crewlite checkpoint fork {ref}"
-    )
-    return BranchConflictError(found.run_id, found.branch, holder=by, problem=problem)
