@@ -125,9 +125,22 @@ class _Study:
     redact: frozenset[str]
 
     @property
+    def base(self) -> ForkBase | None:
+        """The base of the existing branches; None if there are none."""
+        return next((info.base for info in self.taken.values()), None)
+
+    @property
     def new(self) -> list[Variant]:
         """The variants that have no branch yet."""
-        return [variant for variant in self.variants if not _same(variant, self.taken, self.name)]
+        return [variant for variant in self.variants if not self.same(variant)]
+
+    def same(self, variant: Variant) -> list[str]:
+        """Return the names of a variant's branches that were forked with exactly its changes, oldest first."""
+        if variant.mistakes:
+            return []
+        operation = variant.changed.operation_digest(variant.operation(self.name))
+        versions = takewhile(self.taken.__contains__, _names(variant))
+        return [name for name in versions if (base := self.taken[name].base) and base.get("operation") == operation]
 
     async def refuse_mistakes(self) -> None:
         """Raise VariantsRefused if a variant has mistakes, or uses a model that cannot be called."""
@@ -141,7 +154,7 @@ class _Study:
         if not variants:
             return
         with _store_of(self.found) as store:
-            origin = Origin(store, self.found, _base_of(self.taken))
+            origin = Origin(store, self.found, self.base)
             for one in variants:
                 first = changed_parts(origin.record, one.changed)
                 origin.check_effects(first, anew=anew or one.may_ask_otherwise)
@@ -151,15 +164,18 @@ class _Study:
 
         Returns ({name of a variant: its branches, oldest first}, the base of all branches).
         """
-        base, branches = _base_of(self.taken), dict[str, list[Branch]]()
+        base, branches = self.base, dict[str, list[Branch]]()
         for variant in self.variants:
-            same = _same(variant, self.taken, self.name)
+            same = self.same(variant)
             branches[variant.name] = [self._branch(variant, name) for name in same] or [self.branch(variant)]
             if not same:
                 with contextlib.suppress(JournalCorrupt):  # a damaged branch has this name, and its row says so
                     self.fork_at(branches[variant.name][0], base)
                     base = base or self._begun(branches[variant.name][0])
-        return branches, base or self._usual_base()
+        if base is None:
+            with _store_of(self.found) as store:
+                base = Origin(store, self.found).base
+        return branches, base
 
     def branch(self, variant: Variant, beside: Sequence[Branch] = ()) -> Branch:
         """Return the next branch of a variant, not yet created; neither the study nor `beside` has its name."""
@@ -184,10 +200,6 @@ class _Study:
         there = replace(self.found, branch=_branch(self.name, name), checkpoint=None, abandoned=None)
         return Branch(variant, there, self.config)
 
-    def _usual_base(self) -> ForkBase:
-        with _store_of(self.found) as store:
-            return Origin(store, self.found).base
-
     def _begun(self, branch: Branch) -> ForkBase | None:
         """Return the base of a branch that this process or another one has just forked for this study."""
         with _store_of(self.found) as store:
@@ -205,19 +217,19 @@ def _checked(definition: Runnable[Any], config: FromCheckpoint, given: Given, na
     found = copy_if_elsewhere(found, where)
     name = check_name("study", _usual_name(found) if name is None else name)
     there = where.model_copy(update={"location": found.location, "provider": found.provider})
-    with _store_of(found) as store:
-        taken = _existing_branches(store, found, name)
-        same = _base_of(taken)
-        if same and not _is_at(store, same, found):
-            raise ConfigError(
-                f"Study {name!r} of run {found.run_id!r} explores another place ({same['branch']}, commit "
-                f"{same['seq']}): give this one a name of its own, with study=..."
-            )
-        record = Origin(store, found, same).record
-    _check(record, variants, taken, name)
-    _check_asked_there(definition, found, record)
     redact = frozenset({*(own.redact or ()), *(where.redact or ())})
-    return _Study(name, found, there, variants, taken, redact)
+    with _store_of(found) as store:
+        study = _Study(name, found, there, variants, _existing_branches(store, found, name), redact)
+        if (base := study.base) and not _is_at(store, base, found):
+            raise ConfigError(
+                f"Study {name!r} of run {found.run_id!r} explores another place ({base['branch']}, commit "
+                f"{base['seq']}): give this one a name of its own, with study=..."
+            )
+        record = Origin(store, found, base).record
+    for variant in study.new:
+        check_at(record, variant)
+    _check_asked_there(definition, found, record)
+    return study
 
 
 def _store_of(found: Located) -> contextlib.closing[Store]:
@@ -246,10 +258,6 @@ def _existing_branches(store: Store, found: Located, study: str) -> Mapping[str,
     }
 
 
-def _base_of(taken: Mapping[str, BranchInfo]) -> ForkBase | None:
-    return next((info.base for info in taken.values()), None)
-
-
 def _is_at(store: Store, base: ForkBase, found: Located) -> bool:
     """Return whether a fork with this base starts at the place `found`.
 
@@ -268,15 +276,6 @@ def _names(variant: Variant) -> Iterator[str]:
     yield from (f"{variant.name}/{number}" for number in count(2))
 
 
-def _same(variant: Variant, taken: Mapping[str, BranchInfo], study: str) -> list[str]:
-    """Return the names of a variant's branches that were forked with exactly its changes, oldest first."""
-    if variant.mistakes:
-        return []
-    operation = variant.changed.operation_digest(variant.operation(study))
-    versions = takewhile(taken.__contains__, _names(variant))
-    return [name for name in versions if (base := taken[name].base) and base.get("operation") == operation]
-
-
 def _check_asked_there(definition: Runnable[Any], found: Located, record: Record) -> None:
     """Raise ConfigError if `definition` asks finished steps of a study's branch something else than its variant did."""
     if not found.branch.startswith(STUDIES):
@@ -289,10 +288,3 @@ def _check_asked_there(definition: Runnable[Any], found: Located, record: Record
             f"{one.address} {one}. Explore it with the {root.kind} that ran it, which is the `definition` of its row: "
             f"row.definition.explore(row.ref, ...)"
         )
-
-
-def _check(record: Record, variants: Sequence[Variant], taken: Mapping[str, BranchInfo], study: str) -> None:
-    """Find the mistakes of new variants that show only in the record at the place they are forked from."""
-    for variant in variants:
-        if not _same(variant, taken, study):
-            check_at(record, variant)
