@@ -119,7 +119,10 @@ class RunHistory:
     def abandoned(self) -> tuple[RunHistory, ...]:
         """The branch as it was right before each of its rewinds, in order."""
         count = len(ends_of_tails(self._trace[0])) if self.abandoned_by is None else self.abandoned_by - 1
-        return tuple(RunHistory(self._store, self.run_id, self.branch, number) for number in range(1, count + 1))
+        tails = tuple(RunHistory(self._store, self.run_id, self.branch, number) for number in range(1, count + 1))
+        for tail in tails:
+            tail._trace = self._trace  # the branch is read once
+        return tails
 
     @property
     def rewinds(self) -> tuple[Rewind, ...]:

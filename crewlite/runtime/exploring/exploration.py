@@ -61,7 +61,7 @@ class Exploration:
     @property
     def best(self) -> Row | None:
         """The row with the highest score, the first of several; None if none has a score."""
-        return max((row for row in self.rows if row.score is not None), key=_score, default=None)
+        return max((row for row in self.rows if row.score is not None), key=lambda row: row.score or 0.0, default=None)
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)
@@ -95,7 +95,3 @@ def said_by(row: Row) -> str:
     said = f"{row.output} ({row.error})" if row.output and row.error else row.output or questions or row.error
     text, most = " ".join(said.split()), _SHOWN if row.output or questions else _SHOWN_OF_AN_ERROR
     return escaped(text if len(text) <= most else f"{text[:most]}...")
-
-
-def _score(row: Row) -> float:
-    return float("-inf") if row.score is None else row.score

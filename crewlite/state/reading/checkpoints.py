@@ -146,9 +146,10 @@ def chosen(checkpoints: Sequence[Checkpoint], target: object) -> Checkpoint:
     ref = parse(target)
     by_id = ref.at is None and ref.path != "latest"
     found = [one for one in checkpoints if ref.path in one.id] if by_id else meant(checkpoints, ref.at)
-    checkpoint = _only(found, target, checkpoints)
+    checkpoint, known = _only(found, target, checkpoints), {one.id: one for one in checkpoints}
     for _ in range(ref.back):
-        checkpoint = _only([p for p in checkpoints if p.id == checkpoint.parent_id], target, checkpoints)
+        parent = known.get(checkpoint.parent_id or "")
+        checkpoint = _only([parent] if parent else [], target, checkpoints)
     return checkpoint
 
 

@@ -127,9 +127,8 @@ def unsettled(record: Record) -> dict[str, int]:
     if record.finished or not once:
         return {}
     handled = record.failures.keys() | undecided(record).keys()
-    found = sorted(at for at in once if at not in handled)
-    outermost = (at for at in found if not any(around in found for around in outers(at)))
-    return {at: record.begun_once.get(at, 1) for at in outermost}
+    found = {at for at in once if at not in handled}
+    return {at: record.begun_once.get(at, 1) for at in sorted(found) if found.isdisjoint(outers(at))}
 
 
 def model_of(outcome: Outcome | None) -> str | None:

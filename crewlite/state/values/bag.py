@@ -117,22 +117,24 @@ class Bag(NamedValues):
 
         Leaves out those that a rewind has abandoned. Raises StoreError if the run has ended or cannot be saved.
         """
-        journal = self._journal
-        if journal.closed:
-            raise journal.ended()
-        if journal.queue is None:
-            found = Checkpoints([*map(unsealed, journal.unstored)], _id, {})
-        else:
-            manual.flush(journal).result()
-            store = journal.queue.store
-            entries, lost = trace(store, journal.run_id, journal.branch)
-            found = Checkpoints(entries, store.ref, lost)
+        found = self._read()
         return [found.of(one) for one in found.recorded()]
 
     @property
     def latest(self) -> Checkpoint | None:
         """The newest checkpoint of this branch; None if there is none."""
-        return next(reversed(self.checkpoints()), None)
+        found = self._read()
+        recorded = found.recorded()
+        return found.of(recorded[-1]) if recorded else None
+
+    def _read(self) -> Checkpoints:
+        journal = self._open()
+        if journal.queue is None:
+            return Checkpoints([*map(unsealed, journal.unstored)], _id, {})
+        manual.flush(journal).result()
+        store = journal.queue.store
+        entries, lost = trace(store, journal.run_id, journal.branch)
+        return Checkpoints(entries, store.ref, lost)
 
     def restore(self, target: Checkpoint | int | str) -> None:
         """Set the values to those of a checkpoint, and record the change. Later checkpoints remain recorded.
@@ -173,7 +175,7 @@ class Bag(NamedValues):
             raise
 
     def _open(self) -> Journal:
-        """Return the journal, to change values that it will record. Raises StoreError if the run has ended."""
+        """Return the journal. Raises StoreError if the run has ended."""
         if self._journal.closed:
             raise self._journal.ended()
         return self._journal

@@ -7,6 +7,7 @@ from crewlite.errors import RefError
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import now_text, short
 from crewlite.refs import check_name
+from crewlite.state.format.checkpoints import recorded_in
 from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
@@ -38,15 +39,6 @@ def label(store: Store, found: Checkpoint, name: str, source: object, provider: 
     what `History.label` raises.
     """
     check_name("label", name)
-    branch, identifier, is_new = _label(store, found, name)
-    if is_new:
-        about = {"location": store.location, "provider": provider, "run_id": found.run_id, "branch": branch}
-        event_bus.emit(source, events.CheckpointLabelledEvent(**about, checkpoint_id=identifier, label=name))
-    return branch, identifier
-
-
-def _label(store: Store, found: Checkpoint, name: str) -> tuple[str, str, bool]:
-    """Label the place. Returns (branch, id of the checkpoint with the label, whether it is new)."""
 
     def make() -> tuple[list[Commit], tuple[str, str, bool]]:
         lines = _lines(store, found)
@@ -71,7 +63,11 @@ def _label(store: Store, found: Checkpoint, name: str) -> tuple[str, str, bool]:
         parts |= {"released": True} if record.claim else {}  # its holder is dead: this commit is no sign of its life
         return [Commit.saying(found.run_id, found.branch, record.head, parts)], (found.branch, new["id"], True)
 
-    return appended(store, make)
+    branch, identifier, is_new = appended(store, make)
+    if is_new:
+        about = {"location": store.location, "provider": provider, "run_id": found.run_id, "branch": branch}
+        event_bus.emit(source, events.CheckpointLabelledEvent(**about, checkpoint_id=identifier, label=name))
+    return branch, identifier
 
 
 def _give_at_work(journal: Journal, found: Checkpoint, total: str, name: str) -> str:
@@ -104,6 +100,8 @@ def _existing(lines: Lines, found: Checkpoint, total: str, name: str) -> tuple[s
     A label that a rewind has abandoned may be given again. Raises RefError if another place has it.
     """
     for branch, entries in lines.items():
+        if not any(one.get("label") == name for entry in entries for one in recorded_in(entry)):
+            continue  # most branches: they need not be replayed
         record, sums = Record.of(entries), {entry.seq: entry.sum for entry in entries}
         for other in record.checkpoints.values():
             if other.get("label") == name and (found.abandoned or record.counts(other["seq"])):

@@ -45,11 +45,13 @@ def rewind(store: Store, found: Located, source: object, *, ref: str, reason: st
         )
         back = _target(entries, record, found, ref)
         own = [entry for entry in entries if entry.seq > record.base]
-        commit = _commit(own, back | ({"reason": said} if said else {}), run_id, branch)
-        goes_back = commit.entries[0] is not own[-1]
-        if goes_back and not allow_effects:
+        last = own[-1]
+        if last.commit.get("rewind", {}).get("seq") == back["seq"] and last.first == last.seq:  # it stands there
+            return [stored_already(own)], None
+        if not allow_effects:
             check_effects(entries, back["seq"], ref)
-        return [commit], len(ends_of_tails(entries)) + 1 if goes_back else None
+        parts: CommitParts = {"rewind": back | ({"reason": said} if said else {}), "released": True}
+        return [Commit.saying(run_id, branch, (last.seq, last.sum), parts)], len(ends_of_tails(entries)) + 1
 
     if number := appended(store, make):
         about: dict[str, Any] = {"location": found.location, "provider": found.provider.name, "run_id": run_id}
@@ -75,12 +77,3 @@ def _target(entries: Sequence[Entry], record: Record, found: Located, ref: str) 
             ref, f"is before the place at which {found.run_id}/{found.branch} was forked: fork that place instead"
         )
     return {"seq": seq, "sum": own[seq].sum}
-
-
-def _commit(own: Sequence[Entry], back: Rewind, run_id: str, branch: str) -> Commit:
-    """Build the commit of a rewind; return the last commit instead if it has rewound to the same place already."""
-    last = own[-1]
-    if last.commit.get("rewind", {}).get("seq") == back["seq"] and last.first == last.seq:
-        return stored_already(own)
-    parts: CommitParts = {"rewind": back, "released": True}
-    return Commit.saying(run_id, branch, (last.seq, last.sum), parts)
