@@ -125,10 +125,12 @@ class Counted:
 
 def counted(usage: UsageRecord) -> Counted:
     """Return a recorded usage in the form in which sums take it."""
-    counts = _known(usage)
+    counts: dict[str, Any] = {name: count for name, count in usage.items() if count is not None and name in _NOTHING}
     if "agent" in usage:
         return Counted(counts, {usage["agent"]: counts})
-    return Counted(counts, {role: _known(part) for role, part in usage.get("by_agent", {}).items()})
+    return Counted(
+        counts, {role: counted(cast(UsageRecord, part)).counts for role, part in usage.get("by_agent", {}).items()}
+    )
 
 
 class UsageSum:
@@ -163,10 +165,6 @@ class UsageSum:
 
 
 _NOTHING = {name: value for name, value in NO_USAGE.__dict__.items() if name != "by_agent"}
-
-
-def _known(counts: Mapping[str, Any]) -> dict[str, float]:
-    return {name: count for name, count in counts.items() if count is not None and name in _NOTHING}
 
 
 def _add(total: dict[str, float], counts: Mapping[str, float]) -> None:

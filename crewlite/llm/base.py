@@ -320,6 +320,8 @@ def whole_reply(reply: object, model: str) -> LLMReply:
 
 def with_fallbacks(llm: BaseLLM) -> tuple[BaseLLM, ...]:
     """Return the model and all its fallbacks, including theirs, in the order in which they are asked; each once."""
+    if not llm.fallbacks:
+        return (llm,)
     found, left = dict[int, BaseLLM](), [llm]
     while left:
         model = left.pop()

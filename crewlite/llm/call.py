@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from crewlite import codec, durable, events, kinds, resources
@@ -22,45 +21,6 @@ if TYPE_CHECKING:
     from crewlite.llm import protocol
 else:
     protocol = lazy("crewlite.llm.protocol")  # only for models that have no tool calls of their own
-
-
-@dataclass(slots=True)
-class _Voice:
-    source: BaseLLM
-    messages: tuple[Message, ...]
-    tools: tuple[str, ...]
-    agent: str
-    asked: BaseLLM
-    """The model of the current attempt: the source itself, or a fallback."""
-    used: UsageRecord = field(default_factory=UsageRecord)
-    """The usage of the reply. It is stored separately: a reply that is read from the record does not hold it."""
-
-    def started(self, stamp: Stamp) -> events.LLMCallStartedEvent:
-        return stamp(
-            events.LLMCallStartedEvent,
-            model=self.source.model,
-            agent_role=self.agent,
-            messages=self.messages,
-            tools=self.tools,
-        )
-
-    def completed(self, stamp: Stamp, value: LLMReply) -> events.LLMCallCompletedEvent:
-        return stamp(
-            events.LLMCallCompletedEvent,
-            model=value.model or self.source.model,
-            agent_role=self.agent,
-            response=value.text,
-            tool_calls=tuple({"name": call.name, "arguments": call.arguments} for call in value.tool_calls),
-            call_type="tool_call" if value.tool_calls else "llm_call",
-            usage=self.used,
-            finish_reason=value.finish_reason,
-            response_id=value.response_id,
-        )
-
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.LLMCallFailedEvent:
-        return stamp(
-            events.LLMCallFailedEvent, model=self.asked.model, agent_role=self.agent, error=error, error_type=error_type
-        )
 
 
 def call_step(
@@ -90,75 +50,115 @@ def call_step(
     `question`: what the call is asked, as plain JSON, where it does not follow from the steps before it. `check` raises
     an error for a reply that is a failure, and not to be recorded.
     """
-    voice = _Voice(llm, tuple(messages), tuple(tool["function"]["name"] for tool in tools), agent, llm)
     context = {"agent": agent, "from_agent": source, "from_task": task, "response_schema": response_schema}
-    call = _Call(voice, with_fallbacks(llm), tools, context, may_overflow, check)
+    call = _Call(llm, messages, tools, agent, context, may_overflow, check)
+    if policy is None and llm.failure_policy is not None:
+        policy = check_policy(llm.failure_policy, f"model {llm.model!r}")
     return Step(
         kind=kinds.LLM,
         name=None,
         work=call.work,
         question=question,
         chained=question is None,
-        voice=voice,
+        voice=call,
         encode=recorded,
         decode=read_back,
         usage=call.usage,
         provenance={"model": llm.model, "template": template},
         inherits=True,
-        child_policy=policy or check_policy(llm.failure_policy, f"model {llm.model!r}"),
+        child_policy=policy,
         default_policy=DEFAULT,
         fallbacks=len(call.models) - 1,
         intends=intends,
-        asked_model=lambda: voice.asked.model,
+        asked_model=call.asked_model,
     )
 
 
-@dataclass(frozen=True, slots=True)
 class _Call:
-    """The work of the step: ask the model that is the current attempt's, under the guards of the run."""
+    """The work of the step, and its events: ask the model of the current attempt, under the guards of the run."""
 
-    voice: _Voice
-    models: Sequence[BaseLLM]
-    """The model and its fallbacks."""
-    tools: Sequence[dict[str, Any]]
-    context: Mapping[str, Any]
-    """What models are told besides, if they take it."""
-    may_overflow: bool
-    check: Callable[[LLMReply], object] | None
+    def __init__(
+        self,
+        source: BaseLLM,
+        messages: Sequence[Message],
+        tools: Sequence[dict[str, Any]],
+        agent: str,
+        context: Mapping[str, Any],
+        may_overflow: bool,
+        check: Callable[[LLMReply], object] | None,
+    ) -> None:
+        self.source, self.messages, self.tools, self.agent = source, tuple(messages), tools, agent
+        self.context = context
+        """What models are told besides, if they take it."""
+        self.may_overflow, self.check = may_overflow, check
+        self.models = with_fallbacks(source)
+        self.asked = source
+        """The model of the current attempt: the source itself, or a fallback."""
+        self.used: UsageRecord = {}
+        """The usage of the reply. It is stored separately: a reply that is read from the record does not hold it."""
 
     async def work(self) -> LLMReply:
-        voice, scope = self.voice, durable.scope()
-        asked = voice.asked = self.models[sum(isinstance(remedy, Fallback) for remedy in scope.past)]
+        scope = durable.scope()
+        past = scope.past
+        asked = self.asked = self.models[sum(isinstance(one, Fallback) for one in past)] if past else self.source
         for model in self.models:  # fallbacks too: a missing key is an error before anything is paid
             await resources.ready(model)
-        check_sees(asked, voice.messages)
-        reply = await self._reply_of(asked, scope)
-        voice.used = reply.usage.to_record()
-        return reply if asked is voice.source else reply.model_copy(update={"model": asked.model})
-
-    def usage(self, reply: LLMReply) -> UsageRecord:
-        """Return the usage of the reply as it is recorded, with the role of the agent that asked."""
-        counted, agent = self.voice.used, self.voice.agent
-        by: UsageRecord = {"agent": durable.scope().mask(agent)} if agent else {}
-        return {**counted, "requests": counted.get("requests", 1), **by}
-
-    async def _reply_of(self, asked: BaseLLM, scope: Scope) -> LLMReply:
-        chunks = _Chunks(asked, self.voice.agent, scope)
+        check_sees(asked, self.messages)
+        chunks = _Chunks(asked, self.agent, scope)
         try:
             async with guarding(
                 scope.guards,
                 lambda: GuardedCall("model", asked.model, address=scope.address, shared=scope.shared),
             ):
-                reply = await ask_once(asked, self.voice.messages, self.tools, {**self.context, "on_chunk": chunks})
+                reply = await ask_once(asked, self.messages, self.tools, {**self.context, "on_chunk": chunks})
                 if self.check:
                     self.check(reply)
         except ContextOverflow as error:
             if not self.may_overflow or asked is not self.models[-1]:
                 raise
-            return LLMReply(text=error.said, finish_reason=OVERFLOW)
+            reply = LLMReply(text=error.said, finish_reason=OVERFLOW)
         finally:
             chunks.over = True
-        return reply
+        self.used = reply.usage.to_record()
+        return reply if asked is self.source else reply.model_copy(update={"model": asked.model})
+
+    def usage(self, reply: LLMReply) -> UsageRecord:
+        """Return the usage of the reply as it is recorded, with the role of the agent that asked."""
+        paid: UsageRecord = {**self.used, "requests": self.used.get("requests", 1)}
+        if self.agent:
+            paid["agent"] = durable.scope().mask(self.agent)
+        return paid
+
+    def asked_model(self) -> str:
+        return self.asked.model
+
+    def started(self, stamp: Stamp) -> events.LLMCallStartedEvent:
+        return stamp(
+            events.LLMCallStartedEvent,
+            model=self.source.model,
+            agent_role=self.agent,
+            messages=self.messages,
+            tools=tuple([tool["function"]["name"] for tool in self.tools]) if self.tools else (),
+        )
+
+    def completed(self, stamp: Stamp, value: LLMReply) -> events.LLMCallCompletedEvent:
+        calls = value.tool_calls
+        return stamp(
+            events.LLMCallCompletedEvent,
+            model=value.model or self.source.model,
+            agent_role=self.agent,
+            response=value.text,
+            tool_calls=tuple([{"name": call.name, "arguments": call.arguments} for call in calls]) if calls else (),
+            call_type="tool_call" if calls else "llm_call",
+            usage=self.used,
+            finish_reason=value.finish_reason,
+            response_id=value.response_id,
+        )
+
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.LLMCallFailedEvent:
+        return stamp(
+            events.LLMCallFailedEvent, model=self.asked.model, agent_role=self.agent, error=error, error_type=error_type
+        )
 
 
 async def ask_once(
@@ -206,7 +206,7 @@ def recorded(reply: LLMReply) -> Any:
     """Encode a reply as the outcome of its step."""
     data: dict[str, Any] = {"text": reply.text}
     if reply.tool_calls:
-        data["tool_calls"] = [[call.name, call.arguments, call.id] for call in reply.tool_calls]
+        data["tool_calls"] = codec.encode([[call.name, call.arguments, call.id] for call in reply.tool_calls])
     if reply.finish_reason:
         data["finish"] = reply.finish_reason
     if reply.response_id:
@@ -214,8 +214,8 @@ def recorded(reply: LLMReply) -> Any:
     if reply.model:
         data["model"] = reply.model
     if reply.carried:
-        data["carried"] = reply.carried
-    return codec.encode(data)
+        data["carried"] = codec.encode(reply.carried)
+    return data
 
 
 def read_back(data: Any) -> LLMReply:
