@@ -28,12 +28,20 @@ from uuid import UUID
 from pydantic import BaseModel, SecretBytes, SecretStr
 
 from crewlite import homes
-from crewlite.class_names import MAIN
 from crewlite.errors import JournalCorrupt, NotCodable
-from crewlite.homes import is_named_tuple
-from crewlite.instances import attributes_of, dataclass_of, fields_of_model, hashed, model_of, named_tuple_of
+from crewlite.homes import MAIN, is_named_tuple
+from crewlite.instances import (
+    attributes_of,
+    dataclass_of,
+    fields_of_model,
+    hashed,
+    model_of,
+    named_tuple_of,
+    plain_url,
+    url_of,
+    zone,
+)
 from crewlite.json_text import encoder_of
-from crewlite.plain_texts import plain_url, url_of, zone
 
 Json = Any
 """Plain JSON data: None, bool, int, float, str, list, dict with text keys."""

@@ -22,10 +22,10 @@ from crewlite.step_parts import Cached, Call, Effect, Intent, Limit, Recorded
 from crewlite.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
-    from crewlite.recovery.context import RecoveryContext
     from crewlite.recovery.guards import Guard, Shared
     from crewlite.recovery.port import Policy
     from crewlite.recovery.remedy import Remedy
+    from crewlite.recovery.types import RecoveryContext
 
 T = TypeVar("T")
 Json = Any

@@ -1,24 +1,29 @@
-"""Texts from templates: prompts (jinja2 files of the package), and `{placeholders}` in texts of users.
+"""Texts from templates: prompts of the package, `{placeholders}` in texts of users, and templates of users.
 
-Prompts are rendered in a jinja2 sandbox, in which a missing value is an error. Texts of users have one construct,
-`{name}`; placeholders inside the values are not replaced.
+Prompts are jinja2 files, rendered in a sandbox in which a missing value is an error. Texts of users have one construct,
+`{name}`. Templates that users write for prompts are jinja2 without calls, with few filters, and with a limit on what
+they make; they are checked when a definition is made. Values are inserted as they are, never read as a template.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Any
 
-from crewlite.errors import MissingInput
+from crewlite.errors import ConfigError, MissingInput, meant
 from crewlite.lazy import lazy
 from crewlite.stable_text import text_of
 
 jinja2 = lazy("jinja2")  # takes tens of milliseconds to import, and only runs need it
-sandbox = lazy("jinja2.sandbox")
+meta, sandbox = lazy("jinja2.meta"), lazy("jinja2.sandbox")
 
+LONGEST = 1_000_000
+"""The maximum number of characters that a user's template may make."""
+_FILTERS = ("capitalize", "default", "first", "join", "last", "length", "lower", "replace", "title", "trim", "upper")
+_DOTTED = re.compile(r"\{\{(-?)\s*\.([A-Z][a-z]+)\s*(-?)\}\}")
 _UNSAFE = re.compile(r"[^\w .:-]")
 _PLACEHOLDER = re.compile(r"\{(\{)?([A-Za-z_][A-Za-z0-9_-]*)\}(?(1)\})")
 
@@ -91,3 +96,68 @@ def _environment(package: str) -> Any:
         lstrip_blocks=True,
         autoescape=False,  # plain text for a model, not HTML
     )
+
+
+def check_template(text: str, names: Collection[str], where: str) -> frozenset[str]:
+    """Return the names that a template uses.
+
+    Raises ConfigError if it cannot be read, uses others than `names`, or cannot be rendered with a text for each.
+    `where` says in messages whose template it is. `{{ .Name }}` is the same as `{{ Name }}`.
+    """
+    environment = _users_environment()
+    try:
+        found = frozenset(meta.find_undeclared_variables(environment.parse(_plain(text))))
+        environment.from_string(_plain(text))
+    except jinja2.TemplateSyntaxError as error:
+        raise ConfigError(f"{where} cannot be read as a template: {error.message} (line {error.lineno})") from None
+    except jinja2.TemplateError as error:
+        raise ConfigError(f"{where} cannot be read as a template: {error}") from None
+    if unknown := sorted(found - set(names)):
+        hints = [hint for name in unknown if (hint := meant(name, names))]
+        raise ConfigError(f"{where} uses {', '.join(unknown)}; {hints[0] if hints else f'there is {_listed(names)}'}")
+    render_template(text, dict.fromkeys(names, "text"), where)
+    return found
+
+
+def render_template(text: str, values: Mapping[str, Any], where: str) -> str:
+    """Render a template with these values. Raises ConfigError if that fails, or makes more than LONGEST characters."""
+    made, length = list[str](), 0
+    try:
+        for piece in _users_environment().from_string(_plain(text)).generate(**values):
+            made.append(piece)
+            if (length := length + len(piece)) > LONGEST:
+                raise ConfigError(
+                    f"{where} renders to more than {LONGEST:,} characters; shorten it, or the values it shows"
+                )
+    except (jinja2.TemplateError, ArithmeticError, TypeError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{where} cannot be rendered: {error}") from None
+    return "".join(made)
+
+
+def _plain(text: str) -> str:
+    return _DOTTED.sub(r"{{\1 \2 \3}}", text)
+
+
+def _listed(names: Collection[str]) -> str:
+    return ", ".join(names)
+
+
+@cache
+def _users_environment() -> Any:
+    class Environment(sandbox.ImmutableSandboxedEnvironment):  # type: ignore[name-defined,misc]
+        """Calls nothing and multiplies nothing, as a short template could make a text of any length."""
+
+        intercepted_binops = frozenset({"*", "**", "%"})
+
+        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+            raise sandbox.SecurityError(f"the operator {operator} cannot be used")
+
+        def is_safe_callable(self, obj: Any) -> bool:
+            return False
+
+    made = Environment(undefined=jinja2.StrictUndefined, autoescape=False, keep_trailing_newline=True)
+    made.filters = {name: made.filters[name] for name in _FILTERS}
+    made.globals.clear()
+    return made

@@ -1,6 +1,8 @@
-"""Words that follow from what they stand before: articles, and the plural."""
+"""Texts for people: articles and plurals, cut and escaped texts, tables."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 def an(word: str) -> str:
@@ -21,3 +23,20 @@ def cut(text: str, most: int) -> str:
 def number_of(count: int, one: str, more: str = "") -> str:
     """Return how many things there are: "1 step", "3 steps". `more`: the plural, if it is not formed by an s."""
     return f"{count:,} {one if count == 1 else more or f'{one}s'}"
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows as text in columns: the first and the last column left-aligned, the others right-aligned."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for first, *numbers, last in rows:
+        cells = [number.rjust(width) for number, width in zip(numbers, widths[1:-1], strict=True)]
+        lines.append("  ".join([first.ljust(widths[0]), *cells, last]).rstrip())
+    return "\n".join(lines)
+
+
+def escaped(text: str) -> str:
+    """Return a text with its control characters escaped, and marks that change the direction of writing too."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

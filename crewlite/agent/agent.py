@@ -25,12 +25,12 @@ from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM, Message, with_fallbacks
 from crewlite.llm.models import as_model
-from crewlite.own_templates import check_template
 from crewlite.prompts_by_path import by_part
 from crewlite.recovery.port import Policy
 from crewlite.runtime.kickoffs.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request, kickoff_options
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.state.config import CheckpointConfig
+from crewlite.templates import check_template
 from crewlite.tools.base import BaseTool
 from crewlite.tools.pictures import AddImage
 from crewlite.tools.toolbox import as_names, as_tools, permitted

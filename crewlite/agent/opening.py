@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from crewlite import durable, own_templates, templates
+from crewlite import durable, templates
 from crewlite.agent.loop import Work
 from crewlite.agent.persona import Persona
 from crewlite.agent.shape import PROMPTS, Shape
@@ -84,6 +84,4 @@ def _changed(message: Message, change: Callable[[str], str]) -> Message:
 
 def _rendered(persona: Persona, field: str, **values: Any) -> str:
     known = {"role": persona.role, "goal": persona.goal, "backstory": persona.backstory, **values}
-    return own_templates.render_template(
-        getattr(persona.agent, field), known, f"{field} of agent {persona.agent.role!r}"
-    )
+    return templates.render_template(getattr(persona.agent, field), known, f"{field} of agent {persona.agent.role!r}")

@@ -9,7 +9,7 @@ from crewlite.agent.shape import PROMPTS
 from crewlite.llm import parts
 from crewlite.llm.base import Message
 from crewlite.recovery import FailureType, Remedy
-from crewlite.recovery.context import RecoveryContext
+from crewlite.recovery.types import RecoveryContext
 from crewlite.tools.base import BaseTool
 from crewlite.tools.toolbox import permitted
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crewlite.escaping import escaped
 from crewlite.lazy import lazy
+from crewlite.wording import escaped
 
 if TYPE_CHECKING:
     from rich.console import Console

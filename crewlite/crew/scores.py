@@ -8,8 +8,8 @@ from statistics import fmean
 from pydantic import BaseModel, ConfigDict
 
 from crewlite import codec
-from crewlite.table_text import table
 from crewlite.usage import Usage
+from crewlite.wording import table
 
 
 @codec.register

@@ -19,7 +19,7 @@ from crewlite.flow.options import decorated
 from crewlite.recovery import Classifier, FailurePolicy, Policy
 from crewlite.recovery.checks import whole
 from crewlite.recovery.classify import check_classifier
-from crewlite.recovery.context import RecoveryContext
+from crewlite.recovery.types import RecoveryContext
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.runtime import RuntimeState
 

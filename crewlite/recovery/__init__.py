@@ -19,12 +19,11 @@ if TYPE_CHECKING:
     from crewlite.recovery.port import *
     from crewlite.recovery.remedy import *
     from crewlite.recovery.strategies import *
-    from crewlite.recovery.symptoms import *
     from crewlite.recovery.types import *
 
 _NAMES = {
     "breaker": "CircuitBreaker",
-    "classify": "Classifier HybridClassifier LLMClassifier RulesClassifier",
+    "classify": "Classifier HybridClassifier LLMClassifier RulesClassifier Symptom",
     "failure": "Failure FailureKind",
     "guards": "EarlierCall Guard GuardedCall LoopDetector RequireIdempotency RiskThreshold",
     "policy": "DEFAULT FailurePolicy usual_policy",
@@ -32,7 +31,6 @@ _NAMES = {
     "remedy": "Abort Compensate Escalate Fallback Remedy Replan Resume Retry Rollback Suspend",
     "strategies": "Rule abort backoff_and_retry chain compensate escalate replan resume_from_subgoal retry "
     "retry_with_tool_manifest rollback_to_checkpoint sequence suspend",
-    "symptoms": "Symptom",
     "types": "Evidence FailureType RecordedStep",
 }
 _HOMES = {name: f"crewlite.recovery.{module}" for module, names in _NAMES.items() for name in names.split()}

@@ -15,10 +15,9 @@ from crewlite.errors import ConfigError, meant
 from crewlite.lazy import lazy
 from crewlite.recovery import strategies
 from crewlite.recovery.breaker import CircuitBreaker
-from crewlite.recovery.classify import RulesClassifier
+from crewlite.recovery.classify import RulesClassifier, Symptom
 from crewlite.recovery.guards import LoopDetector, RequireIdempotency
 from crewlite.recovery.strategies import Rule
-from crewlite.recovery.symptoms import Symptom
 from crewlite.recovery.types import FailureType
 
 yaml = lazy("yaml")

@@ -15,8 +15,7 @@ from pydantic import BaseModel, Field
 from crewlite import background
 from crewlite.errors import ConfigError
 from crewlite.tools.base import BaseTool, is_async
-from crewlite.tools.json_schema import model_of
-from crewlite.tools.schema import arguments_model
+from crewlite.tools.schema import arguments_model, model_of
 
 _WANTED = "a name, a description, and invoke, run, call, _run or func (or ainvoke, arun, acall, _arun or coroutine)"
 _VERBS = (("invoke", "ainvoke"), ("run", "arun"), ("call", "acall"), ("_run", "_arun"), ("func", "coroutine"))

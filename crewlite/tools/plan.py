@@ -23,11 +23,10 @@ from crewlite.recovery.guards import guards_of
 from crewlite.step_parts import Call, Intent
 from crewlite.tools.approval import Verdict, changed
 from crewlite.tools.base import BaseTool, as_text, misfits
-from crewlite.tools.call import PlannedCall, call_step, guarded, use
+from crewlite.tools.call import Made, PlannedCall, Refused, Reused, call_step, guarded, use
 from crewlite.tools.naming import address_name
 from crewlite.tools.result import ToolResult, key_of
 from crewlite.tools.toolbox import Toolbox
-from crewlite.tools.voice import Made, Refused, Reused
 
 _SHOWN = 40  # characters of what could not be read
 

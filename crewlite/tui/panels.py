@@ -16,7 +16,6 @@ from textual.widgets.option_list import Option
 from crewlite.cli.checkpoint.files import LINE_STYLES
 from crewlite.cli.checkpoint.words import compact, spent
 from crewlite.console.text import style_of
-from crewlite.escaping import escaped
 from crewlite.pages.rendering import cost, duration
 from crewlite.state.format.outcome import LightEvent
 from crewlite.state.reading.steps import StepView
@@ -25,6 +24,7 @@ from crewlite.tui.overview import Rows
 from crewlite.tui.places import Place
 from crewlite.tui.timeline import Row, bar
 from crewlite.tui.words import line, mark, plain, shown
+from crewlite.wording import escaped
 
 ROWS = 1_000
 """The most rows of a table; of events, the last ones."""

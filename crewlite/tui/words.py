@@ -6,7 +6,7 @@ from rich.text import Text
 
 from crewlite.cli.checkpoint.screen import Part
 from crewlite.console.text import MARKS
-from crewlite.escaping import escaped
+from crewlite.wording import escaped
 
 LONGEST = 20_000
 """Characters of a value that are shown."""

@@ -21,7 +21,7 @@ from crewlite.errors import CrewliteError
 from crewlite.events.base import BaseEvent
 from crewlite.events.registry import checkpoint_event_types, load
 from crewlite.recovery import FailureType
-from crewlite.recovery.symptoms import SYMPTOMS
+from crewlite.recovery.classify import SYMPTOMS
 from crewlite.recovery.types import MEANINGS
 from tests.docs import reference
 

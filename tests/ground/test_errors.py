@@ -260,3 +260,24 @@ def test_an_error_of_a_trial_names_the_verb_that_goes_on_with_it():
     for error in made:
         assert "call test or train of the crew" in str(error)
         assert "kick off" not in str(error)
+
+
+HOMES = {
+    "answers": "AnswerRefused AnswerTimeout",
+    "definition": "BindMissing ConfigError MissingInput MissingKey NoModel NotCodable UnknownOption UnknownProvider VariantsRefused",
+    "effects": "EffectsRepeat",
+    "guards": "CallVetoed CircuitOpen",
+    "llm": "ContentRefused ContextOverflow LLMAuthError LLMEmptyReply LLMError LLMRejected LLMTimeout LLMUnavailable RecordingDamaged RecordingMissing ScriptExhausted",
+    "record": "BranchConflictError BranchExists ChangeUnused CheckpointMismatch JournalCorrupt RefError RunExists SchemaTooNew StoreBusy StoreError StoreUnusable",
+    "recovery": "RecoveryAborted RecoveryEscalated",
+    "root": "CrewliteError",
+    "run": "CheckpointIsBehind DeadlineExceeded GuardrailFailed InDoubt InputsChanged MaxIterations NonDeterminism OnLoopThread OutputInvalid QuestionsChanged Redacted RunCancelled RunEnded RunMismatch StateConflict StepCrashed StepDeadlock StepRaised StepTimeout Suspended TaskDrifted TaskGone TooManyCalls",
+    "stops": "BudgetExceeded TimeBudgetExceeded",
+}
+
+
+def test_records_find_the_errors_of_earlier_releases_by_their_modules():
+    """A recorded failure names the class of its error, `module:Name`. One that moved would come back as StepRaised."""
+    classes = {name: getattr(errors, name) for name in errors.__all__}
+    homes = {name: cls.__module__ for name, cls in classes.items() if isinstance(cls, type) and hasattr(cls, "code")}
+    assert homes == {name: f"crewlite.errors.{module}" for module, names in HOMES.items() for name in names.split()}

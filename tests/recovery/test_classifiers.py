@@ -37,8 +37,7 @@ from crewlite.recovery import (
     Symptom,
     replan,
 )
-from crewlite.recovery.classify import classified
-from crewlite.recovery.symptoms import SYMPTOMS
+from crewlite.recovery.classify import SYMPTOMS, classified
 from crewlite.testing import ScriptedLLM, assert_classifies_as, faults
 from tests.cuts import lives
 

@@ -8,8 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from crewlite.errors import ConfigError
-from crewlite.tools.json_schema import model_of
 from crewlite.tools.naming import address_name, safe_name
+from crewlite.tools.schema import model_of
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from crewlite.errors import meant
-from crewlite.escaping import escaped
 from crewlite.state.comparing.text import seconds
 from crewlite.state.run_history import Base
-from crewlite.table_text import table
 from crewlite.usage import NO_USAGE, Usage
+from crewlite.wording import escaped, table
 
 Status = Literal["finished", "failed", "waiting", "stopped", "cancelled"]
 _SHOWN = 100  # characters of an output that the table shows

@@ -13,8 +13,8 @@ from crewlite.errors import ChangeUnused, ConfigError, InDoubt, NonDeterminism
 from crewlite.events.base import BaseEvent
 from crewlite.forked import in_child
 from crewlite.recovery import Guard, Remedy
-from crewlite.recovery.context import RecoveryContext
 from crewlite.recovery.guards import Shared, guards_of
+from crewlite.recovery.types import RecoveryContext
 from crewlite.runtime.steps import replay
 from crewlite.runtime.steps.budgets import HeldBudget
 from crewlite.runtime.steps.children import Children

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from crewlite import codec, kinds
 from crewlite.recovery import Compensate, FailureType, RecordedStep, Remedy, Replan, Resume, Retry, Rollback
-from crewlite.recovery.context import RecoveryContext
+from crewlite.recovery.types import RecoveryContext
 from crewlite.runtime.steps.attempts import following, goes_back, since_given_up
 from crewlite.state.format.addresses import is_right_below, outer, outers, prefix_around, prefix_beside, without_tries
 from crewlite.state.format.outcome import Attempt

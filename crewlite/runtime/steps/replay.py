@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from crewlite import codec, kinds
-from crewlite.class_names import renamed
 from crewlite.codec import Json
 from crewlite.durable import Drift
+from crewlite.homes import renamed
 from crewlite.runtime.steps.numbering import is_counted
 from crewlite.state.format.addresses import is_right_below, prefix_beside
 from crewlite.state.format.commit import AskedQuestion, GivenAnswer

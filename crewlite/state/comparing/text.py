@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from crewlite.escaping import escaped
 from crewlite.state.comparing.fields import FieldDiff
 from crewlite.state.comparing.side import Side
 from crewlite.state.comparing.steps import StepDiff, StepSide
 from crewlite.usage import Usage
-from crewlite.wording import number_of
+from crewlite.wording import escaped, number_of
 
 Line = tuple[str, str]
 """(mark, line). The mark is that of a text diff (`-`, `+`, `@`, `\\`), `~` for a changed step, or ""."""
