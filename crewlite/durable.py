@@ -7,9 +7,9 @@ the journal, executes the others, and commits their outcomes. Outside a run it i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
@@ -90,7 +90,7 @@ class Step(Generic[T]):
     """Adds the usage of the step and all steps inside it to an outcome. Only the usage of calls is recorded."""
     address: str | None = None
     """The address that `Scope.reserve_address` returned; None to take the next one when the step is requested."""
-    provenance: dict[str, str] = field(default_factory=dict)
+    provenance: Mapping[str, str] | None = None
     """What answers (model, prompt template). Recorded so that a change can be reported; a change causes no rerun."""
     chained: bool = False
     """Whether all earlier outcomes that the parent has received are part of the question, as in a model call."""
@@ -126,7 +126,7 @@ class Step(Generic[T]):
     """Returns the calls that this outcome leads to at once. Their intents are committed with the outcome."""
     placeholder: Callable[[], T] | None = None
     """Returns a stand-in for an unknown outcome, for a preview."""
-    texts: dict[str, str] = field(default_factory=dict)
+    texts: Mapping[str, str] | None = None
     """The texts in `question`, such as a task's description; recorded to show later what the outcome answered."""
     drift: Drift = "diverge"
     strict_replay: bool = False

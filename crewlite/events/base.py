@@ -61,7 +61,6 @@ class UnheardEvent(NamedTuple):
     time: str
     """In UTC, in ISO 8601."""
     address: str
-    fleeting: bool
 
 
 @cache

@@ -12,76 +12,57 @@ from crewlite.errors import AnswerRefused, BudgetExceeded, Suspended
 from crewlite.runtime.steps.numbering import Numbering
 from crewlite.runtime.steps.siblings import Siblings
 from crewlite.runtime.steps.turns import Turns
-from crewlite.state.format.kept import Order
 from crewlite.state.format.outcome import Outcome
+from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.view import View
 
 _NONE = frozenset[str]()
-_NO_COMPENSATORS: dict[str, Callable[[Any], Any]] = {}
 _SHORTEST_REFERENCE = 64  # characters; a shorter text is no longer than the reference to it
 
 
 class Children:
-    """The child steps of one attempt of a step."""
+    """The child steps of one attempt of a step. Most attempts use little of this, so the class holds the defaults."""
 
-    __slots__ = (
-        "ahead",
-        "asked",
-        "before_first",
-        "blocked",
-        "compensators",
-        "drifted",
-        "expected",
-        "failed",
-        "numbering",
-        "spawned",
-        "suspended",
-        "task",
-        "texts",
-        "turns",
-        "unrequested",
-        "view",
-    )
+    ahead: list[str] | None = None
+    """Recorded child steps that had not been requested when one was looked at first, the latest first."""
+    expected = _NONE
+    """Addresses of steps that may begin although the run is stopping: they were decided on before it stopped."""
+    suspended: Suspended | AnswerRefused | BudgetExceeded | None = None
+    """The error with which a child step stops the run: it waits for a person, or a budget is used up."""
+    before_first: Callable[[], Awaitable[None]] | None = None
+    """Awaited once, before the first child step begins."""
+    task: asyncio.Task[Any] | None = None
+    """The asyncio task of the code that requests them in order; None if that code is no coroutine."""
+    blocked: Suspended | AnswerRefused | BudgetExceeded | None = None
+    """The error of `suspended`, once it was raised to the parent's code.
 
-    def __init__(self, prefix: str, recorded: Collection[str]) -> None:
+    From then on no further child step begins.
+    """
+    drifted: tuple[str, ...] = ()
+    """Addresses of child steps, and of steps inside them, that keep their answer though their question changed."""
+    turns: Turns | None = None
+    """The order in which child steps hand over their results: recorded ones, and those that end meanwhile."""
+    spawned: Siblings | None = None
+    """The steps that were begun and not awaited at once."""
+
+    def __init__(self, prefix: str, recorded: Collection[str], view: View | None = None) -> None:
         self.numbering = Numbering(prefix)
         """Gives the child steps their addresses, which begin with `prefix`."""
         self.unrequested: set[str] | frozenset[str] = set(recorded) if recorded else _NONE
         """Addresses of recorded child steps that have not been requested yet."""
-        self.ahead: list[str] | None = None
-        """Recorded child steps that had not been requested when one was looked at first, the latest first."""
         self.asked: dict[str, str | None] = {}
         """Addresses of the requested steps, in order, with the digests of their outcomes.
 
         "" without an outcome; None if the step was not awaited or spawned yet.
         """
-        self.compensators: dict[str, Callable[[Any], Any]] = _NO_COMPENSATORS
-        """By address of a requested step: the function that undoes its work."""
-        self.expected = _NONE
-        """Addresses of steps that may begin although the run is stopping: they were decided on before it stopped."""
         self.failed: dict[str, BaseException] = {}
         """Addresses of the steps that failed, with their errors; the latest last."""
-        self.suspended: Suspended | AnswerRefused | BudgetExceeded | None = None
-        """The error with which a child step stops the run: it waits for a person, or a budget is used up."""
-        self.before_first: Callable[[], Awaitable[None]] | None = None
-        """Awaited once, before the first child step begins."""
-        self.task: asyncio.Task[Any] | None = None
-        """The asyncio task of the code that requests them in order; None if that code is no coroutine."""
-        self.blocked: Suspended | AnswerRefused | BudgetExceeded | None = None
-        """The error of `suspended`, once it was raised to the parent's code.
-
-        From then on no further child step begins.
-        """
-        self.drifted: tuple[str, ...] = ()
-        """Addresses of child steps, and of steps inside them, that keep their answer though their question changed."""
         self.texts: dict[str, str] = {}
         """Long texts in outcomes of child steps, with the step's address, which stands for the text in the parent's."""
-        self.view: View | None = None
+        self.compensators: dict[str, Callable[[Any], Any]] = {}
+        """By address of a requested step: the function that undoes its work."""
+        self.view = view
         """The state as this attempt sees it, including the changes of the child steps."""
-        self.turns: Turns | None = None
-        """The order in which child steps hand over their results: recorded ones, and those that end meanwhile."""
-        self.spawned: Siblings | None = None
-        """The steps that were begun and not awaited at once."""
 
     def record_child(self, address: str, digest: str, data: Any, drifted: Iterable[str] = ()) -> None:
         """Note the outcome of a child step.
@@ -130,10 +111,10 @@ class Children:
             self.turns = Turns()
         return self.turns
 
-    def committing(self, address: str, order: Order) -> None:
-        """Note that the outcome or the failure of a child step is committed now, which gives it its turn."""
+    def committing(self, address: str, journal: Journal) -> None:
+        """Note that the next commit has the outcome or the failure of a child step, which gives the result its turn."""
         if self.turns:
-            self.turns.committed(address, order)
+            self.turns.committed(address, journal.next_order)
 
     def siblings(self) -> Siblings:
         """Return the set of steps that run side by side here; create it on first use."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -45,6 +45,7 @@ from crewlite.state.subscriber import Setting
 
 T = TypeVar("T")
 M = TypeVar("M")
+_RESUMED = {"resumed": True}
 
 
 @dataclass(slots=True)
@@ -61,14 +62,13 @@ class Execution(Generic[T]):
     """The state of the run with which the step begins."""
     started: str | None = None
     """The id of the event that announced the start."""
-    title: str = ""
     settings: tuple[Setting, ...] = ()
     budgets: tuple[HeldBudget, ...] = ()
 
     async def run(self) -> T:
         """Run the step, record its outcome and return it. Raises InDoubt, or the error of the last attempt."""
-        run, step, address = self.outer.run, self.step, self.address
-        self.title, self.settings = step.title, (*step.checkpoint_settings, *self.outer.inherited.settings)
+        run, step, address, inherited = self.outer.run, self.step, self.address, self.outer.inherited
+        self.settings = step.checkpoint_settings + inherited.settings
         if self.slots:
             await self.slots.take()
         if (address in run.doubts or step.cache or step.effect == "once") and (known := await self._known()):
@@ -79,8 +79,8 @@ class Execution(Generic[T]):
             self.start = self.outer.state.newest_inside(beside)
         if step.budgets:
             self.budgets = held(step.budgets, run, address)
-        if step.kind.asks_model:
-            await admit(step, self.outer.inherited.budgets, self.outer.announce)
+        if inherited.budgets and step.kind.asks_model:
+            await admit(step, inherited.budgets, self.outer.announce)
         return await self._tried()
 
     async def _known(self) -> tuple[T, Ended] | None:
@@ -111,21 +111,19 @@ class Execution(Generic[T]):
         """Make attempts until one succeeds or no remedy is left. Returns the outcome; raises the last error."""
         run, step, address = self.outer.run, self.step, self.address
         once, number, past = self._next()
-        states, journal = run.journal.states, run.journal
+        states = run.journal.states
         view = states.begin(address, self.start)  # handlers of the start may change it
         told = await self._begin()
         remedy: Remedy | None
         heard = view.changes() if told and address and states.shared.used else ()  # the changes of these handlers
         while True:
-            frame = self._frame(number, once=once)
-            frame.children.view = view
+            frame = self._frame(number, view, past, once=once)
             clock = time.perf_counter()
-            frame.past = tuple(past)
             earlier = kept(step, frame)
             try:
                 value, failed = earlier.again() if earlier else await self._run_attempt(frame, number)
                 changes, conflicts = self._changes(view) if states.shared.used and failed is None else ((), ())
-                if conflicts and journal.on_conflict == "error":
+                if conflicts and run.journal.on_conflict == "error":
                     raise StateConflict(address, conflicts)
             except CONTROL_FLOW:
                 frame.cut()
@@ -172,15 +170,17 @@ class Execution(Generic[T]):
 
     async def _run_attempt(self, frame: Frame, number: int) -> tuple[T, FailedAttempt | None]:
         """Make attempt `number`; return its value, and the failure that the value reports (Step.failure), if any."""
-        clock, token = time.perf_counter(), durable.enter(frame)
+        clock, step, token = time.perf_counter(), self.step, durable.enter(frame)
         try:
             if around := hooks_here():
                 value = await hooked(partial(self._attempt, frame), around, self._info(number))
-            else:
+            elif self.budgets or step.timeout is not None or step.deadline is not None:
                 value = await self._attempt(frame)
+            else:
+                value = await work_in_full(step, frame)
         finally:
             durable.reattach(token)
-        if self.step.failure is None or (told := self.step.failure(value)) is None:
+        if step.failure is None or (told := step.failure(value)) is None:
             return value, None
         return value, FailedAttempt(told, _ms(clock), self._said(frame), told=True, outcome=value)
 
@@ -191,12 +191,13 @@ class Execution(Generic[T]):
             return (), ()
         return changes, around.conflicts(changes, self.start) if changes and around else ()
 
-    def _frame(self, attempt: int, *, once: bool) -> Frame:
+    def _frame(self, attempt: int, view: View | None = None, past: Sequence[Remedy] = (), *, once: bool) -> Frame:
         """Build the frame of one attempt. `once`: see next_attempt."""
         tries = self.outer.run.record.attempts.get(self.address)
         inside = remedies.place(tries, attempt, once=once) if tries else attempt
         frame = self.outer.child(self.step, self.address, self.settings, inside, self.budgets, self.slots)
-        frame.started, frame.fingerprint = self.started, self.fingerprint
+        frame.started, frame.fingerprint, frame.past = self.started, self.fingerprint, tuple(past)
+        frame.children.view = view
         if tries and remedies.goes_on(tries):
             frame.go_on_otherwise()
         return frame
@@ -227,7 +228,7 @@ class Execution(Generic[T]):
     def _info(self, attempt: int) -> AttemptInfo:
         """Return the information about an attempt that hooks get."""
         run, step = self.outer.run, self.step
-        return AttemptInfo(run.run_id, run.branch, self.address, step.kind.name, self.title, attempt)
+        return AttemptInfo(run.run_id, run.branch, self.address, step.kind.name, step.title, attempt)
 
     async def _failed(self, frame: Frame, failed: FailedAttempt, attempt: int, past: list[Remedy]) -> Remedy:
         """Choose the remedy for a failed attempt and record both. Raises the error if there is no remedy.
@@ -248,15 +249,15 @@ class Execution(Generic[T]):
 
         A checkpoint that this event creates shows the run just before the step.
         """
-        run, resumed = self.outer.run, self.address in self.outer.run.begun
-        stamp = EventStamp(run, self.address, self.title, self.outer.started, self.settings, resumed=resumed)
+        run, address = self.outer.run, self.address
+        stamp = self._stamp(_RESUMED if address in run.begun else None)
         event: BaseEvent | None = self.step.voice.started(stamp)
         if event is None:
             return False
         parts = run.checkpoint_parts(event, stamp.setting, run.journal.next_seq) if stamp.setting else None
         moment = await run.save(parts) if parts else None
         run.journal.buffer_event(event)
-        run.emit(self.step.voice.source, event, moment, again=not self.address and run.heard_start)
+        run.emit(self.step.voice.source, event, moment, again=not address and run.heard_start)
         self.started = event.event_id
         return isinstance(event, BaseEvent)  # not an UnheardEvent
 
@@ -285,8 +286,8 @@ class Execution(Generic[T]):
         commit: CommitParts = {"steps": [outcome]}
         if step.intends and (intents := [(intent.address, str(intent.effect)) for intent in step.intends(value)]):
             commit["intents"] = intents
-        stamp = self._stamp(reused_from=ended.reused) if ended.reused else self._stamp()
-        self.outer.children.committing(self.address, run.journal.next_order)
+        stamp = self._end_stamp({"reused_from": ended.reused} if ended.reused else {})
+        self.outer.children.committing(self.address, run.journal)
         await self._commit(commit, step.voice.completed(stamp, value), stamp)
         digest, drifted = outcome["digest"] if step.kind.heard else "", outcome.get("drifted", ())
         self.outer.children.record_child(self.address, digest, data, drifted)
@@ -304,7 +305,8 @@ class Execution(Generic[T]):
 
     def _encoded(self, value: T) -> Json:
         """Encode an outcome. Raises NotCodable also for a value of the program with the text of a secret input."""
-        data, passed = self.step.encode(value), self.outer.run.journal.passed
+        data: Json = self.step.encode(value)
+        passed = self.outer.run.journal.passed
         if passed and self.step.kind.holds_value and passed.mask_data(data) != data:
             raise NotCodable("", value, "it holds the text of a secret that the kickoff was given")
         return data
@@ -319,7 +321,7 @@ class Execution(Generic[T]):
         if said:
             outcome["said"] = said
         if self.step.texts:
-            outcome["question"] = self._masked(self.step.texts)
+            outcome["question"] = self._masked(dict(self.step.texts))
         return outcome
 
     async def _fail(self, frame: Frame, decision: Decided, attempt: int, failed: FailedAttempt) -> None:
@@ -342,12 +344,12 @@ class Execution(Generic[T]):
         asked_again = self.outer.inherited.mode.strict_replay or decision.rises
         if final and asked_again:
             attempted["fingerprint"] = self.fingerprint
-            self.outer.children.committing(self.address, self.outer.run.journal.next_order)
+            self.outer.children.committing(self.address, self.outer.run.journal)
         if final and (asked_again or not self.address):  # those who wait for the run hear of the root's failure
             attempted["error"]["raised"] = self._masked(written(thrown))
             if self.address and not decision.rises and not ends_run(thrown):
-                self.outer.run.incomplete(self.address, self.title, attempted["error"]["raised"])
-        stamp, told = self._stamp(), {"error": message_of(shown), "error_type": type_of(shown)}
+                self.outer.run.incomplete(self.address, step.title, attempted["error"]["raised"])
+        stamp, told = self._end_stamp({}), {"error": message_of(shown), "error_type": type_of(shown)}
         if final:
             event: BaseEvent | None = step.voice.failed(stamp, **told)
             if isinstance(event, events.StepFailedEvent):
@@ -382,10 +384,13 @@ class Execution(Generic[T]):
         else:  # no handler gets the state at this commit
             await run.journal.save(parts, now=at_once)
 
-    def _stamp(self, **more: Any) -> EventStamp:
-        run = self.outer.run
-        more |= {"seq": run.record.seq + 1, "started_event_id": self.started}
-        return EventStamp(run, self.address, self.title, self.outer.started, self.settings, **more)
+    def _stamp(self, more: Mapping[str, Any] | None) -> EventStamp:
+        outer = self.outer
+        return EventStamp(outer.run, self.address, self.step.title, outer.started, self.settings, more)
+
+    def _end_stamp(self, more: Mapping[str, Any]) -> EventStamp:
+        """Return the stamp of an event that the next commit records."""
+        return self._stamp({"seq": self.outer.run.record.seq + 1, "started_event_id": self.started, **more})
 
 
 def _ms(since: float) -> float:

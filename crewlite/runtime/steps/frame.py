@@ -139,17 +139,7 @@ class Frame(Scope):
         slots: Slots | None = None,
     ) -> Self:
         """Build the frame of an attempt at a child step, which has these budgets and slots of its own."""
-        own = self.inherited
-        mode = own.mode
-        if mode.strict_replay is not step.strict_replay:
-            mode = dataclasses.replace(mode, strict_replay=step.strict_replay)
-        limits = own.limits + step.inherited_limits
-        policy = step.child_policy or own.policy
-        approved = own.auto_approve if step.auto_approve is None else step.auto_approve
-        after = max(own.after, step.after or 0)
-        inherited = Inherited(
-            mode, settings, limits, policy, own.budgets + budgets, approved, after, slots or own.slots
-        )
+        inherited = self.inherited.inside(step, settings, budgets, slots)
         frame = type(self)(self.run, address, step.title, inherited=inherited, attempt=attempt)
         frame.around = self
         if step.hears or self.sayings is not None:

@@ -25,7 +25,7 @@ async def announce_failed(frame: Frame, step: Step[Any], failure: Attempt) -> No
 async def announce_reused(frame: Frame, step: Step[Any], decision: Reuse, fingerprint: str) -> None:
     """Announce that a recorded outcome is returned, and what has changed since it was recorded."""
     recorded, before = decision.outcome, decision.outcome.provenance
-    changed = [key for key, now in step.provenance.items() if before.get(key, now) != now]
+    changed = [key for key, now in (step.provenance or {}).items() if before.get(key, now) != now]
     if recorded.fingerprint != fingerprint and not frame.inherited.mode.strict_replay and recorded.address:
         changed.insert(0, "question")
         how = how_drifted(frame, step, recorded)
@@ -42,7 +42,7 @@ async def announce_reused(frame: Frame, step: Step[Any], decision: Reuse, finger
 
 def how_drifted(frame: Frame, step: Step[Any], recorded: Outcome) -> str:
     """Return as text how the step's question differs from the recorded one."""
-    asked = {name: frame.mask(text) for name, text in step.texts.items()}
+    asked = {name: frame.mask(text) for name, text in (step.texts or {}).items()}
     return str(Drifted(recorded.address, recorded.question, asked))
 
 

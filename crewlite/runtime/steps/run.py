@@ -65,7 +65,13 @@ class EventStamp:
     __slots__ = ("_address", "_more", "_name", "_parent", "_run", "_settings", "setting")
 
     def __init__(
-        self, run: Run, address: str, name: str, parent: str | None, settings: tuple[Setting, ...], **more: Any
+        self,
+        run: Run,
+        address: str,
+        name: str,
+        parent: str | None,
+        settings: tuple[Setting, ...],
+        more: Mapping[str, Any] | None = None,
     ) -> None:
         self._run, self._address, self._name, self._parent = run, address, name, parent
         self._settings, self._more = settings, more
@@ -73,13 +79,13 @@ class EventStamp:
         """The setting by which the event creates a checkpoint; False if it creates none."""
 
     def __call__(self, event: type[E], **about: Any) -> E:
-        """Build the event; an UnheardEvent in its place if it has no handler and creates no checkpoint."""
+        """Build the event; an UnheardEvent in its place if it would be recorded only."""
         address: str = self._address
         made: Any = event
         kind = type_of(made)
         self.setting = self._run.subscriber.wants(kind, self._settings, fleeting=made.fleeting)
-        if not self.setting and not event_bus.hears(made):
-            unheard: Any = UnheardEvent(kind, new_id(), now_text(), about.get("address", address), made.fleeting)
+        if not self.setting and not made.fleeting and not event_bus.hears(made):
+            unheard: Any = UnheardEvent(kind, new_id(), now_text(), about.get("address", address))
             return unheard  # type: ignore[no-any-return]
         fields = {
             "run_id": self._run.run_id,
@@ -89,7 +95,7 @@ class EventStamp:
             "source_name": self._name,
             "parent_event_id": self._parent,
         }
-        return event(**{**fields, **self._more, **about})
+        return event(**{**fields, **(self._more or {}), **about})
 
 
 @dataclass(eq=False)
@@ -223,7 +229,7 @@ class Run:
 
         `again`: handlers were called for this event before and their changes are recorded, so new changes are dropped.
         """
-        if isinstance(event, BaseEvent) and event_bus.hears(type(event)):  # not an UnheardEvent
+        if event_bus.hears(type(event)):  # never of an UnheardEvent
             state = RuntimeState(self.journal, event.type, event.address or "", moment)
             with self.journal.states.dropping() if again else nullcontext():
                 event_bus.emit(source, event, state)

@@ -89,7 +89,7 @@ class StepScope(Frame):
         if self.sayings is not None:
             self.sayings.expect(address)
         if step.compensate:
-            children.compensators = {**children.compensators, address: step.compensate}
+            children.compensators[address] = step.compensate
         if address in children.unrequested:
             children.unrequested -= {address}
         self.run.unused.discard(address)
@@ -207,7 +207,7 @@ class StepScope(Frame):
         """Return the step with the digest of its basis, which is recorded with its outcome."""
         if not (digest := self.basis(address).digest):
             return step
-        return dataclasses.replace(step, provenance={**step.provenance, replay.RESTS_ON: digest})
+        return dataclasses.replace(step, provenance={**(step.provenance or {}), replay.RESTS_ON: digest})
 
     def _admit(self, step: Step[Any], asked: Asked) -> None:
         """Raise the error that is stopping the run, or the failure whose remedy an enclosing step has yet to apply.

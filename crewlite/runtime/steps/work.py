@@ -70,7 +70,7 @@ class Ended(NamedTuple):
         if frame and (unused := frame.unused()):
             record["unused"] = unused
         if step.provenance:
-            record["means"] = step.provenance
+            record["means"] = dict(step.provenance)
         if step.label:
             record["label"] = step.label
         return record

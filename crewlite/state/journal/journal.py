@@ -109,9 +109,10 @@ class Journal:
 
     def buffer_event(self, event: BaseEvent | UnheardEvent) -> None:
         """Buffer an event: the next commit records it."""
-        if not event.fleeting:
-            when = event.time if isinstance(event, UnheardEvent) else event.timestamp.isoformat()
-            self._buffered_events.append((event.type, event.event_id, when, event.address or ""))
+        if isinstance(event, UnheardEvent):
+            self._buffered_events.append(event)
+        elif not event.fleeting:
+            self._buffered_events.append((event.type, event.event_id, event.timestamp.isoformat(), event.address or ""))
 
     def invalidate(self, address: str, kind: str) -> None:
         """Queue a tombstone for a finished step. The next outcome writes it; until then the old one is valid."""
