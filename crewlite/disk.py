@@ -12,14 +12,16 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
-from crewlite.forked import between_forks, file_lock, lock
+from crewlite.file_locks import BINARY, close_locked, open_locked, take_lock
+from crewlite.forked import between_forks, lock
 from crewlite.ids import new_id
 from crewlite.lazy import lazy
+from crewlite.syncing import sync
 
 if TYPE_CHECKING:
     import sqlite3
@@ -33,9 +35,7 @@ except ImportError:  # Windows has another lock
 
 PATIENCE = 10.0  # seconds to wait for a database that another connection is writing to
 _making = lock()
-_MANY = 4  # from so many syncs on, threads are faster
-_SYNCERS = 8
-_BINARY = getattr(os, "O_BINARY", 0)  # Windows has it
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY
 _UNBLOCKED = getattr(os, "O_NONBLOCK", 0)  # the others have it; regular files do not heed it
 Verb = Literal["mkdir", "write", "truncate", "fsync", "rename", "fsync_dir", "unlink", "touch", "sql", "commit"]
 
@@ -76,40 +76,63 @@ def announce(verb: Verb, path: Path | str, data: bytes = b"", offset: int = 0) -
 class SyncBatch:
     """Writes that are synced together when the block ends without an error, as file systems combine such requests.
 
-    The files stay locked until the end of the block, and a write is durable only after it.
+    Then files are renamed and removed as requested, and their directories synced. The files that the batch holds stay
+    locked until the first sync. All is durable only after the block.
     """
 
     def __init__(self) -> None:
-        self._held = contextlib.ExitStack()
-        self._open: dict[Path, IO[bytes]] = {}
-        self._files: dict[Path, IO[bytes]] = {}
-        self._directories: dict[Path, None] = {}
+        self._held: dict[Path, FileIO] = {}
+        self._temporary: dict[str, FileIO] = {}
+        self._files: dict[Path | str, FileIO] = {}
+        self._directories: dict[Path | str, None] = {}
+        self._renames: list[tuple[str, str, bool]] = []
+        self._removals: list[str] = []
 
     def __enter__(self) -> SyncBatch:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        with self._held:
+        try:
             if kind is None:
-                _sync_all(self._files, list(self._directories))
+                _sync_all(self._files, self._directories)
+        except BaseException:
+            kind = BaseException
+            raise
+        finally:
+            for file in self._temporary.values():  # before they are renamed, as Windows cannot rename an open file
+                file.close()
+            for file in self._held.values():
+                close_locked(file)
+            if kind:
+                self._give_up()
+        if kind is None and (self._renames or self._removals):
+            self._rename_and_remove()
 
-    def hold(self, path: Path, flags: int) -> IO[bytes]:
-        """Open and lock a file as `held` does, until the block ends. Returns a file that is held already as it is."""
-        if path not in self._open:
-            self._open[path] = self._held.enter_context(held(path, flags))
-        return self._open[path]
+    def replace(self, path: Path | str, data: bytes, *, mode: int = 0o600, durable: bool = True) -> None:
+        """Write `data` to a temporary file, to be renamed over `path` at the end of the block."""
+        directory, name = os.path.split(path)
+        temporary = os.path.join(directory, f".{name}.{new_id()[-12:]}.tmp")
+        self._renames.append((temporary, str(path), durable))
+        file = self._temporary[temporary] = FileIO(os.open(temporary, _NEW, mode), "wb")
+        _write(file, temporary, data, 0)
+        if durable:
+            self._files[temporary] = file
 
-    def make(self, path: Path, mode: int) -> IO[bytes]:
-        """Create a file at `path`, and keep it open until the block ends."""
-        return self._held.enter_context(
-            open(path, "xb", buffering=0, opener=lambda name, flags: os.open(name, flags, mode))
-        )
+    def remove(self, path: str) -> None:
+        """Delete a file, if it exists, at the end of the block."""
+        self._removals.append(path)
 
-    def sync(self, file: IO[bytes], path: Path) -> None:
+    def hold(self, path: Path, flags: int) -> FileIO:
+        """Open and lock a file until the block ends, like `open_locked`. Returns one that the batch holds as it is."""
+        if (file := self._held.get(path)) is None:
+            file = self._held[path] = open_locked(path, flags)
+        return file
+
+    def sync(self, file: FileIO, path: Path | str) -> None:
         """Sync a file at the end of the block."""
         self._files[path] = file
 
-    def sync_directory(self, path: Path) -> None:
+    def sync_directory(self, path: Path | str) -> None:
         """Sync the names in a directory at the end of the block."""
         self._directories[path] = None
 
@@ -118,6 +141,28 @@ class SyncBatch:
         while path != root:
             path = path.parent
             self.sync_directory(path)
+
+    def _rename_and_remove(self) -> None:
+        directories = {os.path.dirname(path) or os.curdir: None for path in self._removals}
+        try:
+            for path in self._removals:
+                remove(path)
+            for temporary, path, durable in self._renames:
+                announce("rename", temporary, path.encode())
+                os.replace(temporary, path)
+                if durable:
+                    directories[os.path.dirname(path) or os.curdir] = None
+        except BaseException:
+            self._give_up()
+            raise
+        if directories:
+            _sync_all({}, directories)
+
+    def _give_up(self) -> None:
+        """Delete the temporary files that were not renamed."""
+        for temporary in self._temporary:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
 
 
 def make_directory(path: Path, *, mode: int = 0o700, batch: SyncBatch | None = None, durable: bool = True) -> None:
@@ -140,28 +185,8 @@ def replace(path: Path, data: bytes, *, mode: int = 0o600, durable: bool = True)
 
     Without `durable` nothing is synced: a power failure may leave the old file, or an empty one.
     """
-    replace_all([(path, data)], mode=mode, durable=durable)
-
-
-def replace_all(files: Sequence[tuple[Path, bytes]], *, mode: int = 0o600, durable: bool = True) -> None:
-    """Write several files as `replace` does, each all or nothing. A directory that they share is synced once."""
-    beside = [(path.with_name(f".{path.name}.{new_id()[-12:]}.tmp"), path, data) for path, data in files]
-    try:
-        with SyncBatch() as batch:
-            for temporary, _, data in beside:
-                file = batch.make(temporary, mode)
-                _write(file, temporary, data, 0)
-                if durable:
-                    batch.sync(file, temporary)
-        for temporary, path, _ in beside:  # the files are closed by now, as Windows cannot rename an open one
-            announce("rename", temporary, str(path).encode())
-            os.replace(temporary, path)
-    except BaseException:
-        for temporary, _, _ in beside:
-            temporary.unlink(missing_ok=True)
-        raise
-    if durable:
-        _sync_all({}, list(dict.fromkeys(path.parent for path, _ in files)))
+    with SyncBatch() as batch:
+        batch.replace(path, data, mode=mode, durable=durable)
 
 
 def overwrite(path: Path, data: bytes) -> bool:
@@ -173,13 +198,21 @@ def overwrite(path: Path, data: bytes) -> bool:
     `read_complete`. A power failure may leave the old bytes in some sectors of the disk.
     """
     try:
-        with held(path, os.O_RDWR) as file:
-            found = os.fstat(file.fileno())
-            if fits := found.st_size == len(data) and found.st_nlink == 1 and not path.is_symlink():
-                _write(file, path, data, 0)
-            return fits
+        file = FileIO(os.open(path, os.O_RDWR | BINARY), "r+b")
     except (FileNotFoundError, PermissionError):
         return False
+    try:
+        take_lock(file)
+        found, there = os.fstat(file.fileno()), os.lstat(path)  # it may be a link, or replaced meanwhile
+        fits = found.st_size == len(data) and found.st_nlink == 1 and os.path.samestat(found, there)
+        if fits:
+            _write(file, path, data, 0)
+    except FileNotFoundError:
+        return False
+    else:
+        return fits
+    finally:
+        close_locked(file)
 
 
 def append(path: Path, data: bytes, *, at: int, torn: Callable[[bytes], bool], batch: SyncBatch | None = None) -> None:
@@ -218,43 +251,6 @@ def append(path: Path, data: bytes, *, at: int, torn: Callable[[bytes], bool], b
         batch.sync_directory(path.parent)
 
 
-@contextlib.contextmanager
-def held(path: Path, flags: int) -> Iterator[IO[bytes]]:
-    """Open the file at `path` and lock it against other threads and processes, for the duration of the block.
-
-    If the file is replaced or removed while this waits for the lock, the new file at the path is opened instead.
-    """
-    while True:
-        with open(os.open(path, flags | _BINARY, 0o600), "r+b", buffering=0) as file, file_lock(file):
-            if _is_at(file, path):
-                yield file
-                return
-
-
-@contextlib.contextmanager
-def locked(paths: Iterable[Path], *, shared: bool = False) -> Iterator[None]:
-    """Lock several lock files against other threads and processes, in the order of their names, for the block.
-
-    A lock file is separate from the files that it guards and is never renamed or removed, so those may be, on Windows
-    too. A missing lock file is created, and so is its directory, whose parent must exist. A `shared` lock creates
-    nothing, and skips lock files that do not exist.
-    """
-    with contextlib.ExitStack() as stack:
-        for path in sorted(set(paths)):
-            flags = os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT
-            try:
-                handle = os.open(path, flags, 0o600)
-            except FileNotFoundError:
-                if shared:
-                    continue
-                with contextlib.suppress(FileExistsError):
-                    path.parent.mkdir(mode=0o700)
-                handle = os.open(path, flags, 0o600)
-            file = stack.enter_context(open(handle, "rb" if shared else "r+b", buffering=0))
-            stack.enter_context(file_lock(file, shared=shared))
-        yield
-
-
 def touch(path: Path, at: float) -> None:
     """Set the modification time of `path`, in seconds since the epoch. Not synced, as no recovery depends on it."""
     announce("touch", path)
@@ -275,7 +271,7 @@ def rename(path: Path, target: Path, *, batch: SyncBatch | None = None) -> None:
 
 def opened(path: str | Path) -> IO[bytes]:
     """Open a file to read. Raises OSError for what is no regular file, such as a pipe, which may stay empty."""
-    handle = os.open(path, os.O_RDONLY | _BINARY | _UNBLOCKED)
+    handle = os.open(path, os.O_RDONLY | BINARY | _UNBLOCKED)
     if stat.S_ISREG(os.fstat(handle).st_mode):
         return open(handle, "rb")
     os.close(handle)
@@ -284,14 +280,20 @@ def opened(path: str | Path) -> IO[bytes]:
 
 def read_complete(path: Path) -> bytes:
     """Return the content of a file that others write to in place, without a write that is in progress."""
-    with opened(path) as file, file_lock(file, shared=True) if fcntl else contextlib.nullcontext():
+    file = opened(path)
+    try:
+        if fcntl:
+            take_lock(file, shared=True)
         return file.read()
+    finally:
+        close_locked(file)
 
 
-def remove(path: Path) -> None:
+def remove(path: Path | str) -> None:
     """Delete a file, if it exists."""
     announce("unlink", path)
-    path.unlink(missing_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 def remove_directory(path: Path) -> None:
@@ -345,19 +347,11 @@ def execute(db: sqlite3.Connection, path: Path, sql: str, parameters: Sequence[A
     return db.execute(sql, parameters)
 
 
-def _is_at(file: IO[bytes], path: Path) -> bool:
-    """Return whether an open file is still the file at `path`."""
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False
-
-
-def _write(file: IO[bytes], path: Path, data: bytes, offset: int) -> None:
+def _write(file: FileIO, path: Path | str, data: bytes, offset: int) -> None:
     announce("write", path, data, offset)
-    left = memoryview(data)
-    while left:  # an unbuffered write may take only a part
-        left = left[file.write(left) :]
+    done = file.write(data)
+    while done < len(data):  # an unbuffered write may take only a part
+        done += file.write(memoryview(data)[done:])
 
 
 def _sync_directory(path: Path, batch: SyncBatch | None) -> None:
@@ -367,28 +361,19 @@ def _sync_directory(path: Path, batch: SyncBatch | None) -> None:
         _sync_all({}, [path])
 
 
-def _sync_all(files: Mapping[Path, IO[bytes]], directories: Sequence[Path]) -> None:
-    """Sync files, then directories. Many are synced from several threads, so that the disk can combine the requests."""
+def _sync_all(files: Mapping[Path | str, FileIO], directories: Iterable[Path | str]) -> None:
+    """Sync files, then directories."""
     if os.name == "nt":  # Windows cannot sync directories: the rename itself is durable
         directories = ()
     for file in files:
         announce("fsync", file)
     for path in directories:
         announce("fsync_dir", path)
-    with contextlib.ExitStack() as opened:
-        handles = [open_file.fileno() for open_file in files.values()]
+    handles, opened = [file.fileno() for file in files.values()], list[int]()
+    try:
         for path in directories:
-            handles.append(os.open(path, os.O_RDONLY))
-            opened.callback(os.close, handles[-1])
-        if len(handles) < _MANY:
-            for handle in handles:
-                _sync(handle)
-        else:
-            with ThreadPoolExecutor(_SYNCERS) as threads:
-                list(threads.map(_sync, handles))
-
-
-def _sync(handle: int) -> None:
-    os.fsync(handle)
-    if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone leaves data in the drive's cache
-        fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
+            opened.append(os.open(path, os.O_RDONLY))
+        sync([*handles, *opened])
+    finally:
+        for handle in opened:
+            os.close(handle)

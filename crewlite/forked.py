@@ -1,36 +1,26 @@
 """Support for forked children: locks that are free in them, functions to call there, and work that no fork cuts.
 
 A forked child has a copy of its parent's memory but none of its threads. A lock that another thread held during the
-fork would stay locked in the child for ever, so all locks of crewlite are created here. The lock of a file is held by
-all processes that have it open. Locks of other libraries cannot be freed, so a fork waits for work that may hold them.
+fork would stay locked in the child for ever, so all locks of crewlite are created here. Locks of other libraries cannot
+be freed, so a fork waits for work that may hold them.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging  # noqa: F401 - it has a hook for forks too, and the one of the module imported first runs last
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from threading import get_ident
-from typing import IO, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
 from crewlite.errors import ConfigError
 
-try:
-    import fcntl
-except ImportError:  # Windows has another lock
-    fcntl = None  # type: ignore[assignment]
-    import msvcrt
-
 _Act = TypeVar("_Act", bound=Callable[[], object])
 _locks: WeakSet[Any] = WeakSet()
 _acts: list[Callable[[], object]] = []
-_locked: set[IO[bytes]] = set()
-"""Files that this process has locked or is locking."""
 _PATIENCE = 15.0  # seconds that a fork waits for work; that is more than a commit waits for a busy database
-_LOCK_AT = 2**31 - 2  # on Windows a locked byte cannot be read, so this locks one beyond the end of any journal
 
 
 def lock() -> threading.Lock:
@@ -45,27 +35,6 @@ def rlock() -> threading.RLock:
     made = threading.RLock()
     _locks.add(made)
     return made
-
-
-@contextlib.contextmanager
-def file_lock(file: IO[bytes], *, shared: bool = False) -> Iterator[None]:
-    """Hold the advisory lock of an open file during the block. A forked child does not have it."""
-    if fcntl:
-        _locked.add(file)
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-            yield
-        finally:
-            _locked.discard(file)
-            fcntl.flock(file, fcntl.LOCK_UN)  # closing alone does not: a forked child has the file open as well
-        return
-    file.seek(_LOCK_AT)
-    msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined,unused-ignore]
-    try:
-        yield
-    finally:
-        file.seek(_LOCK_AT)
-        msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)  # type: ignore[attr-defined,unused-ignore]
 
 
 class Closable(Protocol):
@@ -161,14 +130,6 @@ def _begin() -> None:
     between_forks._in_child()
     for act in _acts:
         act()
-
-
-@in_child
-def _let_go() -> None:
-    """Close locked files in a forked child, as a lock lasts until the last process closes the file."""
-    for file in _locked:
-        file.close()
-    _locked.clear()
 
 
 if hasattr(os, "register_at_fork"):

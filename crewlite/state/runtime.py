@@ -145,7 +145,8 @@ class RuntimeState(Bag):
         started = time.perf_counter()
         at = None if location is None else manual.opened_at(os.fspath(location), provider)
         named = manual.name_checkpoint(self._journal, lambda: self._checkpoint_parts(label, metadata), at).result()
-        return self._journal.completed(named.parts, started, named.queue)
+        self._journal.completed(named.parts, started, named.queue)
+        return named.queue.store.ref(named.parts["place"])
 
     async def acheckpoint(
         self,
@@ -163,7 +164,8 @@ class RuntimeState(Bag):
             at = await background.acquire(lambda: manual.opened_at(path, provider), Writer.release)
         naming = manual.name_checkpoint(self._journal, lambda: self._checkpoint_parts(label, metadata), at)
         named = await asyncio.wrap_future(naming)
-        return self._journal.completed(named.parts, started, named.queue)
+        self._journal.completed(named.parts, started, named.queue)
+        return named.queue.store.ref(named.parts["place"])
 
     def flush(self) -> int:
         """Wait until every commit of the run so far is on disk. That is of use with durability="async".

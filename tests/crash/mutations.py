@@ -19,7 +19,6 @@ from crewlite.runtime.steps import replay
 from crewlite.state.format import entry
 from crewlite.state.journal.journal import Journal
 from crewlite.state.providers import sqlite
-from crewlite.state.providers.json_checkpoints import CheckpointFiles
 
 
 class Fits(str):
@@ -46,14 +45,13 @@ def _in_place(path: Path, data: bytes) -> None:
     path.write_bytes(data)
 
 
-def _plain_write(replace_all: Any) -> Any:
-    def written(files: Any, **options: Any) -> None:
-        for path, data in files:
-            disk.announce("truncate", path)
-            with open(path, "wb", buffering=0) as file:
-                for start in range(0, len(data), 100):
-                    disk.announce("write", path, data[start : start + 100], start)
-                    file.write(data[start : start + 100])
+def _plain_write(replace: Any) -> Any:
+    def written(batch: disk.SyncBatch, path: Any, data: bytes, **options: Any) -> None:
+        disk.announce("truncate", path)
+        with open(path, "wb", buffering=0) as file:
+            for start in range(0, len(data), 100):
+                disk.announce("write", path, data[start : start + 100], start)
+                file.write(data[start : start + 100])
 
     return written
 
@@ -86,7 +84,7 @@ def _one_by_one(rename: Any) -> Any:
 
 
 def _unsynced(remove: Any) -> Any:
-    return lambda self, files, *, sync=True: [disk.remove(file) for file in files]
+    return lambda batch, path: disk.remove(path)
 
 
 def _no_fsync() -> None:
@@ -100,11 +98,11 @@ def _fits(digest: Any) -> Any:
 
 
 SWITCHES: dict[str, Callable[[], None]] = {
-    "plain write": replaced(disk, "replace_all", _plain_write),
+    "plain write": replaced(disk.SyncBatch, "replace", _plain_write),
     "rewrite in place": replaced(disk, "replace", lambda _: lambda path, data, **options: _in_place(path, data)),
     "run in place": replaced(disk, "rename", _one_by_one),
     "no fsync": _no_fsync,
-    "a removed file comes back": replaced(CheckpointFiles, "remove", _unsynced),
+    "a removed file comes back": replaced(disk.SyncBatch, "remove", _unsynced),
     "a save is not awaited": replaced(Journal, "_begin", _unawaited),
     "no intent": replaced(Journal, "save", _without_intents),
     "no record is heeded": replaced(replay, "decide", lambda _: lambda *asked: replay.Run()),

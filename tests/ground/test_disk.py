@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -98,6 +99,14 @@ def test_a_file_for_others_to_read_can_be_asked_for(tmp_path):
         os.umask(before)
     if os.name != "nt":
         assert stat.S_IMODE((tmp_path / "report.md").stat().st_mode) == 0o644
+
+
+def test_a_file_in_the_working_directory_needs_no_directory_in_its_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    log = operations(lambda: disk.replace(Path("a.json"), NEW))
+    assert [os.path.dirname(operation.path) for operation in log] == [""] * 4
+    assert log[-1].path == os.curdir
+    assert (tmp_path / "a.json").read_bytes() == NEW
 
 
 def test_replacing_a_symbolic_link_replaces_the_link_and_not_what_it_points_to(tmp_path):

@@ -29,6 +29,8 @@ FLOORS = {
         "coming_from",
         "definition",
         "forked",
+        "file_locks",
+        "syncing",
         "json_text",
         "keywords",
         "kinds",

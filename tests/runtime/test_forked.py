@@ -126,7 +126,7 @@ def test_an_answer_to_the_copy_of_a_run_at_work_is_not_given_to_the_run(name, tm
 
 FORKS = """
 import fcntl, os, signal, sys, time
-from crewlite import Agent, CheckpointConfig, Crew, Task, disk
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, disk
 from crewlite.testing import ScriptedLLM
 
 location, at = sys.argv[1], {"reads": fcntl.LOCK_SH, "writes": fcntl.LOCK_EX}[sys.argv[2]]
@@ -149,6 +149,8 @@ who = Agent(role="Worker", goal="work", llm=ScriptedLLM(lambda messages: "done")
 tasks = [Task(name=f"t{n}", description=f"Do {n}", expected_output="text", agent=who) for n in range(2)]
 with disk.watched(kill):
     Crew(tasks=tasks, checkpoint=CheckpointConfig(location=location, max_checkpoints=1)).kickoff(run_id="r")
+with History(location) as history:
+    assert history.run("r").status == "finished"
 assert forked
 print("done")
 """

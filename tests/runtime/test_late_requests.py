@@ -11,7 +11,7 @@ import pytest
 from crewlite import CheckpointConfig, event_bus
 from crewlite.errors import BranchConflictError, StoreError
 from crewlite.events import CrewKickoffStartedEvent, TaskCompletedEvent
-from crewlite.state.journal.writer import open_writer
+from crewlite.state.journal.opening import open_writer
 from crewlite.state.providers import JsonProvider
 from crewlite.testing import ScriptedLLM
 

@@ -25,7 +25,8 @@ from crewlite.state.journal.cancel import cancel
 from crewlite.state.journal.claim import held_by
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import find_lineage
-from crewlite.state.journal.writer import Writer, at_work, open_writer
+from crewlite.state.journal.opening import at_work, open_writer
+from crewlite.state.journal.writer import Writer
 from crewlite.state.providers import Store
 from crewlite.state.reading.locate import Located
 

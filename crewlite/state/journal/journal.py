@@ -124,13 +124,14 @@ class Journal:
         done: Done,
         loop: asyncio.AbstractEventLoop | None = None,
         sealed: Callable[[], None] | None = None,
+        *,
+        behind: bool = False,
     ) -> bool:
         """Seal a commit, apply it to the record, and queue it for the store. Returns whether there is a store.
 
         `sealed` is called before the commit is queued, while the record is as the commit leaves it. `done` is called
-        once the commit is stored or has failed, see WriteQueue.put; never without a store. Events are emitted last,
-        because a handler may commit, and the numbers in `parts` belong to this commit. Raises StoreError if the journal
-        is closed.
+        once the commit is stored or has failed, never without a store; see WriteQueue.put, also for `behind`. Events
+        come last, as a handler may commit, and the numbers in `parts` are of this commit. Raises StoreError if closed.
         """
         if self.closed:
             raise self.ended()
@@ -150,10 +151,10 @@ class Journal:
         if sealed:
             sealed()
         if queue:
-            queue.put((entry,), done, loop)
+            queue.put((entry,), done, loop, behind=behind)
         else:
             self.unstored.append(whole)
-        if checkpoint and queue:
+        if checkpoint and queue and event_bus.hears(events.CheckpointStartedEvent):
             self.emit(events.CheckpointStartedEvent, **naming(checkpoint))
         for error in refused:
             self.failed(error)
@@ -251,7 +252,7 @@ class Journal:
                 self.broken = stop
 
         try:
-            stored = self.commit(parts, settle, self.loop, sealed)
+            stored = self.commit(parts, settle, self.loop, sealed, behind=True)
         except NotCodable as error:
             self._not_saved(error)
             return
@@ -295,14 +296,14 @@ class Journal:
             why = f"it is written by process {self.claim['pid']}, from which this process was forked: do this there"
         return self.location or self.run_id, f"nothing more of {self.run_id!r} can be recorded: {why}"
 
-    def completed(self, parts: CommitParts, started: float, queue: WriteQueue) -> str:
-        """Emit the events of a durable checkpoint, and return its ref. `started`: when it was requested."""
-        ref = queue.store.ref(parts["place"])
-        elapsed = (time.perf_counter() - started) * 1000
-        self.emit(events.CheckpointCompletedEvent, **naming(parts["place"]), ref=ref, duration_ms=elapsed)
+    def completed(self, parts: CommitParts, started: float, queue: WriteQueue) -> None:
+        """Emit the events of a durable checkpoint. `started`: when it was requested."""
+        checkpoint = parts["place"]
+        if event_bus.hears(events.CheckpointCompletedEvent):
+            told = {"ref": queue.store.ref(checkpoint), "duration_ms": (time.perf_counter() - started) * 1000}
+            self.emit(events.CheckpointCompletedEvent, **naming(checkpoint), **told)
         if drops := parts.get("drops"):
             self.emit(events.CheckpointPrunedEvent, removed_count=len(drops), max_checkpoints=parts["keep"])
-        return ref
 
     async def aclose(self, *, cancelled: bool = False, last_values: bool = True) -> None:
         """Release the branch and the store, once all queued commits are stored. Retries failed ones once.

@@ -10,7 +10,8 @@ from crewlite.errors import BranchConflictError, StoreError
 from crewlite.state.format.commit import Commit, CommitParts
 from crewlite.state.format.entry import Entry, seal
 from crewlite.state.journal.journal import Journal
-from crewlite.state.journal.writer import WriteQueue, Writer, open_writer
+from crewlite.state.journal.opening import open_writer
+from crewlite.state.journal.writer import WriteQueue, Writer
 from crewlite.state.providers import BaseProvider, provider_for
 
 T = TypeVar("T")

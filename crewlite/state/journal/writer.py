@@ -10,23 +10,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
-from weakref import WeakValueDictionary
+from typing import TypeVar
 
 from crewlite.errors import BranchConflictError, RunCancelled, StoreError
-from crewlite.forked import in_child, lock
+from crewlite.forked import lock
 from crewlite.state.format.entry import Entry
 from crewlite.state.journal.cancel import why_refused
 from crewlite.state.journal.claim import BEAT
 from crewlite.state.journal.compaction import bases, compact_branch
-from crewlite.state.providers import BaseProvider, Commit, Store
+from crewlite.state.providers import Commit, Store
 
 T = TypeVar("T")
 log = logging.getLogger("crewlite.state")
@@ -34,8 +32,15 @@ _FIRST_COMPACTION = (
     64  # commits; then again whenever the branch has doubled, so that compaction costs no more than writing
 )
 _LOOK = 0.5  # seconds between checks whether another process has written to an idle branch
-_LINGER = 0.0005  # seconds to wait for other commits to write together, if several runs share the store
+_LINGER = 0.0005  # seconds to wait for other commits to write together
+_LINGER_BEHIND = 0.002  # the same, if nobody waits for them
 Done = Callable[[BaseException | None], None]
+
+
+writers: dict[tuple[str, str], Writer] = {}
+"""The open writers of this process, by provider and location."""
+guard = lock()
+"""Protects the writers and their queues. Never held during a call of a store."""
 
 
 @dataclass(eq=False)
@@ -78,20 +83,37 @@ class WriteQueue:
         """The store to which the queue is written."""
         return self.writer.store
 
-    def put(self, entries: tuple[Entry, ...], done: Done, loop: asyncio.AbstractEventLoop | None = None) -> None:
+    def put(
+        self,
+        entries: tuple[Entry, ...],
+        done: Done,
+        loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        behind: bool = False,
+    ) -> None:
         """Queue entries to be written. Then call `done` with None, or with the error if they were not written.
 
         Entries that were not written stay queued, and the next `put` of this branch tries them again first. `done` is
         called on `loop`, or on the writer's thread if that is None. Without entries, it is called once the earlier ones
-        are written or have failed. If the store is closed first, it is called with a StoreError.
+        are written or have failed. If the store is closed first, it is called with a StoreError. `behind`: nobody waits
+        for them, so the thread may wait a moment for more.
         """
-        self.writer.put(_Job(self, entries, done, loop))
+        self.writer.put(_Job(self, entries, done, loop, behind))
 
     def ask(self, act: Callable[[Store], T]) -> Future[T]:
         """Call `act(store)` on the writer's thread, after earlier requests. Returns a future of its result."""
         done: Future[T] = Future()
         done.set_running_or_notify_cancel()  # so that the caller cannot cancel it, and the thread can always set it
-        self.writer.put(_Errand(act, done))
+
+        def run(error: BaseException | None) -> None:
+            try:
+                if error:
+                    raise error
+                done.set_result(act(self.store))
+            except BaseException as problem:  # noqa: BLE001 - whatever storage raises is raised where the future is awaited
+                done.set_exception(problem)
+
+        self.writer.put(run)
         return done
 
     def leave(self) -> Future[None] | None:
@@ -105,19 +127,7 @@ class _Job:
     entries: tuple[Entry, ...]
     done: Done
     loop: asyncio.AbstractEventLoop | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Errand:
-    act: Callable[[Store], Any]
-    done: Future[Any]
-
-    def run(self, store: Store) -> None:
-        """Call `act(store)` and set the future to its result or error. Runs on the writer's thread."""
-        try:
-            self.done.set_result(self.act(store))
-        except Exception as error:  # noqa: BLE001 - whatever storage raises is raised where the future is awaited
-            self.done.set_exception(error)
+    behind: bool = False
 
 
 @dataclass(eq=False)
@@ -131,23 +141,30 @@ class Writer:
     beat: float = BEAT
     """Seconds between signs of life."""
     users: int = 0
-    _jobs: SimpleQueue[_Job | _Errand | None] = field(default_factory=SimpleQueue)
-    """The requests. None ends the thread."""
+    _jobs: SimpleQueue[_Job | Done | None] = field(default_factory=SimpleQueue)
+    """Commits, and functions to call with None, or with the error that refuses them. None ends the thread."""
+    _hurry: SimpleQueue[None] = field(default_factory=SimpleQueue)
+    """Gets an item when the thread lingers, and need not any more."""
+    _lingers: bool = False
     _ended: Future[None] = field(default_factory=Future)
     over: bool = False
     """Whether the store is closed."""
+    _crowded: bool = False
+    """Whether several runs have just committed together, so that waiting a moment lets more of them share a sync."""
     _lived: float = field(default_factory=time.monotonic)
     _looked: float = field(default_factory=time.monotonic)
 
-    def put(self, job: _Job | _Errand) -> None:
+    def put(self, job: _Job | Done) -> None:
         """Queue a job for the thread. A job that comes after the thread has ended fails with a StoreError."""
         self._jobs.put(job)
+        if self._lingers and not (isinstance(job, _Job) and job.behind):
+            self._hurry.put(None)
         if self.over:  # the thread no longer reads the queue
             self._refuse()
 
     def enter(self, run_id: str, branch: str, kind: str = "crew") -> WriteQueue:
         """Open the queue of a branch, of a run of this kind. Raises BranchConflictError if another run has it open."""
-        with _lock:
+        with guard:
             if before := self.queues.get((run_id, branch)):
                 if not (before.loop and before.loop.is_closed()):
                     raise BranchConflictError(run_id, branch, kind=kind)
@@ -157,7 +174,7 @@ class Writer:
 
     def leave(self, queue: WriteQueue) -> bool:
         """Close the queue of a branch, so that another run of this process may open it. Returns whether it was open."""
-        with _lock:
+        with guard:
             was_open = self.queues.get((queue.run_id, queue.branch)) is queue
             if was_open:
                 del self.queues[queue.run_id, queue.branch]
@@ -165,7 +182,7 @@ class Writer:
 
     def use(self) -> Writer:
         """Add a user, and return the writer. Only a user of the writer may call this: without users the thread ends."""
-        with _lock:
+        with guard:
             self.users += 1
         return self
 
@@ -174,12 +191,13 @@ class Writer:
 
         Returns a future that ends when the store is closed; None if there are other users.
         """
-        with _lock:
+        with guard:
             self.users -= 1
             if self.users:
                 return None
-            _open.pop(self.key, None)
+            writers.pop(self.key, None)
         self._jobs.put(None)
+        self._hurry.put(None)
         return self._ended
 
     def start(self) -> None:
@@ -190,17 +208,22 @@ class Writer:
     def _work(self) -> None:
         job = self._next()
         while job:
-            jobs = [job]
-            if self.users > 1:
+            if isinstance(job, _Job) and job.behind:
+                self._linger()
+            elif self._crowded:
                 time.sleep(_LINGER)
+            jobs = [job]
             while not self._jobs.empty() and (job := self._jobs.get()):
                 jobs.append(job)
-            commits = [job for job in jobs if isinstance(job, _Job)]
-            self._write(commits)
+            commits = [each for each in jobs if isinstance(each, _Job)]
+            self._crowded = len(commits) > 1 and self.users > 1
+            if commits:
+                self._write(commits)
             for errand in jobs:
-                if isinstance(errand, _Errand):
-                    errand.run(self.store)
-            self._compact({job.queue for job in commits})
+                if not isinstance(errand, _Job):
+                    errand(None)
+            for queue in {each.queue for each in commits if each.queue.drops}:
+                self._compact(queue)
             job = job and self._next()
         try:
             self.store.close()
@@ -209,6 +232,13 @@ class Writer:
         self.over = True
         self._refuse()
         self._ended.set_result(None)
+
+    def _linger(self) -> None:
+        """Wait a moment for more commits for which nobody waits, until a job comes for which somebody does."""
+        self._lingers = True
+        with contextlib.suppress(Empty):
+            self._hurry.get(timeout=_LINGER_BEHIND)
+        self._lingers = False
 
     def forget(self) -> None:
         """Refuse all requests, in a forked child, and drop those that are queued."""
@@ -225,23 +255,25 @@ class Writer:
             if isinstance(job, _Job):
                 self._answer([job], error)
             elif job:
-                job.done.set_exception(error)
+                job(error)
 
-    def _next(self) -> _Job | _Errand | None:
+    def _next(self) -> _Job | Done | None:
         """Return the next job. While there is none, and between jobs, check the branches that are being run."""
         while True:
             if (left := self._looked + min(_LOOK, self.beat) - time.monotonic()) <= 0:
                 self._check_branches()
                 continue
-            with contextlib.suppress(Empty):
+            try:
                 return self._jobs.get(timeout=left)
+            except Empty:
+                continue
 
     def _check_branches(self) -> None:
         """Give signs of life for all branches, and detect commits of others to idle ones. Logs errors."""
         self._looked = time.monotonic()
         if due := self._looked - self._lived >= self.beat:
             self._lived = self._looked
-        with _lock:
+        with guard:
             queues = [queue for queue in self.queues.values() if queue.held and not (queue.backlog or queue.fenced)]
         for queue in queues:
             try:
@@ -268,18 +300,18 @@ class Writer:
             queue.on_fenced(error)
         return error
 
-    def _compact(self, queues: set[WriteQueue]) -> None:
-        """Compact the branches that have dropped checkpoints and have grown enough since their last compaction."""
-        for queue in queues:
-            if queue.drops and not queue.backlog:
-                queue.drops = False
-                try:
-                    queue.bases = bases(self.store.branches(queue.run_id), queue.branch)
-                    if queue.seq >= 2 * queue.compacted + _FIRST_COMPACTION:
-                        queue.compacted = queue.seq  # before `pinned` is read: see manual.name_checkpoint
-                        compact_branch(self.store, queue.run_id, queue.branch, tuple(queue.pinned))
-                except Exception as error:  # noqa: BLE001 - whatever storage raises, the thread goes on
-                    log.warning("%s/%s could not be compacted: %s", queue.run_id, queue.branch, error)
+    def _compact(self, queue: WriteQueue) -> None:
+        """Compact a branch that has dropped checkpoints, if it has grown enough since its last compaction."""
+        if queue.backlog:
+            return
+        queue.drops = False
+        try:
+            queue.bases = bases(self.store.branches(queue.run_id), queue.branch)
+            if queue.seq >= 2 * queue.compacted + _FIRST_COMPACTION:
+                queue.compacted = queue.seq  # before `pinned` is read: see manual.name_checkpoint
+                compact_branch(self.store, queue.run_id, queue.branch, tuple(queue.pinned))
+        except Exception as error:  # noqa: BLE001 - whatever storage raises, the thread goes on
+            log.warning("%s/%s could not be compacted: %s", queue.run_id, queue.branch, error)
 
     def _write(self, jobs: list[_Job]) -> None:
         waiting: dict[WriteQueue, list[Entry]] = {}
@@ -323,75 +355,3 @@ class Writer:
 def _call_all(dones: list[Done], error: BaseException | None) -> None:
     for done in dones:
         done(error)
-
-
-_open: dict[tuple[str, str], Writer] = {}
-_opening: WeakValueDictionary[tuple[str, str], threading.Lock] = WeakValueDictionary()
-"""Held while a location is being opened, so that runs which want it at that moment share the writer."""
-_lock = lock()  # never held during a call of a store
-
-
-def open_writer(provider: BaseProvider, location: str) -> Writer:
-    """Return the writer of a location, shared by all runs of this process, with one more user. Raises StoreUnusable."""
-    key = _key(provider, location)
-    if writer := _used(key):
-        return writer
-    with _lock:
-        opening = _opening.setdefault(key, lock())
-    with opening:
-        return _used(key) or _opened(provider, location, key)
-
-
-def opened_already(provider: BaseProvider, location: str) -> Writer | None:
-    """Return the writer of a location that is open already, with one more user; None if it is not open."""
-    return _used(_key(provider, location))
-
-
-def _key(provider: BaseProvider, location: str) -> tuple[str, str]:
-    name = provider.name if _is_interchangeable(provider) else f"{id(provider)}"
-    return name, os.path.realpath(location)
-
-
-def _is_interchangeable(provider: BaseProvider) -> bool:
-    """Return whether all providers of exactly this class open the same store at a location."""
-    return bool(vars(type(provider)).get("named_by_location"))
-
-
-def _used(key: tuple[str, str]) -> Writer | None:
-    with _lock:
-        writer = _open.get(key)
-        if writer:
-            writer.users += 1
-        return writer
-
-
-def _opened(provider: BaseProvider, location: str, key: tuple[str, str]) -> Writer:
-    store = provider.open(location)
-    if _is_interchangeable(provider):  # several paths may lead to one store
-        key = _key(provider, store.location)
-    with _lock:
-        writer = _open.get(key)
-        if shared := writer:
-            shared.users += 1
-        else:
-            writer = _open[key] = Writer(store, key, provider.name, users=1)
-            writer.start()
-    if shared:
-        store.close()
-    return writer
-
-
-def at_work(location: str, run_id: str, branch: str) -> bool:
-    """Return whether a run of this process writes that branch."""
-    real = os.path.realpath(location)
-    with _lock:
-        return any((run_id, branch) in w.queues for w in _open.values() if os.path.realpath(w.store.location) == real)
-
-
-@in_child
-def _forget() -> None:
-    """Forget all writers in a forked child, which has none of their threads. What is queued is the parent's."""
-    for writer in _open.values():
-        writer.forget()
-    _open.clear()
-    _opening.clear()

@@ -18,18 +18,27 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
 from crewlite import disk
 from crewlite.errors import BranchConflictError, CheckpointMismatch, JournalCorrupt, RefError, StoreUnusable
+from crewlite.file_locks import locked
 from crewlite.ids import new_id
 from crewlite.lazy import lazy
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.rewinds import abandoned, is_abandoned
 from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, Head
-from crewlite.state.providers.json_checkpoints import Changes, CheckpointFiles, is_of_another, load
+from crewlite.state.providers.json_checkpoints import (
+    TOGETHER,
+    Changes,
+    CheckpointFiles,
+    dropped_by,
+    is_of_another,
+    load,
+)
 from crewlite.state.providers.json_heads import HeadFiles, holds_head, lacking, rewinds_in
 from crewlite.state.providers.json_journals import JournalFiles, Tail, follows, is_torn, lines, stays_claimed
 from crewlite.state.providers.json_paths import Paths, identity
@@ -62,9 +71,9 @@ class JsonProvider:
         """Open a directory. The first write creates it (mode 0700, with a .gitignore). Raises StoreUnusable."""
         root = Path(location).absolute()
         if root.is_file():
-            database = is_database(location)
-            hint = "pass provider=SqliteProvider()" if database else "choose a directory"
-            found = "database" if database else "file"
+            found, hint = "file", "choose a directory"
+            if is_database(location):
+                found, hint = "database", "pass provider=SqliteProvider()"
             raise StoreUnusable(location, f"is a {found}, and JsonProvider wants a directory: {hint}")
         return JsonStore(root)
 
@@ -94,7 +103,7 @@ class JsonStore:
         begun = [(commit.run_id, start) for commit in commits if (start := commit.run)]
         if begun and not all(start.get("base") for _, start in begun):
             self._make()
-        elif not self.paths.journals.is_dir():
+        elif not os.path.isdir(self.paths.journals):
             raise self._gone(commits[0])
         with self._locked(*{commit.run_id for commit in commits}):
             if begun:
@@ -134,8 +143,7 @@ class JsonStore:
             disk.replace(path, data)
             disk.touch(path, touched)  # a compaction is not a sign of life
             if tail := self._tails.get((run_id, branch)):
-                now = Tail.of(path, entries, len(data))
-                self._tails[run_id, branch] = replace(tail, offset=now.offset, mark=now.mark)
+                self._tails[run_id, branch] = Tail.of(path, entries, len(data))._replace(files=tail.files)
 
     def remove(self, run_id: str, heads: Mapping[str, Head]) -> None:
         """Delete a run with all its branches, as Store.remove describes."""
@@ -148,7 +156,7 @@ class JsonStore:
             check_remove(run_id, dict(heads), {b: (es[-1].seq, es[-1].sum) for b, es in journals.items()})
             self.heads.remove(run_id)
             named = [file for entries in journals.values() for file in self.files.paths(entries).values()]
-            self.files.remove([file for file in named if file.exists()])
+            self.files.make(Changes(gone=[file for file in named if os.path.exists(file)]))
             gone = directory.with_name(f"~{new_id()}")
             disk.touch(directory, time.time())  # the doctor removes leftovers of an interrupted deletion by their age
             disk.rename(directory, gone)  # no reader looks at such a name
@@ -168,7 +176,7 @@ class JsonStore:
 
     def ref(self, checkpoint: CheckpointRecord) -> str:
         """Return the path of the checkpoint's file."""
-        return str(self.files.path(checkpoint))
+        return self.files.path(checkpoint)
 
     def salvage(self, *, repair: bool) -> AbstractContextManager[Salvage | None]:
         """Open the location for the doctor; return None if nothing is stored there."""
@@ -205,7 +213,7 @@ class JsonStore:
 
     def _locked(self, *run_ids: str) -> AbstractContextManager[None]:
         """Lock these runs against all other writers."""
-        return disk.locked(map(self.paths.lock, run_ids))
+        return locked(map(self.paths.lock, run_ids))
 
     def _begin_and_go_on(self, commits: Sequence[Commit], begun: Iterable[str]) -> None:
         """Append commits, some of which create branches: of the runs `begun`, which may exist."""
@@ -235,33 +243,37 @@ class JsonStore:
 
     def _go_on(self, commits: Sequence[Commit]) -> None:
         """Append to journals that exist."""
-        heads, tails, changes = dict[Key, Head](), dict[Key, Tail](), Changes()
+        heads, tails, changes, amiss = dict[Key, Head](), dict[Key, Tail](), Changes(), Changes()
         with disk.SyncBatch() as batch:
-            lacked = list[Sequence[Entry]]()
+            lacked = list[tuple[Key, Commit, Sequence[Entry]]]()
             for commit in commits:  # check all of them before writing any
                 key = (commit.run_id, commit.branch)
                 if key not in tails:
-                    tails[key] = self._tail_of(commit, changes, batch)
+                    tails[key] = self._tail_of(commit, amiss, batch)
                 head = heads.get(key) or (tails[key].seq, tails[key].sum)
                 rest = commit.beyond(head)
                 if rest is None:
                     self._tails.pop(key, None)
                     raise BranchConflictError(*key, expected=commit.after, found=head[0])
                 heads[key] = commit.head
-                lacked.append(rest)
-            for commit, missing in zip(commits, lacked, strict=True):
-                key = (commit.run_id, commit.branch)
+                lacked.append((key, commit, rest))
+            for key, commit, missing in lacked:
                 try:
                     tails[key] = self._write(commit, tails[key], missing, batch)
                 except FileExistsError as error:
                     raise BranchConflictError(*key, expected=commit.after, found="a later commit") from error
+                tails[key] = self.files.follow(commit, tails[key], changes, partial(self._entries, commit, batch))
+            if len(changes.made) <= TOGETHER:
+                self.files.stage(changes, batch)
+                changes = Changes()
+        changes.add(amiss)
         self._settle([(commit, tails[commit.run_id, commit.branch]) for commit in commits], changes)
 
-    def _tail_of(self, commit: Commit, changes: Changes, batch: disk.SyncBatch) -> Tail:
+    def _tail_of(self, commit: Commit, amiss: Changes, batch: disk.SyncBatch) -> Tail:
         """Return the tail of a journal, which `batch` keeps open from now on.
 
         If the tail is unknown, or the journal ends differently by now, reads the journal unless the caller just has,
-        and adds the checkpoint files that its last writer left out to `changes`.
+        and adds the changes of checkpoint files that its last writer left out to `amiss`.
         """
         known, entries = self._tails.get((commit.run_id, commit.branch)), commit.read
         path = known.path if known else self.paths.journal(commit.run_id, commit.branch)
@@ -273,12 +285,16 @@ class JsonStore:
             return known
         tail = Tail.of(path, entries, len(lines(entries))) if entries else None
         if not tail or not tail.ends(file):
-            file.seek(0)
-            entries, offset = self.journals.sound(commit.run_id, commit.branch, file.read())
+            entries, offset = self.journals.reread(commit.run_id, commit.branch, file)
             tail = Tail.of(path, entries, offset)
-        changes.add(self.files.amiss(entries))
+        amiss.add(self.files.amiss(entries))
         batch.sync_names(path, self.paths.journals)  # the process that created them may have died before the sync
         return tail
+
+    def _entries(self, commit: Commit, batch: disk.SyncBatch) -> Sequence[Entry]:
+        """Return all entries of a branch whose journal `batch` holds."""
+        file = batch.hold(self.paths.journal(commit.run_id, commit.branch), os.O_RDWR)
+        return self.journals.reread(commit.run_id, commit.branch, file)[0]
 
     def _gone(self, commit: Commit) -> OSError | BranchConflictError:
         """Build the error for a missing journal: its run was deleted, or the location was moved or deleted."""
@@ -310,12 +326,12 @@ class JsonStore:
         if commit.run and (base := commit.run.get("base")):
             there = commit.run_id, base["branch"]
             check_base(commit, base, lambda seq: self.sum_at(*there, seq), lambda: self.branches(commit.run_id))
-        path, data = self.paths.journal(commit.run_id, commit.branch), lines(commit.entries)
+        path = self.paths.journal(commit.run_id, commit.branch)
         disk.make_directory(path.parent, durable=False)
         with disk.SyncBatch() as batch:  # of the run, too: its creator may have died before it synced the name
             batch.sync_names(path.parent, self.paths.journals)
-        disk.replace(path, data)
-        self._settle([(commit, Tail.of(path, commit.entries, len(data)))], Changes())
+        disk.replace(path, lines(commit.entries))
+        self._settle_new([commit])
 
     def _create(self, runs: Sequence[Sequence[Commit]]) -> None:
         """Create runs: write their journals to temporary directories, and rename each into place once complete."""
@@ -334,8 +350,7 @@ class JsonStore:
                 with contextlib.suppress(OSError):  # the doctor removes it later
                     disk.remove_directory(self.paths.journals / name)
             raise
-        made = [(commit, self.paths.journal(commit.run_id, commit.branch)) for run in runs for commit in run]
-        self._settle([(c, Tail.of(path, c.entries, len(lines(c.entries)))) for c, path in made], Changes())
+        self._settle_new([commit for run in runs for commit in run])
 
     def _stage(self, name: str, run: Sequence[Commit], batch: disk.SyncBatch) -> None:
         directory, staged = self.paths.run(run[0].run_id), self.paths.journals / name
@@ -346,46 +361,33 @@ class JsonStore:
             disk.append(path, lines(commit.entries), at=0, torn=lambda tail: True, batch=batch)
             disk.touch(path, committed_at(commit))
 
-    def _settle(self, written: Sequence[tuple[Commit, Tail]], changes: Changes) -> None:
-        """Write and remove checkpoint files for these commits, and remember the tails of branches that are claimed.
+    def _settle_new(self, commits: Sequence[Commit]) -> None:
+        """Do what `_settle` does for commits that have created branches."""
+        written, changes = list[tuple[Commit, Tail]](), Changes()
+        for commit in commits:
+            path = self.paths.journal(commit.run_id, commit.branch)
+            tail = Tail.of(path, commit.entries, len(lines(commit.entries)))
+            written.append((commit, self.files.follow(commit, tail, changes)))
+        self._settle(written, changes)
 
-        Covers all entries of the commits, because entries that an earlier, failed attempt wrote may lack their files.
-        """
-        tails = dict(self._tails)
-        for commit, tail in written:
-            key = (commit.run_id, commit.branch)
-            claimed, files = key in tails, self._follow(commit, tail, tails.get(key), changes)
-            tails.pop(key, None)
-            if stays_claimed(commit, claimed):
-                tails[key] = replace(tail, files=files)
+    def _settle(self, written: Sequence[tuple[Commit, Tail]], changes: Changes) -> None:
+        """Change checkpoint files, write the heads, and remember the tails of branches that are claimed."""
         if changes.made or changes.gone:
             self.files.make(changes)
         for commit, tail in written:
+            key = (commit.run_id, commit.branch)
             if noted := [entry for entry in commit.entries if holds_head(entry)]:
-                self.heads.write(commit.run_id, commit.branch, tail.begun, noted[-1], tail.rewinds)
-        if tails and not self._tails:
-            self._claimed_in = identity(self.paths.journals)
-        self._tails = tails
-
-    def _follow(self, commit: Commit, tail: Tail, known: Tail | None, changes: Changes) -> Mapping[str, Path] | None:
-        """Add the checkpoint files that a commit creates and drops to `changes`.
-
-        Returns the checkpoint files of the branch by id; None if they are not known and no checkpoint is dropped.
-        """
-        named, dropped = list[Entry](), set[str]()
-        for entry in commit.entries:
-            dropped.update([gone for gone, _ in entry.commit.get("drops", ())])
-            if checkpoint := entry.commit.get("place"):
-                named.append(entry)
-                changes.made[self.files.path(checkpoint)] = self.files.document(tail.run, entry, tail.path)
-        files = known.files if known and known.begun == tail.begun else None
-        if files is None and not dropped:
-            return None
-        if files is None:
-            files = self.files.paths(self.journals.scan(commit.run_id, commit.branch)[0])
-        files = {**files, **self.files.paths(named)}
-        changes.gone += [files[gone] for gone in dropped if gone in files]
-        return {identifier: file for identifier, file in files.items() if identifier not in dropped}
+                self.heads.write(*key, tail.begun, noted[-1], tail.rewinds)
+            if not stays_claimed(commit, key in self._tails):
+                self._tails.pop(key, None)
+                continue
+            if not self._tails:
+                self._claimed_in = identity(self.paths.journals)
+            self._tails[key] = tail
+            if tail.files is not None:
+                tail.files.update(self.files.paths(commit.entries))
+                for gone in dropped_by(commit.entries):
+                    tail.files.pop(gone, None)
 
     def _make(self) -> None:
         """Create the location, with a .gitignore. The root gets none if it holds other files already."""

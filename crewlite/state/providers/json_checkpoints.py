@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
@@ -15,26 +15,29 @@ from typing import Any
 from crewlite import disk
 from crewlite.codec import digest
 from crewlite.errors import CheckpointMismatch, ConfigError, RefError, SchemaTooNew
+from crewlite.json_text import encoder_of
 from crewlite.refs import check_name
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import SCHEMA, Entry, InvalidEntry, parse
-from crewlite.state.providers.base import CheckpointInfo
+from crewlite.state.providers.base import CheckpointInfo, Commit
+from crewlite.state.providers.json_journals import Tail
 from crewlite.state.providers.json_paths import Paths
 
-_TOGETHER = 64  # files that share a sync of their directory
+TOGETHER = 64  # files that share a sync of their directory
 log = logging.getLogger("crewlite.state")
 _NAME = re.compile(r"\d{8}T\d+_([0-9a-f]{32})\.json")
 _ID_IN_NAME = slice(-37, -5)
 _ID = re.compile("[0-9a-f]{32}")
 _NO_DIGITS_OR_LETTERS = re.compile(r"\W+")
+_text = encoder_of(json.JSONEncoder())
 
 
 @dataclass(slots=True)
 class Changes:
     """Checkpoint files to write (`made`: their content by path) and to remove (`gone`)."""
 
-    made: dict[Path, bytes] = field(default_factory=dict)
-    gone: list[Path] = field(default_factory=list)
+    made: dict[str, bytes] = field(default_factory=dict)
+    gone: list[str] = field(default_factory=list)
 
     def add(self, more: Changes) -> None:
         """Make these changes too."""
@@ -46,45 +49,70 @@ class CheckpointFiles:
     """The checkpoint files of one location."""
 
     def __init__(self, paths: Paths) -> None:
-        self._paths, self._root = paths, paths.root
+        self._paths, self._root = paths, str(paths.root)
 
-    def path(self, checkpoint: CheckpointRecord) -> Path:
+    def path(self, checkpoint: CheckpointRecord) -> str:
         """Return the path of the file of a checkpoint."""
-        return self._root / _name(checkpoint)
+        stamp = _NO_DIGITS_OR_LETTERS.sub("", checkpoint["at"].partition("+")[0])
+        return os.path.join(self._root, f"{stamp}_{checkpoint['id']}.json")
 
-    def paths(self, entries: Sequence[Entry]) -> dict[str, Path]:
+    def paths(self, entries: Sequence[Entry]) -> dict[str, str]:
         """Return the paths of the checkpoints in these entries, dropped ones included, by id."""
         checkpoints = [entry.commit["place"] for entry in entries if "place" in entry.commit]
         return {one["id"]: self.path(one) for one in checkpoints}
 
     def amiss(self, entries: Sequence[Entry]) -> Changes:
         """Return missing checkpoint files, and those of dropped checkpoints: a killed writer may have left both."""
-        dropped = {gone for entry in entries for gone, _ in entry.commit.get("drops", ())}
+        dropped = set(dropped_by(entries))
         changes, run = Changes(), entries[0].commit["run"]
         journal = self._paths.journal(run["run_id"], run["branch"])
         for entry in entries:
             if checkpoint := entry.commit.get("place"):
-                gone, there = checkpoint["id"] in dropped, os.path.exists(f"{self._root}/{_name(checkpoint)}")
+                path, gone = self.path(checkpoint), checkpoint["id"] in dropped
+                there = os.path.exists(path)
                 if gone and there:
-                    changes.gone.append(self.path(checkpoint))
+                    changes.gone.append(path)
                 elif not gone and not there:
-                    changes.made[self.path(checkpoint)] = self.document(run, entry, journal)
+                    changes.made[path] = self.document(run, entry, journal)
         return changes
+
+    def follow(
+        self, commit: Commit, tail: Tail, changes: Changes, read: Callable[[], Sequence[Entry]] | None = None
+    ) -> Tail:
+        """Add the files that a commit creates and drops to `changes`. Returns the tail with the files of the branch.
+
+        Covers all entries of the commit, because entries that an earlier, failed attempt wrote may lack their files.
+        `read()` returns all entries of the branch, at the first drop; None: the commit has all.
+        """
+        named = dict[str, str]()
+        for entry in commit.entries:
+            if checkpoint := entry.commit.get("place"):
+                path = named[checkpoint["id"]] = self.path(checkpoint)
+                changes.made[path] = self.document(tail.run, entry, tail.path)
+        if dropped := dropped_by(commit.entries):
+            if tail.files is None:
+                tail = tail._replace(files=self.paths(read() if read else commit.entries))
+            files = {gone: named.get(gone) or (tail.files or {}).get(gone) for gone in dropped}
+            changes.gone += [path for path in files.values() if path]
+        return tail
 
     def make(self, changes: Changes) -> None:
         """Write and remove files. A call that failed may be repeated."""
-        made = [(path, document) for path, document in changes.made.items() if path not in changes.gone]
-        self.remove(changes.gone, sync=not made)
-        for start in range(0, len(made), _TOGETHER):
-            disk.replace_all(made[start : start + _TOGETHER])  # its sync of the directory covers the removals too
-
-    def remove(self, files: Sequence[Path], *, sync: bool = True) -> None:
-        """Remove files durably: a file that reappeared after a power failure would contradict its journal."""
-        for file in files:
-            disk.remove(file)
-        if files and sync:
+        made = list(changes.made.items())
+        for start in range(0, max(len(made), 1), TOGETHER):
             with disk.SyncBatch() as batch:
-                batch.sync_directory(self._root)
+                self.stage(Changes(dict(made[start : start + TOGETHER]), [] if start else changes.gone), batch)
+
+    def stage(self, changes: Changes, batch: disk.SyncBatch) -> None:
+        """Write and remove files at the end of the batch, once the commits that it holds are durable.
+
+        Removed files stay removed: one that reappeared after a power failure would contradict its journal.
+        """
+        for path in changes.gone:
+            batch.remove(path)
+        for path, document in changes.made.items():
+            if path not in changes.gone:
+                batch.replace(path, document)
 
     def listed(self, part: str = "", limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
         """List the checkpoints in the files, as Store.places describes. A damaged file is left out, with a warning."""
@@ -131,7 +159,7 @@ class CheckpointFiles:
             found = _NAME.fullmatch(name)
             if found and part in found[1] and found[1] != last:
                 last = found[1]
-                yield last, self._root / name
+                yield last, self._paths.root / name
 
     def document(self, run: Mapping[str, Any], entry: Entry, journal: Path) -> bytes:
         """Return the file for the checkpoint that `entry` holds. `run` is the start of the run in `journal`."""
@@ -151,19 +179,18 @@ class CheckpointFiles:
             "definition": {"kind": run["definition"]["kind"], "name": run["definition"]["name"]},
             "about": checkpoint["about"],
             "journal": {
-                "file": journal.relative_to(self._root).as_posix(),
+                "file": str(journal).removeprefix(self._root).replace(os.sep, "/").lstrip("/"),
                 "sum": checkpoint.get("sum", entry.sum),
             },
         }
         document["check"] = _check(document)
-        lines = ",\n".join(f'  "{name}": {json.dumps(value)}' for name, value in document.items())
+        lines = ",\n".join([f'  "{name}": {_text(value)}' for name, value in document.items()])
         return f"{{\n{lines}\n}}\n".encode()  # as readable as with `indent`, and ten times faster
 
 
-def _name(checkpoint: CheckpointRecord) -> str:
-    """Return the name of the file of a checkpoint."""
-    stamp = _NO_DIGITS_OR_LETTERS.sub("", checkpoint["at"].partition("+")[0])
-    return f"{stamp}_{checkpoint['id']}.json"
+def dropped_by(entries: Sequence[Entry]) -> list[str]:
+    """Return the ids of the checkpoints that these entries drop."""
+    return [gone for entry in entries for gone, _ in entry.commit.get("drops", ())]
 
 
 def is_of_another(path: Path, checkpoint: CheckpointInfo) -> bool:

@@ -17,9 +17,12 @@ from typing import Any
 from crewlite import disk
 from crewlite.codec import JsonObject
 from crewlite.ids import short
+from crewlite.json_text import encoder_of
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.rewinds import Rewound
 from crewlite.state.providers.json_paths import Paths
+
+_text = encoder_of(json.JSONEncoder())
 
 
 class HeadFiles:
@@ -46,7 +49,7 @@ class HeadFiles:
         said: JsonObject = {"begun": begun, "seq": entry.seq, "sum": entry.sum}
         said |= {"checkpoint": entry.commit["place"]["id"]} if "place" in entry.commit else {}
         said |= {"rewinds": [list(rewind) for rewind in rewinds]} if rewinds else {}
-        data, rewound = json.dumps(said).encode() + b"\n", "rewind" in entry.commit
+        data, rewound = _text(said).encode() + b"\n", "rewind" in entry.commit
         if rewound or not disk.overwrite(path, data):  # of the same length: only its first sector differs
             disk.make_directory(path.parent, durable=False)
             disk.replace(path, data, durable=rewound)

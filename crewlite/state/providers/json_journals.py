@@ -9,9 +9,8 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from crewlite import disk
 from crewlite.errors import JournalCorrupt, SchemaTooNew, StoreError
@@ -72,6 +71,11 @@ class JournalFiles:
             total, offset = entry.sum, stop + 1
             found.append(entry)
         return found, offset
+
+    def reread(self, run_id: str, branch: str, journal: IO[bytes]) -> tuple[list[Entry], int]:
+        """Return what `sound` returns, from an open journal, whose lock the caller holds."""
+        journal.seek(0)
+        return self.sound(run_id, branch, journal.read())
 
     def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:
         """Return the checksum of one entry of a branch; None if the branch has no such entry."""
@@ -222,8 +226,7 @@ def directories_in(path: str) -> list[str]:
         raise StoreError(path, f"cannot be read ({error.strerror})") from error
 
 
-@dataclass(frozen=True, slots=True)
-class Tail:
+class Tail(NamedTuple):
     """The end of a journal, and the facts that its checkpoint files repeat."""
 
     path: Path
@@ -237,7 +240,7 @@ class Tail:
     begun: str
     """The checksum of the journal's first entry."""
     rewinds: tuple[Rewound, ...]
-    files: Mapping[str, Path] | None = None
+    files: dict[str, str] | None = None
     """The checkpoint files of the branch by id; None until a checkpoint is dropped."""
 
     @classmethod
@@ -251,9 +254,9 @@ class Tail:
 
     def after(self, entries: Sequence[Entry], size: int) -> Tail:
         """Return the tail after these entries, which take `size` bytes, are appended."""
-        offset, last = self.offset + size, entries[-1]
-        rewinds = (*self.rewinds, *rewinds_of(entries))
-        return replace(self, seq=last.seq, sum=last.sum, offset=offset, mark=_mark(last, offset), rewinds=rewinds)
+        offset, last, back = self.offset + size, entries[-1], rewinds_of(entries)
+        rewinds = (*self.rewinds, *back) if back else self.rewinds
+        return self._replace(seq=last.seq, sum=last.sum, offset=offset, mark=_mark(last, offset), rewinds=rewinds)
 
     def ends(self, journal: IO[bytes]) -> bool:
         """Return whether an open journal ends with this tail."""

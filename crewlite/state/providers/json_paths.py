@@ -11,12 +11,14 @@ import contextlib
 import os
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 
 from crewlite.refs import check_name
 
 _DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))}
+_MANY = 1024  # runs that commit side by side
 _CAPITAL, _ESCAPED = re.compile("[A-Z]"), re.compile(r"\+([0a-z])")
 
 
@@ -41,16 +43,15 @@ class Paths:
 
     def heads(self, run_id: str) -> Path:
         """Return the directory of the head files of a run."""
-        return self.root / "heads" / _directory(check_name("run_id", run_id))
+        return _heads(self.root, run_id)
 
     def head(self, run_id: str, branch: str) -> Path:
         """Return the path of the head file of a branch: the length of its journal at its newest checkpoint."""
-        *above, last = check_name("branch", branch, slashes=True).split("/")
-        return self.heads(run_id).joinpath(*map(_directory, above), f"{_safe(last)}.json")
+        return _head(self.root, run_id, branch)
 
     def lock(self, run_id: str) -> Path:
         """Return the lock file of a run. All runs share at most 256 lock files, so none needs to be removed."""
-        return self._locks / blake2b(run_id.encode(errors="surrogatepass"), digest_size=1).hexdigest()
+        return _lock(self._locks, run_id)
 
     def run_of(self, directory: str) -> str:
         """Return the run_id that belongs to the name of a directory."""
@@ -59,6 +60,21 @@ class Paths:
     def branch_of(self, journal: str) -> str:
         """Return the branch that belongs to a journal file, given by its path in the directory of its run."""
         return "/".join(map(_name, journal.split("/"))).removesuffix(".jsonl")
+
+
+@lru_cache(_MANY)
+def _head(root: Path, run_id: str, branch: str) -> Path:
+    *above, last = check_name("branch", branch, slashes=True).split("/")
+    return _heads(root, run_id).joinpath(*map(_directory, above), f"{_safe(last)}.json")
+
+
+def _heads(root: Path, run_id: str) -> Path:
+    return root / "heads" / _directory(check_name("run_id", run_id))
+
+
+@lru_cache(_MANY)
+def _lock(locks: Path, run_id: str) -> Path:
+    return locks / blake2b(run_id.encode(errors="surrogatepass"), digest_size=1).hexdigest()
 
 
 def _directory(name: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from crewlite import disk
+from crewlite.file_locks import locked
 
 
 class ResultFiles:
@@ -28,13 +29,13 @@ class ResultFiles:
     def remember(self, key: str, data: bytes) -> None:
         """Store `data` under `key`, replacing earlier data of that key. Raises OSError if storage fails."""
         self._prepare()
-        with disk.locked([self._lock]):
+        with locked([self._lock]):
             disk.replace(self._path(key), data)
 
     def exchange(self, key: str, old: bytes | None, new: bytes) -> bool:
         """Store `new` under `key` if `old` is stored there, and return whether it was. Raises OSError."""
         self._prepare()
-        with disk.locked([self._lock]):
+        with locked([self._lock]):
             if is_old := self.recall(key) == old:
                 disk.replace(self._path(key), new)
         return is_old
@@ -50,7 +51,7 @@ class ResultFiles:
         old = [path for path in self._root.glob("*.json") if _written(path) < before]
         if dry_run or not old:
             return len(old)
-        with disk.locked([self._lock]):
+        with locked([self._lock]):
             old = [path for path in old if _written(path) < before]  # one may have been remembered again meanwhile
             for path in old:
                 disk.remove(path)

@@ -19,6 +19,7 @@ from typing import Any
 from crewlite import disk
 from crewlite.codec import JsonObject
 from crewlite.errors import ConfigError, JournalCorrupt, SchemaTooNew, StoreError
+from crewlite.file_locks import locked
 from crewlite.refs import check_name
 from crewlite.state.format.entry import SCHEMA, Entry, parts
 from crewlite.state.format.rewinds import rewinds_of
@@ -54,7 +55,7 @@ class JsonSalvage:
     def held(self, run_id: str) -> AbstractContextManager[None]:
         """Protect a run against changes by other processes during the block."""
         writes = self._repair and self._paths.journals.is_dir()
-        return disk.locked([self._paths.lock(run_id)], shared=not writes)
+        return locked([self._paths.lock(run_id)], shared=not writes)
 
     def branches(self, run_id: str) -> list[RawBranch]:
         """Return the branches of a run as they are stored, damaged or not."""
@@ -112,10 +113,10 @@ class JsonSalvage:
             if (checkpoint := entry.commit.get("place")) and checkpoint["id"] in live:
                 self._unnamed.pop(checkpoint["id"], None)
                 run, journal = sound[0].commit["run"], Path(raw.where)
-                path, document = self._files.path(checkpoint), self._files.document(run, entry, journal)
+                path, document = Path(self._files.path(checkpoint)), self._files.document(run, entry, journal)
                 data = _bytes(path)
                 if data is None or loosely(data) != json.loads(document):
-                    changes.made[path] = document
+                    changes.made[str(path)] = document
                     edited |= {path: data} if data is not None else {}
 
         rewinds, (run_id, branch) = rewinds_of(sound), (raw.run_id, raw.branch)
@@ -131,7 +132,7 @@ class JsonSalvage:
 
         if not changes.made and not unknown:
             return None
-        problem = f"checkpoint files are missing or were changed: {', '.join(path.name for path in changes.made)}"
+        problem = f"checkpoint files are missing or were changed: {', '.join(map(os.path.basename, changes.made))}"
         if not changes.made:
             problem = f"{self._paths.head(run_id, branch).name} does not name the rewinds of the branch"
         return Flaw("stale_index", raw.where, problem, "written again", make, (raw.run_id, raw.branch))

@@ -10,7 +10,7 @@ from crewlite.errors import BranchConflictError, CrewliteError, StoreError
 from crewlite.state.format.commit import Claim
 from crewlite.state.format.record import Record
 from crewlite.state.journal.claim import held_by
-from crewlite.state.journal.writer import at_work
+from crewlite.state.journal.opening import at_work
 from crewlite.state.providers import Store
 from crewlite.state.providers.base import Commit
 

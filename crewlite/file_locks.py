@@ -1,0 +1,117 @@
+"""Advisory locks of files, which threads and processes hold against each other, and a forked child does not have.
+
+The lock of a file is held by all processes that have it open. So a forked child closes the files that are locked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator
+from io import FileIO
+from pathlib import Path
+from typing import IO
+
+from crewlite.forked import in_child
+
+try:
+    import fcntl
+except ImportError:  # Windows has another lock
+    fcntl = None  # type: ignore[assignment]
+    import msvcrt
+
+BINARY = getattr(os, "O_BINARY", 0)  # Windows has it
+_locked: set[IO[bytes]] = set()
+"""Files that this process has locked or is locking."""
+_LOCK_AT = 2**31 - 2  # on Windows a locked byte cannot be read, so this locks one beyond the end of any journal
+
+
+def take_lock(file: IO[bytes], *, shared: bool = False) -> None:
+    """Take the advisory lock of an open file, waiting for it. A forked child does not have it."""
+    if fcntl:
+        _locked.add(file)
+        fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        return
+    file.seek(_LOCK_AT)
+    msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined,unused-ignore]
+
+
+def close_locked(file: IO[bytes]) -> None:
+    """Give up the lock of a file, if this process holds it, and close the file."""
+    try:
+        if fcntl:
+            _locked.discard(file)
+            if not file.closed:  # a forked child has closed it
+                fcntl.flock(file, fcntl.LOCK_UN)  # closing alone does not: a forked child has the file open as well
+            return
+        file.seek(_LOCK_AT)
+        with contextlib.suppress(OSError):  # it was not locked yet
+            msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+    finally:
+        file.close()
+
+
+def open_locked(path: Path, flags: int) -> FileIO:
+    """Open the file at `path` and lock it against other threads and processes.
+
+    If the file is replaced or removed while this waits for the lock, the new file at the path is opened instead.
+    """
+    while True:
+        file = FileIO(os.open(path, flags | BINARY, 0o600), "r+b")
+        try:
+            take_lock(file)
+            if _is_at(file, path):
+                return file
+        except BaseException:
+            close_locked(file)
+            raise
+        close_locked(file)
+
+
+@contextlib.contextmanager
+def locked(paths: Iterable[Path], *, shared: bool = False) -> Iterator[None]:
+    """Lock several lock files against other threads and processes, in the order of their names, for the block.
+
+    A lock file is separate from the files that it guards and is never renamed or removed, so those may be, on Windows
+    too. A missing lock file is created, and so is its directory, whose parent must exist. A `shared` lock creates
+    nothing, and skips lock files that do not exist.
+    """
+    files = list[FileIO]()
+    try:
+        for path in sorted({str(path) for path in paths}):
+            if file := _lock_file(path, shared=shared):
+                files.append(file)
+                take_lock(file, shared=shared)
+        yield
+    finally:
+        for file in files:
+            close_locked(file)
+
+
+def _lock_file(path: str, *, shared: bool) -> FileIO | None:
+    flags = os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT
+    try:
+        handle = os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        if shared:
+            return None
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(os.path.dirname(path), 0o700)
+        handle = os.open(path, flags, 0o600)
+    return FileIO(handle, "rb" if shared else "r+b")
+
+
+def _is_at(file: FileIO, path: Path) -> bool:
+    """Return whether an open file is still the file at `path`."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+@in_child
+def _let_go() -> None:
+    """Close locked files in a forked child, as a lock lasts until the last process closes the file."""
+    for file in _locked:
+        file.close()
+    _locked.clear()
