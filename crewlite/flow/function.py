@@ -19,11 +19,11 @@ from crewlite.flow.options import (
     integers,
     named,
     returning,
-    seconds,
     time_limit,
 )
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
+from crewlite.recovery import checks
 from crewlite.recovery.port import Policy, check_policy
 from crewlite.runtime.kickoffs.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request
 from crewlite.runtime.kickoffs.runnable import Runnable
@@ -65,7 +65,7 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
     ) -> None:
         kind, policy = self.made_by
         self.name = named(kind, called(func) if name is None else name)
-        returning(kind, self.name, func)
+        returning(self.label, func)
         functools.update_wrapper(self, func)
         self.func = func
         check_checkpoint(self.label, checkpoint)
@@ -76,10 +76,10 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
         self.signature = inspect.signature(func)
         self.is_async = is_async(func)
         self._bound = None
-        integers(kind, self.name, retries=(retries, 0), max_concurrency=(max_concurrency, 1))
-        seconds(kind, self.name, retry_delay=retry_delay)
+        integers(self.label, retries=(retries, 0), max_concurrency=(max_concurrency, 1))
+        checks.seconds(self.label, retry_delay=retry_delay)
         self.remedies = again(retries, retry_delay)
-        self.deadline = time_limit(kind, self.name, timeout)
+        self.deadline = time_limit(self.label, timeout)
         self.policy: Policy | None = check_policy(failure_policy, self.label, policy)
         self.width = max_concurrency
         parameters = self.signature.parameters.keys()

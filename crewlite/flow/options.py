@@ -6,12 +6,10 @@ import inspect
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from datetime import timedelta
-from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, TypedDict, TypeVar
 
 from crewlite import durable
 from crewlite.errors import ConfigError
-from crewlite.flow.reuse import Version
 from crewlite.keywords import refuse_unknown
 from crewlite.recovery import FailureKind, FailurePolicy, Policy, Rule, checks
 from crewlite.recovery.port import check_policy
@@ -66,16 +64,17 @@ class Execution:
 
         `runtimes`: the runtimes that may be named.
         """
-        integers(kind, name, retries=(retries, 0))
-        seconds(kind, name, retry_delay=retry_delay)
+        label = f"{kind} {name!r}"
+        integers(label, retries=(retries, 0))
+        checks.seconds(label, retry_delay=retry_delay)
         executor = executor_of(name, runtime, kind, runtimes)
         executor.check(name, func)
         return cls(
             name,
             executor,
-            time_limit(kind, name, timeout),
+            time_limit(label, timeout),
             None if retries is None else again(retries, retry_delay) or FailurePolicy(),
-            check_policy(failure_policy, f"{kind} {name!r}"),
+            check_policy(failure_policy, label),
         )
 
     def call(
@@ -104,17 +103,12 @@ def again(retries: int, delay: float) -> FailurePolicy | None:
     return FailurePolicy((Rule(_AGAIN, retries, base=delay),)) if retries else None
 
 
-def integers(kind: str, name: str, **options: tuple[object, int]) -> None:
+def integers(label: str, **options: tuple[object, int]) -> None:
     """Raise ConfigError for an option, given as (value, least), that is not a whole number of `least` or more."""
     for option, (value, least) in options.items():
         if value is None and option in _MAY_BE_NONE:
             continue
-        checks.whole(f"{kind} {name!r}", least, **{option: value})
-
-
-def seconds(kind: str, name: str, **options: object) -> None:
-    """Raise ConfigError for an option that is not a number of seconds, 0 or more."""
-    checks.seconds(f"{kind} {name!r}", **options)
+        checks.whole(label, least, **{option: value})
 
 
 def check_checkpoint(label: str, checkpoint: object) -> None:
@@ -123,56 +117,20 @@ def check_checkpoint(label: str, checkpoint: object) -> None:
         raise ConfigError(f"{label}: checkpoint is {checkpoint!r}; wanted True, or CheckpointConfig(location=...)")
 
 
-def returning(kind: str, name: str, func: object) -> None:
+def returning(label: str, func: object) -> None:
     """Raise ConfigError for an object that is no function, or for a generator: only complete results are recorded."""
     if not callable(func):
-        raise ConfigError(f"{kind} {name!r} is {func!r}; wanted a function")
+        raise ConfigError(f"{label} is {func!r}; wanted a function")
     if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
-        raise ConfigError(
-            f"{kind} {name!r} is a generator, but only a complete result can be recorded: have it return a list"
-        )
+        raise ConfigError(f"{label} is a generator, but only a complete result can be recorded: have it return a list")
 
 
-def time_limit(kind: str, name: str, timeout: float | timedelta | None) -> float | None:
+def time_limit(label: str, timeout: float | timedelta | None) -> float | None:
     """Return a `timeout` in seconds. Raises ConfigError unless it is a number or a timedelta, more than 0."""
     found = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
     if found is not None and (isinstance(found, bool) or not isinstance(found, int | float) or not found > 0):
-        raise ConfigError(f"{kind} {name!r}: timeout is {timeout!r}; wanted seconds or a timedelta, more than 0")
+        raise ConfigError(f"{label}: timeout is {timeout!r}; wanted seconds or a timedelta, more than 0")
     return found
-
-
-def one_of(kind: str, name: str, **options: tuple[object, Collection[str]]) -> None:
-    """Raise ConfigError for an option, given as (value, choices), that is none of its choices."""
-    for option, (value, choices) in options.items():
-        if value not in choices:
-            raise ConfigError(f"{kind} {name!r}: {option} is {value!r}; wanted one of {', '.join(choices)}")
-
-
-def lifetime(name: str, cache: object) -> float | None:
-    """Return the seconds that a cached result is valid; None for ever. Raises ConfigError for an unusable `cache`."""
-    if isinstance(cache, bool):
-        return None
-    if not isinstance(cache, timedelta) or cache <= timedelta(0):
-        raise ConfigError(f"@step {name!r}: cache is {cache!r}; wanted True, False, or a timedelta of more than 0")
-    return cache.total_seconds()
-
-
-def version_of(name: str, version: object) -> Version:
-    """Return the version of a step. Raises ConfigError unless it is text or a whole number."""
-    if version is not None and type(version) not in (str, int):
-        raise ConfigError(f"@step {name!r}: version is {version!r}; wanted text or a whole number")
-    return version  # type: ignore[return-value]
-
-
-def dependencies(name: str, deps: object) -> tuple[object, ...]:
-    """Return the deps of a step. Raises ConfigError unless each is a function, a step, a class or a module."""
-    if not isinstance(deps, tuple | list):
-        raise ConfigError(f"@step {name!r}: deps is {deps!r}; wanted a tuple of functions, classes or modules")
-    for dep in deps:
-        known = isinstance(dep, FunctionType | BuiltinFunctionType | type | ModuleType)
-        if not known and not hasattr(dep, "__wrapped__"):
-            raise ConfigError(f"@step {name!r}: deps holds {dep!r}; wanted functions, classes or modules")
-    return tuple(deps)
 
 
 def named(kind: str, name: str) -> str:

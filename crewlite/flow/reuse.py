@@ -17,6 +17,7 @@ import textwrap
 import tokenize
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, Protocol, runtime_checkable
@@ -86,6 +87,33 @@ class Reuse:
 
     def _coded(self) -> str:
         return codec.digest(code_of(self._name, self._func, self._version, self._deps))
+
+
+def lifetime(label: str, cache: object) -> float | None:
+    """Return the seconds that a cached result is valid; None for ever. Raises ConfigError for an unusable `cache`."""
+    if isinstance(cache, bool):
+        return None
+    if not isinstance(cache, timedelta) or cache <= timedelta(0):
+        raise ConfigError(f"{label}: cache is {cache!r}; wanted True, False, or a timedelta of more than 0")
+    return cache.total_seconds()
+
+
+def version_of(label: str, version: object) -> Version:
+    """Return the version of a step. Raises ConfigError unless it is text or a whole number."""
+    if version is not None and type(version) not in (str, int):
+        raise ConfigError(f"{label}: version is {version!r}; wanted text or a whole number")
+    return version  # type: ignore[return-value]
+
+
+def dependencies(label: str, deps: object) -> tuple[object, ...]:
+    """Return the deps of a step. Raises ConfigError unless each is a function, a step, a class or a module."""
+    if not isinstance(deps, tuple | list):
+        raise ConfigError(f"{label}: deps is {deps!r}; wanted a tuple of functions, classes or modules")
+    for dep in deps:
+        known = isinstance(dep, FunctionType | BuiltinFunctionType | type | ModuleType)
+        if not known and not hasattr(dep, "__wrapped__"):
+            raise ConfigError(f"{label}: deps holds {dep!r}; wanted functions, classes or modules")
+    return tuple(deps)
 
 
 class NotYet(Exception):

@@ -14,19 +14,8 @@ from crewlite import codec, durable, homes, kinds
 from crewlite.codec import Json
 from crewlite.durable import Scope, Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread
-from crewlite.flow.options import (
-    Execution,
-    called,
-    decorated,
-    dependencies,
-    integers,
-    lifetime,
-    named,
-    one_of,
-    returning,
-    version_of,
-)
-from crewlite.flow.reuse import Inside, Reuse, code_of
+from crewlite.flow.options import Execution, called, decorated, integers, named, returning
+from crewlite.flow.reuse import Inside, Reuse, code_of, dependencies, lifetime, version_of
 from crewlite.recovery import Policy
 from crewlite.runtime.steps.executors import Executor, Runtime
 from crewlite.runtime.steps.future import Awaited, StepFuture, StepFutures, on, settled
@@ -64,7 +53,8 @@ class StepFunction(Generic[P, R]):
         compensate: Callable[[Any], Any] | None = None,
     ) -> None:
         self.name = named("@step", called(func) if name is None else name)
-        returning("@step", self.name, func)
+        label = f"@step {self.name!r}"
+        returning(label, func)
         functools.update_wrapper(self, func)
         self.func = func
         self._how = Execution.of(
@@ -77,10 +67,11 @@ class StepFunction(Generic[P, R]):
             failure_policy=failure_policy,
             runtime=runtime,
         )
-        integers("@step", self.name, max_concurrency=(max_concurrency, 1))
+        integers(label, max_concurrency=(max_concurrency, 1))
         if not isinstance(type, str | None):
-            raise ConfigError(f"@step {self.name!r}: type is {type!r}; wanted text")
-        one_of("@step", self.name, effect=(effect, get_args(Effect)))
+            raise ConfigError(f"{label}: type is {type!r}; wanted text")
+        if effect not in get_args(Effect):
+            raise ConfigError(f"{label}: effect is {effect!r}; wanted one of {', '.join(get_args(Effect))}")
         self.type = type
         self._voice = PlainVoice(self, kinds.STEP, self.name, type)
         self._signature = inspect.signature(func)
@@ -88,16 +79,16 @@ class StepFunction(Generic[P, R]):
         plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values())
         self._plain = tuple(parameters) if plain else None
         if compensate is not None and not callable(compensate):
-            raise ConfigError(f"@step {self.name!r}: compensate is {compensate!r}; wanted a function of its result")
+            raise ConfigError(f"{label}: compensate is {compensate!r}; wanted a function of its result")
         self._compensate = compensate
         self._async = is_async(func)
         self._effect = effect
         self._limits = (Limit(f"step:{self.name}", max_concurrency),) if max_concurrency else ()
         self._opaque = False
-        self._version = version_of(self.name, version)
-        self._deps = dependencies(self.name, deps)
+        self._version = version_of(label, version)
+        self._deps = dependencies(label, deps)
         self._provenance = {} if version is None else {"version": str(version)}
-        age = lifetime(self.name, cache)
+        age = lifetime(label, cache)
         self._reuse = Reuse(self.name, func, age, self._version, self._deps) if cache else None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:

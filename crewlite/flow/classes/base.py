@@ -363,10 +363,10 @@ class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
 
     def _check(self) -> None:
         """Raise ConfigError if a setting of the flow is unusable."""
-        name = named("flow", self.run_name if self.name is None else self.name)
-        integers("flow", name, max_concurrency=(self.max_concurrency, 1), max_method_calls=(self.max_method_calls, 1))
-        check_policy(self.failure_policy, f"flow {name!r}")
-        check_checkpoint(f"flow {name!r}", self.checkpoint)
+        label = f"flow {named('flow', self.run_name if self.name is None else self.name)!r}"
+        integers(label, max_concurrency=(self.max_concurrency, 1), max_method_calls=(self.max_method_calls, 1))
+        check_policy(self.failure_policy, label)
+        check_checkpoint(label, self.checkpoint)
 
     def _set_fields(self, fields: Mapping[str, Any]) -> None:
         own = {name: value for name, value in fields.items() if name in self.state_kind.fields}

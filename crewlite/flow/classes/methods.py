@@ -60,7 +60,7 @@ class FlowMethod(Generic[P, R]):
             raise ConfigError(
                 f"{an(type(func).__name__)} is no method of a flow; wanted a plain method with self: {func!r}"
             )
-        returning(by, called(func), func)
+        returning(f"{by} {called(func)!r}", func)
         name = named(by, called(func))
         return cls(func, _execution(by, name, func, options))
 
