@@ -29,7 +29,7 @@ from crewlite.runtime.steps.replay import Basis, recorded_answer, recorded_quest
 from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.state.format.addresses import NAME_RULE, can_be_name
 from crewlite.state.format.commit import AskedQuestion, CommitParts
-from crewlite.state.verbs.answer import check_fits, decode_answer, refusal, typed
+from crewlite.state.verbs.answer import decode_answer, misfit, refusal, typed
 
 _LATE: Any = object()
 
@@ -166,8 +166,8 @@ class Question:
 
     def read(self, answer: Any, address: str, *, recorded: bool = False) -> Any:
         """Validate an answer and return it as `schema` converts it. Raises AnswerRefused if it does not fit."""
-        if not (recorded or self.wider):
-            check_fits(address, answer, self.asked_as)  # Python's types accept more: 1 or "off" for yes or no
+        if not (recorded or self.wider) and (problem := misfit(answer, self.asked_as)):
+            raise AnswerRefused(address, problem)  # Python's types accept more: 1 or "off" for yes or no
         try:
             value = self.adapter.validate_python(answer)
             if self.check and not recorded:

@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Callable, Collection, Mapping
 from datetime import date, datetime, time, timedelta
-from functools import partial
+from functools import cache, partial
 from typing import Any
 from uuid import UUID
 
@@ -73,7 +73,7 @@ def converted(value: Any, schema: Any) -> Any:
     """
     if isinstance(value, Typed):
         return typed(value, schema)
-    if isinstance(value, str) and _takes_yes_or_no(schema) and not _fits(value, schema):
+    if isinstance(value, str) and _takes_yes_or_no(schema) and misfit(value, schema):
         return _YES_OR_NO.get(value.strip().lower(), value)
     return value
 
@@ -195,12 +195,9 @@ def check_task(run_id: str, definition: Mapping[str, Any], address: str) -> None
 
 def _may_misfit(asked: AskedQuestion, answer: GivenAnswer) -> bool:
     """Return whether another answer may replace this one: it does not fit, or only the run can tell whether it fits."""
-    value = decode_answer(answer, asked.get("schema"))
-    try:
-        check_fits(asked["address"], value, asked.get("schema"))
-    except AnswerRefused:
-        return True
-    return is_unchecked(asked.get("schema"), value)
+    schema = asked.get("schema")
+    value = decode_answer(answer, schema)
+    return bool(misfit(value, schema)) or is_unchecked(schema, value)
 
 
 def unheard(record: Record) -> frozenset[str]:
@@ -306,30 +303,15 @@ def _may_be_same(value: Any, recorded: Any) -> bool:
 
 def check(asked: AskedQuestion, value: Any, mask: Callable[[str], str]) -> None:
     """Raise AnswerRefused, with secrets masked, if the value does not fit the recorded schema of the question."""
-    try:
-        check_fits(asked["address"], value, asked.get("schema"))
-    except AnswerRefused as refused:
-        raise AnswerRefused(refused.address, mask(refused.problem)) from None
+    if problem := misfit(value, asked.get("schema")):
+        raise AnswerRefused(asked["address"], mask(problem))
 
 
-def _fits(value: Any, schema: Any) -> bool:
-    try:
-        check_fits("", value, schema)
-    except AnswerRefused:
-        return False
-    return True
-
-
-def check_fits(address: str, value: Any, schema: Any) -> None:
-    """Raise AnswerRefused if an answer does not fit a JSON schema; None for any text."""
+def misfit(value: Any, schema: Any) -> str:
+    """Return in words why an answer does not fit a JSON schema, or None for any text; "" if it fits."""
     if schema is None:
-        if not isinstance(value, str):
-            raise AnswerRefused(address, f"{value!r} is not a text")
-        return
-    formats = jsonschema.FormatChecker()
-    for name, kind in _FORMATS.items():
-        formats.checks(name, raises=ValidationError)(_reader(kind))
-    validator = jsonschema.Draft202012Validator(schema, registry=referencing.Registry(), format_checker=formats)
+        return "" if isinstance(value, str) else f"{value!r} is not a text"
+    validator = jsonschema.Draft202012Validator(schema, registry=referencing.Registry(), format_checker=_formats())
     try:
         error = jsonschema.exceptions.best_match(validator.iter_errors(to_jsonable_python(value)))
     except (
@@ -339,10 +321,11 @@ def check_fits(address: str, value: Any, schema: Any) -> None:
         TypeError,
         RecursionError,
     ):
-        return  # a tool's own schema that cannot be followed: the run checks by the tool itself
-    if error:
-        problem, wanted = _problem(error, schema), what_fits(schema)
-        raise AnswerRefused(address, problem if wanted in problem else f"{problem}; wanted {wanted}")
+        return ""  # a tool's own schema that cannot be followed: the run checks by the tool itself
+    if not error:
+        return ""
+    problem, wanted = _problem(error, schema), what_fits(schema)
+    return problem if wanted in problem else f"{problem}; wanted {wanted}"
 
 
 def _problem(error: Any, schema: Any) -> str:
@@ -355,6 +338,14 @@ def _problem(error: Any, schema: Any) -> str:
         if "description" in schema and (error.context or error.validator == "pattern")
         else error.message
     )
+
+
+@cache
+def _formats() -> Any:
+    formats = jsonschema.FormatChecker()
+    for name, kind in _FORMATS.items():
+        formats.checks(name, raises=ValidationError)(_reader(kind))
+    return formats
 
 
 def _reader(kind: Any) -> Any:

@@ -30,7 +30,7 @@ from crewlite.state.format.addresses import BEGINNING, bare_name, hollow, leaf, 
 from crewlite.state.format.commit import AskedQuestion, StepRecord, invalidated
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
-from crewlite.state.verbs.answer import Typed, check, converted, typed
+from crewlite.state.verbs.answer import Typed, converted, misfit, typed
 from crewlite.tools.approval import schema_of
 from crewlite.tools.base import as_text
 from crewlite.wording import an
@@ -133,15 +133,13 @@ def _edited(outcome: Outcome, data: Any) -> StepRecord:
 def _checked(record: Record, outcome: Outcome, value: Any, secrets: Secrets) -> Any:
     """Return the value of an edit as it is recorded: encoded, masked, checked, in the type of the old outcome."""
     was = record.value(outcome.address)
-    asked = record.asked.get(outcome.address) or _approval(outcome, was)
+    asks = kinds.of(outcome.kind).asks_person
+    asked = (record.asked.get(outcome.address) or _approval(outcome, was)) if asks else None
     data: Any = secrets.mask_data(_coded(outcome, _read(outcome, value, was, asked)))
     if kinds.of(outcome.kind).holds_value:
         return _coerced(data, was, f"The edit of {outcome.address}")
-    if kinds.of(outcome.kind).asks_person and asked:
-        try:
-            check(asked, codec.decode(data["answer"]), secrets.mask)
-        except AnswerRefused as refusal:
-            raise AnswerRefused(refusal.address, refusal.problem, edit=True) from None
+    if asked and (problem := misfit(codec.decode(data["answer"]), asked.get("schema"))):
+        raise AnswerRefused(outcome.address, secrets.mask(problem), edit=True)
     return data
 
 
