@@ -37,8 +37,8 @@ from crewlite.state.journal.lineage import readable_branches, recorded
 from crewlite.state.providers import BranchInfo, Store
 from crewlite.state.reading.locate import Located
 from crewlite.state.run_history import Base
-from crewlite.state.verbs.copy_run import copy_if_elsewhere
 from crewlite.state.verbs.fork import Origin, changed_parts, fork
+from crewlite.state.verbs.transfer import copy_if_elsewhere
 
 
 def explore_here(

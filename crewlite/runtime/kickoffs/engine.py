@@ -59,7 +59,7 @@ from crewlite.state.journal.lineage import gone
 from crewlite.state.reading.locate import Located
 from crewlite.state.subscriber import CheckpointSubscriber
 from crewlite.state.verbs.acquire import acquire_branch, acquire_new_branch, store_claim
-from crewlite.state.verbs.copy_run import copy_if_elsewhere
+from crewlite.state.verbs.transfer import copy_if_elsewhere
 
 progress_lines = lazy("crewlite.console.progress")  # subscribers on the roof, which only runs that ask for it attach
 log_files = lazy("crewlite.console.log_file")

@@ -17,8 +17,8 @@ from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig, at_ref, defaults
 from crewlite.state.format.record import Record
 from crewlite.state.reading.locate import Located, locate
-from crewlite.state.verbs.copy_run import copy_if_elsewhere
 from crewlite.state.verbs.fork import Changes, fork, tried
+from crewlite.state.verbs.transfer import copy_if_elsewhere
 
 D = TypeVar("D", bound=Runnable[Any])
 

@@ -23,7 +23,7 @@ from crewlite.state.config import CheckpointConfig, at_ref
 from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import recorded
 from crewlite.state.reading.locate import Located, locate
-from crewlite.state.verbs.copy_run import is_elsewhere
+from crewlite.state.verbs.transfer import is_elsewhere
 from crewlite.tools.base import BaseTool
 from crewlite.tools.toolbox import as_tools
 from crewlite.wording import an

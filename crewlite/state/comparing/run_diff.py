@@ -9,8 +9,7 @@ from itertools import count
 from crewlite.codec import Json, JsonObject, decode, dumps
 from crewlite.lazy import lazy
 from crewlite.state.comparing.fields import FieldDiff, Status, field_diffs, state_diffs
-from crewlite.state.comparing.side import Side, side_of
-from crewlite.state.comparing.steps import StepDiff, step_diffs
+from crewlite.state.comparing.steps import Side, StepDiff, step_diffs
 from crewlite.state.comparing.text import Line, as_lines
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
@@ -76,7 +75,7 @@ class RunDiff:
 def compare(a: Record, b: Record, *, common: int = 0, places: tuple[str | None, str | None] = (None, None)) -> RunDiff:
     """Compare two records. `common`: the number of their last common commit, 0 if none. `places`: see Side.at."""
     times = Times(a), Times(b)
-    one, other = side_of(a, times[0], places[0]), side_of(b, times[1], places[1])
+    one, other = Side.of(a, times[0], places[0]), Side.of(b, times[1], places[1])
     (models_a, settings_a), (models_b, settings_b) = _settings(a, b)
     return RunDiff(
         one,

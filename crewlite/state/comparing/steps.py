@@ -1,4 +1,4 @@
-"""The steps of two runs, matched by their addresses and compared: question, model, outcome.
+"""The two sides of a comparison, and their steps, matched by address and compared: question, model, outcome.
 
 A step is known by its address without the numbers of attempts, so a step that one run had to do twice is matched with
 the one that the other did once. Of several attempts the last one is matched first; the earlier ones are beside it.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import NamedTuple
 
 from crewlite import kinds
@@ -16,6 +17,7 @@ from crewlite.state.format.addresses import in_order, outers, without_tries
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.format.times import Times, calls_in_doubt, tries_of
+from crewlite.state.reading.progress import RunStatus, status_of, status_text_of
 from crewlite.state.reading.prompts import Prompts
 from crewlite.state.reading.shown import said
 from crewlite.state.reading.steps import StepStatus, model_of, stale, standing
@@ -23,6 +25,56 @@ from crewlite.usage import NO_USAGE, Usage
 
 _Key = tuple[str, int]
 """(the address of a step without the numbers of attempts, how many later attempts at the step there are)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of two compared runs, as it was at the compared place."""
+
+    run_id: str
+    branch: str
+    at: str | None
+    """The id of the checkpoint, or `abandoned:1` for what a rewind has abandoned; None for the branch as it is."""
+    seq: int
+    """The number of the last commit of the run at that place."""
+    status: RunStatus
+    kind: str
+    name: str
+    """The name of the definition."""
+    started_at: datetime
+    usage: Usage
+    seconds: float
+    """How long the run has worked, in all kickoffs; parallel steps count once."""
+    kicked_off: bool
+    """Whether the branch has run: False for a fork that nobody has kicked off yet."""
+
+    @property
+    def status_text(self) -> str:
+        """The status for people to read: that of a new fork is `not run yet`."""
+        return status_text_of(self.status, kicked_off=self.kicked_off)
+
+    @property
+    def ref(self) -> str:
+        """The ref that names this side at its location."""
+        return f"{self.run_id}/{self.branch}" + (f"@{self.at}" if self.at else "")
+
+    @classmethod
+    def of(cls, record: Record, times: Times, at: str | None) -> Side:
+        """Build the side of a record. `at` is the part of its ref behind the @, None if there is none."""
+        run = record.run
+        return cls(
+            run["run_id"],
+            run["branch"],
+            at,
+            record.seq,
+            status_of(record),
+            run["definition"]["kind"],
+            run["definition"]["name"],
+            datetime.fromisoformat(record.started_at),
+            record.usage,
+            times.of(),
+            not record.fresh,
+        )
 
 
 @dataclass(frozen=True, slots=True)

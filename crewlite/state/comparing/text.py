@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from crewlite.state.comparing.fields import FieldDiff
-from crewlite.state.comparing.side import Side
-from crewlite.state.comparing.steps import StepDiff, StepSide
+from crewlite.state.comparing.steps import Side, StepDiff, StepSide
 from crewlite.usage import Usage
 from crewlite.wording import escaped, number_of
 

@@ -1,4 +1,4 @@
-"""Moving a run: export all its branches to one JSON file, and import that file at any location.
+"""Moving a run: export all its branches to one JSON file, import that file at any location, or copy one branch there.
 
 The file holds the entries of all branches as they are stored, one line each, with their seals. So an imported run has
 the same digest on every provider, and can be resumed, forked and listed like the original.
@@ -6,21 +6,26 @@ the same digest on every provider, and can be resumed, forked and listed like th
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from crewlite import codec, disk
 from crewlite.codec import JsonObject
-from crewlite.errors import ConfigError, JournalCorrupt, RefError, RunExists, SchemaTooNew
+from crewlite.errors import BranchConflictError, ConfigError, JournalCorrupt, RefError, RunExists, SchemaTooNew
 from crewlite.refs import check_name
+from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.entry import Entry, InvalidEntry, unseal
 from crewlite.state.journal.lineage import Journals, gone, head_of, journals_of_branch, journals_of_run, lost_base
-from crewlite.state.providers import Commit, Store
+from crewlite.state.providers import Commit, Store, provider_for
 from crewlite.state.providers.base import Head
 from crewlite.state.providers.reading import check_follows
 from crewlite.state.providers.sqlite_database import is_database_file
+from crewlite.state.reading.locate import Located
 
 SCHEMA = 1
 
@@ -74,6 +79,44 @@ def import_run(store: Store, path: Path) -> str:
 def commits(store: Store, run_id: str, branch: str) -> list[Commit]:
     """Build the commits that copy a branch, and the branches it is forked from, to a store that has none of them."""
     return [_commit(run_id, name, own) for name, own in journals_of_branch(store, run_id, branch).items()]
+
+
+def is_elsewhere(found: Located, given: object) -> bool:
+    """Return whether `given` sets a location explicitly, other than the location at which the run was found."""
+    if not isinstance(given, CheckpointConfig) or "location" not in given.model_fields_set:
+        return False
+    return os.path.realpath(found.location) != os.path.realpath(given.location)
+
+
+def copy_if_elsewhere(found: Located, given: object) -> Located:
+    """Copy a branch, with the branches it is forked from, to the location that `given` sets, if the run is not there.
+
+    Returns the branch at that location, or `found` if nothing is to be copied. A copy that was made earlier and resumed
+    there is left as it is. Raises RunExists if a run of that name there is a different one, StoreError, OSError.
+    """
+    if not isinstance(given, CheckpointConfig) or not is_elsewhere(found, given):
+        return found
+    with contextlib.closing(found.provider.open(found.location)) as kept:
+        copied = commits(kept, found.run_id, found.branch)
+    provider = provider_for(given.location, given.provider)
+    with contextlib.closing(provider.open(given.location)) as store:
+        _copy(store, copied, found)
+    return replace(found, provider=provider, location=given.location)
+
+
+def _copy(store: Store, copied: list[Commit], found: Located) -> None:
+    try:
+        store.append(copied)
+    except BranchConflictError:
+        there = {info.branch: info.uid for info in store.branches(found.run_id)}
+        for commit in copied:
+            seq, total = commit.head
+            same = commit.run and there.get(commit.branch) == commit.run["uid"]
+            ahead = store.sum_at(commit.run_id, commit.branch, seq) == total
+            named = found.checkpoint and any(one.run_id == found.run_id for one in store.places(found.checkpoint))
+            if not same or not (ahead or named):
+                known = there.get(commit.branch, "nothing")
+                raise RunExists(found.run_id, store.location, found.location, found=known, wanted=total) from None
 
 
 def _journals(store: Store, run_id: str) -> Journals:
