@@ -11,6 +11,7 @@ from crewlite.errors import EffectsRepeat
 from crewlite.flow import flow, step
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.testing import ScriptedLLM
+from tests.state.wrapped import ReadOnce
 
 
 @pytest.fixture(params=[InMemoryProvider, JsonProvider, SqliteProvider], ids=["memory", "json", "sqlite"])
@@ -195,3 +196,19 @@ def test_a_variant_that_may_make_a_call_again_is_refused(store):
         with pytest.raises(EffectsRepeat):
             crew.explore("r", [{"name": "v", **change}])
     assert crew.explore("r", [{"name": "v", **behind}])["v"].output == "x"
+
+
+@pytest.mark.parametrize("kind", [JsonProvider, SqliteProvider])
+def test_a_run_without_such_calls_is_not_read_to_be_forked(kind, tmp_path):
+    looked = ReadOnce(kind())
+    kept = CheckpointConfig(location=tmp_path / "kept", provider=looked)
+    crew_of(kept, "a plan", "a bill").kickoff(run_id="r")
+    with history_of(kept) as history:
+        place = next(one for one in history.checkpoints() if one.address == "task:plan")
+        with looked.one_verb():
+            made = history.fork(place.id, branch="try")
+            assert not looked.read
+        assert made.base.seq == place.seq
+        with looked.one_verb():
+            history.fork(made, edits={"task:plan": "another"})
+            assert looked.read, "edits are checked against what is recorded"

@@ -111,7 +111,9 @@ PlaceInfo = CheckpointInfo
 class Store(Protocol):
     """An opened location.
 
-    The verbs that write (`append`, `rewrite`, `remove`) are called from one thread at a time, the others from any.
+    The verbs that write (`append`, `rewrite`, `remove`) are called from one thread at a time, the others from any. A
+    store may have `mentions(run_id, branch, *parts) -> bool`: whether the stored bytes of the branch itself contain any
+    of these parts. It spares reading a long branch that is forked.
     """
 
     location: str

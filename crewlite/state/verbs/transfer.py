@@ -35,26 +35,26 @@ def digest(store: Store, run_id: str) -> str:
     return _digest(_journals(store, run_id))
 
 
-def document(store: Store, run_id: str) -> bytes:
-    """Return a run as the bytes of an export file. Raises RefError if the run was deleted, JournalCorrupt."""
+def document(store: Store, run_id: str) -> tuple[str, bytes]:
+    """Return the digest of a run, and its export file. Raises RefError if the run was deleted, JournalCorrupt."""
     journals = _journals(store, run_id)
-    head = codec.dumps({"crewlite": "run", "schema": SCHEMA, "run_id": run_id, "digest": _digest(journals)})
+    total = _digest(journals)
+    head = codec.dumps({"crewlite": "run", "schema": SCHEMA, "run_id": run_id, "digest": total})
     branches = [
         b'{"branch":%b,"entries":[\n%b\n]}' % (codec.dumps(name), b",\n".join(entry.line for entry in entries))
         for name, entries in journals.items()
     ]
     data = b'%b,"branches":[\n%b\n]}\n' % (head[:-1], b",\n".join(branches))
     _verified(data, f"the export of run {run_id}")  # an export that could not be imported is an error now
-    return data
+    return total, data
 
 
 def export_run(store: Store, run_id: str, path: Path) -> str:
     """Write a run to a file, all or nothing, and return its digest. Raises RefError, JournalCorrupt, OSError."""
-    data = document(store, run_id)
+    total, data = document(store, run_id)
     disk.make_directory(path.absolute().parent)
     disk.replace(path, data)
-    found: str = json.loads(data)["digest"]
-    return found
+    return total
 
 
 def import_run(store: Store, path: Path) -> str:
