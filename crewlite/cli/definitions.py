@@ -30,7 +30,6 @@ from crewlite.flow import Flow, FlowFunction
 from crewlite.runtime.kickoffs.plan import refused
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.secrets import Secrets
-from crewlite.state.config import defaults
 
 Definition: TypeAlias = Runnable[Any]
 D = TypeVar("D", bound=Definition)
@@ -132,7 +131,7 @@ def saving(definition: D, location: str | None) -> D:
     if own is None and not location and not any(definition.inner_settings()):
         return definition.with_checkpoint(True)
     if location and own is not False:
-        config = own if isinstance(own, CheckpointConfig) else defaults()
+        config = own if isinstance(own, CheckpointConfig) else CheckpointConfig()
         return definition.with_checkpoint(config.overridden_by(CheckpointConfig(location=location, provider=None)))
     return definition
 

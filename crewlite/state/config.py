@@ -130,8 +130,3 @@ def at_ref(ref: CheckpointConfig | str | UUID | os.PathLike[str] | None) -> Chec
     if isinstance(ref, str) and not ref.strip():
         raise ConfigError(f"the ref is {ref!r}; wanted a run, a checkpoint or 'latest'")
     return ref if isinstance(ref, CheckpointConfig) else CheckpointConfig(restore_from=ref)
-
-
-def defaults() -> CheckpointConfig:
-    """Return the configuration that `checkpoint=True` stands for."""
-    return CheckpointConfig()

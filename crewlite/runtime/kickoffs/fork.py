@@ -14,7 +14,7 @@ from crewlite.runtime.kickoffs.request import Bind, FromCheckpoint, Request
 from crewlite.runtime.kickoffs.resumption import drift_of_result
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.secrets import Secrets
-from crewlite.state.config import CheckpointConfig, at_ref, defaults
+from crewlite.state.config import CheckpointConfig, at_ref
 from crewlite.state.format.record import Record
 from crewlite.state.reading.locate import Located, locate
 from crewlite.state.verbs.fork import Changes, fork, tried
@@ -87,7 +87,7 @@ def kickoff_check(definition: Runnable[Any], config: CheckpointConfig, secrets: 
 def config_of(definition: Runnable[Any] | None) -> CheckpointConfig:
     """Return the checkpoint settings of a definition; the default settings if it has none."""
     own = definition.checkpoint if definition is not None else None
-    return own if isinstance(own, CheckpointConfig) else defaults()
+    return own if isinstance(own, CheckpointConfig) else CheckpointConfig()
 
 
 def located_for(definition: Runnable[Any] | None, own: CheckpointConfig, given: CheckpointConfig) -> Located:

@@ -15,7 +15,7 @@ from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.people.terminal import piped, terminal
 from crewlite.settings import resolve
-from crewlite.state.config import CheckpointConfig, at_ref, defaults
+from crewlite.state.config import CheckpointConfig, at_ref
 from crewlite.state.subscriber import Setting
 
 log = logging.getLogger("crewlite.run")
@@ -49,7 +49,9 @@ def plan(root: Root[Any], request: Request) -> Plan:
     """Decide where the run is stored. Raises ConfigError, before anything is opened or paid."""
     if why := _refusal.get():
         raise ConfigError(why)
-    config = resolve([setting for setting in (root.setting, *root.inner) if setting is not False], defaults) or None
+    config = (
+        resolve([setting for setting in (root.setting, *root.inner) if setting is not False], CheckpointConfig) or None
+    )
     check_one_store(root.inner, config)
     own = config
     if request.from_checkpoint is not None:
@@ -58,7 +60,7 @@ def plan(root: Root[Any], request: Request) -> Plan:
             raise ConfigError(
                 "from_checkpoint names no checkpoint; wanted a ref, or CheckpointConfig(restore_from=ref)"
             )
-        config = (config or defaults()).overridden_by(override)
+        config = (config or CheckpointConfig()).overridden_by(override)
     if request.run_id is not None and config is None:
         raise ConfigError(
             f"run_id={request.run_id!r} names a recorded run, but this {root.kind} has no store to record runs in: "

@@ -114,29 +114,20 @@ def _hunks(old: Sequence[str], new: Sequence[str]) -> list[list[tuple[str, int, 
     """Return the changes in groups of difflib opcodes: (tag, start and end in `old`, start and end in `new`)."""
     head = _same(old, new)
     tail = _same(old[head:][::-1], new[head:][::-1])
-    middle_a, middle_b = old[head : len(old) - tail], new[head : len(new) - tail]
-    codes: list[tuple[str, int, int, int, int]]
-    if not middle_a or not middle_b or len(middle_a) * len(middle_b) > _MATCHED or len(middle_a) == len(middle_b) == 1:
-        codes = [("replace", head, len(old) - tail, head, len(new) - tail)]
-    else:
-        found = difflib.SequenceMatcher(None, middle_a, middle_b, autojunk=False).get_opcodes()
-        codes = [(tag, i + head, i_end + head, j + head, j_end + head) for tag, i, i_end, j, j_end in found]
-    around = [("equal", max(0, head - _CONTEXT), head, max(0, head - _CONTEXT), head)] if head else []
-    a, b = len(old) - tail, len(new) - tail
-    behind = [("equal", a, min(len(old), a + _CONTEXT), b, min(len(new), b + _CONTEXT))] if tail else []
-    return _grouped([*around, *codes, *behind])
-
-
-def _grouped(codes: Sequence[tuple[str, int, int, int, int]]) -> list[list[tuple[str, int, int, int, int]]]:
-    """Start a new group wherever more equal lines lie between two changes than are shown."""
-    groups: list[list[tuple[str, int, int, int, int]]] = [[]]
-    for tag, i, i_end, j, j_end in codes:
-        if tag == "equal" and i_end - i > 2 * _CONTEXT:
-            groups[-1].append((tag, i, i + _CONTEXT, j, j + _CONTEXT))
-            groups.append([(tag, i_end - _CONTEXT, i_end, j_end - _CONTEXT, j_end)])
-        else:
-            groups[-1].append((tag, i, i_end, j, j_end))
-    return groups
+    a, b, start, after = len(old) - tail, len(new) - tail, max(0, head - _CONTEXT), min(tail, _CONTEXT)
+    pairs = (a - head) * (b - head)
+    if pairs <= 1 or pairs > _MATCHED:
+        codes = [
+            ("equal", start, head, start, head),
+            ("replace", head, a, head, b),
+            ("equal", a, a + after, b, b + after),
+        ]
+        return [[code for code in codes if code[1] < code[2] or code[3] < code[4]]]
+    found = difflib.SequenceMatcher(None, old[start : a + after], new[start : b + after], autojunk=False)
+    return [
+        [(tag, i + start, i_end + start, j + start, j_end + start) for tag, i, i_end, j, j_end in group]
+        for group in found.get_grouped_opcodes(_CONTEXT)
+    ]
 
 
 def _same(one: Sequence[str], other: Sequence[str]) -> int:

@@ -13,7 +13,7 @@ from crewlite.flow.classes.plot.happened import Happened, happened
 from crewlite.flow.classes.plot.layout import BOX, laid_out
 from crewlite.lazy import lazy
 from crewlite.pages.rendering import duration, rendered
-from crewlite.state.config import CheckpointConfig, defaults
+from crewlite.state.config import CheckpointConfig
 from crewlite.state.history import History
 from crewlite.state.run_history import RunHistory
 from crewlite.wording import cut
@@ -41,7 +41,7 @@ def written(
     if run_id is None or isinstance(run_id, RunHistory):
         text = page(graph, name, happened(graph, name, run_id) if run_id else None)
     else:
-        config = setting if isinstance(setting, CheckpointConfig) else defaults()
+        config = setting if isinstance(setting, CheckpointConfig) else CheckpointConfig()
         with History(config.location, config.provider) as history:
             text = page(graph, name, happened(graph, name, history.run(run_id)))
     try:
