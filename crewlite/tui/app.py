@@ -17,12 +17,11 @@ from textual.widgets import Footer, RichLog, Static, TabbedContent, TabPane, Tab
 from textual.widgets.tree import TreeNode
 
 from crewlite.errors import CrewliteError
-from crewlite.tui.colours import DARK, LIGHT
 from crewlite.tui.panels import Comparison, Events, Fields, Overview, Steps
 from crewlite.tui.places import PAGE, Line, Listing, Place
 from crewlite.tui.reading import Reading, Shown
 from crewlite.tui.tree import RunTree
-from crewlite.tui.words import line, plain
+from crewlite.tui.words import DARK, LIGHT, line, plain
 from crewlite.wording import number_of
 
 T = TypeVar("T")

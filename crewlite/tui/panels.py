@@ -19,10 +19,8 @@ from crewlite.console.text import style_of
 from crewlite.pages.rendering import cost, duration
 from crewlite.state.format.outcome import LightEvent
 from crewlite.state.reading.steps import StepView
-from crewlite.tui.fields import Field
-from crewlite.tui.overview import Rows
+from crewlite.tui.contents import Field, Row, Rows, bar
 from crewlite.tui.places import Place
-from crewlite.tui.timeline import Row, bar
 from crewlite.tui.words import line, mark, plain, shown
 from crewlite.wording import escaped
 

@@ -18,10 +18,8 @@ from crewlite.state.history import History
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.steps import StepView
 from crewlite.state.run_history import RunHistory, Waiting
-from crewlite.tui.fields import Field, inputs_of, outputs_of
-from crewlite.tui.overview import Rows, overview
+from crewlite.tui.contents import Field, Row, Rows, inputs_of, outputs_of, overview, timeline
 from crewlite.tui.places import PAGE, Line, Listing, Place
-from crewlite.tui.timeline import Row, timeline
 
 T = TypeVar("T")
 _LINES = 5_000  # of a difference

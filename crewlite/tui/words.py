@@ -1,7 +1,12 @@
-"""Recorded texts as the view shows them: nothing in them is markup, and no control character reaches the terminal."""
+"""Recorded texts as the view shows them, and its colours.
+
+Nothing in a text is markup, and no control character reaches the terminal. The named colours of the command line have
+enough contrast on the two backgrounds of the view.
+"""
 
 from __future__ import annotations
 
+from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 from crewlite.cli.checkpoint.screen import Part
@@ -37,3 +42,40 @@ def mark(status: str) -> tuple[str, str]:
     """Return the mark of a status, with its style."""
     fancy, _, style = MARKS.get(status, MARKS["open"])
     return fancy, style
+
+
+_Colour = tuple[int, int, int]
+
+
+def _theme(background: _Colour, foreground: _Colour, colours: list[_Colour]) -> TerminalTheme:
+    return TerminalTheme(background, foreground, colours, colours)
+
+
+DARK = _theme(
+    (18, 18, 18),
+    (224, 224, 224),
+    [
+        (88, 88, 88),  # black
+        (242, 119, 122),  # red
+        (129, 199, 132),  # green
+        (240, 198, 116),  # yellow
+        (124, 178, 242),  # blue
+        (206, 158, 232),  # magenta
+        (110, 203, 214),  # cyan
+        (224, 224, 224),  # white
+    ],
+)
+LIGHT = _theme(
+    (224, 224, 224),
+    (32, 32, 32),
+    [
+        (32, 32, 32),
+        (176, 24, 40),
+        (22, 106, 46),
+        (136, 84, 0),
+        (22, 84, 168),
+        (124, 44, 150),
+        (0, 102, 118),
+        (96, 96, 96),
+    ],
+)

@@ -13,11 +13,10 @@ from crewlite.flow import Flow, start
 from crewlite.state.providers import BranchInfo
 from crewlite.state.reading.steps import StepView
 from crewlite.testing import ScriptedLLM
-from crewlite.tui.fields import Field, as_text, outputs_of
+from crewlite.tui.contents import Field, as_text, bar, outputs_of, timeline
 from crewlite.tui.panels import outcome_of
 from crewlite.tui.places import Line, Listing, Place
 from crewlite.tui.reading import Reading
-from crewlite.tui.timeline import bar, timeline
 from crewlite.tui.words import line, plain, shown
 from crewlite.usage import Usage
 from tests.tui.conftest import crew
