@@ -129,16 +129,15 @@ class Project:
             for path in sorted(root.rglob("*")):
                 if path.is_file() and "__pycache__" not in path.parts:
                     place = self._named(path.relative_to(root).as_posix())
-                    yield Path(".gitignore" if place == "gitignore" else place), self._named(_text(path)).encode()
+                    yield (
+                        Path(".gitignore" if place == "gitignore" else place),
+                        self._named(path.read_text(encoding="utf-8")).encode(),
+                    )
 
     def _named(self, text: str) -> str:
         """Return a text of the model project with the names of this one."""
         names: Mapping[str, str] = {"my-crew": self.name, "my_crew": self.package, "MyCrew": self.class_name}
         return re.sub("|".join(names), lambda match: names[match[0]], text)
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
 
 
 def shipped(name: str) -> Path:

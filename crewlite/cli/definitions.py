@@ -54,7 +54,11 @@ def find(target: str) -> Definition:
     where, colon, name = target.rpartition(":")
     if not colon or not where or not all(part.isidentifier() for part in name.split(".")):
         wanted = "wanted package.module:attribute or file.py:attribute"
-        raise click.UsageError(f"{target!r} names no definition; {wanted}.{_what_is_in(target)}")
+        there = ""
+        if target.endswith(".py") and Path(target).is_file():
+            with _of_the_user(target):
+                there = _what_there_is(_module(target), f"{target}:")
+        raise click.UsageError(f"{target!r} names no definition; {wanted}.{there}")
     with _of_the_user(where):
         module = _module(where)
         found = _attribute(module, name, target)
@@ -230,24 +234,11 @@ def _is_ready(function: Any) -> bool:
     return all(p.default is not p.empty or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
 
 
-def _what_is_in(target: str) -> str:
-    """Return a sentence that lists the definitions in a file that was named without an attribute; "" if none."""
-    if not target.endswith(".py") or not Path(target).is_file():
-        return ""
-    with _of_the_user(target):
-        module = _module(target)
-    lines = [f"{target}:{name}" for name in _definitions_of(module)]
-    return f" What there is: {', '.join(lines)}." if lines else ""
-
-
-def _what_there_is(module: ModuleType) -> str:
-    names = _definitions_of(module)
-    return f" What there is: {', '.join(names)}." if names else ""
-
-
-def _definitions_of(module: ModuleType) -> list[str]:
+def _what_there_is(module: ModuleType, before: str = "") -> str:
+    """Return a sentence that lists the definitions in a module, with `before` before each name; "" if none."""
     found = [(name, value) for name, value in vars(module).items() if not name.startswith("_")]
-    return [name for name, value in found if isinstance(value, Runnable) or _may_make_one(value, module)]
+    names = [name for name, value in found if isinstance(value, Runnable) or _may_make_one(value, module)]
+    return f" What there is: {', '.join(f'{before}{name}' for name in names)}." if names else ""
 
 
 def _may_make_one(value: object, module: ModuleType) -> bool:

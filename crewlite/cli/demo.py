@@ -23,7 +23,6 @@ from crewlite.console.text import printable, say
 from crewlite.ids import new_id, short
 from crewlite.lazy import lazy
 from crewlite.state.history import History
-from crewlite.state.reading.steps import StepView
 from crewlite.wording import number_of
 
 if TYPE_CHECKING:
@@ -35,37 +34,44 @@ rich_table = lazy("rich.table")
 rich_text = lazy("rich.text")
 
 _PACE = 0.1  # seconds that each call takes longer, so that a kill can meet it
-_BEGINNINGS = ("llm_call_started", "tool_usage_started")
-_ENDS = ("llm_call_completed", "tool_usage_finished", "tool_usage_error", "task_completed", "crew_kickoff_completed")
-_MEANING = dict.fromkeys(_BEGINNINGS, "begun") | dict.fromkeys(_ENDS, "ran") | {"step_replayed": "reused"}
+_MEANING = {
+    **dict.fromkeys(("llm_call_started", "tool_usage_started"), "cut"),  # as long as nothing follows
+    **dict.fromkeys(("llm_call_completed", "tool_usage_finished", "tool_usage_error"), "ran"),
+    **dict.fromkeys(("task_completed", "crew_kickoff_completed"), "ran"),
+    "step_replayed": "reused",
+}
+"""What a process has done with a step, by the event that it told of it."""
 _SAID = {"ran": ("finished", "recorded"), "reused": ("reused", "answered from the record")}
 _COLOURS = {"ran": "green", "reused": "yellow", "cut": "red"}
 
 
 @dataclass(slots=True)
 class _Life:
-    """What one process told before it ended. The addresses of steps; "" is the crew itself."""
+    """What one process told before it ended."""
 
-    begun: set[str] = field(default_factory=set)
-    ran: set[str] = field(default_factory=set)
-    reused: set[str] = field(default_factory=set)
+    done: dict[str, str] = field(default_factory=dict)
+    """What it has done with each step, "cut", "ran" or "reused", by the address; "" is the crew itself."""
     killed: bool = False
 
     def hear(self, line: str) -> tuple[str, str]:
-        """Take in a line. Returns what happened ("" if nothing that counts), and the address of the step."""
+        """Take in a line. Returns what was done ("" if nothing that counts), and the address of the step."""
         told = json.loads(line)
         what, address = _MEANING.get(told["type"], ""), told["address"] or ""
         if what:
-            {"begun": self.begun, "ran": self.ran, "reused": self.reused}[what].add(address)
+            self.done[address] = what
         return what, address
 
+    def those(self, what: str) -> list[str]:
+        """Return the addresses of the steps with which it has done this."""
+        return [address for address, done in self.done.items() if done == what]
+
     def did(self, address: str) -> str:
-        """What this process did with a step: "ran", "reused", "cut", or "" if it never came to it."""
-        if address in self.ran:
+        """Return what it has done with a step; "" if it never came to it."""
+        if self.done.get(address) == "ran":
             return "ran"
-        if any(address == done or address.startswith(f"{done}/") for done in self.reused):
+        if any(address == done or address.startswith(f"{done}/") for done in self.those("reused")):
             return "reused"  # what is inside a finished step is not even looked at
-        return "cut" if address in self.begun else ""
+        return self.done.get(address, "")
 
 
 @click.command()
@@ -83,8 +89,9 @@ def demo(directory: str | None, kill_after: int, model: str) -> None:
     _head(console, f"1. A crew starts; after {kill_after} recorded steps it is killed in a call.")
     first = _live(console, module, kill_after)
     if not first.killed:
-        few = f"The crew had its result after {len(first.ran)} recorded steps, before it was to be killed: nothing was."
-        say(console, "said", f"{few} To see a kill: --kill-after {max(1, len(first.ran) // 2)}")
+        ran = len(first.those("ran"))
+        few = f"The crew had its result after {ran} recorded steps, before it was to be killed: nothing was."
+        say(console, "said", f"{few} To see a kill: --kill-after {max(1, ran // 2)}")
     _head(console, "2. What is on disk.")
     recorded = _on_disk(console, where, run_id)
     _head(console, "3. The same command again.")
@@ -92,7 +99,10 @@ def demo(directory: str | None, kill_after: int, model: str) -> None:
     _head(console, "4. Who did what.")
     sound = _compare(console, where, run_id, first, second, recorded)
     _head(console, "5. The brief.")
-    _show(console, where / "brief.md")
+    brief = where / "brief.md"
+    console.print(f"  {printable(str(brief), console)}\n", markup=False, soft_wrap=True)
+    for line in brief.read_text(encoding="utf-8").splitlines():
+        console.print(rich_text.Text(printable(line, console)))
     _head(console, "To do it by hand: press Ctrl-C anywhere, and run the same line again.")
     command = [*module[:4], "--run-id", "by-hand", *(() if model == "offline" else ("--model", model))]
     console.print(printable(f"  {_command(command)}", console), markup=False, soft_wrap=True)
@@ -113,7 +123,7 @@ def _live(console: Console, module: Sequence[str], kill_after: int | None) -> _L
             if what in _SAID and not life.killed:
                 mark, words = _SAID[what]
                 say(console, mark, f"{address or 'the crew'} {words}", depth=1)
-            if what == "begun" and kill_after is not None and len(life.ran) >= kill_after and not life.killed:
+            if what == "cut" and kill_after is not None and len(life.those("ran")) >= kill_after and not life.killed:
                 child.kill()  # SIGKILL: nothing in that process can notice, tidy up or save
                 life.killed = True
     if child.returncode == 0:
@@ -124,7 +134,7 @@ def _live(console: Console, module: Sequence[str], kill_after: int | None) -> _L
             f"What it recorded is kept; to go on with it: {_command(module)}"
         )
     if life.killed:
-        cut = ", ".join(sorted(life.begun - life.ran)) or "nothing"
+        cut = ", ".join(sorted(life.those("cut"))) or "nothing"
         say(console, "failed", f"killed (exit code {child.returncode}) in the middle of {cut}", depth=1)
     return life
 
@@ -138,26 +148,16 @@ def _on_disk(console: Console, where: Path, run_id: str) -> set[str]:
     """Show what the first process left. Returns the addresses of the steps that are recorded."""
     with History(where / ".checkpoints") as history:
         run = history.run(run_id)
-        finished = [step for step in run.steps if step.status == "finished"]
-        doubtful = [step for step in run.steps if step.status == "in_doubt"]
-        checkpoints = run.checkpoints()
+        finished = {step.address for step in run.steps if step.status == "finished"}
+        doubtful = sum(step.status == "in_doubt" for step in run.steps)
+        names = [Path(checkpoint.ref).name for checkpoint in run.checkpoints()]
         tokens, status = run.usage.total_tokens, run.status
-    say(
-        console,
-        "checkpoint",
-        f"run {run_id}: {status}, {number_of(len(finished), 'step')} recorded, {number_of(tokens, 'token')} paid",
-        depth=1,
-    )
-    for checkpoint in checkpoints:
-        say(console, "checkpoint", f"checkpoint {Path(checkpoint.ref).name}", depth=1)
-    if doubtful:
-        say(
-            console,
-            "checkpoint",
-            f"in doubt, as announced without a result: {number_of(len(doubtful), 'tool call')}",
-            depth=1,
-        )
-    return {step.address for step in finished}
+    lines = [f"run {run_id}: {status}, {number_of(len(finished), 'step')} recorded, {number_of(tokens, 'token')} paid"]
+    lines += [f"checkpoint {name}" for name in names]
+    lines += [f"in doubt, as announced without a result: {number_of(doubtful, 'tool call')}"] if doubtful else []
+    for line in lines:
+        say(console, "checkpoint", line, depth=1)
+    return finished
 
 
 def _compare(console: Console, where: Path, run_id: str, first: _Life, second: _Life, recorded: set[str]) -> bool:
@@ -167,12 +167,13 @@ def _compare(console: Console, where: Path, run_id: str, first: _Life, second: _
     table = rich_table.Table("step", "1st process", "2nd process", header_style="bold", box=rich_box.SIMPLE)
     table.add_column("tokens", justify="right")
     for step in steps:
-        early = "ran" if step.address in recorded else first.did(step.address)
-        cells = [_coloured(early), _coloured(second.did(step.address))]
-        table.add_row(printable(step.address or "the crew", console), *cells, _tokens(step))
+        words = "ran" if step.address in recorded else first.did(step.address), second.did(step.address)
+        cells = [rich_text.Text(word, style=_COLOURS.get(word, "")) for word in words]
+        tokens = f"{step.usage.total_tokens:,}" if step.usage.requests else ""
+        table.add_row(printable(step.address or "the crew", console), *cells, tokens)
     console.print(table)
     saved = sum(step.usage.total_tokens for step in steps if step.address in recorded)
-    if twice := sorted(recorded & second.ran):
+    if twice := sorted(recorded.intersection(second.those("ran"))):
         say(console, "failed", f"recorded, and yet run again: {', '.join(twice)}")
         return False
     when = "before the kill" if first.killed else "by the first process"
@@ -181,19 +182,5 @@ def _compare(console: Console, where: Path, run_id: str, first: _Life, second: _
     return True
 
 
-def _show(console: Console, brief: Path) -> None:
-    console.print(f"  {printable(str(brief), console)}\n", markup=False, soft_wrap=True)
-    for line in brief.read_text(encoding="utf-8").splitlines():
-        console.print(rich_text.Text(printable(line, console)))
-
-
 def _head(console: Console, text: str) -> None:
     console.print(rich_text.Text(f"\n{text}", style="bold"))
-
-
-def _coloured(word: str) -> object:
-    return rich_text.Text(word, style=_COLOURS.get(word, ""))
-
-
-def _tokens(step: StepView) -> str:
-    return f"{step.usage.total_tokens:,}" if step.usage.requests else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from crewlite.console.text import style_of
 from crewlite.errors import VariantsRefused
 from crewlite.llm.models import named
 from crewlite.project.yaml_file import YamlFile, read
-from crewlite.runtime.exploring.exploration import Exploration, Row, numbers_of, said_by
+from crewlite.runtime.exploring.exploration import Exploration, numbers_of, said_by
 
 _COLUMNS = (
     Column("variant"),
@@ -95,7 +94,8 @@ def _refused(mistakes: list[tuple[int, str, str]], file: Path) -> Failed:
 
 def _show(asked: Asked, opened: Opened, found: Exploration) -> None:
     if asked.as_json:
-        rows = [_plain(row) for row in found]
+        # without the object that the kickoff returned: `output` is its text
+        rows = [{name: value for name, value in document.plain(row).items() if name != "result"} for row in found]
         about = {"study": found.study, "run_id": found.run_id, "base": found.base}
         return opened.answer(**about, best=found.best and found.best.name, rows=rows)
     screen = Screen()
@@ -116,8 +116,3 @@ def _show(asked: Asked, opened: Opened, found: Exploration) -> None:
         screen.line(("to read     ", "dim"), lines.line("show", best.ref), whole=True)
         screen.line(("to compare  ", "dim"), lines.line("diff", found.run_id, best.ref), whole=True)
     return None
-
-
-def _plain(row: Row) -> Mapping[str, object]:
-    """Return a row without the object that its kickoff returned: `output` is its text."""
-    return {name: value for name, value in document.plain(row).items() if name != "result"}

@@ -163,7 +163,7 @@ def checkpoint(ctx: click.Context, asked: Asked) -> None:
             location = opened.location
         view.open_view(location)
     else:
-        listing.draw(asked)
+        ctx.invoke(listing.tree)
         if at_terminal:
             notice("To browse these runs in a view, resume and fork them: pip install 'crewlite[tui]'")
 

@@ -75,7 +75,10 @@ def run_options(*, rerun: str = "A call in doubt to make again.", **more: str) -
             wait: bool,
             **others: Any,
         ) -> Any:
-            given = {at: _said(at, value) for at, value in pairs(answers, "--answer", of="ADDRESS=VALUE").items()}
+            given = pairs(answers, "--answer", of="ADDRESS=VALUE")
+            for at, value in given.items():
+                if is_question(at) and isinstance(value, str):
+                    given[at] = Typed(value)  # converted to the type that the question wants
             chosen = RunOptions(asked.as_json, model, given or None, rerun, auto_approve or None, wait)
             return function(asked=asked, chosen=chosen, **others)
 
@@ -134,8 +137,3 @@ def _read(path: str, option: str, word: str) -> str:
             f"{option} {word!r}: the file cannot be read ({error}). To pass a text that begins with @, write it as "
             f'JSON: name:="@text"'
         ) from error
-
-
-def _said(address: str, value: Any) -> Any:
-    """Mark a text that answers a question to be converted to the type that the question wants."""
-    return Typed(value) if is_question(address) and isinstance(value, str) else value

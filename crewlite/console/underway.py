@@ -59,9 +59,11 @@ class Underway:
         elif event.type == "recovery_started":
             self.retries += 1
         elif event.type in _CHUNKS:
-            self._streamed(event)
+            for one in self._newest_at(event.address):
+                one.streamed += len(getattr(event, "chunk", ""))
         elif event.type == "progress_reported":
-            self._reported(event)
+            for one in self._newest_at(event.address):
+                one.reported = getattr(event, "text", "")
         elif event.started_event_id is not None:
             self._ended(event.started_event_id)
         elif title := _title(event):
@@ -69,17 +71,9 @@ class Underway:
                 title, event.address or "", self._clock(), depth_of(event.address or "", self.base)
             )
 
-    def _streamed(self, event: BaseEvent) -> None:
-        for one in reversed(self.open.values()):
-            if one.address == event.address:
-                one.streamed += len(getattr(event, "chunk", ""))
-                return
-
-    def _reported(self, event: Any) -> None:
-        for one in reversed(self.open.values()):
-            if one.address == event.address:
-                one.reported = event.text
-                return
+    def _newest_at(self, address: str | None) -> list[Open]:
+        """Return the open step at an address that began last, if there is one."""
+        return [one for one in self.open.values() if one.address == address][-1:]
 
     def is_due(self, event: Any) -> bool:
         """Return whether a report of progress is worth a line: one a second of each step, and the last one."""

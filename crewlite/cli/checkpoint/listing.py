@@ -156,11 +156,6 @@ def _nothing(opened: Opened, what: str, before: str | None) -> str:
 @options()
 def tree(asked: Asked, what: str | None, run: str | None, whole: bool) -> None:
     """Show runs, their forks and checkpoints as a tree."""
-    draw(asked, what, run=run, whole=whole)
-
-
-def draw(asked: Asked, what: str | None = None, *, run: str | None = None, whole: bool = False) -> None:
-    """Draw the tree of a location, or of one run in it."""
     with asked.open(what) as opened:
         named = run or opened.ref
         wanted = opened.history.run(named).run_id if named else None
@@ -184,11 +179,11 @@ def draw(asked: Asked, what: str | None = None, *, run: str | None = None, whole
 
 def _answer(opened: Opened, runs: Sequence[tuple[str, Sequence[RunHistory]]], left: int) -> None:
     """Answer in JSON. `left`: how many older runs are left out."""
-    branches = []
-    for _, group in runs:
-        for one in group:
-            checkpoints = _own(one, abandoned=True)
-            branches.append(document.of_run(one, checkpoints=document.of_checkpoints(checkpoints or ())))
+    branches = [
+        document.of_run(one, checkpoints=document.of_checkpoints(_own(one, abandoned=True) or ()))
+        for _, group in runs
+        for one in group
+    ]
     opened.answer(runs=branches, more=left > 0)
     if left:
         notice(f"{number_of(left, 'older run')} left out: --all")
@@ -214,8 +209,9 @@ class _Run:
         for name, (head, one) in self._branches.items():
             self._hang(name, head, one)
         for name, (head, one) in self._branches.items():
-            self._fill(name, head)
-            if self._checkpoints[name] is not None:
+            head.below += self._forks.get((name, None), [])
+            if (checkpoints := self._checkpoints[name]) is not None:
+                head.below += self._lines(name, checkpoints, first=_FIRST)
                 head.below += self._tails(one)
 
     def _about(self, branches: Sequence[RunHistory]) -> list[Part]:
@@ -236,11 +232,9 @@ class _Run:
             return Node([self._screen.mark("damaged"), " ", *said])
         has = "inherits " if status == "unfinished" and not run.kicked_off else ""
         done = f", {has}{len(tasks)} of {number_of(total, 'task')}" if total else ""
-        about: list[Part] = [
-            (now, style_of(status)),
-            (f"{done}, {number_of(usage.total_tokens, 'token')}", "dim"),
-        ]
-        return Node([self._screen.mark(status), " ", (run.branch, "bold"), "  ", *about])
+        about = f"{done}, {number_of(usage.total_tokens, 'token')}"
+        head: list[Part] = [self._screen.mark(status), " ", (run.branch, "bold")]
+        return Node([*head, "  ", (now, style_of(status)), (about, "dim")])
 
     def _hang(self, name: str, head: Node, run: RunHistory) -> None:
         """Place a branch in the tree: below the run, or below the checkpoint that it is forked from."""
@@ -252,17 +246,14 @@ class _Run:
         at = base.checkpoint_id if base.checkpoint_id in there else None
         self._forks.setdefault((base.branch, at), []).append(head)
 
-    def _fill(self, name: str, head: Node) -> None:
-        """Add the checkpoints of a branch below it, each with the forks made from it."""
-        head.below += self._forks.get((name, None), [])
-        head.below += self._lines(name, self._checkpoints[name] or [], first=_FIRST)
-
     def _lines(self, branch: str, checkpoints: Sequence[Checkpoint], *, first: int) -> list[Node]:
         """Build the lines of checkpoints: the `first` ones and the last ones, and those with a label or a fork."""
         nodes, places, hidden = list[Node](), by_place(checkpoints), 0
+        every = self._whole or len(places) <= first + _LAST + 1
         for number, place in enumerate(places):
             forks = [fork for at in sorted(place.ids) for fork in self._forks.get((branch, at), [])]
-            if not (forks or place.labels or self._shows(number, len(places), first)):
+            shown = every or number < first or number >= len(places) - _LAST
+            if not (forks or place.labels or shown):
                 hidden += 1
                 continue
             if hidden:
@@ -282,9 +273,6 @@ class _Run:
             line: list[Part] = [self._screen.mark("open"), f" @abandoned:{tail.abandoned_by}", (f"{said}{why}", "dim")]
             nodes.append(Node(line, self._lines(run.branch, own, first=0)))
         return nodes
-
-    def _shows(self, number: int, count: int, first: int) -> bool:
-        return self._whole or count <= first + _LAST + 1 or number < first or number >= count - _LAST
 
     def _checkpoint(self, place: NamedPlace[Checkpoint], *, last: bool) -> list[Part]:
         checkpoint = place.checkpoint

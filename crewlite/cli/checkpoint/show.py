@@ -12,7 +12,6 @@ from crewlite.cli.checkpoint.screen import Column, Part, Screen
 from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument
 from crewlite.cli.checkpoint.words import (
     ago,
-    beginning_of_line,
     compact,
     first_line,
     iso,
@@ -21,6 +20,7 @@ from crewlite.cli.checkpoint.words import (
     shortened,
     spent,
     status_of,
+    why_failed,
 )
 from crewlite.cli.exits import Failed, notice
 from crewlite.console.text import style_of
@@ -104,7 +104,7 @@ def _show_run(screen: Screen, opened: Opened, run: RunHistory) -> None:
         f"{base.branch} at {short(base.checkpoint_id) if base.checkpoint_id else f'commit {base.seq}'}" if base else ""
     )
     rows: list[tuple[str, Part]] = [
-        ("because", _why(run) if status == "failed" else run.stopped_by or ""),
+        ("because", why_failed(run) if status == "failed" else run.stopped_by or ""),
         ("definition", name_of(run.definition)),
         ("begun", begun),
         ("forked from", stands),
@@ -168,12 +168,6 @@ def _snapshots(screen: Screen, run: RunHistory) -> None:
         screen.table(_SNAPSHOTS, rows)
     else:
         screen.line(("no snapshot was made yet", "dim"))
-
-
-def _why(run: RunHistory) -> str:
-    """Return the error of the run's last failure, in one line."""
-    last = [attempt for attempt in run.attempts if not attempt.address][-1]
-    return beginning_of_line(f"{last.error_type}: {last.message}")
 
 
 def _row(screen: Screen, run: RunHistory, address: str, step: StepView | None, used: Usage) -> list[Part]:

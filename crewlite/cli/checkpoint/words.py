@@ -77,22 +77,27 @@ def status_of(step: StepView) -> str:
     return "edited" if step.edited else "reused" if step.reused_from else step.status
 
 
+def why_failed(run: RunHistory) -> str:
+    """Return the error of a failed run, in one line."""
+    last = [attempt for attempt in run.attempts if not attempt.address][-1]
+    return _beginning_of_line(f"{last.error_type}: {last.message}")
+
+
 def first_line(step: StepView) -> str:
     """Return the beginning of the outcome of a step, or of its last failure, in one line."""
     if step.repeatable:
         return "cut; made again when the run goes on"
     if step.status != "finished":
-        return beginning_of_line(step.attempts[-1].message) if step.attempts else ""
+        return _beginning_of_line(step.attempts[-1].message) if step.attempts else ""
     if kinds.of(step.kind) is kinds.CREW:
         return ""  # its value consists of the values of its tasks
     value = step.value
     if isinstance(value, dict):
         value = next((value[name] for name in ("raw", "text") if value.get(name)), _calls(value) or value)
-    return beginning_of_line(value if isinstance(value, str) else compact(value))
+    return _beginning_of_line(value if isinstance(value, str) else compact(value))
 
 
-def beginning_of_line(text: str) -> str:
-    """Return the beginning of the first line of a text."""
+def _beginning_of_line(text: str) -> str:
     return cut(text.strip().partition("\n")[0], _FIRST)
 
 
