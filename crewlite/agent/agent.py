@@ -32,13 +32,13 @@ from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.state.config import CheckpointConfig
 from crewlite.templates import check_template
 from crewlite.tools.base import BaseTool
-from crewlite.tools.pictures import AddImage
 from crewlite.tools.toolbox import as_names, as_tools, permitted
 
 if TYPE_CHECKING:
     from crewlite.runtime.kickoffs.root import Root
 
 alone = lazy("crewlite.crew.alone")  # the crew of one task that execute_task makes
+pictures = lazy("crewlite.tools.pictures")
 policy = lazy("crewlite.recovery.policy")
 root = lazy("crewlite.agent.root")  # the engine and what is made with it: who only defines an agent need not wait
 
@@ -282,7 +282,7 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
 
     def may_use(self, tools: Iterable[BaseTool]) -> tuple[BaseTool, ...]:
         """Return these tools, and those that the agent's settings add, without tools that it is not allowed to call."""
-        return permitted((*tools, AddImage()) if self.multimodal else tools, self.allowed_tools)
+        return permitted((*tools, pictures.AddImage()) if self.multimodal else tools, self.allowed_tools)
 
     def check(self, inputs: Mapping[str, Any]) -> None:
         """Raise ConfigError for an input other than `messages`, and for a kickoff without it."""

@@ -27,12 +27,13 @@ from crewlite.recovery.port import Policy, check_policy
 from crewlite.resources import Resource
 from crewlite.step_parts import Effect
 from crewlite.tools.naming import safe_name
-from crewlite.tools.schema import arguments_model
 
 if TYPE_CHECKING:
     from crewlite import background
+    from crewlite.tools import schema
 else:
     background = lazy("crewlite.background")  # only calls need it
+    schema = lazy("crewlite.tools.schema")
 
 
 class BaseTool(Described, Resource):
@@ -167,7 +168,7 @@ class BaseTool(Described, Resource):
     @cached_property
     def arguments(self) -> type[BaseModel]:
         """The model that arguments are checked against."""
-        return self.args_schema or arguments_model(self.name, self._code())
+        return self.args_schema or schema.arguments_model(self.name, self._code())
 
     @cached_property
     def safe_name(self) -> str:

@@ -23,6 +23,8 @@ from crewlite.tools.naming import address_name
 from crewlite.tools.result import ToolResult, key_of
 from crewlite.tools.shorten import shown_arguments
 
+log = logging.getLogger("crewlite.tools")
+
 
 class Made:
     """A call that really happens."""
@@ -90,9 +92,6 @@ class Refused:
     def failed(self, stamp: Stamp, error: str, error_type: str) -> BaseEvent:
         """What the model is told instead."""
         return stamp(self._event, **self._about, error=error)
-
-
-log = logging.getLogger("crewlite.tools")
 
 
 @dataclass(frozen=True, slots=True)

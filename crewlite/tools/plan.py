@@ -45,6 +45,8 @@ class Named(Protocol):
 
 def plan_calls(scope: Scope, calls: Sequence[ToolCall], tools: Toolbox, caller: Named) -> list[PlannedCall]:
     """Take the addresses of a reply's calls, and decide on each."""
+    if not calls:
+        return []
     plan = _Plan(scope, tools, caller)
     return [plan.decide(call, number) for number, call in enumerate(calls, 1)]
 
@@ -70,15 +72,16 @@ class _Plan:
         begun, earlier_calls = self._earlier(tool)
         if address not in begun:
             if earlier := _reusable(tool, call, address, earlier_calls):
-                return _reused(call, label, address, tool, earlier, about)
+                step = call_step(call, address, tool, _giving(earlier), Reused(tool, about))
+                return PlannedCall(label, call.name, tool, step, None, call.arguments)
             if tool.max_usage_count is not None and len(begun) >= tool.max_usage_count:
                 return self._refused(call, label, address, tool, _used_up(tool), about)
         self._granted[tool.name].add(address)
         voice = Made(tool, about, self._scope.in_doubt(address))
         step = call_step(call, address, tool, lambda: use(tool, call, about), voice, tool.effect)
         guards = guards_of(tool.failure_policy) if tool.failure_policy else self._scope.guards
-        seen = guarded(self._scope, tool, call, address)
-        if not tool.requires_approval and not any(guard.asks(seen) for guard in guards):
+        seen = guarded(self._scope, tool, call, address) if guards else None
+        if not tool.requires_approval and not (seen and any(guard.asks(seen) for guard in guards)):
             return PlannedCall(label, call.name, tool, step, Intent(address, tool.effect), call.arguments)
 
         def decided(verdict: Verdict) -> Step[ToolResult]:
@@ -144,13 +147,6 @@ class _Plan:
         return PlannedCall(label, call.name, tool, step, None, call.arguments)
 
 
-def _reused(
-    call: ToolCall, label: str, address: str, tool: BaseTool, earlier: ToolResult, about: dict[str, Any]
-) -> PlannedCall:
-    step = call_step(call, address, tool, _giving(earlier), Reused(tool, about))
-    return PlannedCall(label, call.name, tool, step, None, call.arguments)
-
-
 def _giving(result: ToolResult) -> Any:
     async def give() -> ToolResult:
         return result
@@ -181,18 +177,21 @@ def _used_up(tool: BaseTool) -> str:
 
 def _misfit(call: ToolCall, tool: BaseTool) -> str | None:
     """What is wrong with the arguments, for the model to read."""
-    wanted = f"It takes: {', '.join(tool.takes) or 'no arguments'}."
     if len(call.arguments) == 1 and (key := next(iter(call.arguments))) in UNREAD and key not in tool.takes:
-        return f"The arguments for {tool.safe_name} were {_unread(str(call.arguments[key]))}. {wanted}"
+        return f"The arguments for {tool.safe_name} were {_unread(str(call.arguments[key]))}. {_takes(tool)}"
     try:
         tool.check(call.arguments)
     except ValidationError as error:
-        return f"The arguments do not fit {tool.safe_name}: {misfits(error)}. {wanted}"
+        return f"The arguments do not fit {tool.safe_name}: {misfits(error)}. {_takes(tool)}"
     except Exception as error:  # the border: validators are the tool's own, and may raise anything
         if ends_run(error):
             raise
-        return f"The arguments do not fit {tool.safe_name}: {type(error).__name__}: {text_of(error)}. {wanted}"
+        return f"The arguments do not fit {tool.safe_name}: {type(error).__name__}: {text_of(error)}. {_takes(tool)}"
     return None
+
+
+def _takes(tool: BaseTool) -> str:
+    return f"It takes: {', '.join(tool.takes) or 'no arguments'}."
 
 
 def _unread(text: str) -> str:
