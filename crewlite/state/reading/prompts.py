@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from crewlite import kinds, templates
@@ -22,9 +23,9 @@ from crewlite.state.format.record import Record
 from crewlite.state.reading.conversation import Turn, turns_of
 from crewlite.state.reading.shown import as_text, plain, said
 
+Tasks = dict[str, tuple[int, JsonObject]]
+"""The tasks of a definition by their addresses, each with its place among them, counted from 0."""
 _THOUGHTS = (kinds.REASONING, kinds.OBSERVATION)
-
-
 _OF_THE_AGENT = ("role", "goal", "backstory")
 _OF_THE_TASK = ("description", "expected_output")
 _FILE = "input file "  # the names of the digests of files in a question begin so
@@ -76,6 +77,7 @@ class Prompts:
     def __init__(self, record: Record) -> None:
         self._record = record
         self._talks: dict[str, tuple[list[Turn], dict[str, int]]] = {}
+        self._tasks: dict[int, Tasks] = {}
 
     def whole(self, address: str) -> Prompt:
         """Return the whole prompt of the call at an address. Raises RefError if no model call has a reply there."""
@@ -111,13 +113,33 @@ class Prompts:
 
     def _opening(self, around: str, first: Turn) -> Parts:
         """Return the opening of a conversation, and the hint about the failed attempt before this one, if any."""
-        found, record = opening(self._record, around), self._record
+        record = self._record
+        found = self._of_task(around) if record.kind_at(around).is_task else _of_agent(record, around)
         prefix, number = prefix_beside(first.reply.address), try_of(first.reply.address)
         for attempt in record.attempts.get(around, ()):
             if attempt.number == number - 1 and attempt.remedy and attempt.remedy.hint:
                 found.parts.append(PromptPart("user", "hint", attempt.remedy.hint))
         if prefix in self._planned:
             found.missing.append("the plan of the agent, and how it went")
+        return found
+
+    def _of_task(self, around: str) -> Parts:
+        record, definition = self._record, definition_at(self._record, around)
+        if id(definition) not in self._tasks:
+            listed = enumerate(definition.get("tasks", ()))
+            self._tasks[id(definition)] = {task["address"]: (number, task) for number, task in listed}
+        tasks = self._tasks[id(definition)]
+        place, task = tasks.get(around, (-1, {}))
+        found, agents, number = Parts(), definition.get("agents", ()), task.get("agent")
+        agent = agents[number] if isinstance(number, int) and number < len(agents) else {}
+        _texts(found, record, around, {**agent, **task}, (*_OF_THE_AGENT, *_OF_THE_TASK))
+        if not task:
+            found.missing.append("the outputs that the task builds on, as the definition of its crew is not recorded")
+        _plan(found, record, place)
+        for at in _context(tasks, around):
+            if at in record.outcomes and not (value := record.value(at)).get("skipped"):
+                found.parts.append(PromptPart("user", "context", as_text(plain(value.get("raw"))), at))
+        _note_live(found, agent, task)
         return found
 
     @cached_property
@@ -153,13 +175,10 @@ def _as_text(part: PromptPart) -> str:
     return f"{part.name}{source}:{between}{part.text}"
 
 
-def opening(record: Record, around: str) -> Parts:
-    """Return what opens the conversation in the step at `around` ("" for the run): a task, an agent or a turn."""
-    kind = record.kind_at(around)
-    if kind.is_task:
-        return _of_task(record, around)
-    found, definition = Parts(), definition_at(record, around)
-    agent: JsonObject = definition.get("agent", {}) if outer(around) == "" and kind is not kinds.TASK else {}
+def _of_agent(record: Record, around: str) -> Parts:
+    """Return what opens the conversation of an agent alone, or a turn of one, in the step at `around`."""
+    found, kind, definition = Parts(), record.kind_at(around), definition_at(record, around)
+    agent: JsonObject = definition.get("agent", {}) if outer(around) == "" else {}
     if around and kind is not kinds.TURN:
         agent = {"role": leaf(around).partition(":")[2].partition("!")[0].partition("#")[0]}
     _texts(found, record, around, agent, _OF_THE_AGENT)
@@ -168,40 +187,21 @@ def opening(record: Record, around: str) -> Parts:
     return found
 
 
-def _of_task(record: Record, around: str) -> Parts:
-    found, definition = Parts(), definition_at(record, around)
-    tasks = {task["address"]: task for task in definition.get("tasks", ())}
-    task = tasks.get(around, {})
-    agents, number = definition.get("agents", ()), task.get("agent")
-    agent = agents[number] if isinstance(number, int) and number < len(agents) else {}
-    _texts(found, record, around, {**agent, **task}, (*_OF_THE_AGENT, *_OF_THE_TASK))
-    if not task:
-        found.missing.append("the outputs that the task builds on, as the definition of its crew is not recorded")
-    _plan(found, record, list(tasks).index(around) if task else -1)
-    for at in _context(list(tasks), tasks, around):
-        if at in record.outcomes and not (value := record.value(at)).get("skipped"):
-            found.parts.append(PromptPart("user", "context", as_text(plain(value.get("raw"))), at))
-    _note_live(found, agent, task)
-    return found
-
-
 def _plan(found: Parts, record: Record, number: int) -> None:
-    """Add the plan that the crew made for its task `number`, counted from 0, if the crew made one."""
+    """Add the plan that the crew made for its task `number`, counted from 0 (below 0: unknown), if it made one."""
     if (at := f"{kinds.PLAN.name}#1") in record.outcomes:
         texts = plain(record.value(at))
         if isinstance(texts, list) and 0 <= number < len(texts):
             found.parts.append(PromptPart("user", "plan", as_text(texts[number]), at))
 
 
-def _context(order: list[str], tasks: Mapping[str, JsonObject], around: str) -> list[str]:
+def _context(tasks: Tasks, around: str) -> list[str]:
     """Return the addresses of the tasks whose outputs a task gets: those it names, else those finished before it."""
-    if around not in tasks:
-        return []
-    if (named := tasks[around].get("context")) is not None:
+    place, task = tasks.get(around, (0, {}))
+    if (named := task.get("context")) is not None:
         return list(named)
-    before = order[: order.index(around)]
-    is_async = tasks[around].get("async_execution")
-    return [at for at in before if not is_async or not tasks[at].get("async_execution")]
+    is_async = task.get("async_execution")
+    return [at for at in islice(tasks, place) if not is_async or not tasks[at][1].get("async_execution")]
 
 
 def _texts(found: Parts, record: Record, around: str, facts: Mapping[str, Any], names: tuple[str, ...]) -> None:

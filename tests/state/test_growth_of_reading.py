@@ -1,0 +1,55 @@
+"""What reads and changes a recorded run takes twice as much work for twice as many tasks."""
+
+import itertools
+
+import pytest
+
+from crewlite import Agent, CheckpointConfig, Crew, History, Task
+from crewlite.state import JsonProvider, SqliteProvider
+from crewlite.testing import ScriptedLLM
+from tests.growth import counted, faster_than_linear
+
+FEW = 24
+EXEMPT = ("/threading.py", "/concurrent/")
+numbers = itertools.count()
+
+
+def recorded(config, run_id, tasks):
+    agent = Agent(role="Clerk", goal="write", llm=ScriptedLLM(lambda messages: f"{run_id} {next(numbers)}"))
+    made = [
+        Task(name=f"t{number}", description=f"Write {number}", expected_output="text", agent=agent, context=[])
+        for number in range(tasks)
+    ]
+    Crew(tasks=made, checkpoint=config).kickoff(run_id=run_id)
+
+
+VERBS = {
+    "steps": lambda history: [one.usage for one in history.run("a").steps],
+    "checkpoints": lambda history: [one.usage for one in history.run("a").checkpoints()],
+    "listed": lambda history: history.checkpoints(),
+    "prompts": lambda history: [history.run("a").prompt("task:t0/llm#1"), history.run("a").usage_of("task:t0")],
+    "diff": lambda history: str(history.diff("a", "b")),
+    "page": lambda history: history.as_html("a"),
+    "page of a diff": lambda history: history.diff("a", "b").as_html(),
+    "fork": lambda history: history.fork("a@task:t3", edits={"task:t0": "other"}),
+    "label": lambda history: history.label("a@task:t2", f"label-{next(numbers)}"),
+    "back": lambda history: history.checkpoint("a~9"),
+    "prune": lambda history: history.prune(keep_last=1, dry_run=True),
+    "doctor": lambda history: history.doctor(),
+    "rewind": lambda history: [one.status for one in history.rewind("a@task:t5").abandoned],
+}
+
+
+@pytest.mark.parametrize("kind", [JsonProvider, SqliteProvider])
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_of_history_takes_work_in_proportion_to_the_run(verb, kind, tmp_path):
+    found = []
+    for tasks in (FEW, 2 * FEW):
+        config = CheckpointConfig(location=tmp_path / f"{tasks}", provider=kind())
+        for run_id in ("a", "b"):
+            recorded(config, run_id, tasks)
+        with History(config.location, config.provider) as history:
+            VERBS[verb](history)  # what is made once is made
+            found.append(counted(lambda: VERBS[verb](history)))
+    grown = faster_than_linear(*found, items=2 * FEW)
+    assert not [line for line in grown if not any(part in line for part in EXEMPT)]
