@@ -7,7 +7,7 @@ import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self, TypeVar, get_type_hints, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, ParamSpec, Self, TypeVar, get_type_hints, overload
 
 from crewlite import durable, kinds
 from crewlite.errors import ConfigError, OnLoopThread, meant
@@ -137,18 +137,14 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
         return finished.value.value
 
     @classmethod
-    def rebuilt(cls, source: FromCheckpoint, bind: Bind) -> Self:
-        """Raise ConfigError: a flow cannot be rebuilt, as no record holds a function."""
-        raise cls._not_rebuilt()
+    def rebuilt(cls, source: FromCheckpoint, bind: Bind) -> Never:
+        """Raise ConfigError, as `check_rebuilds` does."""
+        cls.check_rebuilds(bind)
 
     @classmethod
-    def check_rebuilds(cls, bind: Bind) -> None:
+    def check_rebuilds(cls, bind: Bind) -> Never:
         """Raise ConfigError: a flow cannot be rebuilt, as no record holds a function."""
-        raise cls._not_rebuilt()
-
-    @staticmethod
-    def _not_rebuilt() -> ConfigError:
-        return ConfigError(
+        raise ConfigError(
             "A flow is a function, which no record holds: call kickoff(from_checkpoint=...) of the function itself"
         )
 

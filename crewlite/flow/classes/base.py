@@ -152,12 +152,9 @@ class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
 
         Every kickoff begins with the fields that were set before the first one. Later changes affect no kickoff.
         """
-        method, innermost = running.get(), True
-        while method is not None:
-            if method.flow is self:
-                view = durable.scope().state if innermost else method.view
-                return cast(S, self.state_kind.seen(view if isinstance(view, View) else method.view))
-            method, innermost = method.outer, False
+        if method := self._at_work():
+            view = durable.scope().state if method is running.get() else method.view
+            return cast(S, self.state_kind.seen(view if isinstance(view, View) else method.view))
         found = last_kickoff.last(self)
         if found is None and is_at_work(self):
             raise ConfigError(

@@ -24,10 +24,11 @@ from crewlite.flow.classes.methods import FlowMethod
 from crewlite.flow.classes.results import encoded
 from crewlite.flow.classes.reviewing import reviewed
 from crewlite.flow.classes.running import Running, running
-from crewlite.flow.classes.state import Outcome, coded
+from crewlite.flow.classes.state import Outcome
 from crewlite.runtime.steps.plain_voice import Silent
 from crewlite.state.format.addresses import BEGINNING
 from crewlite.state.format.kept import Order
+from crewlite.state.format.operations import without_items
 from crewlite.state.values.current import StepState
 
 
@@ -87,7 +88,7 @@ class Drive:
 
     def left(self) -> Outcome:
         """Return what the finished methods have come to so far, without a result."""
-        return Outcome(None, coded(self._scope.state), feedback=self._feedback)
+        return Outcome(None, without_items(self._scope.state.now()), feedback=self._feedback)
 
     def _begin(self) -> None:
         """Begin the recorded method that was committed first; if there is none, all that were requested."""

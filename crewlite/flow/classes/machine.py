@@ -9,32 +9,14 @@ grow, so how often a method starts does not depend on the order in which methods
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 from crewlite.flow.classes.conditions import Condition
+from crewlite.flow.classes.graph import Graph
 from crewlite.flow.classes.rounds import Path, Round, Way, shared
-
-
-class Plan(Protocol):
-    """The part of a flow's graph that the machine needs."""
-
-    @property
-    def entries(self) -> Sequence[str]:
-        """The methods with which the flow begins, in the order of the class."""
-
-    @property
-    def conditions(self) -> Mapping[str, Condition]:
-        """The conditions of the methods that have one, in the order of the class."""
-
-    @property
-    def paths(self) -> Mapping[str, Path]:
-        """The cycles around each method."""
-
-    def emitters(self, name: str) -> Sequence[str]:
-        """Return the methods that may make a name occur: the method of this name, or the routers with this label."""
 
 
 @dataclass(slots=True, eq=False)
@@ -68,19 +50,19 @@ class _Listener(NamedTuple):
 class Machine:
     """The state of one run of a flow: which methods and labels have occurred, and which methods they have started."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
         self._listeners: dict[str, list[_Listener]] = {}
         """The methods whose conditions hold a name, by that name."""
-        for place, (name, condition) in enumerate(plan.conditions.items()):
-            if name in plan.paths:  # else nothing can start it
-                listener = _Listener(place, name, _gate(condition, plan, plan.paths[name], name), {})
+        for place, (name, condition) in enumerate(graph.conditions.items()):
+            if name in graph.paths:  # else nothing can start it
+                listener = _Listener(place, name, _gate(condition, graph, graph.paths[name], name), {})
                 for heard in listener.gate.names:
                     self._listeners.setdefault(heard, []).append(listener)
 
     def begin(self) -> list[Firing]:
         """Return the methods with which the flow begins."""
-        return [Firing(name, (1,) * len(self._plan.paths[name])) for name in self._plan.entries]
+        return [Firing(name, (1,) * len(self._graph.paths[name])) for name in self._graph.entries]
 
     def ended(self, firing: Firing, label: str | None = None) -> list[Firing]:
         """Note that a method has finished; return the methods that this starts. `label`: the result of a router."""
@@ -123,33 +105,33 @@ class _Gate(Protocol):
         """Return the firings that have made the condition come true for the first, second, ... time in a round."""
 
 
-def _gate(condition: Condition, plan: Plan, path: Path, listener: str | None) -> _Gate:
+def _gate(condition: Condition, graph: Graph, path: Path, listener: str | None) -> _Gate:
     """Build the gate of a condition, which counts in the rounds of `path`."""
     names = frozenset(condition.names())
     if condition.how == "name":
-        return _Name(names, plan, path, listener)
-    inside = [plan.paths[at] for name in names for at in plan.emitters(name) if at in plan.paths]
+        return _Name(names, graph, path, listener)
+    inside = [graph.paths[at] for name in names for at in graph.emitters(name) if at in graph.paths]
     if condition.how == "or" and inside:
         common = inside[0][: min(shared(inside[0], other) for other in inside)]
         if len(common) > shared(common, path):  # all of them are in a cycle that the listener is not in
-            parts = [_gate(part, plan, common, None) for part in condition.parts]
+            parts = [_gate(part, graph, common, None) for part in condition.parts]
             return _OfOtherCycle(names, _Or(names, parts), Way.between(common, path, listener))
-    parts = [_gate(part, plan, path, listener) for part in condition.parts]
-    return (
-        _Or(names, parts) if condition.how == "or" else _And(names, parts, [_depth(part, plan, path) for part in parts])
-    )
+    parts = [_gate(part, graph, path, listener) for part in condition.parts]
+    if condition.how == "or":
+        return _Or(names, parts)
+    return _And(names, parts, [_depth(part, graph, path) for part in parts])
 
 
-def _depth(gate: _Gate, plan: Plan, path: Path) -> int:
+def _depth(gate: _Gate, graph: Graph, path: Path) -> int:
     """Return how many of the cycles in `path` contain a method that can make the condition come true."""
-    around = (plan.paths[at] for name in gate.names for at in plan.emitters(name) if at in plan.paths)
+    around = (graph.paths[at] for name in gate.names for at in graph.emitters(name) if at in graph.paths)
     return max((shared(one, path) for one in around), default=0)
 
 
 @dataclass(slots=True)
 class _Name:
     names: frozenset[str]
-    plan: Plan
+    graph: Graph
     path: Path
     listener: str | None
     ways: dict[str, Way] = field(default_factory=dict)
@@ -158,7 +140,7 @@ class _Name:
 
     def occurred(self, name: str, firing: Firing) -> list[Round]:
         if (way := self.ways.get(firing.method)) is None:
-            way = Way.between(self.plan.paths[firing.method], self.path, self.listener)
+            way = Way.between(self.graph.paths[firing.method], self.path, self.listener)
             self.ways[firing.method] = way
         round_ = way.to(firing.round)
         self.ends.setdefault(round_, []).append(firing)

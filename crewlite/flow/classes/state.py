@@ -21,7 +21,6 @@ from crewlite.codec import Json
 from crewlite.errors import ConfigError, meant
 from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.secrets import declared_in
-from crewlite.state.format.operations import without_items
 from crewlite.state.journal.values import Values
 from crewlite.state.journal.view import View
 from crewlite.state.values.current import StepState
@@ -219,12 +218,6 @@ class Outcome(NamedTuple):
     def made(self, kind: StateKind) -> Any:
         """Return the state as an object for programs."""
         return kind.made({name: codec.decode(value) for name, value in self.state.items()})
-
-
-def coded(view: View) -> dict[str, Any]:
-    """Return the values that a step sees, encoded as in the record."""
-    now = view.now()
-    return {name: now[name] for name in without_items(now)}
 
 
 def _fill(state: BaseModel, values: Mapping[str, Any]) -> None:
