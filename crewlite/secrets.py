@@ -12,7 +12,7 @@ import dataclasses
 import os
 import re
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from types import FunctionType, MethodType, NoneType, UnionType
 
@@ -173,27 +173,27 @@ class _Search:
         self.found |= {one for one in (text, *text.split()) if _can_be_secret(one)}  # of "Bearer abc" also "abc" alone
 
 
-def _parts(value: object, name: str, declared: bool) -> Iterator[tuple[str, object, bool]]:
-    """Yield the parts of an object to search: the name, the part, and whether its type declares secrets."""
+def _parts(value: object, name: str, declared: bool) -> list[tuple[str, object, bool]]:
+    """Return the parts of an object to search: the name, the part, and whether its type declares secrets."""
     if isinstance(value, dict):
-        if declared or _bears(name) or len(value) <= _SETTINGS:
-            of_secrets = _bears(name) and "credential" not in name  # api_keys={"openai": ...}
-            yield from ((name if of_secrets else str(key), item, declared) for key, item in value.items())
-    elif isinstance(value, list | tuple | set | frozenset):
-        if declared or _bears(name):
-            yield from ((name, item, declared) for item in value)
-    elif isinstance(value, BaseModel):
+        if not (declared or _bears(name) or len(value) <= _SETTINGS):
+            return []
+        of_secrets = _bears(name) and "credential" not in name  # api_keys={"openai": ...}
+        return [(name if of_secrets else str(key), item, declared) for key, item in value.items()]
+    if isinstance(value, list | tuple | set | frozenset):
+        return [(name, item, declared) for item in value] if declared or _bears(name) else []
+    if isinstance(value, BaseModel):
         cls, held = type(value), vars(value)
         searched, fields = _searched(cls)
-        yield from ((key, held[key], declares) for key, declares in searched.items() if key in held)
-        for key in held.keys() - fields:
-            if not hasattr(cls, key):  # else it is made from fields
-                yield key, held[key], False
-        for more in (value.__pydantic_private__, value.__pydantic_extra__):
-            yield from ((key, item, False) for key, item in (more or {}).items())
-        yield from ((key, item, False) for key, item in _of_class(cls).items())
-    elif not isinstance(value, type) and not callable(value):
-        yield from ((key, item, False) for key, item in (_of_class(type(value)) | _attributes(value)).items())
+        parts = [(key, held[key], declares) for key, declares in searched.items() if key in held]
+        if more := held.keys() - fields:
+            parts += [(key, held[key], False) for key in more if not hasattr(cls, key)]  # else it is made from fields
+        for others in (value.__pydantic_private__, value.__pydantic_extra__, _of_class(cls)):
+            parts += [(key, item, False) for key, item in others.items()] if others else []
+        return parts
+    if isinstance(value, type) or callable(value):
+        return []
+    return [(key, item, False) for key, item in (_of_class(type(value)) | _attributes(value)).items()]
 
 
 def _attributes(value: object) -> dict[str, object]:
@@ -204,8 +204,10 @@ def _attributes(value: object) -> dict[str, object]:
 
 def _of_class(cls: type) -> dict[str, object]:
     """Return the texts among the attributes of a user's class, and of those that it derives from, by secrets' names."""
-    own = [vars(one).items() for one in _users(cls)]
-    return {key: item for items in own for key, item in items if isinstance(item, str) and _bears(key)} if own else {}
+    found: dict[str, object] = {}
+    for one in _users(cls):
+        found |= {key: item for key, item in vars(one).items() if isinstance(item, str) and _bears(key)}
+    return found
 
 
 @lru_cache(maxsize=1024)
