@@ -206,7 +206,7 @@ class Scope(Protocol):
 
     @property
     def shared(self) -> Shared | None:
-        """The data that the runs of the same store share; None outside a run, and without a store that can share."""
+        """The store for data of all runs at the same location; None outside a run, and if the provider has none."""
 
     @property
     def state(self) -> Any:

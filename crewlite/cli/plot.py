@@ -58,7 +58,8 @@ def _flow(target: str | None) -> Flow[Any]:
     """Import and return the flow. Raises UsageError without a target, and for one that is no flow of methods."""
     if target is None:
         raise click.UsageError(
-            "no flow is named: wanted MODULE:FLOW, RUN --crew MODULE:FLOW, or crew in [tool.crewlite] of pyproject.toml"
+            'no flow is named: wanted MODULE:FLOW, a run with --crew MODULE:FLOW, or crew = "MODULE:FLOW" under '
+            "[tool.crewlite] in pyproject.toml"
         )
     flow = find(target)
     if not isinstance(flow, Flow):

@@ -117,8 +117,8 @@ class BaseTool(Described, Resource):
                 )
         if self.cache_function and self.effect == "once":
             raise ConfigError(
-                f"tool {self.name!r} is declared effect='once' and has a cache_function, but a call that must happen "
-                f"is not answered with an earlier result: leave one of them out"
+                f"tool {self.name!r} has effect='once', so that each call is made, and a cache_function, which answers "
+                f"calls with earlier results: leave one of them out"
             )
         if self.cache_function and is_async(self.cache_function):
             raise ConfigError(

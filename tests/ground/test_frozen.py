@@ -106,7 +106,7 @@ def test_a_setting_of_a_tool_may_be_set_and_is_checked():
         with pytest.raises(ConfigError, match=name):
             setattr(find, name, value)
         assert getattr(find, name) == before
-    with pytest.raises(ConfigError, match="effect='once' and has a cache_function"):
+    with pytest.raises(ConfigError, match="effect='once', .* and a cache_function"):
         find.cache_function = lambda arguments, result: True
 
 

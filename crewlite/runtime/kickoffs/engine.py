@@ -216,7 +216,7 @@ async def _resume_any(root: Root[Any], request: Request, config: CheckpointConfi
 
 
 class _Over(Exception):
-    """The run that was found has been finished or deleted by another process since."""
+    """Raised if another process has finished or deleted the run that `resume=True` found; the search then goes on."""
 
 
 async def _take_up(

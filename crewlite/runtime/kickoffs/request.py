@@ -178,8 +178,9 @@ class Request:
             )
         if self.resume and (self.run_id is not None or self.from_checkpoint is not None):
             raise ConfigError(
-                "resume=True searches for an unfinished run, but run_id, from_checkpoint or the fork that this "
-                "definition is bound to names one already. Pass resume=True without them, or leave it out"
+                "resume=True searches for an unfinished run, but run_id=, from_checkpoint= or the fork that this "
+                "definition is bound to already names a run. Leave resume=True out, or leave the run's name out "
+                "(bound_to(None) unbinds a definition)"
             )
 
     def going_on_from(self, bound: FromCheckpoint) -> Request:

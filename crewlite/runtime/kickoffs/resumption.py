@@ -250,8 +250,8 @@ def check_variant(root: Root[Any], request: Request, journal: Journal) -> None:
     fork = f"fork it: {root.kind}.fork({ref!r}).kickoff()"
     if journal.record.finished:
         raise ConfigError(
-            f"{ref} is a finished variant of a study, which returns its result when it is explored again; this "
-            f"kickoff would change that result. To continue from it, {fork}"
+            f"{ref} is a finished variant of a study, and this kickoff would change its result, which the study uses "
+            f"when you explore it again. To continue from the variant, {fork}"
         )
     if definition_now(root, journal):
         raise ConfigError(

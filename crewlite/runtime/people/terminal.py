@@ -32,9 +32,9 @@ def piped() -> bool:
 
 @contextlib.contextmanager
 def turn(over: threading.Event) -> Iterator[None]:
-    """Hold stdin for one question at a time, so that an answer goes to the question on the screen.
+    """Reserve stdin for one question during the block, so that an answer goes to the question on the screen.
 
-    Raises EOFError if `over` is set while this question waits for its turn.
+    Raises EOFError if `over`, which says that the question is not needed any more, is set before its turn comes.
     """
     while not _asking.acquire(timeout=_GLANCE):
         if over.is_set():

@@ -61,7 +61,7 @@ class Failure(Protocol):
 
     @property
     def traceback(self) -> str:
-        """The traceback as text; "" if that of a failed child step is recorded instead."""
+        """The traceback as text; "" if a child step caused the failure, as the child's record has the traceback."""
 
     @property
     def raised(self) -> RaisedError | None:
@@ -206,7 +206,7 @@ def _refusal(refused: NotCodable) -> str:
 
 
 def _in_slots(error: BaseException) -> dict[str, Any]:
-    """Return the attributes that an error keeps outside of its dict and its arguments."""
+    """Return the attributes, by name, that an error keeps in slots: neither in its `__dict__` nor in `args`."""
     found = {}
     for cls in type(error).__mro__:
         for name, kept in vars(cls).items():

@@ -102,7 +102,7 @@ class Frame(Scope):
 
     @property
     def shared(self) -> Shared | None:
-        """The data shared with the other runs of the store; None without a store that can share."""
+        """The store for data of all runs at the same location; None if the provider has none."""
         return self.run.shared if self.run.shared.offered else None
 
     @property

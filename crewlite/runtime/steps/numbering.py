@@ -61,10 +61,11 @@ class Numbering:
         return f"{self.prefix}{stem}" if name and count == 1 else f"{self.prefix}{stem}#{count}"
 
     def beside(self, step: Step[Any], fingerprint: str, *, recorded: bool) -> str:
-        """Return the address of a step requested in parallel with the attempt's own code, where the order is chance.
+        """Return the address of a step that a coroutine or thread beside the attempt's own code requests.
 
-        Raises ConfigError in a `recorded` run if other code has requested the same step of another agent, crew or
-        model, or with another object or secret that no question holds, so that a resume could swap the two answers.
+        Such steps come in any order, so the address is made of the step's `fingerprint`. In a `recorded` run, raises
+        ConfigError if two of them have the same fingerprint and differ nevertheless: in the agent, crew or model that
+        answers, or in an argument that cannot be recorded. A resume could swap their answers.
         """
         asker, stem = _who_asks(), _stem(step.kind.name, step.name)
         place = f"{stem}#{codec.digest([fingerprint, asker.digest])[:_TOLD_APART]}"

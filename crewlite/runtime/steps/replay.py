@@ -167,7 +167,10 @@ def recorded_question(record: Record, address: str, digest: str, basis: Basis) -
 
 
 def recorded_answer(record: Record, address: str, digest: str, basis: Basis) -> GivenAnswer | None:
-    """Return a person's answer to this question, given ahead or after it was asked on the same basis; None if none."""
+    """Return the answer that a person has given to this question; None if nobody has.
+
+    An answer that was given before the question was asked counts on any basis, a later one on its question's basis.
+    """
     told = record.answers.get(address)
     if told and told.get("ahead"):
         return told

@@ -74,11 +74,11 @@ def _diffs(
 
 
 def changed_lines(before: str | None, after: str | None) -> tuple[str, ...]:
-    """Compare two texts, of which one may be missing.
+    """Return the unified diff of two texts as lines; () if they are equal. One text may be missing.
 
-    Returns the changed lines with a few lines around them, each with its mark in front: `-` of the first text, `+` of
-    the second, a space for both. A line `@@ -3,2 +3,4 @@` names the line numbers and counts of the part that follows,
-    unless both texts are one line. A line that begins with a backslash says how much is left out.
+    Each line has a mark in front: `-` of the first text, `+` of the second, a space for both. `@@ -3,2 +3,4 @@` stands
+    before each part, unless both texts are one line. A line that begins with a backslash says how many characters or
+    lines are left out there.
     """
     if before == after:
         return ()

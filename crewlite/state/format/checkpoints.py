@@ -38,10 +38,11 @@ def parent_of(checkpoint: CheckpointRecord, kept: Collection[str], dropped: Mapp
 def droppable(
     checkpoints: Iterable[CheckpointRecord], counts: Callable[[int], bool], kept: Collection[str]
 ) -> list[CheckpointRecord]:
-    """Return the checkpoints that may be dropped, in the order in which to drop them: abandoned ones, then the oldest.
+    """Return the checkpoints that may be dropped, in the order in which to drop them.
 
-    Leaves out those with a label, and those whose ids are in `kept`. `counts(seq)`: whether no rewind abandoned a
-    commit.
+    Those that a rewind has abandoned come first, then the others, from the oldest. Checkpoints with a label are left
+    out, and those whose ids are in `kept`. `counts` takes the number of a commit, and returns False if a rewind has
+    abandoned that commit.
     """
     free = [one for one in checkpoints if not one.get("label") and one["id"] not in kept]
     return sorted(free, key=lambda one: counts(one["seq"]))

@@ -1,4 +1,4 @@
-"""The types of fields in commits, each with the check of data that is read."""
+"""The types of the fields of commits, each with a check that runs when a commit is read."""
 
 from __future__ import annotations
 

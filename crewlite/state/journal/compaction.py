@@ -194,7 +194,10 @@ class _StepsLeftOut:
 
 
 def _tombstones(held: dict[str, Outcome], live: Record) -> list[StepRecord]:
-    """Build tombstones for steps that ran again in `part` and are left out, so that their old outcomes are void."""
+    """Build tombstones for the outcomes in `held` that no longer count in the record `live`, as the steps ran again.
+
+    Without them, an earlier outcome of such a step would count again once the later one is left out.
+    """
     return [
         invalidated(address, outcome.kind)
         for address, outcome in held.items()

@@ -51,7 +51,7 @@ class Commit:
 
     @property
     def head(self) -> Head:
-        """The head of the branch once the entries are appended."""
+        """The number and checksum of the last entry that the branch will have once these entries are appended."""
         return (self.entries[-1].seq, self.entries[-1].sum) if self.entries else (self.after, self.after_sum)
 
     def beyond(self, head: Head | None) -> tuple[Entry, ...] | None:
@@ -109,11 +109,12 @@ PlaceInfo = CheckpointInfo
 
 
 class Store(Protocol):
-    """An opened location.
+    """An opened location, which holds the journals of runs.
 
-    The verbs that write (`append`, `rewrite`, `remove`) are called from one thread at a time, the others from any. A
-    store may have `mentions(run_id, branch, *parts) -> bool`: whether the stored bytes of the branch itself contain any
-    of these parts. It spares reading a long branch that is forked.
+    crewlite calls the verbs that write journals (`append`, `rewrite`, `remove`) from one thread at a time. It may call
+    the other verbs from any thread, also while one of these works. A store may have `mentions(run_id, branch, *parts)
+    -> bool`: whether the stored bytes of the branch itself contain any of these parts. It spares reading a long branch
+    that is forked.
     """
 
     location: str
@@ -217,9 +218,10 @@ class Exchange(ResultCache, Protocol):
     """
 
     def exchange(self, key: str, old: bytes | None, new: bytes) -> bool:
-        """Store `new` under `key` if `old` is stored there (None: nothing), atomically. Returns whether it did.
+        """Store `new` under `key` if `old` is stored there, atomically; with `old=None`, if nothing is stored there.
 
-        `forget` deletes the data like a result. Raises OSError if storage fails.
+        Returns whether `new` was stored. `forget` deletes the data, as it deletes a result. Raises OSError if storage
+        fails.
         """
 
 

@@ -272,7 +272,7 @@ def _mark(last: Entry, end: int) -> tuple[int, bytes]:
 
 
 def stays_claimed(commit: Commit, claimed: bool) -> bool:
-    """Return whether the branch is claimed after this commit, given whether it was `claimed` before."""
+    """Return whether a process holds the branch after this commit, given whether one held it before (`claimed`)."""
     for entry in commit.entries:
         claimed = (claimed or "claim" in entry.commit) and not ends_claim(entry.commit)
     return claimed

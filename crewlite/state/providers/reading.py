@@ -197,7 +197,9 @@ def check_rewrite(
     except InvalidEntry as problem:
         where = f"branch {branch!r} of run {run_id!r} was not rewritten"
         raise StoreError(
-            location, f"{where}: the entries to replace it are not a compaction of its entries ({problem})"
+            location,
+            f"{where}, and nothing has changed: the new entries do not hold what the branch holds ({problem}). The "
+            f"code that made them has a defect: report it with this message",
         ) from None
 
 

@@ -43,7 +43,10 @@ class Finding:
 
 
 def doctor(store: Store, *, repair: bool = False) -> list[Finding]:
-    """Do what `History.doctor` describes. Raises OSError if the store cannot be read, or a repair not be written."""
+    """Look for damage in a store, and with `repair` mend it; return the findings. See `History.doctor`.
+
+    Raises OSError if the store cannot be read, or if a repair cannot be written.
+    """
     salvage: Callable[..., contextlib.AbstractContextManager[Salvage | None]] | None = getattr(store, "salvage", None)
     if salvage is None:
         return [finding for info in store.branches() if (finding := _damage(store, info.run_id, info.branch))]

@@ -147,8 +147,8 @@ def changed_parts(record: Record, changed: Changes, secrets: Secrets | None = No
     """
     if changed.inputs and record.kind == STATE:
         raise ConfigError(
-            f"{record.run['run_id']} is a saved state, which has no inputs: fork it without inputs, open the fork with "
-            f"RuntimeState.open, and change its values there"
+            f"{record.run['run_id']} is a saved state, and a state takes no inputs: fork it without inputs=, open the "
+            f"fork with RuntimeState.open, and change its values there"
         )
     secrets = secrets or Secrets.of()
     check_accepted(record, changed.inputs, changed.takes)
