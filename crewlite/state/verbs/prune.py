@@ -16,7 +16,7 @@ from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.journal.compaction import bases, compacted_entries, size
 from crewlite.state.journal.lineage import gone, head_of, journals_of_run, standing_on, stored_already, with_inherited
-from crewlite.state.providers import Commit, Store, results_of
+from crewlite.state.providers import BranchInfo, Commit, Store, results_of
 from crewlite.state.reading.locate import no_run
 from crewlite.state.verbs.from_outside import check_idle, holder
 
@@ -99,6 +99,11 @@ class _Run:
     def touched(self) -> float:
         return max(self.store.touched(self.run_id, branch) for branch in self.journals)
 
+    @cached_property
+    def branches(self) -> list[BranchInfo]:
+        """All branches, also forks that were created since the run was read. A rewrite refuses to break later ones."""
+        return self.store.branches(self.run_id)
+
     @property
     def finished(self) -> bool:
         return all(record.finished for record in self.records.values()) and not any(map(self.holder, self.records))
@@ -128,8 +133,7 @@ class _Run:
         if self.holder(branch):
             return Pruned(busy=(f"{self.run_id}/{branch}",))
         store, own, record = self.store, self.journals[branch], self.records[branch]
-        branches = store.branches(self.run_id)  # forks may have been created since the run was read
-        kept = bases(branches, branch) | record.inherited
+        kept = bases(self.branches, branch) | record.inherited
         gone = droppable(record.checkpoints.values(), record.counts, kept)[:-keep_last]
         if gone:
             commit = _dropping(gone, record)
@@ -139,7 +143,7 @@ class _Run:
         elif record.dropped and not dry_run:
             store.append([stored_already(own)])
         done = Pruned(checkpoints=tuple(one["id"] for one in gone))
-        kept_entries = compacted_entries(branch, standing_on(self.journals, branch), own, branches)
+        kept_entries = compacted_entries(branch, standing_on(self.journals, branch), own, self.branches)
         if size(kept_entries) >= size(own):
             self.journals[branch] = own
             return done
