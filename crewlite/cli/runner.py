@@ -54,7 +54,6 @@ class Runner:
     @contextlib.contextmanager
     def set_up(self) -> Iterator[None]:
         """Do the work of a command in the block, and convert its errors to texts and exit codes of the command line."""
-        self.output = Output(sys.stdout, self.options.as_json)
         try:
             with contextlib.redirect_stdout(sys.stderr), ended_by_signals():
                 yield
@@ -182,8 +181,7 @@ class Runner:
                 if self.progress.again and not (isinstance(error, CrewliteError) or self._instead):
                     again = self._placed().line("fork", self._ref() or "RUN", *self.progress.again)
                     text = f"{text} - to run a recorded step again: {again}"
-        if self.options.as_json:
-            self._tell_error(code if isinstance(code, str) else "failed", text)
+        self._tell_error(code if isinstance(code, str) else "failed", text)
         waits, misses = isinstance(error, InDoubt | BudgetExceeded), isinstance(error, MissingInput)
         return Failed(text, code=WAITS if waits else USAGE if misses else FAILED)
 
