@@ -593,7 +593,10 @@ def test_a_state_is_shown_by_its_snapshots_and_goes_on_in_python(tmp_path):
     assert opens in ask("resume", "bag", "--location", location, code=1, said="stderr")
     assert f"History({location!r}).fork(" in ask("fork", "bag", "--location", location, code=1, said="stderr")
     assert "bag/main is a saved state, not a run" in ask("cancel", "bag", "--location", location, code=1, said="stderr")
-    with History(location) as history, pytest.raises(ConfigError, match="bag is a saved state, and a state takes no inputs"):
+    with (
+        History(location) as history,
+        pytest.raises(ConfigError, match="bag is a saved state, and a state takes no inputs"),
+    ):
         history.fork("bag", inputs={"a": 1})
 
 
