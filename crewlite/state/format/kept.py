@@ -6,7 +6,7 @@ changes of code between the steps are recorded as the difference to the values t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from crewlite.codec import Json
@@ -27,8 +27,13 @@ class Kept:
     """The values without the changes of steps, with which the code of the run begins after every resume."""
     versions: Mapping[str, int] = field(default_factory=dict)
     """The number of changes to each value, deleted ones included."""
-    steps: frozenset[str] = frozenset()
-    """The steps whose changes are in `values`. If one runs again, a later commit records what the code sees then."""
+    steps: dict[str, int] = field(default_factory=dict)
+    """The steps whose changes are in `values`, numbered. If one runs again, a later commit records what the code sees.
+
+    It grows in place and is shared with the values after later commits, so that a commit copies nothing that grows with
+    the run: only steps with numbers below `ended` count here.
+    """
+    ended: int = 0
 
     def after(self, commit: CommitParts) -> Kept:
         """Return the values after a commit."""
@@ -57,11 +62,21 @@ class Kept:
             values=now,
             own=own,
             versions={**self.versions, **versions} if versions else self.versions,
-            steps=self.steps | ended.keys() if ended else self.steps,
+            steps=self._with(ended) if ended else self.steps,
+            ended=self.ended + len(ended),
         )
 
+    def _with(self, ended: Iterable[str]) -> dict[str, int]:
+        steps = self.steps
+        if len(steps) > self.ended:  # the values after another commit have grown it already
+            steps = {address: number for address, number in steps.items() if number < self.ended}
+        for address in ended:
+            steps[address] = len(steps)
+        return steps
+
     def _adds(self, step: StepRecord) -> bool:
-        return "state" in step and is_outermost(step["address"]) and step["address"] not in self.steps
+        address = step["address"]
+        return "state" in step and is_outermost(address) and self.steps.get(address, self.ended) >= self.ended
 
 
 def is_outermost(address: str) -> bool:
