@@ -159,7 +159,7 @@ class StateKind:
         """Return an object with defaults for fields without a value, such as one that was added to the class since."""
         assert self.model
         if self._blank and all(name in values for name in self.fields):
-            return BaseModel.__copy__(self._blank)  # to make one with its defaults takes six times as long
+            return BaseModel.__copy__(self._blank)  # a new one would get defaults that are dropped again
         made = self.model.model_construct()
         defaults = {name: value for name, value in vars(made).items() if name not in values}
         vars(made).clear()
