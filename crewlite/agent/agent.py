@@ -282,7 +282,9 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
 
     def may_use(self, tools: Iterable[BaseTool]) -> tuple[BaseTool, ...]:
         """Return these tools, and those that the agent's settings add, without tools that it is not allowed to call."""
-        return permitted((*tools, pictures.AddImage()) if self.multimodal else tools, self.allowed_tools)
+        if self.multimodal:
+            tools = (*tools, pictures.AddImage())
+        return tuple(tools) if self.allowed_tools is None else permitted(tools, self.allowed_tools)
 
     def check(self, inputs: Mapping[str, Any]) -> None:
         """Raise ConfigError for an input other than `messages`, and for a kickoff without it."""

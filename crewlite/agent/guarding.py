@@ -57,6 +57,8 @@ async def accepted(job: Work, talk: list[Message], chain: Sequence[Guard], outpu
     Adds the conversation to `talk`. `output` converts an answer to what guardrail functions get. Raises
     GuardrailFailed, ConfigError for a function that returns no verdict, and what the work and the functions raise.
     """
+    if not chain:
+        return await work(job, talk)
     refused = dict[str, int]()
     while True:
         answer = await work(job, talk)

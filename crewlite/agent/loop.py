@@ -68,14 +68,23 @@ async def work(job: Work, talk: list[Message] | None = None) -> Answer:
     When all replies are used up, the model is asked for a last one without tools. `talk`: the conversation to continue,
     to which new messages are added; None begins one.
     """
-    agent, misfits = job.persona.agent, 0
-    tools = Toolbox(job.tools, agent.allowed_tools)
+    agent, misfits, scope = job.persona.agent, 0, durable.scope()
+    tools, calls = Toolbox(job.tools, agent.allowed_tools), list[PlannedCall]()
+
+    def intends(reply: LLMReply) -> list[Intent]:
+        """Plan the tool calls that a reply requests; return their intents, which are stored with the reply."""
+        calls[:] = plan_calls(scope, reply.tool_calls, tools, job.persona) if reply.tool_calls else []
+        return [call.intent for call in calls if call.intent]
+
     messages = list(job.messages) if talk is None else talk
     if agent.verbose:
         await _log_start(job)
-    limit = job.max_iter or agent.max_iter
+    limit, shown = job.max_iter or agent.max_iter, [tool.schema_for_model for tool in tools.tools]
     for _ in range(limit):
-        reply, calls = await _turn(job, messages, tools)
+        calls.clear()
+        reply = await _ask(job, messages, shown, intends)
+        if reply.tool_calls and not calls:  # the reply came from the record
+            intends(reply)
         messages.append(reply.as_message())
         answer = await _make_calls(job, messages, reply, calls) if calls else reply.text
         if answer is None:
@@ -149,25 +158,10 @@ def last_call(shape: Shape | None) -> Message:
     return {"role": "user", "content": text, "name": REMINDER}
 
 
-async def _turn(job: Work, messages: list[Message], tools: Toolbox) -> tuple[LLMReply, list[PlannedCall]]:
-    """Get one reply; return it and the tool calls that it requests, whose intents are stored with the reply."""
-    scope = durable.scope()
-    planned: list[PlannedCall] = []
-
-    def intends(reply: LLMReply) -> list[Intent]:
-        planned[:] = plan_calls(scope, reply.tool_calls, tools, job.persona)
-        return [call.intent for call in planned if call.intent]
-
-    reply = await _ask(job, messages, tools.tools, intends)
-    if reply.tool_calls and not planned:  # the reply came from the record
-        intends(reply)
-    return reply, planned
-
-
 async def _ask(
     job: Work,
     messages: list[Message],
-    tools: Sequence[BaseTool] = (),
+    tools: Sequence[dict[str, Any]] = (),
     intends: Callable[[LLMReply], Sequence[Intent]] | None = None,
 ) -> LLMReply:
     """Get one reply to the conversation. If that does not fit the model any more, replace it by a summary first."""
@@ -177,7 +171,7 @@ async def _ask(
         call = call_step(
             persona.llm,
             messages,
-            tools=[tool.schema_for_model for tool in tools],
+            tools=tools,
             agent=persona.role,
             response_schema=schema,
             template=_version(agent),

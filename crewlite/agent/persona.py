@@ -8,6 +8,8 @@ from typing import Any
 
 from crewlite import templates
 from crewlite.agent.agent import Agent
+from crewlite.agent.input_files import FILES, as_files
+from crewlite.budget import Budget
 from crewlite.llm.base import BaseLLM
 
 
@@ -17,6 +19,7 @@ class Worker:
 
     agent: Agent
     llm: BaseLLM
+    budget: Budget
     step_callback: Callable[[Any], Any] | None = None
     suggestions: tuple[str, ...] = ()
     """What the agent has learned in a training. It is added to the backstory, so it is part of what each task asks."""
@@ -39,7 +42,7 @@ class Filling:
 
     def __init__(self, inputs: Mapping[str, Any], *, known: bool = True) -> None:
         """`known`: whether these are all inputs; if not, placeholders are left in."""
-        self.inputs, self._known = inputs, known
+        self.inputs, self._known, self.files = inputs, known, as_files(inputs.get(FILES)) or {}
         self._personas: dict[Worker, Persona] = {}
 
     def text(self, text: str, where: str) -> str:

@@ -31,9 +31,9 @@ def told(messages: list[Message], tools: Sequence[BaseTool], recovery: RecoveryC
     return [*messages, {"role": "user", "content": text}]
 
 
-def offered(tools: tuple[BaseTool, ...], recovery: RecoveryContext | None) -> tuple[BaseTool, ...]:
+def offered(tools: tuple[BaseTool, ...], recovery: RecoveryContext) -> tuple[BaseTool, ...]:
     """Return the tools that this attempt at the running step may call. `recovery`: that of the step."""
-    return permitted(tools, recovery.tools if recovery else None)
+    return permitted(tools, recovery.tools)
 
 
 def refused(tools: Sequence[BaseTool], remedy: Remedy) -> str:

@@ -313,7 +313,7 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
     def secret_sources(self) -> tuple[object, ...]:
         """Return the live objects whose fields are searched for secrets, the crew itself first."""
         own = [self.llm, self.manager_llm, self.planning_llm]
-        own += [llm for task in self.tasks for llm in models_of(task.chain)]
+        own += models_of(tuple([guardrail for task in self.tasks for guardrail in task.chain]))
         models = [part for llm in own if isinstance(llm, BaseLLM) for part in with_fallbacks(llm)]
         people = [part for agent in self.people() for part in agent.secret_sources()]
         work = [part for task in self.tasks for part in (task, *task.tools)]
@@ -321,12 +321,12 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
 
     def inner_settings(self) -> tuple[CheckpointConfig | bool | None, ...]:
         """Return the checkpoint settings of its tasks and their agents."""
-        return (*(task.checkpoint for task in self.tasks), *(agent.checkpoint for agent in self.people()))
+        return tuple([part.checkpoint for part in (*self.tasks, *self.people())])
 
     def people(self) -> tuple[Agent, ...]:
         """Return all its agents, each once, with a manager_agent last."""
         manager = (self.manager_agent,) if self.manager_agent else ()
-        return tuple(dict.fromkeys((*self.agents, *(task.agent for task in self.tasks if task.agent), *manager)))
+        return tuple(dict.fromkeys((*self.agents, *[task.agent for task in self.tasks if task.agent], *manager)))
 
     def coworkers_in(self, task: Task, people: Sequence[Agent]) -> tuple[Agent, ...]:
         """Return the coworkers to whom the agent of this task, or the manager, may delegate work.

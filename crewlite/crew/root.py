@@ -16,7 +16,7 @@ from crewlite.crew.crew import Crew
 from crewlite.crew.order import needs_of
 from crewlite.crew.output import CrewOutput
 from crewlite.crew.planning import Planner
-from crewlite.crew.staff import assignments, planning_model
+from crewlite.crew.staff import assignments, planning_model, workers_of
 from crewlite.crew.step import Kickoff
 from crewlite.durable import Step
 from crewlite.errors import MissingInput
@@ -47,12 +47,12 @@ class CrewRoot(Root[CrewOutput]):
         self._facts: list[JsonObject] = []
         """Its facts once they were needed; roots of further kickoffs share them."""
         self._planner = Planner(crew, planning_model(crew, self._assignments)) if crew.planning else None
-        workers = dict.fromkeys(worker for one in self._assignments for worker in (one.worker, *one.coworkers))
+        workers = workers_of(self._assignments)
         self.secret_sources += tuple(worker.llm for worker in workers)
         self.secret_sources += (self._planner.llm,) if self._planner else ()
         people = [worker.agent for worker in workers]
         tools = [agent.may_use(agent.tools) for agent in people]
-        tools += [task.agent.may_use(task.tools) if task.agent else task.tools for task in crew.tasks]
+        tools += [task.agent.may_use(task.tools) if task.agent else task.tools for task in crew.tasks if task.tools]
         self.asks_approval = any(tool.requires_approval for given in tools for tool in given)
         self.asks_people = any(task.human_input for task in crew.tasks)
         self.log_file = _log_file(crew.output_log_file)
@@ -95,7 +95,7 @@ class CrewRoot(Root[CrewOutput]):
             filling = Filling(inputs, known=False)
             unfilled = [one.filled(filling).asked() for one in self._assignments]
             return [self.name, {"prepared": codec.known(dict(inputs))}, *unfilled]
-        return [self.name, *(filled.asked() for filled in self._with(inputs))]
+        return [self.name, *[filled.asked() for filled in self._with(inputs)]]
 
     def step(self, inputs: dict[str, Any], run: Run | None) -> Step[CrewOutput]:
         """Build the root step, which works through the tasks."""

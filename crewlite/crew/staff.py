@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from crewlite.agent.agent import Agent
 from crewlite.agent.guardrail import models_of
@@ -38,16 +38,18 @@ def assignments(crew: Crew) -> list[Assignment]:
     return [one for one in made if one]
 
 
-def models(made: Iterable[Assignment]) -> Iterator[BaseLLM]:
-    """Yield the models that doing these tasks may call, fallbacks included."""
-    known = set[Worker]()
-    for one in made:
-        workers = [worker for worker in (one.worker, *one.coworkers) if worker not in known]
-        known.update(workers)
-        guardrails = (*one.task.chain, *(rule for worker in workers for rule in worker.agent.guardrails))
-        judges = (resolve_llm([llm], agent="Guardrail") for llm in models_of(guardrails))
-        for llm in (*(worker.llm for worker in workers), *judges):
-            yield from with_fallbacks(llm)
+def workers_of(made: Iterable[Assignment]) -> list[Worker]:
+    """Return all who work on these tasks, each once."""
+    return list(dict.fromkeys([worker for one in made for worker in (one.worker, *one.coworkers)]))
+
+
+def models(made: Sequence[Assignment]) -> list[BaseLLM]:
+    """Return the models that doing these tasks may call, fallbacks included."""
+    workers = workers_of(made)
+    guardrails = [guardrail for worker in workers for guardrail in worker.agent.guardrails]
+    guardrails += [guardrail for one in made for guardrail in one.chain]
+    judges = [resolve_llm([llm], agent="Guardrail") for llm in models_of(tuple(guardrails))]
+    return [model for llm in (*[worker.llm for worker in workers], *judges) for model in with_fallbacks(llm)]
 
 
 def planning_model(crew: Crew, made: Sequence[Assignment]) -> BaseLLM:
@@ -77,10 +79,11 @@ class _Staff:
         crew = self._crew
         doing = (crew.manager_agent or MANAGER) if crew.process is Process.hierarchical else task.agent
         assert doing
-        worker, coworkers = self._worker(doing), [self._worker(one) for one in crew.coworkers_in(task, self._people)]
-        if worker is None or None in coworkers:
+        worker, others = self._worker(doing), crew.coworkers_in(task, self._people)
+        coworkers = [one for other in others if (one := self._worker(other))] if others else []
+        if worker is None or len(coworkers) < len(others):
             return None
-        return Assignment(task, worker, tuple(one for one in coworkers if one), crew.task_callback)
+        return Assignment(task, worker, tuple(coworkers), crew.task_callback)
 
     def _worker(self, agent: Agent) -> Worker | None:
         if agent not in self._workers:
@@ -96,4 +99,4 @@ class _Staff:
             self.without.append(agent.role)
             return None
         suggestions = tuple(self._suggestions.get(agent.role, ()))
-        return Worker(agent, llm, agent.step_callback or crew.step_callback, suggestions)
+        return Worker(agent, llm, agent.budget, agent.step_callback or crew.step_callback, suggestions)

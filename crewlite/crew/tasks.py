@@ -73,9 +73,10 @@ class TasksAtWork:
         needs, scope, address = self.needs[number], durable.scope(), self.addresses[number]
         if self.changed and not self.changed.isdisjoint(needs.sources):
             self.changed.add(number)
+        context = list(map(self.items.__getitem__, needs.context))
         given = Given(
-            list(map(self.items.__getitem__, needs.context)),
-            self._sources(number),
+            context,
+            context if needs.previous is None and not self.plan else self._sources(number),
             None if needs.previous is None else self.outputs[needs.previous],
             self.plan[number] if self.plan else "",
         )
@@ -84,11 +85,12 @@ class TasksAtWork:
 
     def _ended(self, number: int, output: TaskOutput) -> None:
         """Store the output of a task, with the texts that it answers if the task is asked something else now."""
-        scope, address, was = durable.scope(), self.addresses[number], None
+        scope, address, filled = durable.scope(), self.addresses[number], self.filled[number]
         if isinstance(scope, StepScope) and address in scope.children.drifted:
-            was = drifted_task(scope.run.record, address, self.filled[number], self._sources(number))
-        self.outputs[number] = answered(output, was)
-        self.items[number] = ContextItem(address, self.filled[number].title, output.raw, output.skipped)
+            was = drifted_task(scope.run.record, address, filled, self._sources(number))
+            output = answered(output, was)
+        self.outputs[number] = output
+        self.items[number] = ContextItem(address, filled.title, output.raw, output.skipped)
 
     def _sources(self, number: int) -> list[ContextItem]:
         """Return all outputs that a task's outcome depends on."""

@@ -14,11 +14,9 @@ from crewlite.agent.coworkers import problems_of
 from crewlite.agent.delegation import delegation_tools
 from crewlite.agent.guarding import Guard
 from crewlite.agent.guardrail import texts_of
-from crewlite.agent.input_files import FILES, InputFile, as_files, digests, read
+from crewlite.agent.input_files import InputFile, digests, read
 from crewlite.agent.loop import Answer
 from crewlite.agent.persona import Filling, Persona, Worker
-from crewlite.agent.shape import Shape
-from crewlite.budget import Budget
 from crewlite.errors import ConfigError
 from crewlite.runtime.steps.questions import FILE
 from crewlite.task.conditional import ConditionalTask
@@ -50,56 +48,45 @@ class ContextItem:
         return f"## {self.name}\n{self.text}"
 
 
-_ASKED = attrgetter("asked")
-
-
-@dataclass(frozen=True)
 class Assignment:
     """A task with the agent that does it, the coworkers that may help, and the callbacks for its output.
 
     All kickoffs side by side share it, so what does not depend on their inputs is computed once, here.
     """
 
-    task: Task
-    worker: Worker
-    coworkers: tuple[Worker, ...] = ()
-    """Whom the worker may delegate to."""
-    task_callback: Callable[[TaskOutput], Any] | None = None
-    """Told of the output, after the task's own callback."""
-
-    @cached_property
-    def budgets(self) -> tuple[Budget, Budget]:
-        """The limits of the task, and those of its agent."""
-        return self.task.budget, self.worker.agent.budget
-
-    @cached_property
-    def shape(self) -> Shape | None:
-        """The output schema; None if any text will do."""
-        return self.task.shape
-
-    @cached_property
-    def callbacks(self) -> tuple[tuple[str, Callable[[TaskOutput], Any]], ...]:
-        """The callbacks for the output, each with its role: the task's own, then the crew's, if it is another."""
-        own, of_crew = self.task.callback, self.task_callback
+    def __init__(
+        self,
+        task: Task,
+        worker: Worker,
+        coworkers: tuple[Worker, ...] = (),
+        task_callback: Callable[[TaskOutput], Any] | None = None,
+    ) -> None:
+        """`coworkers`: whom the worker may delegate to. `task_callback`: told of the output, after the task's own."""
+        self.task, self.worker, self.coworkers = task, worker, coworkers
+        self.title = task.title
+        self.shape = task.shape
+        self.budgets = *task.budgets, worker.budget
+        own, of_crew = task.callback, task_callback
         told = [("", own), ("task_callback", of_crew if of_crew is not own else None)]
-        return tuple((role, callback) for role, callback in told if callback)
-
-    @cached_property
-    def rules(self) -> dict[str, Any]:
+        self.callbacks = [(role, callback) for role, callback in told if callback]
+        """The callbacks for the output, each with its role."""
+        self.chain = task.chain
+        guardrails = texts_of((*worker.agent.guardrails, *self.chain))
+        rules: dict[str, Any] = {"guardrails": guardrails} if guardrails else {}
+        self.rules = rules | ({"markdown": True} if task.markdown else {})
         """The guardrails that models judge by, and the form of the text, where they are part of what the task asks."""
-        guardrails = texts_of((*self.worker.agent.guardrails, *self.task.chain))
-        return ({"guardrails": guardrails} if guardrails else {}) | ({"markdown": True} if self.task.markdown else {})
 
     def filled(self, filling: Filling) -> FilledTask:
         """Fill in the placeholders. Raises MissingInput, and ConfigError if two agents then have the same role."""
-        task, title, fill = self.task, self.task.title, filling.text
+        task, title, fill = self.task, self.title, filling.text
         where = f"Task {title!r}"
         output_file = fill(task.output_file, where) if task.output_file else None
         if output_file is not None:
             check_text(output_file, where, anywhere=task.output_file_anywhere)
         coworkers = tuple(map(filling.persona, self.coworkers))
-        for problem in problems_of(where, [one.role for one in coworkers]):
-            raise ConfigError(problem)
+        if coworkers:
+            for problem in problems_of(where, [one.role for one in coworkers]):
+                raise ConfigError(problem)
         return FilledTask(
             self,
             task,
@@ -109,7 +96,7 @@ class Assignment:
             output_file,
             filling.persona(self.worker),
             coworkers,
-            {**(as_files(filling.inputs.get(FILES)) or {}), **(task.input_files or {})},
+            {**filling.files, **task.input_files} if task.input_files else filling.files,
         )
 
 
@@ -133,7 +120,8 @@ class FilledTask:
     def tools(self) -> tuple[BaseTool, ...]:
         """The tools that the agent may use for the task."""
         agent = self.persona.agent
-        return (*agent.may_use((*agent.tools, *self.task.tools)), *delegation_tools(self.coworkers))
+        own = agent.may_use((*agent.tools, *self.task.tools))
+        return (*own, *delegation_tools(self.coworkers)) if self.coworkers else own
 
     def place(self) -> Path:
         """Return the absolute path of the output_file. Raises ConfigError if no file can be written there."""
@@ -150,8 +138,10 @@ class FilledTask:
     def guards(self) -> tuple[Guard, ...]:
         """The guardrails that the answer has to pass: that of the agent, then those of the task."""
         task, agent, role = self.task, self.persona.agent, self.persona.role
+        if not (chain := self.assignment.chain) and agent.guardrail is None:
+            return ()
         of_agent = [Guard(one, agent.guardrail_max_retries, f"agent {role!r}") for one in agent.guardrails]
-        return (*of_agent, *(Guard(one, task.retries, f"task {self.title!r}") for one in task.chain))
+        return (*of_agent, *(Guard(one, task.retries, f"task {self.title!r}") for one in chain))
 
     def asked(self, files: Sequence[InputFile] | None = None) -> list[Any]:
         """Return what the task asks, as plain JSON: its texts, its agent, its output schema and its condition.
@@ -168,13 +158,14 @@ class FilledTask:
 
     def question(self, sources: Sequence[ContextItem], files: Sequence[InputFile] | None = None) -> list[Any]:
         """Return what the task's step is asked (`Step.question`): `asked`, and the outputs that the task builds on."""
-        return [*self.asked(files), list(map(_ASKED, sources))]
+        return [*self.asked(files), list(map(attrgetter("asked"), sources))]
 
     def texts(self, files: Sequence[InputFile] = ()) -> dict[str, str]:
         """Return the texts that the task asks, to be recorded with its answer, and digests of its input files."""
+        who = self.persona
         texts = {"description": self.description, "expected_output": self.expected_output}
-        texts |= {"role": self.persona.role, "goal": self.persona.goal, "backstory": self.persona.backstory}
-        return texts | {f"{FILE}{file.name!r}": file.digest or "" for file in files}
+        texts |= {"role": who.role, "goal": who.goal, "backstory": who.backstory}
+        return texts | {f"{FILE}{file.name!r}": file.digest or "" for file in files} if files else texts
 
     def output(self, answer: Answer, usage: Usage = NO_USAGE) -> TaskOutput:
         """Return the answer as the output of the task."""

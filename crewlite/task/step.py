@@ -62,12 +62,13 @@ class Given:
 def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: Drift) -> Step[TaskOutput]:
     """Build the step of a task. What the step is asked is FilledTask.question."""
     task, agent = filled.task, filled.persona.agent
-    files = input_files.read(filled.input_files)
+    files = input_files.read(filled.input_files) if filled.input_files else ()
 
     async def act() -> TaskOutput:
         if isinstance(task, ConditionalTask) and not await _holds(task.condition, given.previous):
             return filled.skipped()
-        input_files.check(files, f"Task {filled.title!r}")
+        if files:
+            input_files.check(files, f"Task {filled.title!r}")
         if filled.output_file:  # before the model is paid
             await background.in_thread(filled.place)
         output = filled.output(await _agent(filled, given, files), durable.scope().usage)
@@ -129,22 +130,26 @@ async def _agent(filled: FilledTask, given: Given, files: Sequence[InputFile]) -
     """Have the agent answer, between the events of its start and its end."""
     task, persona, scope = filled.task, filled.persona, durable.scope()
     recovery, shape, title = scope.recovery(), filled.assignment.shape, f"task {filled.title!r}"
-    tools = offered(filled.tools, recovery)
+    tools, said = filled.tools, {"agent_role": persona.role}
+    if recovery:
+        tools = offered(tools, recovery)
     prompt = templates.render(
         PROMPTS,
         "task.j2",
         description=filled.description,
         expected_output=filled.expected_output,
-        context=given.prompt,
+        context=given.prompt if given.context else "",
         plan=given.plan,
         markdown=task.markdown,
-        files=input_files.shown(files),
-        shape=wanted(shape),
+        files=input_files.shown(files) if files else "",
+        shape=wanted(shape) if shape else "",
     )
-    asked: list[Message] = [{"role": "user", "content": with_pictures(prompt, input_files.pictures(files))}]
-    job = opened(persona, told(asked, tools, recovery), title=title, tools=tools, shape=shape, task=task)
-    talk, names = list(job.messages), tuple(tool.name for tool in tools)
-    agent, said, chain = persona.agent, {"agent_role": persona.role}, filled.guards
+    content: Any = with_pictures(prompt, input_files.pictures(files)) if files else prompt
+    asked: list[Message] = [{"role": "user", "content": content}]
+    if recovery:
+        asked = told(asked, tools, recovery)
+    job = opened(persona, asked, title=title, tools=tools, shape=shape, task=task)
+    talk, names, agent, chain = list(job.messages), tuple([tool.name for tool in tools]), persona.agent, filled.guards
     started = await scope.announce(
         agent, lambda stamp: stamp(events.AgentExecutionStartedEvent, **said, tools=names, task_prompt=prompt)
     )
@@ -185,7 +190,7 @@ class _TaskVoice:
             agent_role=self.filled.persona.role,
             description=self.filled.description,
             expected_output=self.filled.expected_output,
-            context=self.given.addresses,
+            context=self.given.addresses if self.given.context else (),
         )
 
     def completed(self, stamp: Stamp, value: TaskOutput) -> events.TaskCompletedEvent:

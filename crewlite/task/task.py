@@ -178,10 +178,10 @@ class Task(Definition):
         return output
 
     @property
-    def budget(self) -> Budget:
-        """The limits on the tokens, cost and time of the task."""
+    def budgets(self) -> tuple[Budget, ...]:
+        """The limits on the tokens, cost and time of the task; () without limits."""
         limits = self.max_tokens, self.max_cost_usd, self.max_execution_time, self.max_iter, self.max_rpm
-        return Budget(kinds.TASK.name, self.title, *limits, self._pace)
+        return () if limits == (None,) * 5 else (Budget(kinds.TASK.name, self.title, *limits, self._pace),)
 
     @property
     def address_name(self) -> str | None:
