@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     from crewlite.state.config import CheckpointConfig as CheckpointConfig
     from crewlite.state.history import History as History
     from crewlite.state.runtime import RuntimeState as RuntimeState
-    from crewlite.task.conditional import ConditionalTask as ConditionalTask
     from crewlite.task.output import TaskOutput as TaskOutput
-    from crewlite.task.task import Task as Task
+    from crewlite.task.task import ConditionalTask as ConditionalTask, Task as Task
     from crewlite.tools.base import BaseTool as BaseTool
     from crewlite.tools.function import tool as tool
     from crewlite.usage import Usage as Usage
@@ -55,7 +54,7 @@ _HOMES = {
     "BaseLLM": "crewlite.llm.base",
     "BaseTool": "crewlite.tools.base",
     "CheckpointConfig": "crewlite.state.config",
-    "ConditionalTask": "crewlite.task.conditional",
+    "ConditionalTask": "crewlite.task.task",
     "Crew": "crewlite.crew.crew",
     "CrewOutput": "crewlite.crew.output",
     "FailurePolicy": "crewlite.recovery",

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any
 
 from crewlite import durable, events, kinds
-from crewlite.agent.agent import Agent
 from crewlite.agent.guarding import Guard, accepted
 from crewlite.agent.guardrail import texts_of
-from crewlite.agent.loop import Answer, Work
-from crewlite.agent.opening import opened
+from crewlite.agent.loop import Answer
+from crewlite.agent.opening import offered, opened, refused, told
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.agent.persona import Persona
 from crewlite.agent.reasoning import prepare
-from crewlite.agent.recovering import offered, refused, told
 from crewlite.agent.shape import Shape, wanted
-from crewlite.durable import Stamp, Step
+from crewlite.durable import Step
 from crewlite.llm.base import Message
+from crewlite.runtime.steps.plain_voice import FamilyVoice
+
+_EVENTS = (
+    events.LiteAgentExecutionStartedEvent,
+    events.LiteAgentExecutionCompletedEvent,
+    events.LiteAgentExecutionErrorEvent,
+)
 
 
 def answering(
@@ -62,7 +66,13 @@ def answering(
         name=name or persona.role,
         work=act,
         question=[persona.role, persona.goal, persona.backstory, messages, shape.schema if shape else None, *guarded],
-        voice=_Voice(agent, persona.role, job),
+        voice=FamilyVoice(
+            agent,
+            _EVENTS,
+            {"agent_role": persona.role},
+            begun={"tools": tuple(tool.name for tool in job.tools), "messages": job.messages},
+            told=lambda result: {"output": result.raw, "usage": result.token_usage},
+        ),
         encode=lambda result: {"raw": result.raw},
         decode=decode,
         with_usage=lambda result, usage: result.model_copy(update={"token_usage": usage, "own_usage": usage}),
@@ -73,23 +83,3 @@ def answering(
         refuses=partial(refused, job.tools),
         texts={"goal": persona.goal, "backstory": persona.backstory},
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Voice:
-    source: Agent
-    role: str
-    job: Work
-
-    def started(self, stamp: Stamp) -> events.LiteAgentExecutionStartedEvent:
-        tools = tuple(tool.name for tool in self.job.tools)
-        messages = self.job.messages
-        return stamp(events.LiteAgentExecutionStartedEvent, agent_role=self.role, tools=tools, messages=messages)
-
-    def completed(self, stamp: Stamp, value: LiteAgentOutput) -> events.LiteAgentExecutionCompletedEvent:
-        return stamp(
-            events.LiteAgentExecutionCompletedEvent, agent_role=self.role, output=value.raw, usage=value.token_usage
-        )
-
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.LiteAgentExecutionErrorEvent:
-        return stamp(events.LiteAgentExecutionErrorEvent, agent_role=self.role, error=error, error_type=error_type)

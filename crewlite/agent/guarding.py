@@ -13,20 +13,20 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from crewlite import codec, durable, events, kinds, templates
-from crewlite.agent.agent import Agent
+from crewlite.agent.answer_as import answer_as
 from crewlite.agent.guardrail import Guardrail, LLMGuardrail
 from crewlite.agent.loop import Answer, Work, work
-from crewlite.agent.persona import Persona
 from crewlite.agent.shape import PROMPTS, Misshapen, Shape, wanted
-from crewlite.durable import Stamp, Step
+from crewlite.durable import Step
 from crewlite.errors import ConfigError, GuardrailFailed
 from crewlite.llm.base import Message
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.steps.callbacks import called, name_of
+from crewlite.runtime.steps.plain_voice import FamilyVoice
 from crewlite.wording import an
 
-_TURNS = 5  # replies that a verdict of a model may take
 _WANTED = "wanted (True, value) or (False, reason)"
+_EVENTS = events.LLMGuardrailStartedEvent, events.LLMGuardrailCompletedEvent, events.LLMGuardrailFailedEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +111,13 @@ class _Check:
 
     def step(self) -> Step[list[Any]]:
         """Build the step of the check. It returns [True, replacement text or None] or [False, reason]."""
+        about = {"guardrail": self.guard.title, "agent_role": self.job.persona.role, "retry_count": self.retry_count}
         return Step(
             kind=kinds.GUARDRAIL,
             name=None,
             work=self._verdict,
             question=[self.place, codec.digest(self.answer.text), self.guard.text],
-            voice=_Voice(self),
+            voice=FamilyVoice(self.job.persona.agent, _EVENTS, about, told=_verdict_told),
             encode=codec.encode,
             decode=codec.decode,
             round_trip=True,
@@ -135,14 +136,12 @@ class _Check:
     async def _judged(self, rule: str) -> list[Any]:
         """Have a model judge the answer by a rule, and return its verdict."""
         own = self.guard.guardrail.llm if isinstance(self.guard.guardrail, LLMGuardrail) else None
-        shape, title = Shape(_Judgement), f"guardrail {rule!r} of {self.job.title}"
-        agent = Agent(role="Guardrail", goal=title, max_iter=_TURNS, verbose=self.job.persona.agent.verbose)
-        llm = resolve_llm([own, self.job.persona.llm], agent=agent.role)
+        shape, role, verbose = Shape(_Judgement), "Guardrail", self.job.persona.agent.verbose
+        llm = resolve_llm([own, self.job.persona.llm], agent=role)
         answer = templates.marked("answer", self.answer.text)
         prompt = templates.render(PROMPTS, "judge.j2", answer=answer, rule=rule, shape=wanted(shape))
-        persona = Persona(agent, llm, agent.role, agent.goal, agent.backstory)
-        said = (await work(Work(persona, ({"role": "user", "content": prompt},), shape=shape, title=title))).value
-        assert isinstance(said, _Judgement)
+        messages, title = [{"role": "user", "content": prompt}], f"guardrail {rule!r} of {self.job.title}"
+        said: _Judgement = await answer_as(shape, llm, messages, role=role, title=title, verbose=verbose)
         return [True, None] if said.valid else [False, said.feedback.strip() or f"It does not meet the rule: {rule}"]
 
     def _read(self, made: object) -> list[Any]:
@@ -189,26 +188,6 @@ class _Check:
         return ConfigError(f"The guardrail {self.guard.title!r} of {self.guard.owner} returned {returned}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Voice:
-    check: _Check
-
-    @property
-    def source(self) -> Agent:
-        return self.check.job.persona.agent
-
-    @property
-    def _about(self) -> dict[str, Any]:
-        check = self.check
-        return {"guardrail": check.guard.title, "agent_role": check.job.persona.role, "retry_count": check.retry_count}
-
-    def started(self, stamp: Stamp) -> events.LLMGuardrailStartedEvent:
-        return stamp(events.LLMGuardrailStartedEvent, **self._about)
-
-    def completed(self, stamp: Stamp, value: list[Any]) -> events.LLMGuardrailCompletedEvent:
-        passes, text = value
-        said = {"result": text} if passes else {"error": text}
-        return stamp(events.LLMGuardrailCompletedEvent, **self._about, success=passes, **said)
-
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.LLMGuardrailFailedEvent:
-        return stamp(events.LLMGuardrailFailedEvent, **self._about, error=error, error_type=error_type)
+def _verdict_told(verdict: list[Any]) -> dict[str, Any]:
+    passes, text = verdict
+    return {"success": passes, "result" if passes else "error": text}

@@ -6,14 +6,24 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from crewlite import templates
 from crewlite.agent.agent import Agent
-from crewlite.agent.score import Score
 from crewlite.agent.shape import PROMPTS
 from crewlite.codec import JsonObject
 from crewlite.llm.base import BaseLLM
 from crewlite.runtime.kickoffs.facts import facts_of
 from crewlite.usage import Usage
+
+
+class Score(BaseModel):
+    """How good an answer is."""
+
+    model_config = ConfigDict(defer_build=True)
+
+    quality: float = Field(ge=0, le=10, description="From 0 (useless) to 10 (nothing could be better)")
+    reason: str = Field(description="Why, in one or two sentences")
 
 
 def as_judge(given: Agent | BaseLLM | str) -> Agent:

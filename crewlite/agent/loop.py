@@ -73,8 +73,8 @@ async def work(job: Work, talk: list[Message] | None = None) -> Answer:
 
     def intends(reply: LLMReply) -> list[Intent]:
         """Plan the tool calls that a reply requests; return their intents, which are stored with the reply."""
-        calls[:] = plan_calls(scope, reply.tool_calls, tools, job.persona) if reply.tool_calls else []
-        return [call.intent for call in calls if call.intent]
+        calls[:] = plan_calls(scope, reply.tool_calls, tools, job.persona) if reply.tool_calls else ()
+        return [call.intent for call in calls if call.intent] if calls else []
 
     messages = list(job.messages) if talk is None else talk
     if agent.verbose:

@@ -1,4 +1,7 @@
-"""The messages that open a conversation: the agent's role, the date, and the user's messages, in its own templates."""
+"""What opens a conversation: the agent's role, the date and the user's messages, in its own templates.
+
+After a failed attempt also what the agent is told of that, and which tools it is left.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from crewlite.agent.persona import Persona
 from crewlite.agent.shape import PROMPTS, Shape
 from crewlite.llm import parts
 from crewlite.llm.base import Message
+from crewlite.recovery import FailureType, Remedy
+from crewlite.recovery.types import RecoveryContext
 from crewlite.tools.base import BaseTool
+from crewlite.tools.toolbox import permitted
 
 
 def opened(
@@ -34,14 +40,45 @@ def opened(
     """
     agent, asked = persona.agent, list(messages)
     has = agent.may_use(agent.tools) if tools is None else tools
-    told = "\n\n".join(filter(None, (_who(persona, has, began), say)))
+    who = "\n\n".join(filter(None, (_who(persona, has, began), say)))
     if agent.prompt_template:
         asked = [_in_template(persona, message) for message in asked]
     if asked and agent.response_template:
         start = _response_start(persona)
         asked[-1] = _changed(asked[-1], lambda text: f"{text}{start}")
-    opening = [{"role": "system", "content": told}, *asked] if agent.use_system_prompt else _before(asked, told)
+    opening = [{"role": "system", "content": who}, *asked] if agent.use_system_prompt else _before(asked, who)
     return Work(persona, tuple(opening), has, shape, title, task)
+
+
+def told(messages: list[Message], tools: Sequence[BaseTool], recovery: RecoveryContext | None) -> list[Message]:
+    """Return the messages, with what is told of the failure before this attempt at the running step, if there was one.
+
+    `tools`: those that the agent is offered in this attempt. `recovery`: that of the running step.
+    """
+    if recovery is None:
+        return messages
+    lists_tools = recovery.tools is not None or recovery.failure_type is FailureType.WRONG_TOOL_CALLED
+    names = [tool.name for tool in tools] if lists_tools else []
+    text = templates.render(PROMPTS, "recovery.j2", recovery=recovery, tools=names)
+    if messages and messages[-1].get("role") == "user":
+        last = messages[-1]
+        content = parts.changed(last["content"], lambda before: f"{before}\n\n{text}")
+        return [*messages[:-1], {**last, "content": content}]
+    return [*messages, {"role": "user", "content": text}]
+
+
+def offered(tools: tuple[BaseTool, ...], recovery: RecoveryContext) -> tuple[BaseTool, ...]:
+    """Return the tools that this attempt at the running step may call. `recovery`: that of the step."""
+    return permitted(tools, recovery.tools)
+
+
+def refused(tools: Sequence[BaseTool], remedy: Remedy) -> str:
+    """Return why an agent with these tools cannot work as a remedy says: it would have none of them. "" if it can."""
+    names = remedy.tools
+    if not tools or not names or permitted(tools, names):
+        return ""
+    known = ", ".join(tool.name for tool in tools)
+    return f"The next attempt may call only {', '.join(names)}, and the agent has none of these. Its tools are {known}"
 
 
 def _who(persona: Persona, tools: Sequence[BaseTool], began: datetime | None) -> str:
@@ -69,13 +106,13 @@ def _response_start(persona: Persona) -> str:
     return _rendered(persona, "response_template", Response=mark).partition(mark)[0]
 
 
-def _before(messages: list[Message], told: str) -> list[Message]:
+def _before(messages: list[Message], who: str) -> list[Message]:
     """Return the messages with a text at their beginning, in the first of them if that is the user's."""
     if messages and messages[0].get("role") == "user":
-        first = _changed(messages[0], lambda text: f"{told}\n\n{text}")
+        first = _changed(messages[0], lambda text: f"{who}\n\n{text}")
         if first != messages[0]:
             return [first, *messages[1:]]
-    return [{"role": "user", "content": told}, *messages]
+    return [{"role": "user", "content": who}, *messages]
 
 
 def _changed(message: Message, change: Callable[[str], str]) -> Message:

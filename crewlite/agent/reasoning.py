@@ -8,22 +8,32 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any
 
 from pydantic import BaseModel, Field
 
 from crewlite import codec, durable, events, kinds, templates
-from crewlite.agent.agent import Agent
+from crewlite.agent.answer_as import answer_as
 from crewlite.agent.loop import Work, work
-from crewlite.agent.persona import Persona
 from crewlite.agent.planning import PlanningConfig
 from crewlite.agent.shape import PROMPTS, Shape, wanted
 from crewlite.durable import Stamp, Step
 from crewlite.kinds import Kind
 from crewlite.llm.base import REMINDER, Message
+from crewlite.runtime.steps.plain_voice import FamilyVoice
 
-_REPLIES = 5  # that a plan or a look may take
 _ATTEMPTS = 3  # plans, until one is ready, where no setting says
+_REASONING = (
+    events.AgentReasoningStartedEvent,
+    events.AgentReasoningCompletedEvent,
+    events.AgentReasoningFailedEvent,
+)
+_OBSERVATION = (
+    events.StepObservationStartedEvent,
+    events.StepObservationCompletedEvent,
+    events.StepObservationFailedEvent,
+)
 
 
 class Plan(BaseModel):
@@ -114,18 +124,20 @@ class _Planning:
             plan: Plan = await self.ask("plan.j2", Plan, **more)
             return plan
 
-        return _step(kinds.REASONING, act, Plan, _PlanVoice(self.job, attempt))
+        def told(plan: Plan) -> dict[str, Any]:
+            steps = "\n".join(f"{number}. {step}" for number, step in enumerate(plan.steps, 1))
+            return {"plan": steps, "ready": plan.ready}
+
+        who = self.job.persona
+        about = {"agent_role": who.role, "attempt": attempt}
+        return _step(kinds.REASONING, act, Plan, FamilyVoice(who.agent, _REASONING, about, told=told))
 
     async def ask(self, prompt: str, model: type[Any], **values: Any) -> Any:
         """Ask the agent's model for data of the pydantic class `model`, and return it."""
-        job, shape = self.job, Shape(model)
-        title = f"plan of {job.title}"
+        who, shape, title = self.job.persona, Shape(model), f"plan of {self.job.title}"
         asked = templates.render(PROMPTS, prompt, shape=wanted(shape), **values)
-        persona = job.persona
-        agent = Agent(role=persona.role, goal=title, max_iter=_REPLIES, verbose=persona.agent.verbose)
-        persona = Persona(agent, persona.llm, agent.role, agent.goal, agent.backstory)
         messages = (*self.talk, {"role": "user", "content": asked, "name": REMINDER})
-        return (await work(Work(persona, messages, shape=shape, title=title))).value
+        return await answer_as(shape, who.llm, messages, role=who.role, title=title, verbose=who.agent.verbose)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +159,10 @@ class _Look:
 
     def step(self) -> Step[Observation]:
         """Build the step that evaluates."""
-        return _step(kinds.OBSERVATION, self._seen, Observation, _LookVoice(self))
+        who = self.planning.job.persona
+        about = {"agent_role": who.role, "step_number": self.number, "step_description": self.step_text}
+        told = methodcaller("model_dump", exclude={"refined_steps"})
+        return _step(kinds.OBSERVATION, self._seen, Observation, FamilyVoice(who.agent, _OBSERVATION, about, told=told))
 
     async def _seen(self) -> Observation:
         seen: Observation = await self.planning.ask("observe.j2", Observation, step=self.step_text, left=self.left)
@@ -172,7 +187,7 @@ class _Look:
         return seen
 
 
-def _step(kind: Kind, act: Callable[[], Any], model: type[Any], voice: Any) -> Step[Any]:
+def _step(kind: Kind, act: Callable[[], Any], model: type[Any], voice: FamilyVoice) -> Step[Any]:
     return Step(
         kind=kind,
         name=None,
@@ -184,55 +199,3 @@ def _step(kind: Kind, act: Callable[[], Any], model: type[Any], voice: Any) -> S
         decode=lambda data: model.model_validate(codec.decode(data)),
         inherits=True,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _PlanVoice:
-    job: Work
-    attempt: int
-
-    @property
-    def source(self) -> object:
-        return self.job.persona.agent
-
-    @property
-    def _about(self) -> dict[str, Any]:
-        return {"agent_role": self.job.persona.role, "attempt": self.attempt}
-
-    def started(self, stamp: Stamp) -> events.AgentReasoningStartedEvent:
-        return stamp(events.AgentReasoningStartedEvent, **self._about)
-
-    def completed(self, stamp: Stamp, value: Plan) -> events.AgentReasoningCompletedEvent:
-        plan = "\n".join(f"{number}. {step}" for number, step in enumerate(value.steps, 1))
-        return stamp(events.AgentReasoningCompletedEvent, **self._about, plan=plan, ready=value.ready)
-
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.AgentReasoningFailedEvent:
-        return stamp(events.AgentReasoningFailedEvent, **self._about, error=error, error_type=error_type)
-
-
-@dataclass(frozen=True, slots=True)
-class _LookVoice:
-    look: _Look
-
-    @property
-    def source(self) -> object:
-        return self.look.planning.job.persona.agent
-
-    @property
-    def _about(self) -> dict[str, Any]:
-        look = self.look
-        return {
-            "agent_role": look.planning.job.persona.role,
-            "step_number": look.number,
-            "step_description": look.step_text,
-        }
-
-    def started(self, stamp: Stamp) -> events.StepObservationStartedEvent:
-        return stamp(events.StepObservationStartedEvent, **self._about)
-
-    def completed(self, stamp: Stamp, value: Observation) -> events.StepObservationCompletedEvent:
-        said = value.model_dump(exclude={"refined_steps"})
-        return stamp(events.StepObservationCompletedEvent, **self._about, **said)
-
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.StepObservationFailedEvent:
-        return stamp(events.StepObservationFailedEvent, **self._about, error=error, error_type=error_type)

@@ -6,17 +6,23 @@ The outcome of the model call that did not fit says so, so a resume does not cal
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from crewlite import durable, events, kinds, templates
 from crewlite.agent.persona import Persona
 from crewlite.agent.shape import PROMPTS
-from crewlite.durable import Stamp, Step
+from crewlite.durable import Step
 from crewlite.errors import ContextOverflow
 from crewlite.llm.base import OVERFLOW, REMINDER, Message
 from crewlite.llm.call import call_step
 from crewlite.llm.protocol import without_calls
+from crewlite.runtime.steps.plain_voice import FamilyVoice
+
+_EVENTS = (
+    events.ContextWindowSummarizationStartedEvent,
+    events.ContextWindowSummarizationCompletedEvent,
+    events.ContextWindowSummarizationFailedEvent,
+)
 
 _TRIES = 4  # each with half of the text of the one before
 
@@ -55,7 +61,13 @@ def _step(persona: Persona, old: list[Message]) -> Step[str]:
         work=act,
         question=None,
         chained=True,
-        voice=_Voice(persona.agent, persona.role, len(old)),
+        voice=FamilyVoice(
+            persona.agent,
+            _EVENTS,
+            {"agent_role": persona.role},
+            begun={"messages": len(old)},
+            told=lambda text: {"summary": text},
+        ),
         inherits=True,
     )
 
@@ -76,21 +88,3 @@ def _text(message: Message) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(str(part.get("text") or f"[{part.get('type')}]") for part in content)
-
-
-@dataclass(frozen=True, slots=True)
-class _Voice:
-    source: object
-    role: str
-    messages: int
-
-    def started(self, stamp: Stamp) -> events.ContextWindowSummarizationStartedEvent:
-        return stamp(events.ContextWindowSummarizationStartedEvent, agent_role=self.role, messages=self.messages)
-
-    def completed(self, stamp: Stamp, value: str) -> events.ContextWindowSummarizationCompletedEvent:
-        return stamp(events.ContextWindowSummarizationCompletedEvent, agent_role=self.role, summary=value)
-
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.ContextWindowSummarizationFailedEvent:
-        return stamp(
-            events.ContextWindowSummarizationFailedEvent, agent_role=self.role, error=error, error_type=error_type
-        )

@@ -36,8 +36,8 @@ _PATHS: dict[str, Mapping[str, str]] = {
     "crewlite.project.annotations": {"*": "crewlite.project"},
     "crewlite.project.crew_base": {"CrewBase": "crewlite.project"},
     "crewlite.state.checkpoint_config": {"CheckpointConfig": "crewlite.state.config"},
-    "crewlite.tasks": {"ConditionalTask": "crewlite.task.conditional", "TaskOutput": "crewlite.task.output"},
-    "crewlite.tasks.conditional_task": {"ConditionalTask": "crewlite.task.conditional"},
+    "crewlite.tasks": {"ConditionalTask": "crewlite.task.task", "TaskOutput": "crewlite.task.output"},
+    "crewlite.tasks.conditional_task": {"ConditionalTask": "crewlite.task.task"},
     "crewlite.tasks.llm_guardrail": {"LLMGuardrail": "crewlite.agent.guardrail"},
     "crewlite.tasks.task_output": {"TaskOutput": "crewlite.task.output"},
     "crewlite.tools.base_tool": {

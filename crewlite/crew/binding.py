@@ -21,8 +21,7 @@ from crewlite.runtime.steps.questions import Comparison, Drifted, drifted, have_
 from crewlite.state.format.earlier import definition_at, inputs_at
 from crewlite.state.format.record import Record
 from crewlite.task.assignment import ContextItem, FilledTask
-from crewlite.task.conditional import ConditionalTask
-from crewlite.task.task import Task
+from crewlite.task.task import ConditionalTask, Task
 
 
 def described(tasks: Sequence[Task], agents: Sequence[Agent]) -> list[JsonObject]:

@@ -39,9 +39,8 @@ from crewlite.runtime.kickoffs.request import (
 )
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.state.config import CheckpointConfig
-from crewlite.task.conditional import ConditionalTask
 from crewlite.task.output import TaskOutput
-from crewlite.task.task import Task
+from crewlite.task.task import ConditionalTask, Task
 from crewlite.usage import Usage
 
 if TYPE_CHECKING:
@@ -321,7 +320,7 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
 
     def inner_settings(self) -> tuple[CheckpointConfig | bool | None, ...]:
         """Return the checkpoint settings of its tasks and their agents."""
-        return tuple([part.checkpoint for part in (*self.tasks, *self.people())])
+        return (*[task.checkpoint for task in self.tasks], *[agent.checkpoint for agent in self.people()])
 
     def people(self) -> tuple[Agent, ...]:
         """Return all its agents, each once, with a manager_agent last."""

@@ -11,8 +11,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crewlite.task.conditional import ConditionalTask
-from crewlite.task.task import Task
+from crewlite.task.task import ConditionalTask, Task
 
 
 @dataclass(frozen=True, slots=True)

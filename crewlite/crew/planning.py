@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from pydantic import BaseModel, Field
 
 from crewlite import codec, durable, kinds, templates
-from crewlite.agent.agent import Agent
-from crewlite.agent.loop import Work, work
-from crewlite.agent.persona import Persona
-from crewlite.agent.recovering import told
+from crewlite.agent.answer_as import answer_as
+from crewlite.agent.opening import told
 from crewlite.agent.shape import Shape, wanted
 from crewlite.crew.crew import Crew
 from crewlite.durable import Drift, Step
@@ -24,7 +22,6 @@ from crewlite.state.format.record import Record
 from crewlite.task.assignment import ContextItem, FilledTask
 
 _PROMPTS = "crewlite.crew"
-_TURNS = 5  # replies that a plan may take
 NAME = "plan#1"
 """What its address ends in: a crew makes one plan."""
 
@@ -53,9 +50,8 @@ class Planner:
         """Build the step that plans. It returns a text for each task; "" for a task that the plan leaves out."""
 
         async def act() -> list[str]:
-            answer = await work(self._work(tasks))
-            assert isinstance(answer.value, CrewPlan)
-            made = {one.task: one.plan for one in answer.value.plans}
+            plan = await self._asked(tasks)
+            made = {one.task: one.plan for one in plan.plans}
             return [made.get(number, "") for number in range(1, len(tasks) + 1)]
 
         return Step(
@@ -72,17 +68,17 @@ class Planner:
             drift=drift,
         )
 
-    def _work(self, tasks: Sequence[FilledTask]) -> Work:
+    async def _asked(self, tasks: Sequence[FilledTask]) -> CrewPlan:
+        """Ask the model for the plan."""
         shape = Shape(CrewPlan)
         shown = templates.render(_PROMPTS, "planner.j2"), wanted(shape)
         asked = templates.render(_PROMPTS, "plan.j2", tasks=tasks)
         user: Message = {"role": "user", "content": asked}
         messages = told([user], (), durable.scope().recovery())
         opening = ({"role": "system", "content": "\n\n".join(shown)}, *messages)
-        title = f"plan of crew {self.crew.name!r}"
-        agent = Agent(role="Crew Planner", goal=title, max_iter=_TURNS, verbose=self.crew.verbose)
-        persona = Persona(agent, self.llm, agent.role, agent.goal, agent.backstory)
-        return Work(persona, opening, shape=shape, title=title)
+        title, verbose = f"plan of crew {self.crew.name!r}", self.crew.verbose
+        plan: CrewPlan = await answer_as(shape, self.llm, opening, role="Crew Planner", title=title, verbose=verbose)
+        return plan
 
 
 def planned(texts: Sequence[str], number: int) -> list[ContextItem]:

@@ -10,8 +10,7 @@ from crewlite.codec import JsonObject
 from crewlite.crew.crew import Crew
 from crewlite.runtime.kickoffs.rebuild import Draft, Found, Rebuild, find
 from crewlite.runtime.kickoffs.request import Bind, FromCheckpoint
-from crewlite.task.conditional import ConditionalTask
-from crewlite.task.task import Task
+from crewlite.task.task import ConditionalTask, Task
 
 C = TypeVar("C", bound=Crew)
 

@@ -16,9 +16,10 @@ from crewlite.crew.output import CrewOutput
 from crewlite.crew.planning import NAME as PLAN, Planner
 from crewlite.crew.staff import models
 from crewlite.crew.tasks import TasksAtWork, answered, drift_of, unlike
-from crewlite.durable import Stamp, Step
+from crewlite.durable import Step
 from crewlite.errors import ConfigError, MissingInput
 from crewlite.llm.base import with_fallbacks
+from crewlite.runtime.steps.plain_voice import FamilyVoice
 from crewlite.runtime.steps.run import Run
 from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.state.format.addresses import around
@@ -26,6 +27,8 @@ from crewlite.state.format.record import Record
 from crewlite.task.assignment import Assignment, FilledTask
 from crewlite.task.output import TaskOutput
 from crewlite.usage import NO_USAGE, Usage
+
+_EVENTS = events.CrewKickoffStartedEvent, events.CrewKickoffCompletedEvent, events.CrewKickoffFailedEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,13 @@ class Kickoff:
             name=self.crew.name,
             work=self._work,
             question=question,
-            voice=_Voice(self.crew, self.inputs),
+            voice=FamilyVoice(
+                self.crew,
+                _EVENTS,
+                {"crew_name": self.crew.name},
+                begun={"inputs": self.inputs},
+                told=lambda result: {"output": result, "total_tokens": result.token_usage.total_tokens},
+            ),
             given=self.inputs if self.crew.before_kickoff_callbacks else None,
             encode=self._encode,
             decode=self._decode,
@@ -222,19 +231,3 @@ class Kickoff:
             outputs.append(output.model_copy(update={"token_usage": record.paid.inside(address)}))
         inner = [at for fact in recorded for at in record.outcomes[fact["address"]].drifted]
         return self._result(outputs, [*others, *inner])
-
-
-@dataclass(frozen=True, slots=True)
-class _Voice:
-    source: Crew
-    inputs: dict[str, Any]
-
-    def started(self, stamp: Stamp) -> events.CrewKickoffStartedEvent:
-        return stamp(events.CrewKickoffStartedEvent, crew_name=self.source.name, inputs=self.inputs)
-
-    def completed(self, stamp: Stamp, value: CrewOutput) -> events.CrewKickoffCompletedEvent:
-        total = value.token_usage.total_tokens
-        return stamp(events.CrewKickoffCompletedEvent, crew_name=self.source.name, output=value, total_tokens=total)
-
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.CrewKickoffFailedEvent:
-        return stamp(events.CrewKickoffFailedEvent, crew_name=self.source.name, error=error, error_type=error_type)

@@ -8,19 +8,26 @@ from statistics import fmean
 from typing import Any
 
 from crewlite import codec, durable, events, kinds
-from crewlite.agent.score import Score
+from crewlite.agent.judging import Score
 from crewlite.crew.crew import Crew
 from crewlite.crew.scores import CrewTestResult, TaskScore
 from crewlite.crew.trial import Judge, Trial, check_iterations, kicked_off, ready
 from crewlite.durable import Stamp, Step
-from crewlite.flow.root import Returned
 from crewlite.llm.base import BaseLLM
 from crewlite.llm.models import as_model, resolve_llm
 from crewlite.runtime.kickoffs.request import KickoffOptions
+from crewlite.runtime.steps.plain_voice import FamilyVoice
 from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.state.format.times import Times
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task
+
+_TEST = events.CrewTestStartedEvent, events.CrewTestCompletedEvent, events.CrewTestFailedEvent
+_EVALUATION = (
+    events.AgentEvaluationStartedEvent,
+    events.AgentEvaluationCompletedEvent,
+    events.AgentEvaluationFailedEvent,
+)
 
 
 def test(
@@ -52,7 +59,11 @@ def trial_of(crew: Crew, n_iterations: int, eval_llm: BaseLLM | str | None) -> T
             token_usage=durable.scope().usage,
         )
 
-    voice = lambda given: _Voice(crew, judging.model, given)  # noqa: E731 - it is an argument
+    def voice(given: Mapping[str, Any]) -> FamilyVoice:
+        about = {"crew_name": crew.name, "n_iterations": given["n_iterations"], "eval_llm": judging.model}
+        inputs = {"inputs": dict(given["inputs"] or {})}
+        return FamilyVoice(crew, _TEST, about, inputs, lambda returned: {"quality": returned.value.quality})
+
     return Trial("test", "test", crew, code, voice, models=[judging])
 
 
@@ -78,7 +89,12 @@ class _Test:
         prompts = "evaluator.j2", "evaluation.j2"
         judge = Judge(self.crew, self.llm, "Crew Evaluator", Score, prompts, "task_evaluation")
         about = {"task_name": output.name, "agent_role": output.agent}
-        voice = _EvaluationVoice(task.agent or self.crew, about | {"iteration": number})
+        voice = FamilyVoice(
+            task.agent or self.crew,
+            _EVALUATION,
+            {"iteration": number, **about},
+            told=lambda score: {"score": score.quality, "reason": score.reason},
+        )
         question = [output.description, output.expected_output, codec.digest(output.raw)]
         return judge.step(task.address_name, question, voice, about, output=output)
 
@@ -100,23 +116,6 @@ class _Test:
 
 
 @dataclass(frozen=True, slots=True)
-class _EvaluationVoice:
-    """Builds the event of the score of one answer."""
-
-    source: object
-    about: dict[str, Any]
-
-    def started(self, stamp: Stamp) -> events.AgentEvaluationStartedEvent:
-        return stamp(events.AgentEvaluationStartedEvent, **self.about)
-
-    def completed(self, stamp: Stamp, value: Score) -> events.AgentEvaluationCompletedEvent:
-        return stamp(events.AgentEvaluationCompletedEvent, **self.about, score=value.quality, reason=value.reason)
-
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.AgentEvaluationFailedEvent:
-        return stamp(events.AgentEvaluationFailedEvent, **self.about, error=error, error_type=error_type)
-
-
-@dataclass(frozen=True, slots=True)
 class _ResultVoice:
     """Builds the event of the result of one iteration."""
 
@@ -131,25 +130,3 @@ class _ResultVoice:
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> None:
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class _Voice:
-    """Builds the events of a test."""
-
-    source: Crew
-    model: str
-    given: Mapping[str, Any]
-
-    @property
-    def _about(self) -> dict[str, Any]:
-        return {"crew_name": self.source.name, "n_iterations": self.given["n_iterations"], "eval_llm": self.model}
-
-    def started(self, stamp: Stamp) -> events.CrewTestStartedEvent:
-        return stamp(events.CrewTestStartedEvent, **self._about, inputs=dict(self.given["inputs"] or {}))
-
-    def completed(self, stamp: Stamp, value: Returned) -> events.CrewTestCompletedEvent:
-        return stamp(events.CrewTestCompletedEvent, **self._about, quality=value.value.quality)
-
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.CrewTestFailedEvent:
-        return stamp(events.CrewTestFailedEvent, **self._about, error=error, error_type=error_type)

@@ -7,7 +7,6 @@ is written when the run has ended, from its result.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,18 +18,19 @@ from crewlite.crew.learned import CrewTrainingResult, Lesson, Suggestions, Train
 from crewlite.crew.staff import assignments, suggestions_for
 from crewlite.crew.trial import Judge, Trial, check_iterations, kicked_off, ready
 from crewlite.definition import check_takes
-from crewlite.durable import Stamp, Step
+from crewlite.durable import Step
 from crewlite.errors import ConfigError
-from crewlite.flow.root import Returned
 from crewlite.llm.base import BaseLLM
 from crewlite.runtime.kickoffs.request import KickoffOptions
 from crewlite.runtime.people.human import ask
 from crewlite.runtime.steps.callbacks import callback_step, called, name_of
-from crewlite.runtime.steps.plain_voice import PlainVoice
+from crewlite.runtime.steps.plain_voice import FamilyVoice, PlainVoice
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task
 from crewlite.tools.naming import address_name
 from crewlite.wording import number_of
+
+_EVENTS = events.CrewTrainStartedEvent, events.CrewTrainCompletedEvent, events.CrewTrainFailedEvent
 
 Feedback: TypeAlias = Callable[[TaskOutput], Any] | Sequence[str | Mapping[str, str]] | None
 
@@ -63,7 +63,10 @@ def trial_of(crew: Crew, n_iterations: int, filename: str, feedback: Feedback) -
     async def code(n_iterations: int, inputs: Mapping[str, Any] | None, feedback: Any = None) -> CrewTrainingResult:
         return await training.at_work(n_iterations, inputs)
 
-    voice = lambda given: _Voice(crew, {**given, "filename": filename})  # noqa: E731 - it is an argument
+    def voice(given: Mapping[str, Any]) -> FamilyVoice:
+        about = {"crew_name": crew.name, "n_iterations": given["n_iterations"], "filename": filename}
+        return FamilyVoice(crew, _EVENTS, about, {"inputs": dict(given["inputs"] or {})})
+
     models = list(training.models.values())
     return Trial("train", "training", crew, code, voice, models=models, asks_people=feedback is None)
 
@@ -187,25 +190,3 @@ def _check_feedback(crew: Crew, n_iterations: int, feedback: Feedback) -> None:
 
 def _plain(item: str | Mapping[str, str]) -> Any:
     return item if isinstance(item, str) else dict(item)
-
-
-@dataclass(frozen=True, slots=True)
-class _Voice:
-    """Builds the events of a training."""
-
-    source: Crew
-    given: Mapping[str, Any]
-
-    @property
-    def _about(self) -> dict[str, Any]:
-        about = {name: self.given[name] for name in ("n_iterations", "filename")}
-        return {"crew_name": self.source.name, **about}
-
-    def started(self, stamp: Stamp) -> events.CrewTrainStartedEvent:
-        return stamp(events.CrewTrainStartedEvent, **self._about, inputs=dict(self.given["inputs"] or {}))
-
-    def completed(self, stamp: Stamp, value: Returned) -> events.CrewTrainCompletedEvent:
-        return stamp(events.CrewTrainCompletedEvent, **self._about)
-
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.CrewTrainFailedEvent:
-        return stamp(events.CrewTrainFailedEvent, **self._about, error=error, error_type=error_type)

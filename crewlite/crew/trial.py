@@ -14,9 +14,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 from pydantic import BaseModel
 
 from crewlite import codec, durable, events, kinds, resources, templates
-from crewlite.agent.agent import Agent
-from crewlite.agent.loop import Work, work
-from crewlite.agent.persona import Persona
+from crewlite.agent.answer_as import answer_as
 from crewlite.agent.shape import Shape, wanted
 from crewlite.crew.crew import Crew
 from crewlite.crew.output import CrewOutput
@@ -33,7 +31,6 @@ from crewlite.runtime.steps.run import Run
 
 B = TypeVar("B", bound=BaseModel)
 _PROMPTS = "crewlite.crew"
-_TURNS = 5  # replies that a judgement may take
 
 
 class Trial(FlowFunction[..., Any]):
@@ -119,9 +116,7 @@ class Judge(Generic[B]):
             await durable.scope().announce(
                 self.crew, lambda stamp: stamp(events.TaskEvaluationEvent, **about, evaluation_type=kind)
             )
-            answer = await work(self._work(asked))
-            assert isinstance(answer.value, self.shape)
-            return answer.value
+            return await self._asked(asked)
 
         return Step(
             kind=kinds.EVALUATION,
@@ -136,17 +131,17 @@ class Judge(Generic[B]):
             round_trip=True,
         )
 
-    def _work(self, asked: Mapping[str, Any]) -> Work:
+    async def _asked(self, asked: Mapping[str, Any]) -> B:
+        """Ask the model. `asked`: values for the prompt."""
         shape, (who, what) = Shape(self.shape), self.prompts
         told = templates.render(_PROMPTS, who), wanted(shape)
         opening = (
             {"role": "system", "content": "\n\n".join(told)},
             {"role": "user", "content": templates.render(_PROMPTS, what, **asked)},
         )
-        title = f"{self.role} of crew {self.crew.name!r}"
-        agent = Agent(role=self.role, goal=title, max_iter=_TURNS, verbose=self.crew.verbose)
-        persona = Persona(agent, self.llm, agent.role, agent.goal, agent.backstory)
-        return Work(persona, opening, shape=shape, title=title)
+        title, verbose = f"{self.role} of crew {self.crew.name!r}", self.crew.verbose
+        answer: B = await answer_as(shape, self.llm, opening, role=self.role, title=title, verbose=verbose)
+        return answer
 
 
 def check_iterations(verb: str, count: object) -> None:

@@ -1,7 +1,6 @@
 """Tasks: their definitions, and their outputs."""
 
-from crewlite.task.conditional import ConditionalTask
 from crewlite.task.output import TaskOutput
-from crewlite.task.task import Task
+from crewlite.task.task import ConditionalTask, Task
 
 __all__ = ["ConditionalTask", "Task", "TaskOutput"]

@@ -19,10 +19,9 @@ from crewlite.agent.loop import Answer
 from crewlite.agent.persona import Filling, Persona, Worker
 from crewlite.errors import ConfigError
 from crewlite.runtime.steps.questions import FILE
-from crewlite.task.conditional import ConditionalTask
 from crewlite.task.output import TaskOutput
 from crewlite.task.output_file import check_links, check_place, check_text
-from crewlite.task.task import Task
+from crewlite.task.task import ConditionalTask, Task
 from crewlite.tools.base import BaseTool
 from crewlite.usage import NO_USAGE, Usage
 

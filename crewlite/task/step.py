@@ -15,9 +15,8 @@ from crewlite.agent.approval import feedback
 from crewlite.agent.guarding import accepted
 from crewlite.agent.input_files import InputFile
 from crewlite.agent.loop import Answer
-from crewlite.agent.opening import opened
+from crewlite.agent.opening import offered, opened, refused, told
 from crewlite.agent.reasoning import prepare
-from crewlite.agent.recovering import offered, refused, told
 from crewlite.agent.shape import PROMPTS, wanted
 from crewlite.durable import Drift, Stamp, Step
 from crewlite.errors import AnswerRefused, Suspended, text_of
@@ -25,10 +24,9 @@ from crewlite.llm.base import Message
 from crewlite.llm.parts import with_pictures
 from crewlite.runtime.steps.callbacks import call_back, callback_step, called
 from crewlite.task.assignment import ContextItem, FilledTask
-from crewlite.task.conditional import ConditionalTask
 from crewlite.task.output import TaskOutput
 from crewlite.task.output_file import write
-from crewlite.task.task import Task
+from crewlite.task.task import ConditionalTask, Task
 from crewlite.usage import Usage
 
 

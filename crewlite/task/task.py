@@ -1,4 +1,4 @@
-"""The definition of a task."""
+"""The definition of a task, and of one that is done only if a function says so."""
 
 from __future__ import annotations
 
@@ -210,6 +210,17 @@ class Task(Definition):
     def title(self) -> str:
         """The task's name for messages; without one, the beginning of its description."""
         return _title(self.name, self.description)
+
+
+class ConditionalTask(Task):
+    """A task that is skipped unless `condition`, called with the output of the task before it, returns True.
+
+    Its verdict is recorded, so no resume decides otherwise. A skipped task has an output with `skipped=True` and no
+    text. It cannot be the first task of a crew.
+    """
+
+    condition: Callable[[TaskOutput], Any]
+    """Called with the output of the task that stands before this one in the crew; true: do it. May be async."""
 
 
 def _title(name: str | None, description: str) -> str:
