@@ -30,7 +30,7 @@ from worlds import ACTS, Act, look_at, notes, store_of
 from crewlite import disk
 from crewlite.disk import Operation
 from crewlite.errors import CrewliteError
-from crewlite.testing import crash
+from crewlite.testing.failing import kill
 
 FEW = 12  # operations of an act that are always all tried, each with the next fault in turn
 QUICK = ("refused", "kill")
@@ -56,7 +56,7 @@ class Fault:
                 with open(operation.path, "r+b") as file:
                     file.seek(operation.offset)
                     file.write(operation.data[: len(operation.data) // 2])
-            crash.kill()
+            kill()
         number = errno.EIO if self.kind == "EIO" else errno.ENOSPC
         if operation.verb in ("sql", "commit"):
             raise sqlite3.OperationalError(SAYS[number])
