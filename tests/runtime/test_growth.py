@@ -24,7 +24,6 @@ FEW = 16
 EXEMPT = (
     *("/threading.py", "/concurrent/"),  # how often threads wait for each other
     *("/usage.py", "BaseModel.__init__"),  # the usage at a checkpoint has a part for each agent
-    "Machine.ended",  # it looks at all methods for each that ends
 )
 
 
