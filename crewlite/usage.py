@@ -163,6 +163,12 @@ class UsageSum:
         """The sum so far, as a usage."""
         return NO_USAGE if self._sum is None else self._sum.usage
 
+    @property
+    def total_tokens(self) -> int:
+        """What `usage.total_tokens` is, without a part for each agent being made."""
+        counts: dict[str, int] = self._sum.counts if self._sum else {}
+        return counts.get("prompt_tokens", 0) + counts.get("completion_tokens", 0)
+
 
 _NOTHING = {name: value for name, value in NO_USAGE.__dict__.items() if name != "by_agent"}
 

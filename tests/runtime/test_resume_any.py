@@ -154,9 +154,9 @@ def test_two_nightly_processes_that_start_at_once_never_share_a_run(on_disk, tmp
 
 def test_resume_is_refused_where_it_could_mean_nothing(config):
     crew = report(["one", "two"], config())
-    with pytest.raises(ConfigError, match="Pass resume=True without them"):
+    with pytest.raises(ConfigError, match="Leave resume=True out"):
         crew.kickoff(TIDES, run_id="r", resume=True)
-    with pytest.raises(ConfigError, match="Pass resume=True without them"):
+    with pytest.raises(ConfigError, match="Leave resume=True out"):
         crew.kickoff(TIDES, from_checkpoint="latest", resume=True)
     with pytest.raises(ConfigError, match="wanted True or False"):
         crew.kickoff(TIDES, resume="r")

@@ -255,7 +255,7 @@ class Execution(Generic[T]):
         if event is None:
             return False
         parts = run.checkpoint_parts(event, stamp.setting, run.journal.next_seq) if stamp.setting else None
-        moment = await run.save(parts) if parts else None
+        moment = await run.save(parts, event) if parts else None
         run.journal.buffer_event(event)
         run.emit(self.step.voice.source, event, moment, again=not address and run.heard_start)
         self.started = event.event_id
@@ -379,10 +379,9 @@ class Execution(Generic[T]):
             if stamp.setting:
                 parts |= run.checkpoint_parts(event, stamp.setting, run.journal.next_seq)
         at_once = "intents" in parts and any(effect == "once" for _, effect in parts["intents"])
-        if isinstance(event, BaseEvent):
-            run.emit(self.step.voice.source, event, await run.save(parts, now=at_once))
-        else:  # no handler gets the state at this commit
-            await run.journal.save(parts, now=at_once)
+        moment = await run.save(parts, event, now=at_once)
+        if event is not None:
+            run.emit(self.step.voice.source, event, moment)
 
     def _stamp(self, more: Mapping[str, Any] | None) -> EventStamp:
         outer = self.outer

@@ -226,7 +226,7 @@ class Frame(Scope):
             event = event.model_copy(update={"seq": seq}) if isinstance(event, BaseEvent) else event
             run.journal.buffer_event(event)
             named: CommitParts = run.checkpoint_parts(event, stamp.setting, seq) if stamp.setting else {}
-            moment = await run.save({**(parts or {}), **named}, now=bool(parts))
+            moment = await run.save({**(parts or {}), **named}, event, now=bool(parts))
         else:
             run.journal.buffer_event(event)
             moment = None

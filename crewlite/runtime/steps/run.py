@@ -235,8 +235,16 @@ class Run:
                 event_bus.emit(source, event, state)
                 self.journal.states.settle()  # while somebody holds the state
 
-    async def save(self, parts: CommitParts, *, now: bool = False) -> CommitView:
-        """Commit as `Journal.save` does. Return what the record holds right after this commit."""
+    async def save(
+        self, parts: CommitParts, event: BaseEvent | UnheardEvent | None, *, now: bool = False
+    ) -> CommitView | None:
+        """Commit as `Journal.save` does. Return what the record holds right after this commit, for handlers of `event`.
+
+        Returns None if the event has no handler.
+        """
+        if not isinstance(event, BaseEvent) or not event_bus.hears(type(event)):
+            await self.journal.save(parts, now=now)
+            return None
         sealed = list[CommitView]()
         await self.journal.save(parts, now=now, sealed=lambda: sealed.append(CommitView.of(self.record)))
         return sealed[0] if sealed else CommitView.of(self.record)  # a commit that failed was announced

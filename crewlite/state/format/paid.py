@@ -47,6 +47,11 @@ class Paid:
         """The usage of this branch since it was forked; the same as `total` if it is not a fork."""
         return self._own.total.usage
 
+    @property
+    def total_tokens(self) -> int:
+        """The tokens of the run."""
+        return self._all.total.total_tokens
+
     def so_far(self) -> UsageSum:
         """Return a copy of the run's usage at this moment, which need not become a `Usage`."""
         return self._all.total.copy()
