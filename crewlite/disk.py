@@ -76,8 +76,8 @@ def announce(verb: Verb, path: Path | str, data: bytes = b"", offset: int = 0) -
 class SyncBatch:
     """Writes that are synced together when the block ends without an error, as file systems combine such requests.
 
-    Then files are renamed and removed as requested, and their directories synced. The files that the batch holds stay
-    locked until the first sync. All is durable only after the block.
+    Then files are removed and renamed as requested, and their directories synced. The files that the batch holds stay
+    locked until the writes are synced, but not during the renames. All is durable only after the block.
     """
 
     def __init__(self) -> None:
@@ -92,19 +92,14 @@ class SyncBatch:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        try:
+        with contextlib.ExitStack() as closing:  # each of these is done, also if others fail
+            for held in self._held.values():
+                closing.callback(close_locked, held)
+            closing.push(lambda failed, *_: self._give_up() if failed or kind else None)
+            for file in self._temporary.values():  # before they are renamed, as Windows cannot rename an open file
+                closing.callback(file.close)
             if kind is None:
                 _sync_all(self._files, self._directories)
-        except BaseException:
-            kind = BaseException
-            raise
-        finally:
-            for file in self._temporary.values():  # before they are renamed, as Windows cannot rename an open file
-                file.close()
-            for file in self._held.values():
-                close_locked(file)
-            if kind:
-                self._give_up()
         if kind is None and (self._renames or self._removals):
             self._rename_and_remove()
 
@@ -206,6 +201,7 @@ def overwrite(path: Path, data: bytes) -> bool:
         found, there = os.fstat(file.fileno()), os.lstat(path)  # it may be a link, or replaced meanwhile
         fits = found.st_size == len(data) and found.st_nlink == 1 and os.path.samestat(found, there)
         if fits:
+            file.seek(0)  # the lock may have moved it
             _write(file, path, data, 0)
     except FileNotFoundError:
         return False
@@ -271,16 +267,20 @@ def rename(path: Path, target: Path, *, batch: SyncBatch | None = None) -> None:
 
 def opened(path: str | Path) -> IO[bytes]:
     """Open a file to read. Raises OSError for what is no regular file, such as a pipe, which may stay empty."""
+    return open(_handle(path), "rb")
+
+
+def _handle(path: str | Path) -> int:
     handle = os.open(path, os.O_RDONLY | BINARY | _UNBLOCKED)
     if stat.S_ISREG(os.fstat(handle).st_mode):
-        return open(handle, "rb")
+        return handle
     os.close(handle)
     raise OSError(errno.EINVAL, "it is no regular file", str(path))
 
 
 def read_complete(path: Path) -> bytes:
     """Return the content of a file that others write to in place, without a write that is in progress."""
-    file = opened(path)
+    file = FileIO(_handle(path))  # without a buffer, whose lock a forked child might wait for when it closes the file
     try:
         if fcntl:
             take_lock(file, shared=True)

@@ -76,16 +76,12 @@ def locked(paths: Iterable[Path], *, shared: bool = False) -> Iterator[None]:
     too. A missing lock file is created, and so is its directory, whose parent must exist. A `shared` lock creates
     nothing, and skips lock files that do not exist.
     """
-    files = list[FileIO]()
-    try:
+    with contextlib.ExitStack() as closing:
         for path in sorted({str(path) for path in paths}):
             if file := _lock_file(path, shared=shared):
-                files.append(file)
+                closing.callback(close_locked, file)
                 take_lock(file, shared=shared)
         yield
-    finally:
-        for file in files:
-            close_locked(file)
 
 
 def _lock_file(path: str, *, shared: bool) -> FileIO | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 try:
     import fcntl
@@ -17,12 +18,21 @@ _SYNCERS = 8
 
 def sync(handles: Sequence[int]) -> None:
     """Sync the open files with these handles. No thread is left when this returns."""
-    if len(handles) < _MANY:
-        for handle in handles:
+    left = iter(handles)  # shared: its `next` is atomic
+    helping = list[Future[None]]()
+
+    def work() -> None:
+        for handle in left:
             _sync(handle)
-    else:
-        with ThreadPoolExecutor(min(_SYNCERS, len(handles))) as threads:
-            list(threads.map(_sync, handles))
+
+    with ThreadPoolExecutor(_SYNCERS) as helpers:
+        if len(handles) >= _MANY:
+            with contextlib.suppress(RuntimeError):  # no thread can start, as when the main thread has ended
+                for _ in range(min(_SYNCERS, len(handles)) - 1):
+                    helping.append(helpers.submit(work))
+        work()
+    for each in helping:
+        each.result()
 
 
 def _sync(handle: int) -> None:

@@ -17,7 +17,7 @@ from crewlite.agent.reasoning import prepare
 from crewlite.agent.shape import Shape, wanted
 from crewlite.durable import Step
 from crewlite.llm.base import Message
-from crewlite.runtime.steps.plain_voice import FamilyVoice
+from crewlite.runtime.steps.voices import FamilyVoice
 
 _EVENTS = (
     events.LiteAgentExecutionStartedEvent,

@@ -16,7 +16,7 @@ from crewlite.llm.models import named
 from crewlite.recovery import Failure, RecordedStep
 from crewlite.recovery.policy import model_calls
 from crewlite.recovery.types import MEANINGS, Evidence, FailureType
-from crewlite.runtime.steps.plain_voice import Silent
+from crewlite.runtime.steps.voices import Silent
 from crewlite.wording import an
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from crewlite.durable import Step
 from crewlite.errors import ConfigError, RunMismatch
 from crewlite.forked import lock
 from crewlite.llm.base import Message
-from crewlite.runtime.steps.plain_voice import PlainVoice
+from crewlite.runtime.steps.voices import PlainVoice
 from crewlite.state.format.commit import CommitParts, StepRecord
 from crewlite.state.format.earlier import has_other_inputs
 from crewlite.state.format.operations import difference

@@ -22,7 +22,7 @@ from crewlite.errors import ConfigError, GuardrailFailed
 from crewlite.llm.base import Message
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.steps.callbacks import called, name_of
-from crewlite.runtime.steps.plain_voice import FamilyVoice
+from crewlite.runtime.steps.voices import FamilyVoice
 from crewlite.wording import an
 
 _WANTED = "wanted (True, value) or (False, reason)"

@@ -21,7 +21,7 @@ from crewlite.agent.shape import PROMPTS, Shape, wanted
 from crewlite.durable import Stamp, Step
 from crewlite.kinds import Kind
 from crewlite.llm.base import REMINDER, Message
-from crewlite.runtime.steps.plain_voice import FamilyVoice
+from crewlite.runtime.steps.voices import FamilyVoice
 
 _ATTEMPTS = 3  # plans, until one is ready, where no setting says
 _REASONING = (

@@ -30,9 +30,9 @@ from crewlite.runtime.kickoffs.facts import facts_of
 from crewlite.runtime.kickoffs.rebuild import Rebuild, find
 from crewlite.runtime.kickoffs.request import Bind, FromCheckpoint
 from crewlite.runtime.kickoffs.root import Root
-from crewlite.runtime.steps.plain_voice import PlainVoice
 from crewlite.runtime.steps.questions import Comparison, Drifted, drifted
 from crewlite.runtime.steps.run import Run
+from crewlite.runtime.steps.voices import PlainVoice
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.earlier import definition_at
 from crewlite.state.format.record import Record

@@ -16,7 +16,7 @@ from crewlite.errors import ContextOverflow
 from crewlite.llm.base import OVERFLOW, REMINDER, Message
 from crewlite.llm.call import call_step
 from crewlite.llm.protocol import without_calls
-from crewlite.runtime.steps.plain_voice import FamilyVoice
+from crewlite.runtime.steps.voices import FamilyVoice
 
 _EVENTS = (
     events.ContextWindowSummarizationStartedEvent,

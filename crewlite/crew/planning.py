@@ -17,7 +17,7 @@ from crewlite.agent.shape import Shape, wanted
 from crewlite.crew.crew import Crew
 from crewlite.durable import Drift, Step
 from crewlite.llm.base import BaseLLM, Message
-from crewlite.runtime.steps.plain_voice import PlainVoice
+from crewlite.runtime.steps.voices import PlainVoice
 from crewlite.state.format.record import Record
 from crewlite.task.assignment import ContextItem, FilledTask
 

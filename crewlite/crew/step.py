@@ -19,9 +19,9 @@ from crewlite.crew.tasks import TasksAtWork, answered, drift_of, unlike
 from crewlite.durable import Step
 from crewlite.errors import ConfigError, MissingInput
 from crewlite.llm.base import with_fallbacks
-from crewlite.runtime.steps.plain_voice import FamilyVoice
 from crewlite.runtime.steps.run import Run
 from crewlite.runtime.steps.step_scope import StepScope
+from crewlite.runtime.steps.voices import FamilyVoice
 from crewlite.state.format.addresses import around
 from crewlite.state.format.record import Record
 from crewlite.task.assignment import Assignment, FilledTask

@@ -16,8 +16,8 @@ from crewlite.durable import Stamp, Step
 from crewlite.llm.base import BaseLLM
 from crewlite.llm.models import as_model, resolve_llm
 from crewlite.runtime.kickoffs.request import KickoffOptions
-from crewlite.runtime.steps.plain_voice import FamilyVoice
 from crewlite.runtime.steps.step_scope import StepScope
+from crewlite.runtime.steps.voices import FamilyVoice
 from crewlite.state.format.times import Times
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task

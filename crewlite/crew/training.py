@@ -24,7 +24,7 @@ from crewlite.llm.base import BaseLLM
 from crewlite.runtime.kickoffs.request import KickoffOptions
 from crewlite.runtime.people.human import ask
 from crewlite.runtime.steps.callbacks import callback_step, called, name_of
-from crewlite.runtime.steps.plain_voice import FamilyVoice, PlainVoice
+from crewlite.runtime.steps.voices import FamilyVoice, PlainVoice
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task
 from crewlite.tools.naming import address_name

@@ -19,7 +19,7 @@ from crewlite.flow.reuse import Inside, Reuse, code_of, dependencies, lifetime, 
 from crewlite.recovery import Policy
 from crewlite.runtime.steps.executors import Executor, Runtime
 from crewlite.runtime.steps.future import Awaited, StepFuture, StepFutures, on, settled
-from crewlite.runtime.steps.plain_voice import PlainVoice
+from crewlite.runtime.steps.voices import PlainVoice
 from crewlite.step_parts import Effect, Limit
 from crewlite.tools.base import is_async
 

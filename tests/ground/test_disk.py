@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from crewlite import disk
 from crewlite.forked import between_forks
+from tests import children
 
 OLD, NEW = b"old content", b"the new content, which is longer"
 
@@ -300,3 +304,67 @@ def test_what_a_link_leads_to_outlives_the_directory_that_holds_the_link(tmp_pat
     disk.remove_directory(tmp_path / "link")
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
     assert (kept / "deep" / "file").read_text() == "x"
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="finds the open file by /proc")
+def test_a_file_that_cannot_be_closed_keeps_no_lock_and_leaves_no_temporary_file(tmp_path):
+    """File systems on a network tell only then that the disk is full. A lock that was kept would stop all writers."""
+    held = tmp_path / "journal"
+    held.write_bytes(b"")
+    with pytest.raises(OSError, match="Bad file descriptor"), disk.SyncBatch() as batch:  # noqa: PT012 - all of it is one batch
+        batch.hold(held, os.O_RDWR)
+        batch.replace(tmp_path / "checkpoint", NEW, durable=False)
+        for temporary in tmp_path.glob(".checkpoint.*.tmp"):
+            for number in os.listdir("/proc/self/fd"):
+                with contextlib.suppress(FileNotFoundError):
+                    if os.path.realpath(f"/proc/self/fd/{number}") == str(temporary.resolve()):
+                        os.close(int(number))
+    assert os.listdir(tmp_path) == ["journal"]
+    with disk.SyncBatch() as batch:
+        batch.hold(held, os.O_RDWR)  # else this would wait for ever
+
+
+THREAD_AFTER_MAIN = """
+import sys, threading, time
+from pathlib import Path
+from crewlite import disk
+
+def work():
+    while threading.main_thread().is_alive():
+        time.sleep(0.01)
+    time.sleep(0.1)  # no thread can be begun by now
+    with disk.SyncBatch() as batch:
+        for number in range(9):
+            batch.replace(Path(sys.argv[1]) / str(number), b"x")
+
+threading.Thread(target=work).start()
+"""
+
+
+def test_many_files_are_synced_also_by_a_thread_that_outlives_the_main_one(tmp_path):
+    children.run([sys.executable, "-c", THREAD_AFTER_MAIN, str(tmp_path)], check=True, timeout=60)
+    assert sorted(os.listdir(tmp_path)) == [str(number) for number in range(9)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_child_that_is_forked_while_a_file_is_read_does_not_wait_for_the_reader(tmp_path):
+    path, over = tmp_path / "journal", threading.Event()
+    with path.open("wb") as file:
+        file.truncate(4_000_000)
+
+    def reads():
+        while not over.is_set():
+            disk.read_complete(path)
+
+    reader = threading.Thread(target=reads)
+    reader.start()
+    try:
+        for _ in range(10):
+            time.sleep(0.005)
+            if not (child := os.fork()):
+                os._exit(0)
+            children.until(lambda child=child: os.waitpid(child, os.WNOHANG)[0])
+    finally:
+        over.set()
+        reader.join()

@@ -25,7 +25,7 @@ from crewlite.flow.classes.results import encoded
 from crewlite.flow.classes.reviewing import reviewed
 from crewlite.flow.classes.running import Running, running
 from crewlite.flow.classes.state import Outcome
-from crewlite.runtime.steps.plain_voice import Silent
+from crewlite.runtime.steps.voices import Silent
 from crewlite.state.format.addresses import BEGINNING
 from crewlite.state.format.kept import Order
 from crewlite.state.format.operations import without_items

@@ -29,7 +29,7 @@ from crewlite.ids import now
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.people.human import question_step
 from crewlite.runtime.steps.future import Awaited, StepFuture, on
-from crewlite.runtime.steps.plain_voice import Silent
+from crewlite.runtime.steps.voices import Silent
 
 _TURNS = 5  # replies that an outcome may take
 

@@ -47,9 +47,9 @@ from crewlite.runtime.kickoffs.unfinished import newest_unfinished
 from crewlite.runtime.main_thread.sync_bridge import run_sync
 from crewlite.runtime.steps import sayings
 from crewlite.runtime.steps.budgets import HeldBudget
-from crewlite.runtime.steps.plain_voice import Silent
 from crewlite.runtime.steps.run import Run
 from crewlite.runtime.steps.step_scope import StepScope
+from crewlite.runtime.steps.voices import Silent
 from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.commit import RunStart

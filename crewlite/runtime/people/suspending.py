@@ -16,7 +16,7 @@ from crewlite.durable import Step
 from crewlite.recovery import Abort, Escalate, Failure, FailureType, Remedy, Replan, Retry, Rollback, Suspend
 from crewlite.recovery.remedy import hinted, typed
 from crewlite.runtime.people.human import Question, question_step
-from crewlite.runtime.steps.plain_voice import Silent
+from crewlite.runtime.steps.voices import Silent
 from crewlite.state.reading.wanted import begins_with
 
 _CHOICES: dict[str, Callable[[str], Remedy]] = {

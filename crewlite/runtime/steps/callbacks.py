@@ -12,7 +12,7 @@ from crewlite import background, codec, durable, kinds
 from crewlite.codec import Json
 from crewlite.durable import Drift, Step
 from crewlite.kinds import Kind
-from crewlite.runtime.steps.plain_voice import PlainVoice
+from crewlite.runtime.steps.voices import PlainVoice
 from crewlite.tools.base import is_async
 from crewlite.tools.naming import address_name
 

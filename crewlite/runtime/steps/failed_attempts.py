@@ -18,7 +18,7 @@ from crewlite.recovery import Evidence, Failure, FailureType, RecordedStep
 from crewlite.runtime.steps.causes import causes_of, for_author, message_of, traceback_of, type_of
 from crewlite.runtime.steps.failures import Told, raised, written
 from crewlite.runtime.steps.frame import Frame
-from crewlite.runtime.steps.plain_voice import Silent
+from crewlite.runtime.steps.voices import Silent
 from crewlite.state.format.failed import ErrorRecord, SaidRecord
 from crewlite.state.format.undecided import name_of
 

@@ -42,6 +42,8 @@ def report(message: str = "", *, done: float | None = None, total: float | None 
         raise ConfigError("report: there is nothing to report; wanted a message, or done=")
     about = {"message": message, "done": done, "total": total}
     scope, event = durable.scope(), progress_events.ProgressReportedEvent
+    if scope.run_id and not scope.hears(event):
+        return
     if not scope.tell(lambda stamp: stamp(event, **{**about, "message": scope.mask(message)})):
         log.info("%s", event(**about).text)
 

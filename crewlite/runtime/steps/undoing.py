@@ -15,7 +15,7 @@ from crewlite.errors import CONTROL_FLOW, text_of
 from crewlite.recovery import DEFAULT, Compensate, Escalate, Remedy
 from crewlite.runtime.steps.callbacks import called
 from crewlite.runtime.steps.frame import Frame
-from crewlite.runtime.steps.plain_voice import PlainVoice
+from crewlite.runtime.steps.voices import PlainVoice
 from crewlite.state.format.addresses import leaf
 from crewlite.state.format.outcome import Outcome
 

@@ -19,7 +19,7 @@ Order = tuple[int, ...]
 
 @dataclass(slots=True)
 class Kept:
-    """The values at one commit. Its mappings are replaced when a value changes, and never changed themselves."""
+    """The values at one commit. `values`, `own` and `versions` are replaced when a value changes, never changed."""
 
     values: Mapping[str, Json] = field(default_factory=dict)
     """The values as the code of the run sees them, with the changes of its steps."""
@@ -34,6 +34,7 @@ class Kept:
     the run: only steps with numbers below `ended` count here.
     """
     ended: int = 0
+    """How many of `steps` count at this commit."""
 
     def after(self, commit: CommitParts) -> Kept:
         """Return the values after a commit."""

@@ -156,7 +156,7 @@ class JsonStore:
             check_remove(run_id, dict(heads), {b: (es[-1].seq, es[-1].sum) for b, es in journals.items()})
             self.heads.remove(run_id)
             named = [file for entries in journals.values() for file in self.files.paths(entries).values()]
-            self.files.make(Changes(gone=[file for file in named if os.path.exists(file)]))
+            self.files.make(Changes(gone={file: None for file in named if os.path.exists(file)}))
             gone = directory.with_name(f"~{new_id()}")
             disk.touch(directory, time.time())  # the doctor removes leftovers of an interrupted deletion by their age
             disk.rename(directory, gone)  # no reader looks at such a name
@@ -263,10 +263,10 @@ class JsonStore:
                 except FileExistsError as error:
                     raise BranchConflictError(*key, expected=commit.after, found="a later commit") from error
                 tails[key] = self.files.follow(commit, tails[key], changes, partial(self._entries, commit, batch))
+            changes.add(amiss)
             if len(changes.made) <= TOGETHER:
                 self.files.stage(changes, batch)
                 changes = Changes()
-        changes.add(amiss)
         self._settle([(commit, tails[commit.run_id, commit.branch]) for commit in commits], changes)
 
     def _tail_of(self, commit: Commit, amiss: Changes, batch: disk.SyncBatch) -> Tail:

@@ -34,15 +34,34 @@ _text = encoder_of(json.JSONEncoder())
 
 @dataclass(slots=True)
 class Changes:
-    """Checkpoint files to write (`made`: their content by path) and to remove (`gone`)."""
+    """Checkpoint files to write (`made`: their content by path) and to remove (`gone`).
+
+    No file is in both: one that is to be removed is not written, whichever was asked for first.
+    """
 
     made: dict[str, bytes] = field(default_factory=dict)
-    gone: list[str] = field(default_factory=list)
+    gone: dict[str, None] = field(default_factory=dict)
+
+    def write(self, path: str, document: bytes) -> None:
+        """Write a file, unless it is to be removed."""
+        if path not in self.gone:
+            self.made[path] = document
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        self.made.pop(path, None)
+        self.gone[path] = None
 
     def add(self, more: Changes) -> None:
         """Make these changes too."""
-        self.made |= more.made
-        self.gone += more.gone
+        for path in more.gone:
+            self.remove(path)
+        for path, document in more.made.items():
+            self.write(path, document)
+
+    def path_of(self, checkpoint: str) -> str | None:
+        """Return the path of the file to write for the checkpoint with this id; None without one."""
+        return next((path for path in self.made if path[_ID_IN_NAME] == checkpoint), None)
 
 
 class CheckpointFiles:
@@ -71,9 +90,9 @@ class CheckpointFiles:
                 path, gone = self.path(checkpoint), checkpoint["id"] in dropped
                 there = os.path.exists(path)
                 if gone and there:
-                    changes.gone.append(path)
+                    changes.remove(path)
                 elif not gone and not there:
-                    changes.made[path] = self.document(run, entry, journal)
+                    changes.write(path, self.document(run, entry, journal))
         return changes
 
     def follow(
@@ -88,12 +107,14 @@ class CheckpointFiles:
         for entry in commit.entries:
             if checkpoint := entry.commit.get("place"):
                 path = named[checkpoint["id"]] = self.path(checkpoint)
-                changes.made[path] = self.document(tail.run, entry, tail.path)
+                changes.write(path, self.document(tail.run, entry, tail.path))
         if dropped := dropped_by(commit.entries):
             if tail.files is None:
                 tail = tail._replace(files=self.paths(read() if read else commit.entries))
-            files = {gone: named.get(gone) or (tail.files or {}).get(gone) for gone in dropped}
-            changes.gone += [path for path in files.values() if path]
+            before = tail.files or {}
+            for gone in dropped:  # perhaps one of another commit that is written at the same time
+                if file := named.get(gone) or before.get(gone) or changes.path_of(gone):
+                    changes.remove(file)
         return tail
 
     def make(self, changes: Changes) -> None:
@@ -101,7 +122,7 @@ class CheckpointFiles:
         made = list(changes.made.items())
         for start in range(0, max(len(made), 1), TOGETHER):
             with disk.SyncBatch() as batch:
-                self.stage(Changes(dict(made[start : start + TOGETHER]), [] if start else changes.gone), batch)
+                self.stage(Changes(dict(made[start : start + TOGETHER]), {} if start else changes.gone), batch)
 
     def stage(self, changes: Changes, batch: disk.SyncBatch) -> None:
         """Write and remove files at the end of the batch, once the commits that it holds are durable.
@@ -111,8 +132,7 @@ class CheckpointFiles:
         for path in changes.gone:
             batch.remove(path)
         for path, document in changes.made.items():
-            if path not in changes.gone:
-                batch.replace(path, document)
+            batch.replace(path, document)
 
     def listed(self, part: str = "", limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
         """List the checkpoints in the files, as Store.places describes. A damaged file is left out, with a warning."""

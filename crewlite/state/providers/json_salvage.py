@@ -116,7 +116,7 @@ class JsonSalvage:
                 path, document = Path(self._files.path(checkpoint)), self._files.document(run, entry, journal)
                 data = _bytes(path)
                 if data is None or loosely(data) != json.loads(document):
-                    changes.made[str(path)] = document
+                    changes.write(str(path), document)
                     edited |= {path: data} if data is not None else {}
 
         rewinds, (run_id, branch) = rewinds_of(sound), (raw.run_id, raw.branch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crewlite.errors import RefError
 from crewlite.state.format.commit import CheckpointRecord
-from crewlite.state.providers import CheckpointInfo
+from crewlite.state.providers import CheckpointInfo, Commit
 from crewlite.state.reading.locate import locate
 from crewlite.testing.bench import Bench, Branch, branch_line, checkpoint_line, journal_is, raises, same
 
@@ -76,6 +76,12 @@ def dropped_checkpoints_are_gone(bench: Bench) -> None:
     for checkpoint in (first, second, third):
         with raises(RefError, "the ref of a dropped checkpoint"):
             bench.find(store.ref(checkpoint))
+    together, last = list[Commit](), list[str]()
+    for _ in range(3):  # each drops the one before, which is written at the same time
+        last = [branch.checkpoint(drops=last)["id"]]
+        together.append(branch.commit())
+    store.append(together)
+    same([found.id for found in store.places()], last, "the listing is")
 
 
 def abandoned_checkpoints_are_told_apart(bench: Bench) -> None:
