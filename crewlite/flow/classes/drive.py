@@ -69,8 +69,11 @@ class Drive:
         self._counts = Counter[str]()
         self._commits: dict[Firing, int] = {}
         """The number of the commit of each outcome that is recorded."""
-        self._latest: dict[str, _Asked] = {}
-        """Of each method that has finished, the start in the latest round."""
+        self._last: tuple[Any, _Asked] | None = None
+        """The method whose result is the flow's so far: the furthest one, in the latest round; with its place there.
+
+        No other finished method is kept, so its result is freed as soon as no method needs it.
+        """
         self._feedback: tuple[HumanFeedbackResult, ...] = ()
         """What people have said, in the order of the methods' commits."""
         self._too_many: str | None = None
@@ -131,7 +134,7 @@ class Drive:
             return [self._replayed] if self._replayed.done() else []
         ended = [task for task in self._at_work if task.done()]
         if ended and len(self._at_work) > 1:
-            order = {task: self._order(task.get_name()) for task in self._at_work}
+            order = {task: self._order(asked.step.address) for task, asked in self._at_work.items()}
             latest = max(order[task] for task in ended)
             if any(order[task] < latest and not task.done() for task in order):
                 return []  # that was committed earlier, and is about to end
@@ -150,13 +153,13 @@ class Drive:
             return
         firing = asked.firing
         result = asked.result = task.result()
-        if recorded := self._scope.recorded(task.get_name()):
+        if recorded := self._scope.recorded(asked.step.address or ""):
             self._commits[firing] = recorded.seq
         if isinstance(result, HumanFeedbackResult) and self._asks(firing):
             self._feedback = (*self._feedback, result)
-        before = self._latest.get(firing.method)
-        if before is None or (firing.round, asked.count) > (before.firing.round, before.count):
-            self._latest[firing.method] = asked
+        place = self._graph.place(firing.method, firing.round), asked.count
+        if self._last is None or place > self._last[0]:
+            self._last = place, asked
         self._request(self._machine.ended(firing, self._graph.label(firing.method, result)), asked)
 
     def _request(self, firings: Sequence[Firing], cause: _Asked | None, begun: int | None = None) -> None:
@@ -185,12 +188,12 @@ class Drive:
             name, trigger = method.step_name, firing.label or cause.firing.method
             arguments = {method.takes: argument} if method.takes else {}
         feedback = self._feedback  # as it is when the method is asked for, in every life
-        how = method.execution
+        how, begins = method.execution, cause is None  # not `cause` itself, which holds a result
         step = Step(
             kind=kinds.METHOD,
             name=name,
             address=self._scope.reserve_address(kinds.METHOD.name, name),
-            work=lambda: _work(flow, method, arguments, cause is None, feedback),
+            work=lambda: _work(flow, method, arguments, begins, feedback),
             question={"method": firing.method, "by": trigger, "given": codec.known(arguments)},
             voice=_MethodVoice(flow, method.name, trigger, arguments),
             encode=encoded,
@@ -228,10 +231,9 @@ class Drive:
         return self._graph.methods[firing.method].feedback is not None
 
     def _result(self) -> Any:
-        """Return the result of the last method: the furthest one, in the latest round."""
-        if not self._latest:
+        if self._last is None:
             return None
-        last = max(self._latest.values(), key=lambda one: self._graph.place(one.firing.method, one.firing.round))
+        _, last = self._last
         routed = self._asks(last.firing) and last.firing.method in self._graph.labels
         return last.result.output if routed else last.result
 
@@ -239,7 +241,8 @@ class Drive:
         """Raise the failure of the method that comes first in the class; without any, the error of too many calls."""
         order = [*self._graph.methods]
         if self._failed:
-            first = min(self._failed, key=lambda at: (order.index((one := self._failed[at]).firing.method), one.count))
+            failed = self._failed.items()
+            first, _ = min(failed, key=lambda one: (order.index(one[1].firing.method), one[1].count))
             self._scope.mark_awaited(first)
             first.result()
         if self._too_many:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 from crewlite.flow.classes.conditions import Condition
@@ -82,12 +81,13 @@ class Machine:
         """Return the methods whose conditions hold any of the names, in the order of the class."""
         found: Sequence[_Listener] = ()
         for name in names:
-            if more := self._listeners.get(name):
-                found = sorted({one.place: one for one in (*found, *more)}.values(), key=_place) if found else more
+            more = self._listeners.get(name, ())
+            if found and more:
+                by_place = {one.place: one for one in (*found, *more)}
+                found = [by_place[place] for place in sorted(by_place)]
+            else:
+                found = found or more
         return found
-
-
-_place = attrgetter("place")
 
 
 class _Gate(Protocol):
