@@ -108,12 +108,7 @@ sys.meta_path.append(_Missing)
 
 
 def __getattr__(name: str) -> Any:
-    if home := _HOMES.get(name):
-        value = globals()[name] = getattr(importlib.import_module(home), name)
-        return value
-    if error := importlib.import_module("crewlite.coming_from").missing_import("crewlite", name):
-        raise error
-    raise AttributeError(f"crewlite has no {name!r}; it has {', '.join(sorted(_HOMES))}")
+    return importlib.import_module("crewlite.lazy").first_use("crewlite", _HOMES)(name)
 
 
 def __dir__() -> list[str]:

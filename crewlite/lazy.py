@@ -27,14 +27,14 @@ def lazy(name: str) -> Any:
     return _Lazy(name)
 
 
-coming_from, crewai_modules = lazy("crewlite.coming_from"), lazy("crewlite.coming_from.modules")
+coming_from = lazy("crewlite.coming_from")
 
 
-def first_use(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+def first_use(package: str, homes: Mapping[str, str], *, complete: bool = True) -> Callable[[str], Any]:
     """Return a package's `__getattr__`, which imports each of its names from its module when the name is first used.
 
-    `homes`: the name of the module of each name. Names of CrewAI are found too, or the error says
-    what to write instead.
+    `homes`: the name of the module of each name. The error for any other name lists them if they are `complete`, all
+    names of the package; for a name of CrewAI, it says what to write instead.
     """
 
     def find(name: str) -> Any:
@@ -42,10 +42,8 @@ def first_use(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
             value = getattr(importlib.import_module(home), name)
             setattr(sys.modules[package], name, value)
             return value
-        if (value := crewai_modules.elsewhere(package, name)) is not None:
-            return value
-        known = ", ".join(sys.modules[package].__all__)
-        raise coming_from.missing_import(package, name) or AttributeError(f"{package} has no {name!r}; it has {known}")
+        known = f"; it has {', '.join(sorted(homes))}" if complete else ""
+        raise coming_from.missing_import(package, name) or AttributeError(f"{package} has no {name!r}{known}")
 
     return find
 

@@ -52,20 +52,6 @@ _PATHS: dict[str, Mapping[str, str]] = {
     "crewlite.utilities.events.crewai_event_bus": {"crewai_event_bus": "crewlite.events.event_bus:event_bus"},
     "crewlite.utilities.types": {"LLMMessage": "crewlite.llm.base:Message"},
 }
-_NAMES: dict[str, Mapping[str, str]] = {
-    "crewlite.events": {
-        "BaseEventListener": "crewlite.events.event_bus",
-        "crewai_event_bus": "crewlite.events.event_bus:event_bus",
-    },
-    "crewlite.llm": {"LLM": "crewlite.llm.model"},
-}
-"""Names that CrewAI has in a module which exists here too, but which crewlite defines in another module."""
-
-
-def elsewhere(module: str, name: str) -> Any:
-    """Return the object that CrewAI has under this name in an existing module of crewlite; None if there is none."""
-    home = _NAMES.get(module, {}).get(name)
-    return _from(home, name) if home else None
 
 
 def spec_of(name: str) -> ModuleSpec | None:

@@ -28,7 +28,12 @@ if TYPE_CHECKING:  # all events, for editors and type checkers
 __all__ = ["BaseEvent", "CheckpointEventType", "EventType"]
 
 
-_other = first_use("crewlite.events", {"BaseEvent": "crewlite.events.base"})
+_HOMES = {
+    "BaseEvent": "crewlite.events.base",
+    "BaseEventListener": "crewlite.events.event_bus",
+    "crewai_event_bus": "crewlite.events.event_bus",
+}
+_other = first_use("crewlite.events", _HOMES, complete=False)
 
 
 def __getattr__(name: str) -> Any:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "BaseLLM": "crewlite.llm.base",
     "Embedder": "crewlite.llm.embedding",
+    "LLM": "crewlite.llm.model",
     "LLMReply": "crewlite.llm.base",
     "Message": "crewlite.llm.base",
     "ToolCall": "crewlite.llm.base",

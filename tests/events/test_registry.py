@@ -69,6 +69,13 @@ def test_what_is_no_event_is_no_attribute(name):
         getattr(events, name)
 
 
+def test_a_misspelt_event_is_answered_with_the_event_that_was_meant():
+    with pytest.raises(AttributeError) as caught:
+        _ = events.TaskCompletdEvent
+    assert str(caught.value) == "crewlite.events has no 'TaskCompletdEvent'"
+    assert (caught.value.name, caught.value.obj) == ("TaskCompletdEvent", events), "so Python names what was meant"
+
+
 def test_an_event_cannot_be_changed_or_given_fields_it_does_not_have():
     event = TaskCompletedEvent(output="x")
     with pytest.raises(ValidationError, match="frozen"):
