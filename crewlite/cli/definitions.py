@@ -90,7 +90,7 @@ def of_the_project() -> str | None:
     return told
 
 
-def taken(
+def checked_inputs(
     definition: Definition,
     inputs: Mapping[str, Any],
     message: str | None = None,

@@ -12,7 +12,7 @@ import click
 from crewlite import CheckpointConfig, kinds
 from crewlite.cli.checkpoint.hints import Hints, trial_on
 from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument
-from crewlite.cli.definitions import KINDS, Definition, find, of_the_project, taken
+from crewlite.cli.definitions import KINDS, Definition, checked_inputs, find, of_the_project
 from crewlite.cli.exits import Failed
 from crewlite.cli.options import (
     RunOptions,
@@ -171,7 +171,7 @@ def resume(asked: Asked, chosen: RunOptions, ref: str | None, target: str | None
             if recorded.run.status == "finished" and target is None and _answer(runner, recorded):
                 return
             definition = recorded.definition(recorded.hints.on())
-        taken(definition, {}, model=chosen.model)
+        checked_inputs(definition, {}, model=chosen.model)
         runner.say(f"Going on with {recorded.title}.")
         runner.kickoff(definition, source=recorded.source)
 
@@ -223,8 +223,10 @@ def fork(
             instead = f"History({opened.location!r}).fork({at!r}); here: --no-run"
             how: dict[str, Any] = {"branch": branch, "edits": edited, "rerun": again, "allow_effects": allow_effects}
             if no_run:
-                if given and kinds.of(run.definition["kind"]) is not kinds.CREW:  # a crew takes any text
-                    given = taken(recorded.definition(instead), given)
+                kind = run.definition["kind"]
+                # A crew takes any text. A state takes no inputs, which the fork itself says.
+                if given and kind != STATE and kinds.of(kind) is not kinds.CREW:
+                    given = checked_inputs(recorded.definition(instead), given)
                 own = find(target) if target else None
                 made = recorded.forked(own, inputs=given, **how)
                 verb, hints = "open" if made.definition["kind"] == STATE else "run", Hints(opened, made)
@@ -232,7 +234,7 @@ def fork(
                 name = f"{made.run_id}/{made.branch}"
                 return runner.output.put("branch", name, run_id=made.run_id, branch=made.branch)
             definition = recorded.definition(instead)  # first: a run that cannot be kicked off is not forked
-            given = taken(definition, given, message, chosen.model)
+            given = checked_inputs(definition, given, message, chosen.model)
             if preview:
                 return recorded.preview(definition, (edited, again, given))
             made = recorded.forked(definition, inputs=given, **how)
@@ -272,7 +274,7 @@ def preview(
             recorded = Recorded(runner, opened, target)
             run = recorded.run
             definition = recorded.definition(f"History({opened.location!r})")
-            changes = (edited, rerun, taken(definition, given, model=model))
+            changes = (edited, rerun, checked_inputs(definition, given, model=model))
             forks = any(changes) or recorded.at not in (run.run_id, f"{run.run_id}/{run.branch}")
             recorded.preview(definition, changes if forks else None)
         if not forks and (open_calls := run.unsettled):

@@ -11,7 +11,7 @@ import click
 
 from crewlite import Crew
 from crewlite.cli.checkpoint.where import Asked
-from crewlite.cli.definitions import find, of_the_project, saving, taken
+from crewlite.cli.definitions import checked_inputs, find, of_the_project, saving
 from crewlite.cli.options import RunOptions, pairs, run_options
 from crewlite.cli.runner import Runner
 from crewlite.cli.shell import Again
@@ -72,7 +72,7 @@ def run(
     with runner.set_up():
         target, to_name = _target_or_project(target)
         definition = find(target)
-        given = taken(definition, given, message, chosen.model, complete=run_id is None)
+        given = checked_inputs(definition, given, message, chosen.model, complete=run_id is None)
         definition = saving(definition, asked.location)
         runner.again = Again(asked.location, to_name, chosen.model)
         runner.kickoff(definition, inputs=given or None, message=message, run_id=run_id, resume=resume, target=target)
@@ -151,7 +151,7 @@ def _carried_out(
             raise click.UsageError(
                 f"{named} is of kind {crew.run_kind}; wanted a Crew: only crews can be tested and trained"
             )
-        taken(crew, of_crew, model=chosen.model)
+        checked_inputs(crew, of_crew, model=chosen.model)
         if chosen.model:
             crew = crew.with_model(chosen.model)
         saved = saving(crew, asked.location)
@@ -183,12 +183,13 @@ def _target_or_project(target: str | None) -> tuple[str, str | None]:
 
 def _inputs(file: IO[str] | None, words: Sequence[str]) -> dict[str, Any]:
     """Return the inputs in a file, if there is one, and those of the command line. Raises UsageError."""
+    given = pairs(words, "--input")
+    if file is None:
+        return given
     try:
-        told = json.load(file) if file else {}
+        told = json.load(file)
     except ValueError as error:
-        raise click.UsageError(f"--inputs-file: {file and file.name} is no JSON ({error})") from error
+        raise click.UsageError(f"--inputs-file: {file.name} is no JSON ({error})") from error
     if not isinstance(told, dict):
-        raise click.UsageError(
-            f"--inputs-file: {file and file.name} holds {type(told).__name__}; wanted an object of inputs"
-        )
-    return {**told, **pairs(words, "--input")}
+        raise click.UsageError(f"--inputs-file: {file.name} holds {type(told).__name__}; wanted an object of inputs")
+    return {**told, **given}

@@ -592,6 +592,9 @@ def test_a_state_is_shown_by_its_snapshots_and_goes_on_in_python(tmp_path):
     assert f"Made bag/b. To open it: RuntimeState.open('bag/b', {location!r})" in made
     assert opens in ask("resume", "bag", "--location", location, code=1, said="stderr")
     assert f"History({location!r}).fork(" in ask("fork", "bag", "--location", location, code=1, said="stderr")
+    with_inputs = ask("fork", "bag", "--location", location, "--no-run", "--input", "a=b", code=1, said="stderr")
+    assert "bag is a saved state, and a state takes no inputs" in with_inputs
+    assert "--no-run" not in with_inputs, "that is what the caller has just done"
     assert "bag/main is a saved state, not a run" in ask("cancel", "bag", "--location", location, code=1, said="stderr")
     with (
         History(location) as history,
