@@ -125,12 +125,10 @@ class Counted:
 
 def counted(usage: UsageRecord) -> Counted:
     """Return a recorded usage in the form in which sums take it."""
-    counts: dict[str, Any] = {name: count for name, count in usage.items() if count is not None and name in _NOTHING}
+    counts = _known(usage)
     if "agent" in usage:
         return Counted(counts, {usage["agent"]: counts})
-    return Counted(
-        counts, {role: counted(cast(UsageRecord, part)).counts for role, part in usage.get("by_agent", {}).items()}
-    )
+    return Counted(counts, {role: _known(part) for role, part in usage.get("by_agent", {}).items()})
 
 
 class UsageSum:
@@ -171,6 +169,11 @@ class UsageSum:
 
 
 _NOTHING = {name: value for name, value in NO_USAGE.__dict__.items() if name != "by_agent"}
+
+
+def _known(counts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the counts alone, without an unknown cost."""
+    return {name: count for name, count in counts.items() if count is not None and name in _NOTHING}
 
 
 def _add(total: dict[str, float], counts: Mapping[str, float]) -> None:

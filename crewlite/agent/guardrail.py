@@ -63,7 +63,7 @@ def as_guardrails(value: object, field: str) -> list[object]:
 
 def texts_of(guardrails: tuple[Guardrail, ...]) -> list[str | None]:
     """Return the rules that models judge by, as plain data, with None for each function."""
-    return list(map(_text, guardrails))
+    return [_text(one) for one in guardrails]
 
 
 def models_of(guardrails: tuple[Guardrail, ...]) -> tuple[BaseLLM | str, ...]:

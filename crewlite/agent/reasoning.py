@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import methodcaller
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -161,8 +160,10 @@ class _Look:
         """Build the step that evaluates."""
         who = self.planning.job.persona
         about = {"agent_role": who.role, "step_number": self.number, "step_description": self.step_text}
-        told = methodcaller("model_dump", exclude={"refined_steps"})
-        return _step(kinds.OBSERVATION, self._seen, Observation, FamilyVoice(who.agent, _OBSERVATION, about, told=told))
+        voice = FamilyVoice(
+            who.agent, _OBSERVATION, about, told=lambda seen: seen.model_dump(exclude={"refined_steps"})
+        )
+        return _step(kinds.OBSERVATION, self._seen, Observation, voice)
 
     async def _seen(self) -> Observation:
         seen: Observation = await self.planning.ask("observe.j2", Observation, step=self.step_text, left=self.left)

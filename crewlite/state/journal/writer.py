@@ -106,9 +106,10 @@ class WriteQueue:
         done.set_running_or_notify_cancel()  # so that the caller cannot cancel it, and the thread can always set it
 
         def run(error: BaseException | None) -> None:
+            if error:
+                done.set_exception(error)
+                return
             try:
-                if error:
-                    raise error
                 done.set_result(act(self.store))
             except BaseException as problem:  # noqa: BLE001 - whatever storage raises is raised where the future is awaited
                 done.set_exception(problem)

@@ -10,12 +10,14 @@ from crewlite.state.providers.base import (
     Exchange as Exchange,
     PlaceInfo as PlaceInfo,
     ResultCache as ResultCache,
+    Searchable as Searchable,
     Store as Store,
     declares as declares,
     exchange_of as exchange_of,
     exists as exists,
     is_provider as is_provider,
     results_of as results_of,
+    searchable_of as searchable_of,
 )
 from crewlite.state.providers.json import JsonProvider as JsonProvider
 from crewlite.state.providers.memory import InMemoryProvider as InMemoryProvider

@@ -112,9 +112,7 @@ class Store(Protocol):
     """An opened location, which holds the journals of runs.
 
     crewlite calls the verbs that write journals (`append`, `rewrite`, `remove`) from one thread at a time. It may call
-    the other verbs from any thread, also while one of these works. A store may have `mentions(run_id, branch, *parts)
-    -> bool`: whether the stored bytes of the branch itself contain any of these parts. It spares reading a long branch
-    that is forked.
+    the other verbs from any thread, also while one of these works.
     """
 
     location: str
@@ -225,6 +223,13 @@ class Exchange(ResultCache, Protocol):
         """
 
 
+class Searchable(Protocol):
+    """A store that can search its bytes. A store may lack it. Then a long branch is read before it is forked."""
+
+    def mentions(self, run_id: str, branch: str, *parts: bytes) -> bool:
+        """Return whether the stored bytes of the branch itself contain any of these parts."""
+
+
 @runtime_checkable
 class BaseProvider(Protocol):
     """A kind of storage. A provider of your own needs a `name` and the method `open`.
@@ -265,6 +270,12 @@ def exchange_of(store: Store) -> Exchange | None:
     """Return the result cache of a store if it has `exchange`; None otherwise."""
     results: Any = results_of(store)
     return results if hasattr(results, "exchange") else None
+
+
+def searchable_of(store: Store) -> Searchable | None:
+    """Return the store if it can search its bytes; None otherwise."""
+    found: Any = store
+    return found if hasattr(store, "mentions") else None
 
 
 def exists(location: str, provider: BaseProvider) -> bool:

@@ -174,8 +174,7 @@ class SqliteStore:
             "SELECT CAST(body AS BLOB) FROM entry JOIN branch ON branch_id = id WHERE run_id=? AND name=?",
             (run_id, branch),
         )
-        data = b"\n".join(body or b"" for (body,) in rows)
-        return any(part in data for part in parts)
+        return any(part in body for (body,) in rows if body for part in parts)
 
     def touched(self, run_id: str, branch: str) -> float:
         """Return the time of a branch's last commit or sign of life, in seconds since the epoch; 0 if there is none."""

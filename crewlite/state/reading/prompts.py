@@ -77,7 +77,8 @@ class Prompts:
     def __init__(self, record: Record) -> None:
         self._record = record
         self._talks: dict[str, tuple[list[Turn], dict[str, int]]] = {}
-        self._tasks: dict[int, Tasks] = {}
+        self._tasks: tuple[JsonObject, Tasks] | None = None
+        """The definition whose tasks were last needed, and these tasks."""
 
     def whole(self, address: str) -> Prompt:
         """Return the whole prompt of the call at an address. Raises RefError if no model call has a reply there."""
@@ -125,10 +126,10 @@ class Prompts:
 
     def _of_task(self, around: str) -> Parts:
         record, definition = self._record, definition_at(self._record, around)
-        if id(definition) not in self._tasks:
+        if self._tasks is None or self._tasks[0] is not definition:
             listed = enumerate(definition.get("tasks", ()))
-            self._tasks[id(definition)] = {task["address"]: (number, task) for number, task in listed}
-        tasks = self._tasks[id(definition)]
+            self._tasks = definition, {task["address"]: (number, task) for number, task in listed}
+        tasks = self._tasks[1]
         place, task = tasks.get(around, (-1, {}))
         found, agents, number = Parts(), definition.get("agents", ()), task.get("agent")
         agent = agents[number] if isinstance(number, int) and number < len(agents) else {}

@@ -33,7 +33,7 @@ from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase
 from crewlite.state.format.entry import STATE, Entry
 from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import gone, readable_branches, trace
-from crewlite.state.providers import BranchInfo, CheckpointInfo, Commit, InMemoryProvider, Store
+from crewlite.state.providers import BranchInfo, CheckpointInfo, Commit, InMemoryProvider, Store, searchable_of
 from crewlite.state.reading.locate import Located, abandoned_by
 from crewlite.state.verbs.accepted_inputs import check_accepted
 from crewlite.state.verbs.edit import changed_steps
@@ -297,10 +297,10 @@ def _fork(
 def _may_have_effects(store: Store, infos: Mapping[str, BranchInfo], branch: str) -> bool:
     """Return whether a branch, or one that it is forked from, may have made calls with effect="once".
 
-    A store may tell that with `mentions(run_id, branch, *parts)` faster than its entries can be read.
+    A store that is Searchable tells that faster than its entries can be read.
     """
-    mentions: Callable[..., bool] | None = getattr(store, "mentions", None)
-    while mentions and (info := infos.get(branch)) and not mentions(info.run_id, branch, *effects.MARKS):
+    searchable = searchable_of(store)
+    while searchable and (info := infos.get(branch)) and not searchable.mentions(info.run_id, branch, *effects.MARKS):
         if info.base is None:
             return False
         branch = info.base["branch"]
