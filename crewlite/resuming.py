@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from itertools import islice
 
@@ -18,6 +19,11 @@ def branch_ref(run_id: str, branch: str) -> str:
 def to_resume(run_id: str, branch: str) -> str:
     """Return the argument with which a kickoff resumes a branch: "run_id='order-7'"."""
     return f"{'run_id' if branch == 'main' else 'from_checkpoint'}={branch_ref(run_id, branch)!r}"
+
+
+def in_shell(words: str, location: str) -> str:
+    """Return a command of `crewlite checkpoint` that is about the store at this location, wherever it is called."""
+    return f"crewlite checkpoint {words} --location {shlex.quote(location)}"
 
 
 def call_again(kind: str) -> str:

@@ -102,7 +102,7 @@ def _drifted(record: Record, tasks: Sequence[FilledTask], addresses: Mapping[Tas
     plan = recorded_plan(record)
     for number, (filled, needs) in enumerate(zip(tasks, needs_of([one.task for one in tasks]), strict=True)):
         address = addresses.get(filled.task, "")
-        sources = [*(done[one] for one in needs.sources), *planned(plan, number)]
+        sources = [*map(done.__getitem__, needs.sources), *planned(plan, number)]
         if found := drifted_task(record, address, filled, sources) if address else None:
             yield found
         text = record.value(address)["raw"] if address in record.outcomes and address else ""

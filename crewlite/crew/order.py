@@ -43,7 +43,7 @@ def needs_of(tasks: Sequence[Task]) -> list[Needs]:
         previous = number - 1 if isinstance(task, ConditionalTask) else None
         context: Sequence[int]
         if task.context is not None:
-            context = tuple(numbers[one] for one in task.context)
+            context = tuple(map(numbers.__getitem__, task.context))
             joined = other.intersection((*context, previous))
         elif task.async_execution:
             before = () if previous is None else (previous, *found[previous].sources)

@@ -73,7 +73,7 @@ class TasksAtWork:
         needs, scope, address = self.needs[number], durable.scope(), self.addresses[number]
         if self.changed and not self.changed.isdisjoint(needs.sources):
             self.changed.add(number)
-        context = [self.items[one] for one in needs.context]
+        context = list(map(self.items.__getitem__, needs.context))
         given = Given(
             context,
             context if needs.previous is None and not self.plan else self._sources(number),
@@ -94,7 +94,7 @@ class TasksAtWork:
 
     def _sources(self, number: int) -> list[ContextItem]:
         """Return all outputs that a task's outcome depends on."""
-        return [*(self.items[one] for one in self.needs[number].sources), *planned(self.plan, number)]
+        return [*map(self.items.__getitem__, self.needs[number].sources), *planned(self.plan, number)]
 
 
 def answered(output: TaskOutput, drifted: Drifted | None) -> TaskOutput:

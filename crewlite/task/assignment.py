@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +157,7 @@ class FilledTask:
 
     def question(self, sources: Sequence[ContextItem], files: Sequence[InputFile] | None = None) -> list[Any]:
         """Return what the task's step is asked (`Step.question`): `asked`, and the outputs that the task builds on."""
-        return [*self.asked(files), [one.asked for one in sources]]
+        return [*self.asked(files), list(map(attrgetter("asked"), sources))]
 
     def texts(self, files: Sequence[InputFile] = ()) -> dict[str, str]:
         """Return the texts that the task asks, to be recorded with its answer, and digests of its input files."""

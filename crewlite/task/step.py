@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import filterfalse
+from operator import attrgetter
 from typing import Any
 
 from crewlite import background, codec, durable, events, kinds, templates
@@ -44,15 +46,15 @@ class Given:
     @property
     def addresses(self) -> tuple[str, ...]:
         """The addresses of the tasks whose outputs its agent is shown."""
-        return tuple(one.address for one in self._shown())
+        return tuple(map(attrgetter("address"), self._shown()))
 
     @property
     def prompt(self) -> str:
         """The outputs that its agent is shown, as a part of its prompt."""
-        return "\n\n".join(one.prompt for one in self._shown())
+        return "\n\n".join(map(attrgetter("prompt"), self._shown()))
 
     def _shown(self) -> Iterator[ContextItem]:
-        return (one for one in self.context if not one.skipped)
+        return filterfalse(attrgetter("skipped"), self.context)
 
 
 def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: Drift) -> Step[TaskOutput]:

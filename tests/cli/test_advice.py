@@ -37,7 +37,7 @@ def test_a_run_at_work_that_is_to_be_deleted_is_cancelled_first():
         done = cli("delete", "w", "--yes")
         assert done.exit_code == 1
         assert "is being run by this process, so the run was not deleted. Cancel it first: " in done.stderr
-        assert "crewlite checkpoint cancel w/main" in done.stderr
+        assert "crewlite checkpoint cancel w/main --location " in done.stderr
         with History() as history, pytest.raises(BranchConflictError, match="Cancel it first"):
             history.delete("w")
     finally:

@@ -443,3 +443,17 @@ def test_an_input_that_was_recorded_is_taken_though_no_text_asks_for_it(config):
     team(echo(1), config()).kickoff(TIDES | {"note": "x"}, run_id="r")
     forked = team(echo(2), config()).fork(at(config, "r"), branch="f", inputs={"note": "y"})
     assert outputs(forked.kickoff()) == RECORDED
+
+
+def test_a_label_leaves_the_inputs_of_a_fork_open_that_has_gone_back_to_its_beginning(finished):
+    with History(finished().location, finished().provider) as history:
+        base = history.checkpoint("r@task:a")
+        history.fork(base, branch="other")
+        team(echo(2), at(finished, "r/other")).kickoff()
+        own = history.checkpoint("r/other@task:e")
+        history.rewind(f"r/other@{base.id}", reason="the inputs were wrong")
+        assert not history.run("r/other").kicked_off
+        history.label(own, "before")
+        assert not history.run("r/other").kicked_off
+    result = team(echo(3), at(finished, "r/other")).kickoff({**TIDES, "topic": "winds"})
+    assert outputs(result)[0] == "about winds (3)"

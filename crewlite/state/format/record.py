@@ -38,7 +38,7 @@ from crewlite.usage import Usage
 
 _LIFE = {"run", "definition", "inputs", "auto_approve", "values", "claim", "released", "cancelled", "stopped", "worked"}
 _CALLS_AND_QUESTIONS = {"intents", "made", "asked", "answers"}
-_BEFORE_A_KICKOFF = {"schema", "seq", "at", "answers", "folded", "released", "cancelled", "rewind"}
+_BEFORE_A_KICKOFF = {"schema", "seq", "at", "answers", "folded", "released", "cancelled", "rewind", "place"}
 
 
 @dataclass

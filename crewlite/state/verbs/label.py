@@ -7,6 +7,7 @@ from crewlite.errors import RefError
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import now_text, short
 from crewlite.refs import check_name
+from crewlite.resuming import in_shell
 from crewlite.state.format.checkpoints import recorded_in
 from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.entry import Entry
@@ -51,7 +52,7 @@ def label(store: Store, found: Checkpoint, name: str, source: object, provider: 
             return [stored_already(own_of(lines[same[0]]))] if is_last else [], (*same, False)
         if journal := at_work_on(record.claim, store.location):
             return [], (found.branch, _give_at_work(journal, found, total, name), True)
-        instead = f"crewlite checkpoint fork {short(found.id)} --branch {name} --no-run"
+        instead = in_shell(f"fork {short(found.id)} --branch {name} --no-run", store.location)
         check_idle(
             store,
             record,

@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from crewlite.errors import BranchConflictError, ConfigError, RefError
 from crewlite.ids import now
 from crewlite.refs import check_name
+from crewlite.resuming import in_shell
 from crewlite.state.format.checkpoints import droppable
 from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.entry import Entry
@@ -77,7 +78,7 @@ def delete(store: Store, run_id: str) -> Pruned:
     if not run.journals:
         raise gone(store, run_id, "run")
     for branch in run.journals:
-        cancel = f"crewlite checkpoint cancel {run_id}/{branch}"
+        cancel = in_shell(f"cancel {run_id}/{branch}", store.location)
         check_idle(store, run.records[branch], f"so the run was not deleted. Cancel it first: {cancel}")
     try:
         return run.removed(dry_run=False)

@@ -12,6 +12,7 @@ from typing import Any
 from crewlite import events
 from crewlite.errors import ConfigError, RefError
 from crewlite.events.event_bus import event_bus
+from crewlite.resuming import in_shell
 from crewlite.secrets import Secrets
 from crewlite.state.format.commit import CommitParts, Rewind
 from crewlite.state.format.entry import Entry
@@ -40,8 +41,8 @@ def rewind(store: Store, found: Located, source: object, *, ref: str, reason: st
         check_idle(
             store,
             record,
-            f"so it cannot go back. Cancel it first (crewlite checkpoint cancel {run_id}/{branch}), or fork the place: "
-            f"crewlite checkpoint fork {ref}",
+            f"so it cannot go back. Cancel it first ({in_shell(f'cancel {run_id}/{branch}', store.location)}), or fork "
+            f"the place: {in_shell(f'fork {ref}', store.location)}",
         )
         back = _target(entries, record, found, ref)
         own = [entry for entry in entries if entry.seq > record.base]
