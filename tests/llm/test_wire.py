@@ -553,7 +553,8 @@ def said_by(code, directory):
     done = children.run(
         [sys.executable, "-c", code],
         cwd=directory,
-        env=os.environ | {"PYTHONPATH": path},
+        # else litellm, if the code loads it first, looks for prices in a thread, in whose imports it may hang at its end
+        env=os.environ | {"PYTHONPATH": path, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
         capture_output=True,
         text=True,
     )
