@@ -6,6 +6,7 @@ shared pool would deadlock when steps nest, and would delay the exit of the proc
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import contextvars
 import inspect
@@ -29,7 +30,7 @@ _PATIENCE = 0.25  # seconds that timed-out work is given to end after its cancel
 _LOOK = 0.5
 """Seconds after which a wait looks for signals. One that comes just before a wait begins does not end it, and Python
 would handle it only afterwards. On Windows no signal ends a wait."""
-_GRACE = 2.0  # seconds that a cancelled caller waits for what it was opening
+_GRACE = 2.0  # seconds that a cancelled caller waits for what it was opening, and the end of the process for the loop
 _lock = lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _thread: threading.Thread | None = None
@@ -44,6 +45,28 @@ def loop() -> asyncio.AbstractEventLoop:
             _thread = threading.Thread(target=_loop.run_forever, name="crewlite-loop", daemon=True)
             _thread.start()
         return _loop
+
+
+@atexit.register
+def _halt() -> None:
+    """Halt the loop between two callbacks, for ever. Waits for that, at most 2 seconds.
+
+    Python stops daemon threads wherever they are as the process ends. One that it stops in an import keeps Python's
+    lock of imports, and whatever imports after that waits for ever: litellm does both. The thread is kept, since the
+    end of it would destroy what is pending on the loop, with a complaint for each.
+    """
+    global _loop, _thread
+    with _lock:
+        ending, _loop, _thread = _loop, None, None
+    if ending is not None and not ending.is_closed():
+        halted = threading.Event()
+
+        def halt() -> None:
+            halted.set()
+            threading.Event().wait()
+
+        ending.call_soon_threadsafe(halt)
+        halted.wait(_GRACE)
 
 
 def on_loop_thread() -> bool:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
+import textwrap
 import threading
 
 import pytest
 
 from crewlite import background
 from crewlite.errors import StepTimeout
+from tests import children
 
 
 def test_work_that_was_left_behind_and_fails_later_is_not_complained_of(caplog):
@@ -90,3 +93,33 @@ def test_what_opens_after_its_loop_was_closed_is_released():
     assert not opening.released.is_set()
     opening.go_on.set()
     assert opening.released.wait(30)
+
+
+def test_a_process_that_ends_while_its_loop_imports_a_module_ends(tmp_path):
+    (tmp_path / "slow.py").write_text("import threading; begun.set(); threading.Event().wait(0.5)")
+    code = """
+        import builtins, threading
+        from crewlite import background
+
+        builtins.begun = threading.Event()
+
+        class ImportsAtItsEnd:
+            def __init__(self):
+                self.me = self  # so that Python's last garbage collection finds it
+
+            def __del__(self):
+                import slow
+
+                print("ended")
+
+        async def imports():
+            import slow
+
+        ImportsAtItsEnd()
+        background.submit(imports())
+        begun.wait()
+    """
+    ended = children.run(
+        [sys.executable, "-c", textwrap.dedent(code)], timeout=30, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (ended.stdout, ended.stderr) == ("ended\n", "")

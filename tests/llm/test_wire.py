@@ -553,7 +553,7 @@ def said_by(code, directory):
     done = children.run(
         [sys.executable, "-c", code],
         cwd=directory,
-        # else litellm, if the code loads it first, looks for prices in a thread, in whose imports it may hang at its end
+        # litellm, if the code loads it first, would ask the network for prices
         env=os.environ | {"PYTHONPATH": path, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
         capture_output=True,
         text=True,
@@ -579,7 +579,7 @@ def test_a_process_says_nothing_on_its_own_and_nothing_secret_at_all(tmp_path, l
 def test_if_the_program_loaded_litellm_first_there_is_one_request_and_no_secret_in_a_log_either(tmp_path):
     code = (
         "import logging; logging.basicConfig(level='DEBUG'); import litellm; from test_wire import *\n"
-        "with Server(RESET, CLAUDE) as server, contextlib.suppress(LLMUnavailable):\n"
+        "with Server([RESET], CLAUDE) as server, contextlib.suppress(LLMUnavailable):\n"
         "    LLM('anthropic/x', base_url=server.address, api_key=KEY).call('Who?')\n"
         "assert len(server.requests) == 1\n"
         "with Server(OK) as server:\n"
