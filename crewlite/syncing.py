@@ -19,17 +19,19 @@ _SYNCERS = 8
 def sync(handles: Sequence[int]) -> None:
     """Sync the open files with these handles. No thread is left when this returns."""
     left = iter(handles)  # shared: its `next` is atomic
-    helping = list[Future[None]]()
 
     def work() -> None:
         for handle in left:
             _sync(handle)
 
+    if len(handles) < _MANY:
+        work()
+        return
+    helping = list[Future[None]]()
     with ThreadPoolExecutor(_SYNCERS) as helpers:
-        if len(handles) >= _MANY:
-            with contextlib.suppress(RuntimeError):  # no thread can start, as when the main thread has ended
-                for _ in range(min(_SYNCERS, len(handles)) - 1):
-                    helping.append(helpers.submit(work))
+        with contextlib.suppress(RuntimeError):  # no thread can start, as when the main thread has ended
+            for _ in range(min(_SYNCERS, len(handles)) - 1):
+                helping.append(helpers.submit(work))
         work()
     for each in helping:
         each.result()
