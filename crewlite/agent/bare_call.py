@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from crewlite import background, durable
 from crewlite.agent.shape import Misshapen, Shape, check_format, wanted
 from crewlite.errors import ConfigError, OutputInvalid
 from crewlite.llm.base import BaseLLM, LLMReply, Message
-from crewlite.llm.call import call_step
+from crewlite.llm.call import call_step, read_back
 from crewlite.runtime.steps.future import Awaited, StepFuture, on
 from crewlite.wording import an
 
@@ -23,7 +24,7 @@ def asked(llm: BaseLLM, messages: str | Sequence[Message], response_format: obje
     conversation = [*opening, *_messages(messages)]
 
     def value(reply: LLMReply) -> Any:
-        return shape.recorded(reply.text, f"a call of {llm.model}") if shape else reply.text
+        return shape.read(reply.text) if shape else reply.text
 
     async def after(reply: Awaitable[LLMReply]) -> Any:
         return value(await reply)
@@ -35,9 +36,16 @@ def asked(llm: BaseLLM, messages: str | Sequence[Message], response_format: obje
         except Misshapen as problem:
             raise OutputInvalid(f"a call of {llm.model}", str(problem), tries=1) from None
 
+    def decode(data: Any) -> LLMReply:
+        reply = read_back(data)
+        if shape:
+            shape.recorded(reply.text, f"a call of {llm.model}")
+        return reply
+
     schema = shape.schema if shape else None
     scope = durable.scope()
     step = call_step(llm, conversation, response_schema=schema, question=[conversation, schema], check=check)
+    step = replace(step, decode=decode)
     if scope.loop is None and not _in_coroutine():
         return background.run(after(step.work()))
     if scope.loop is None or on(scope.loop):

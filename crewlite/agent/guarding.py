@@ -68,7 +68,7 @@ async def accepted(job: Work, talk: list[Message], chain: Sequence[Guard], outpu
             if not passes:
                 break
             if value is not None:
-                answer = Answer(value, job.shape.recorded(value, job.title) if job.shape else None)
+                answer = Answer(value, job.shape.read(value) if job.shape else None)
                 amend(talk, value)
         else:
             return answer
@@ -119,7 +119,7 @@ class _Check:
             question=[self.place, codec.digest(self.answer.text), self.guard.text],
             voice=FamilyVoice(self.job.persona.agent, _EVENTS, about, told=_verdict_told),
             encode=codec.encode,
-            decode=codec.decode,
+            decode=self._decoded,
             round_trip=True,
             effect="idempotent",
             inherits=True,
@@ -132,6 +132,14 @@ class _Check:
             return await self._judged(self.guard.text)
         assert callable(self.guard.guardrail)
         return self._read(await called(self.guard.guardrail, self.output(self.answer)))
+
+    def _decoded(self, data: Any) -> list[Any]:
+        """Return a recorded verdict. Raises AnswerMisfit if the answer in it does not fit."""
+        verdict: list[Any] = codec.decode(data)
+        passes, text = verdict
+        if passes and text is not None and self.job.shape:
+            self.job.shape.recorded(text, self.job.title)
+        return verdict
 
     async def _judged(self, rule: str) -> list[Any]:
         """Have a model judge the answer by a rule, and return its verdict."""

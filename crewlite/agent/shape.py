@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from crewlite import templates
-from crewlite.errors import ConfigError, RunMismatch
+from crewlite.errors import AnswerMisfit, ConfigError
 from crewlite.wording import an
 
 PROMPTS = "crewlite.agent"
@@ -47,13 +47,21 @@ class Shape:
         return (fenced[1] if fenced else text).strip()
 
     def recorded(self, text: str, what: str) -> BaseModel:
-        """Return the object in a recorded answer. Raises RunMismatch if it was recorded for another class."""
+        """Return the object in a recorded answer. Raises AnswerMisfit if it was recorded for another class."""
         try:
             return self.read(text)
         except Misshapen as problem:
-            raise RunMismatch(
-                f"{what} is finished, but its recorded answer does not fit {self.model.__name__} ({problem}). "
-                f"Use the class as it was then, or set on_drift='rerun' to ask again."
+            raise AnswerMisfit(what, self.model.__name__, str(problem)) from None
+
+    def check_edit(self, address: str, text: str, what: str) -> None:
+        """Raise ConfigError if a fork edits the answer at an address to be a text that does not fit."""
+        try:
+            self.read(text)
+        except Misshapen as problem:
+            name, fields = self.model.__name__, ", ".join(self.schema.get("properties", ()))
+            raise ConfigError(
+                f"The edit of {address} does not fit {name}, the class of {what} ({problem}); wanted {an(name)}"
+                f"{fields and f', or data with its fields: {fields}'}"
             ) from None
 
 

@@ -44,7 +44,9 @@ from crewlite.task.task import ConditionalTask, Task
 from crewlite.usage import Usage
 
 if TYPE_CHECKING:
+    from crewlite.codec import Json
     from crewlite.runtime.kickoffs.root import Root
+    from crewlite.state.format.record import Record
 
 files = lazy("crewlite.project.crew_files")
 rebuild = lazy("crewlite.crew.rebuild")  # the engine and what is made with it: who only defines a crew need not wait
@@ -308,6 +310,10 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
         """Return the placeholders in the texts of its tasks and agents."""
         names: list[str] = root.input_names(self)
         return names
+
+    def check_edit(self, record: Record, address: str, value: Json) -> None:
+        """Raise ConfigError for an edited answer that does not fit the output class of its task."""
+        root.check_edit(self, record, address, value)
 
     def secret_sources(self) -> tuple[object, ...]:
         """Return the live objects whose fields are searched for secrets, the crew itself first."""

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any, Self
 
-from crewlite import codec
+from crewlite import codec, kinds
 from crewlite.agent.agent import Agent
 from crewlite.agent.persona import Filling
-from crewlite.codec import JsonObject
+from crewlite.codec import Json, JsonObject
 from crewlite.crew import callbacks
-from crewlite.crew.binding import compare, described, rebound, shares
+from crewlite.crew.binding import compare, described, match, rebound, shares
 from crewlite.crew.crew import Crew
 from crewlite.crew.order import needs_of
 from crewlite.crew.output import CrewOutput
@@ -25,6 +25,7 @@ from crewlite.runtime.kickoffs.facts import facts_of
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.steps.questions import Comparison
 from crewlite.runtime.steps.run import Run
+from crewlite.state.format.addresses import outer
 from crewlite.state.format.commit import RunStart
 from crewlite.state.format.record import Record
 from crewlite.state.verbs.accepted_inputs import inputs_of_definition
@@ -134,6 +135,19 @@ def facts_of_crew(crew: Crew, tasks: Sequence[JsonObject] | None = None) -> Json
 def input_names(crew: Crew) -> list[str]:
     """Return the names of the placeholders in a crew's texts."""
     return inputs_of_definition(facts_of_crew(crew)) or []
+
+
+def check_edit(crew: Crew, record: Record, address: str, value: Json) -> None:
+    """Raise ConfigError for an edited answer of a task, or of a guardrail of it, that does not fit its output class."""
+    if kinds.at(address).is_task:
+        edited, answer = address, kinds.TASK.given(value)
+    elif kinds.at(address) is kinds.GUARDRAIL and value[0] and value[1] is not None:
+        edited, answer = outer(address), value[1]
+    else:
+        return
+    for task, known in match(record.run["definition"]["tasks"], crew.tasks).items():
+        if known == edited and task.shape:
+            task.shape.check_edit(address, answer, f"task {task.title!r}")
 
 
 def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

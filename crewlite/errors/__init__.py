@@ -18,7 +18,7 @@ as the failures of recorded steps name it.
     │   MaxIterations, RecoveryAborted, RecoveryEscalated, Redacted, StateConflict, StepCrashed, StepDeadlock,
     │   StepRaised (RuntimeError)
     ├── RunMismatch (ValueError) ── InputsChanged, TaskGone, TaskDrifted, QuestionsChanged,
-    │   NonDeterminism
+    │   NonDeterminism, AnswerMisfit
     ├── StepTimeout, DeadlineExceeded, AnswerTimeout (TimeoutError)
     ├── BudgetExceeded (RuntimeError) ── TimeBudgetExceeded (TimeoutError)
     ├── LLMError (RuntimeError) ── LLMEmptyReply, ContentRefused, ScriptExhausted
@@ -30,7 +30,11 @@ as the failures of recorded steps name it.
     └── OutputInvalid, GuardrailFailed, AnswerRefused (ValueError)
 """
 
-from crewlite.errors.answers import AnswerRefused as AnswerRefused, AnswerTimeout as AnswerTimeout
+from crewlite.errors.answers import (
+    AnswerMisfit as AnswerMisfit,
+    AnswerRefused as AnswerRefused,
+    AnswerTimeout as AnswerTimeout,
+)
 from crewlite.errors.definition import (
     BindMissing as BindMissing,
     ConfigError as ConfigError,

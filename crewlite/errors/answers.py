@@ -1,8 +1,10 @@
-"""Errors of answers: one that does not fit its question, and one that never came."""
+"""Errors of answers: one that does not fit its question or its class, and one that never came."""
 
 from __future__ import annotations
 
 from crewlite.errors.root import CrewliteError
+from crewlite.errors.run import RunMismatch
+from crewlite.resuming import branch_ref
 
 
 class AnswerRefused(CrewliteError, ValueError):
@@ -42,6 +44,27 @@ class AnswerRefused(CrewliteError, ValueError):
         super().__init__(f"The {what} {address} was refused: {problem}. {follows}: {next_}.")
         self.address, self.problem, self.by_run = address, problem, by_run
         self.edit, self.second, self.unused = edit, second, unused
+
+
+class AnswerMisfit(RunMismatch):
+    """A recorded answer does not fit the output class that it is to have now."""
+
+    code = "answer_misfit"
+
+    def __init__(self, what: str, model: str, problem: str, *, edited: str = "", run_id: str = "", branch: str = ""):
+        """`what`: whose answer it is, such as "task 'judge'".
+
+        `edited`: the address of its step, if the answer is the edit of a fork: of this branch, or of a base of it.
+        """
+        ref = branch_ref(run_id, branch)
+        super().__init__(
+            f"The edit of {edited} does not fit {model}, the class of {what} ({problem}). The branch cannot go on with "
+            f"it: fork {ref!r} with another edit, or with rerun=[{edited!r}]."
+            if edited
+            else f"{what} is finished, but its recorded answer does not fit {model} ({problem}). Use the class as it "
+            f"was then, or set on_drift='rerun' to ask again."
+        )
+        self.what, self.model, self.problem, self.edited = what, model, problem, edited
 
 
 class AnswerTimeout(CrewliteError, TimeoutError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -14,7 +15,7 @@ import pytest
 from pydantic import BaseModel
 
 from crewlite import Agent, Crew, History, LLMReply, Task, ToolCall, codec, tool
-from crewlite.errors import BranchExists, ChangeUnused, ConfigError, OutputInvalid, RefError, RunMismatch
+from crewlite.errors import AnswerMisfit, BranchExists, ChangeUnused, ConfigError, RefError
 from crewlite.flow import ask, flow, step
 from crewlite.state.verbs.answer import Typed
 from crewlite.testing import ScriptedLLM
@@ -202,8 +203,70 @@ def test_structured_answers_are_edited_as_data_and_must_fit(config):
     assert forked.kickoff().pydantic == Verdict(good=False)
     forked = crew("true").fork("r", branch="two", edits={"task:judge": {"good": False}})
     assert forked.kickoff().pydantic == Verdict(good=False)
-    with pytest.raises((RunMismatch, OutputInvalid)):
-        crew("true").fork("r", branch="three", edits={"task:judge": "no verdict"}).kickoff()
+
+
+NO_VERDICT = {
+    "a text": ("task:judge", "no verdict", "the answer: Invalid JSON"),
+    "other data": ("task:judge", {"bad": True}, "good: Field required"),
+    "a guardrail's answer": ("task:judge/guardrail#1", [True, '{"good": 7}'], "good: Input should be a valid boolean"),
+}
+
+
+def judging(config):
+    judge = Agent(role="Judge", goal="g", llm=ScriptedLLM(lambda messages: '{"good": true}'))
+    about = {"expected_output": "v", "agent": judge}
+    task = Task(name="judge", description="j", output_pydantic=Verdict, guardrail=lambda output: (True, None), **about)
+    return Crew(tasks=[task, Task(name="end", description="e", **about)], checkpoint=config)
+
+
+def branches(config):
+    with History(config().location, provider=config().provider) as history:
+        return [run.branch for run in history.runs()]
+
+
+@pytest.mark.parametrize(("address", "value", "problem"), NO_VERDICT.values(), ids=NO_VERDICT)
+def test_a_fork_refuses_an_edit_that_does_not_fit_the_class_of_its_task(config, address, value, problem):
+    judging(config()).kickoff(run_id="r")
+    live = {"llm": ScriptedLLM([]), "output_pydantic": Verdict, "guardrail": lambda output: (True, None)}
+    for fork, source, more in (
+        (judging(config()).fork, "r", {}),
+        (Crew.fork, config(restore_from="r"), {"bind": live}),
+    ):
+        with pytest.raises(ConfigError) as refused:
+            fork(source, edits={address: value}, **more)
+        for part in (f"The edit of {address}", "task 'judge'", "Verdict", problem, "data with its fields: good"):
+            assert part in str(refused.value)
+    assert branches(config) == ["main"]
+
+
+@pytest.mark.parametrize(("address", "value", "problem"), NO_VERDICT.values(), ids=NO_VERDICT)
+def test_a_kickoff_that_cannot_use_an_edit_says_how_to_go_on(config, address, value, problem):
+    judging(config()).kickoff(run_id="r")
+    with History(config().location, provider=config().provider) as history:
+        history.fork("r", branch="x", edits={address: value})
+    with pytest.raises(AnswerMisfit, match=re.escape(problem)) as refused:
+        judging(config()).kickoff(from_checkpoint="r/x")
+    assert f"fork 'r/x' with another edit, or with rerun=['{address}']" in str(refused.value)
+    if address == "task:judge":  # a preview does not look into a task
+        with pytest.raises(AnswerMisfit):
+            judging(config()).bound_to("r/x").preview()
+    other = {"good": True} if address == "task:judge" else [True, None]
+    for changes in ({"rerun": [address]}, {"edits": {address: other}}):
+        assert judging(config()).fork("r/x", **changes).kickoff().raw == '{"good": true}'
+
+
+@pytest.mark.parametrize("address", ["crew:crew/task:judge", "llm#1"])
+def test_a_flow_that_cannot_use_an_edit_says_how_to_go_on(memory, address):
+    @flow(checkpoint=memory())
+    def court():
+        told = ScriptedLLM(lambda messages: '{"good": false}').ask("Guilty?", Verdict)
+        return [told.good, judging(None).kickoff()["judge"].pydantic.good]
+
+    court.kickoff(run_id="r")
+    forked = court.fork("r", branch="x", edits={address: "no verdict"})
+    with pytest.raises(AnswerMisfit, match=re.escape(f"fork 'r/x' with another edit, or with rerun=['{address}']")):
+        forked.kickoff()
+    assert court.fork("r/x", rerun=[address]).kickoff() == [False, True]
 
 
 def test_a_tools_result_may_be_edited_and_the_agent_goes_on_from_it(config):

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from crewlite import Agent, Crew, History, Task, event_bus, tool
-from crewlite.errors import BindMissing
+from crewlite.errors import BindMissing, ConfigError
 from crewlite.events import StepCompletedEvent
 from crewlite.flow import flow
 from crewlite.testing import ScriptedLLM
@@ -94,6 +94,14 @@ def test_a_fork_may_edit_the_plan_and_runs_again_what_it_changes(config):
     result = crew.fork("r", branch="f", edits={"plan#1": ["x", "differently"]}).kickoff()
     assert [output.raw for output in result.tasks_output] == ["a", "c"]
     assert "differently" in asked(crew)[-1]
+
+
+@pytest.mark.parametrize("edit", ["one text", ["only one"], ["x", 7]], ids=str)
+def test_a_plan_that_is_edited_has_a_text_for_each_task(memory, edit):
+    crew = crew_of(["a", "b"], [plan("x", "y")], checkpoint=memory())
+    crew.kickoff({"what": "it"}, run_id="r")
+    with pytest.raises(ConfigError, match="plan#1 is .*; wanted a list of 2 texts, one for each task"):
+        crew.fork("r", edits={"plan#1": edit})
 
 
 def test_a_fork_with_other_inputs_plans_anew(config):

@@ -51,6 +51,8 @@ MADE = [
     errors.DeadlineExceeded("flow survey", 60.0, "2026-11-21T12:45:48+00:00"),
     errors.Suspended("run", "./.checkpoints", {"human:publish": "Publish?"}),
     errors.AnswerRefused("human:publish", "'perhaps': not a boolean"),
+    errors.AnswerMisfit("task 'a'", "Verdict", "good: Field required"),
+    errors.AnswerMisfit("task 'a'", "Verdict", "good: Field required", edited="task:a", run_id="r", branch="x"),
     errors.AnswerTimeout("Publish?", 60.0),
     errors.OnLoopThread("kickoff"),
     errors.BudgetExceeded("task 'a'", "max_tokens", limit=100, used=120, run_id="run", location="./store"),
@@ -263,7 +265,7 @@ def test_an_error_of_a_trial_names_the_verb_that_goes_on_with_it():
 
 
 HOMES = {
-    "answers": "AnswerRefused AnswerTimeout",
+    "answers": "AnswerMisfit AnswerRefused AnswerTimeout",
     "definition": "BindMissing ConfigError MissingInput MissingKey NoModel NotCodable UnknownOption UnknownProvider VariantsRefused",
     "effects": "EffectsRepeat",
     "guards": "CallVetoed CircuitOpen",

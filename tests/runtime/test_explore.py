@@ -14,6 +14,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from crewlite import Agent, CheckpointConfig, Crew, History, LLMReply, Task, ToolCall, Usage, tool
 from crewlite.errors import (
@@ -39,6 +40,10 @@ VARIANTS = [
     {"name": "input", "inputs": {"topic": "moons"}},
     {"name": "edit", "edits": {"task:research": "nothing was found"}},
 ]
+
+
+class Fact(BaseModel):
+    word: str
 
 
 def crew(config, asked=None, **fields):
@@ -157,6 +162,10 @@ def test_a_variant_with_another_prompt_is_not_gone_on_from_with_the_old_one(memo
 
 def test_all_mistakes_are_told_at_once_and_nothing_is_forked(memory):
     ran(memory())
+    fact = Task(
+        name="write", description="d", expected_output="x", output_pydantic=Fact, agent=Agent(role="r", goal="g")
+    )
+    shaped = Crew(tasks=[fact], llm=ScriptedLLM([]))
     variants = [
         {"nam": "x"},
         {"name": "a", "modle": "x"},
@@ -167,6 +176,7 @@ def test_all_mistakes_are_told_at_once_and_nothing_is_forked(memory):
         {"name": "object", "model": 3},
         {"name": "other", "definition": Agent(role="r", goal="g")},
         {"name": "value", "edits": {"task:write": object()}},
+        {"name": "misfit", "edits": {"task:write": "no answer"}, "definition": shaped},
         {"name": "a/b"},
     ]
     with pytest.raises(VariantsRefused) as refused:
@@ -186,6 +196,7 @@ def test_all_mistakes_are_told_at_once_and_nothing_is_forked(memory):
         "'object': model is 3; wanted a model",
         "'other': definition is",
         "'value': ",
+        "'misfit': The edit of task:write does not fit Fact, the class of task 'write'",
         "name 'a/b' is not a usable name",
     ):
         assert wanted in told

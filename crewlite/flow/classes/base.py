@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, Type
 
 from pydantic import BaseModel
 
-from crewlite import durable, homes, kinds, last_kickoff
+from crewlite import codec, durable, homes, kinds, last_kickoff
 from crewlite.coming_from import instead_of
 from crewlite.coming_from.settings import why_not, without_accepted
 from crewlite.errors import ConfigError, meant
@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     import os
     from uuid import UUID
 
+    from crewlite.codec import Json
     from crewlite.runtime.kickoffs.root import Root
+    from crewlite.state.format.record import Record
     from crewlite.state.run_history import RunHistory
 
 root = lazy("crewlite.flow.classes.root")  # imports the engine, which a program that only defines a flow does not need
@@ -294,11 +296,10 @@ class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
             raise ConfigError(f"{cls.__name__} takes no bind: the class has all that a run needs. Leave bind out")
         cls._check_complete()
 
-    @classmethod
-    def check_edit(cls, address: str, value: Any) -> None:
+    def check_edit(self, record: Record, address: str, value: Json) -> None:
         """Raise ConfigError for an edit of a router that is no label of it."""
         if "/" not in address and kinds.at(address) is kinds.METHOD:
-            cls.graph.check_edit(address, value)
+            self.graph.check_edit(address, codec.decode(value))
 
     def as_inputs(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return inputs as runs record them. Raises ConfigError for an input that is no field of the state."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from crewlite.codec import decode
-from crewlite.errors import ConfigError, MissingInput
+from crewlite.errors import BindMissing, ConfigError, MissingInput
 from crewlite.runtime.kickoffs.rebuild import definition_of
 from crewlite.runtime.kickoffs.request import Bind, FromCheckpoint, Request
 from crewlite.runtime.kickoffs.resumption import drift_of_result
@@ -46,15 +46,24 @@ def forked(
     if isinstance(source, type):
         source.check_rebuilds(bind)
     own = config_of(definition)
-    found, changed = located_for(definition, own, given), changes_for(source, edits, rerun, inputs)
+    found = located_for(definition, own, given)
     definition_of(found, source.run_kind.name)  # before anything is written
-    secrets = Secrets.of(*(definition.secret_sources() if definition is not None else ()), extra=own.redact or ())
+    live = _rebuilt(source, given, bind) if isinstance(source, type) else source
+    changed = changes_for(live, edits, rerun, inputs)
+    secrets = Secrets.of(*(live.secret_sources() if live is not None else ()), extra=own.redact or ())
     found = copy_if_elsewhere(found, given)
     about: Any = {"branch": branch, "operation_id": operation_id, "changed": changed, "secrets": secrets}
-    check = kickoff_check(definition, own.overridden_by(given), secrets) if definition is not None else None
+    check = kickoff_check(live, own.overridden_by(given), secrets) if live is not None else None
     made = fork(found, source, **about, check=check, allow_effects=allow_effects)
     at = bound_there(given, made)
     return source.from_checkpoint(at, bind=bind) if isinstance(source, type) else source.bound_to(at)
+
+
+def _rebuilt(source: type[D], given: CheckpointConfig, bind: Bind) -> D | None:
+    """Return the definition that a fork is checked against; None if `bind` lacks a part, which can be bound later."""
+    with contextlib.suppress(BindMissing):
+        return source.from_checkpoint(given, bind=bind)
+    return None
 
 
 def forked_in_memory(
@@ -100,16 +109,19 @@ def located_for(definition: Runnable[Any] | None, own: CheckpointConfig, given: 
 
 
 def changes_for(
-    source: Runnable[Any] | type[Runnable[Any]],
+    definition: Runnable[Any] | None,
     edits: Mapping[str, Any] | None,
     rerun: Iterable[str],
     inputs: Mapping[str, Any] | None,
 ) -> Changes:
-    """Build the changes of a fork, with what checks them against the definition or class that is to run it."""
-    changed = replace(Changes.of(edits, rerun, inputs), check=source.check_edit)
-    if isinstance(source, type) or not changed.inputs:
+    """Build the changes of a fork, with what checks them against the definition that is to run it, if it is known."""
+    changed = Changes.of(edits, rerun, inputs)
+    if definition is None:
         return changed
-    return replace(changed, inputs=source.as_inputs(changed.inputs), takes=frozenset(source.input_names()))
+    changed = replace(changed, check=definition.check_edit)
+    if not changed.inputs:
+        return changed
+    return replace(changed, inputs=definition.as_inputs(changed.inputs), takes=frozenset(definition.input_names()))
 
 
 def bound_there(given: CheckpointConfig, made: Located) -> CheckpointConfig:

@@ -23,12 +23,14 @@ from crewlite.runtime.kickoffs.request import Bind, Finished, FromCheckpoint, Pr
 from crewlite.tracebacks import shortened
 
 if TYPE_CHECKING:
+    from crewlite.codec import Json
     from crewlite.runtime.exploring.exploration import Exploration
     from crewlite.runtime.kickoffs.handle import RunHandle
     from crewlite.runtime.kickoffs.preview import Preview
     from crewlite.runtime.kickoffs.root import Root
     from crewlite.runtime.kickoffs.stream import RunStream
     from crewlite.state.config import CheckpointConfig
+    from crewlite.state.format.record import Record
 
 engine = lazy("crewlite.runtime.kickoffs.engine")
 forks = lazy("crewlite.runtime.kickoffs.fork")
@@ -338,9 +340,8 @@ class Runnable(ABC, Generic[R]):
         """
         return cls.rebuilt(config, bind)
 
-    @classmethod
-    def check_edit(cls, address: str, value: Any) -> None:
-        """Raise ConfigError for an edited outcome that the definition cannot use."""
+    def check_edit(self, record: Record, address: str, value: Json) -> None:
+        """Raise ConfigError if the definition cannot use `value`, recorded, as the outcome of a step of this run."""
 
     def bound_to(self, config: FromCheckpoint) -> Self:
         """Return a copy whose kickoff resumes from `config`, such as a ref. With None the copy is bound to no run.

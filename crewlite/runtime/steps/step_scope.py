@@ -17,6 +17,7 @@ from crewlite.durable import Step
 from crewlite.errors import (
     CONTROL_FLOW,
     STOPS,
+    AnswerMisfit,
     AnswerRefused,
     CrewliteError,
     JournalCorrupt,
@@ -373,6 +374,11 @@ class StepScope(Frame):
         except AnswerRefused as refused:
             edited = outcome.edited
             raise AnswerRefused(address, refused.problem, edit=edited, second=not edited, by_run=True) from None
+        except AnswerMisfit as unfit:
+            if not outcome.edited:
+                raise
+            where = {"edited": address, "run_id": self.run.run_id, "branch": self.run.branch}
+            raise AnswerMisfit(unfit.what, unfit.model, unfit.problem, **where) from None
         except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
             if isinstance(error, CrewliteError):
                 raise

@@ -33,7 +33,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.verbs.answer import Typed, converted, misfit, typed
 from crewlite.tools.approval import schema_of
 from crewlite.tools.base import as_text
-from crewlite.wording import an
+from crewlite.wording import an, number_of
 
 _SHOWN = 200  # characters of a value in an error
 _READERS: dict[str, Callable[[str], Any]] = {
@@ -54,13 +54,13 @@ def changed_steps(
     edits: Mapping[str, Any],
     rerun: Collection[str],
     secrets: Secrets,
-    check_value: Callable[[str, Any], None] | None = None,
+    check: Callable[[Record, str, Json], None] | None = None,
 ) -> list[StepRecord]:
     """Build the step records of the first commit of a fork: new outcomes for `edits`, tombstones for `rerun`.
 
     `record` is the record that the fork starts from. Raises RefError for a step that has not finished in it,
     AnswerRefused for a person's answer that does not fit the question, ConfigError for an edit that cannot be made.
-    `check_value(address, value)` raises ConfigError for a value that the definition cannot use.
+    `check(record, address, data)` raises ConfigError for an outcome that the definition cannot use.
     """
     steps, both = [], edits.keys() & set(rerun)
     if both:
@@ -75,8 +75,8 @@ def changed_steps(
                 f"fork with inputs={{...}}, which set them"
             )
         data = _checked(record, outcome, value, secrets)
-        if check_value and kinds.of(outcome.kind).holds_value:
-            check_value(address, codec.decode(data))
+        if check:
+            check(record, address, data)
         steps.append(_edited(outcome, data))
     for address in rerun:
         ended = record.failures.get(address) or _finished(record, address, "run again")
@@ -197,6 +197,15 @@ def _value(outcome: Outcome, value: Any) -> Any:
     return codec.encode_to_keep(value, f"the edit of {outcome.address}")
 
 
+def _plan(outcome: Outcome, value: Any) -> Any:
+    """Check the plan of a crew, which has a text for each task. Raises ConfigError."""
+    count = len(outcome.value)
+    if isinstance(value, list | tuple) and len(value) == count and all(isinstance(text, str) for text in value):
+        return list(value)
+    wanted = f"a list of {number_of(count, 'text')}, one for each task"
+    raise ConfigError(f"The edit of {outcome.address} is {value!r:.{_SHOWN}}; wanted {wanted}")
+
+
 def _verdict(outcome: Outcome, value: Any) -> bool:
     if isinstance(value, bool):
         return value
@@ -232,7 +241,7 @@ def _is_reply(value: Any) -> bool:
 _CODED: dict[Kind, Callable[[Outcome, Any], Any]] = {
     kinds.STEP: _value,
     kinds.METHOD: _value,
-    kinds.PLAN: _value,
+    kinds.PLAN: _plan,
     kinds.CONDITION: _verdict,
     kinds.GUARDRAIL: _passed,
     kinds.TASK: _done,

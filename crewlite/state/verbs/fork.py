@@ -10,7 +10,7 @@ from itertools import starmap
 from typing import Any
 
 from crewlite import events
-from crewlite.codec import digest, encode, laid_over
+from crewlite.codec import Json, digest, encode, laid_over
 from crewlite.definition import check_inputs, to_rerun
 from crewlite.errors import (
     BranchConflictError,
@@ -52,8 +52,8 @@ class Changes:
     """New values for some of the recorded inputs, by name."""
     takes: frozenset[str] = frozenset()
     """Names of inputs that the current definition takes, which may be more than the recorded definition takes."""
-    check: Callable[[str, Any], None] | None = None
-    """check(address, value) raises ConfigError for an edit that the current definition cannot use."""
+    check: Callable[[Record, str, Json], None] | None = None
+    """Raises ConfigError for an edit that the current definition cannot use: `check` of `changed_steps`."""
 
     @classmethod
     def of(
