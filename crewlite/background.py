@@ -135,7 +135,8 @@ def next_of(
     """Wait for the next item of a queue and return it. Raises queue.Empty after `timeout` seconds.
 
     An exception of a signal handler ends the wait. (In the wait of a threading.Event it may become a RuntimeError.)
-    A warning tells if code blocks the loop `of` which the item is expected; None: the background loop.
+    A warning tells if code blocks the loop `of` which the item is expected; None: the background loop, and RuntimeError
+    is raised if that has halted.
     """
     watch: LoopWatch | None = None
     until = math.inf if timeout is None else time.monotonic() + timeout
@@ -146,6 +147,8 @@ def next_of(
         except queue.Empty:
             if left <= _LOOK:
                 raise
+        if not (of or _loop):
+            raise RuntimeError("the process is ending, and the event loop that does this work has halted")
         watch = watch or LoopWatch(of or loop())
         watch.look()
 

@@ -95,6 +95,12 @@ def test_what_opens_after_its_loop_was_closed_is_released():
     assert opening.released.wait(30)
 
 
+def ending(code, directory):
+    """A process of its own that has run the code and ended."""
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    return children.run(command, timeout=60, cwd=directory, cold=True, capture_output=True, text=True)
+
+
 def test_a_process_that_ends_while_its_loop_imports_a_module_ends(tmp_path):
     (tmp_path / "slow.py").write_text("import threading; begun.set(); threading.Event().wait(0.5)")
     code = """
@@ -119,7 +125,24 @@ def test_a_process_that_ends_while_its_loop_imports_a_module_ends(tmp_path):
         background.submit(imports())
         begun.wait()
     """
-    ended = children.run(
-        [sys.executable, "-c", textwrap.dedent(code)], timeout=30, cwd=tmp_path, capture_output=True, text=True
-    )
+    ended = ending(code, tmp_path)
     assert (ended.stdout, ended.stderr) == ("ended\n", "")
+
+
+def test_a_handler_of_the_exit_that_waits_for_a_run_when_the_loop_has_halted_is_told_so(tmp_path):
+    code = """
+        import atexit
+
+        atexit.register(lambda: handle.result())
+
+        import asyncio
+        from crewlite.flow import flow
+
+        @flow
+        async def endless():
+            await asyncio.sleep(3600)
+
+        handle = endless.submit()
+    """
+    ended = ending(code, tmp_path)
+    assert "RuntimeError: the process is ending, and the event loop that does this work has halted" in ended.stderr
