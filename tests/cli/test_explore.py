@@ -51,7 +51,8 @@ def test_mistakes_in_a_file_are_told_with_their_lines_and_nothing_is_forked(shop
     told = {
         "winds:\n  inptus: {topic: x}\nb:\n  edits: {task:on: x}\n": [
             "variants.yaml, line 1: winds: unknown key 'inptus'; did you mean 'inputs'?",
-            "variants.yaml, line 3: b: 'task:on' names no finished step at that checkpoint, so it cannot be edited.",
+            "variants.yaml, line 3: b: 'task:on' names no finished step at that checkpoint, so it cannot be edited; did "
+            "you mean 'task:one'?",
         ],
         "a:\n  model: x\na:\n  model: y\n": ["variants.yaml, line 3: a is repeated; it was first set in line 1"],
         "a: {": ["variants.yaml, line 1: invalid YAML"],

@@ -187,7 +187,8 @@ def test_all_mistakes_are_told_at_once_and_nothing_is_forked(memory):
         "'number 1': it has no name",
         "'a': unknown key 'modle'; did you mean 'model'?",
         "'a': an earlier variant has this name",
-        "'a': 'task:reserch' names no finished step at that checkpoint, so it cannot be edited. Candidates: task:research",
+        "'a': 'task:reserch' names no finished step at that checkpoint, so it cannot be edited; did you mean "
+        "'task:research'? Candidates: task:research",
         "'input': Run 'r' has no input 'topc'; did you mean 'topic'?",
         "'input': 'task:wirte' names no finished step",
         "'input': 'task:reseach' names no finished step",

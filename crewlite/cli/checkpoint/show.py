@@ -22,12 +22,14 @@ from crewlite.cli.checkpoint.words import (
     status_of,
     why_failed,
 )
-from crewlite.cli.exits import Failed, notice
+from crewlite.cli.exits import notice
 from crewlite.console.text import style_of
+from crewlite.errors import RefError
 from crewlite.ids import short
 from crewlite.pages.rendering import cost, duration
-from crewlite.state.format.addresses import around, hollow, in_order, leaf
+from crewlite.state.format.addresses import around, in_order, leaf
 from crewlite.state.format.entry import STATE
+from crewlite.state.reading.missing import no_step
 
 if TYPE_CHECKING:
     from crewlite.state.format.outcome import Attempt
@@ -233,7 +235,7 @@ def _show_step(asked: Asked, opened: Opened, run: RunHistory, address: str) -> N
 
 
 def _find(run: RunHistory, address: str) -> StepView:
-    """Return the step at an address, or the only one whose address ends in it. Raises Failed."""
+    """Return the step at an address, or the only one whose address ends in it. Raises RefError."""
     steps = {step.address: step for step in run.steps}
     wanted = "" if address in (root_name(run), run.definition["kind"]) else address
     if wanted in steps:
@@ -241,11 +243,10 @@ def _find(run: RunHistory, address: str) -> StepView:
     ends = [step for name, step in steps.items() if wanted and name.endswith(f"/{wanted}")]
     if len(ends) == 1:
         return ends[0]
-    if outcome := hollow(address, steps):
-        raise Failed(f"{address!r} is inside {outcome}, of which only the outcome is recorded; a prune drops the rest.")
-    near = [step.address for step in ends] or [name for name in steps if name]
-    problem = f"names {len(ends)} steps" if ends else "names no step that is recorded"
-    raise Failed(f"{address!r} {problem} of {run.run_id}/{run.branch}. Candidates: {', '.join(near[:12])}.")
+    where = f"of {run.run_id}/{run.branch}"
+    if ends:
+        raise RefError(address, f"names {len(ends)} steps {where}", [step.address for step in ends])
+    raise no_step(address, f"names no step that is recorded {where}", steps, run.events())
 
 
 def _value(screen: Screen, value: Any) -> None:

@@ -38,6 +38,7 @@ from crewlite.state.format.undecided import undecided
 from crewlite.state.journal.journal import Journal
 from crewlite.state.providers import provider_for
 from crewlite.state.reading.locate import Located, check_stands, locate
+from crewlite.state.reading.missing import no_step
 from crewlite.state.reading.steps import inherited
 from crewlite.state.verbs.accepted_inputs import check_accepted, inputs_of_definition
 from crewlite.state.verbs.answer import check_task, given, misspelt
@@ -293,7 +294,7 @@ def check_results(record: Record, answers: Mapping[str, Any], secrets: Secrets) 
         outcome = record.outcomes.get(address) if address else None
         if outcome is None:
             problem = "is no call in doubt and no question to a person, so it takes no answer"
-            raise RefError(address, problem, sorted(doubts | record.asked.keys()))
+            raise no_step(address, problem, record.outcomes, record.events, sorted(doubts | record.asked.keys()))
         if not _has_result(record, outcome, value, secrets):
             raise AnswerRefused(address, "it has finished with another result, and that is kept", second=True)
 
@@ -318,7 +319,8 @@ def check_rerun(journal: Journal, rerun: Mapping[str, int], kind: str) -> None:
     for address, attempt in rerun.items():
         if address not in known and (not address or address not in record.outcomes):
             problem = "is no call in doubt, and has neither failed nor finished: it cannot be run again"
-            raise RefError(address, problem, sorted(known))
+            candidates = [*sorted(known), *filter(None, record.outcomes)]
+            raise no_step(address, problem, record.outcomes, record.events, candidates)
         of_finished = attempt if record.intents.get(address) == "once" else 1  # whose attempts are not counted any more
         if (times := record.begun_once.get(address, of_finished)) < attempt:
             raise not_made(address, attempt, times)

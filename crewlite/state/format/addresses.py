@@ -50,10 +50,15 @@ def in_order(addresses: Collection[str]) -> Iterator[str]:
         waiting += reversed(below.get(address, []))
 
 
-def hollow(address: str, known: Collection[str]) -> str:
-    """Return the known step around an address inside of which no step is known; "" if there is none."""
+def hollow(address: str, known: Collection[str], begun: Iterable[str]) -> str:
+    """Return the known step around an address that had steps inside, none of which is known now; "" if there is none.
+
+    `begun`: the steps that have begun.
+    """
     around = next((at for at in outers(address) if at in known), "")
-    return around if around and not any(at.startswith(f"{around}/") for at in known) else ""
+    inside = f"{around or address}/"
+    known_inside = any(at.startswith(inside) for at in known)
+    return around if not known_inside and any(at.startswith(inside) for at in begun) else ""
 
 
 def subject(question: str) -> str:

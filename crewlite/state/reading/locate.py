@@ -12,7 +12,15 @@ from itertools import count, takewhile
 from pathlib import Path
 
 from crewlite import kinds
-from crewlite.errors import ConfigError, JournalCorrupt, RefError, SchemaTooNew, meant as meant_name, nearest
+from crewlite.errors import (
+    ConfigError,
+    JournalCorrupt,
+    RefError,
+    SchemaTooNew,
+    did_you_mean,
+    meant as meant_name,
+    nearest,
+)
 from crewlite.ids import SHORT, short
 from crewlite.refs import Ref, check_name, parse
 from crewlite.state.format.checkpoints import along
@@ -35,8 +43,10 @@ from crewlite.state.providers.json import JsonStore
 from crewlite.state.providers.reading import checkpoint_info
 from crewlite.state.providers.sqlite import is_database
 from crewlite.state.reading.checkpoints import meant
+from crewlite.state.reading.missing import spelt_alike
 from crewlite.wording import number_of
 
+_ID = re.compile(r"[0-9a-f-]+")
 _TAIL = re.compile(r"abandoned:([1-9]\d{0,8})")
 """The part of a ref after its @ that names the end of the entries which a rewind abandoned, by the rewind's number."""
 
@@ -262,9 +272,10 @@ def _walk(record: Record, ref: Ref, text: str) -> str:
     if len(found) != 1 or ref.back >= len(checkpoints):
         if ref.back:
             raise RefError(text, _too_far(ref), _named(counting))
+        if not found:
+            raise _no_checkpoint(record, text, ref.at or "", checkpoints, _turns(record, counting, ref.at))
         many = f"matches {len(found)} checkpoints of this branch: give more of the id"
-        problem = many if found else f"names no checkpoint of this branch{_dropped(record)}"
-        raise RefError(text, problem, _turns(record, counting, ref.at) or _named(checkpoints))
+        raise RefError(text, many, _named(checkpoints))
     checkpoint: CheckpointRecord | None = record.checkpoints[found[0].id]
     for _ in range(ref.back):
         here = checkpoint["seq"] if checkpoint else None
@@ -280,10 +291,29 @@ def _named(checkpoints: Iterable[CheckpointInfo]) -> list[str]:
     return [f"{short(one.id)} ({one.address or one.trigger})" for one in checkpoints]
 
 
-def _dropped(record: Record) -> str:
-    """Return in words how many checkpoints the branch has had besides those that are left; "" if none."""
+def _no_checkpoint(
+    record: Record, text: str, at: str, checkpoints: Sequence[CheckpointInfo], turns: list[str]
+) -> RefError:
+    """Build the error for a ref whose part after the @ names no checkpoint: one was dropped, or it is misspelt."""
+    problem, named = "names no checkpoint of this branch", turns or _named(checkpoints)
+    if at.startswith("label:"):  # a checkpoint with a label is never dropped
+        labels = [one.label for one in checkpoints if one.label]
+        hint = meant_name(label := at.removeprefix("label:"), labels)
+        problem += f": it has no label {label!r}{hint and f'; {hint}'}"
+        return RefError(text, problem, [f"@label:{one}" for one in nearest(label, labels)] or named)
+    begun = {event.address for event in record.events} | record.outcomes.keys()
+    known = begun | {one.address for one in checkpoints if one.address}
+    known |= {task["address"] for task in record.run["definition"].get("tasks", ())}
     gone = record.named - len(record.checkpoints)
-    return f" any more: {number_of(gone, 'checkpoint')} of it were pruned or over max_checkpoints" if gone else ""
+    if gone and (at in begun or record.left or any(at in one for one in record.dropped)):
+        count = f"{number_of(gone, 'checkpoint')} of it {'was' if gone == 1 else 'were'}"
+        problem += f" any more: {count} pruned or over max_checkpoints"
+    elif at in known:
+        problem += f": none was made at {at}" if at in begun else f": {at} has not begun there"
+    elif not turns and not _ID.fullmatch(at):
+        alike = spelt_alike(at, known)
+        problem += f": it has no step {at!r}" + (f"; {did_you_mean(alike[0])}" if alike else "")
+    return RefError(text, problem, named)
 
 
 def _turns(record: Record, checkpoints: list[CheckpointInfo], at: str | None) -> list[str]:

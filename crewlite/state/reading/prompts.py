@@ -15,12 +15,13 @@ from typing import Any
 
 from crewlite import kinds, templates
 from crewlite.codec import Json, JsonObject, decode
-from crewlite.errors import MissingInput, RefError
+from crewlite.errors import MissingInput
 from crewlite.llm.base import OVERFLOW
 from crewlite.state.format.addresses import leaf, outer, prefix_beside, try_of
 from crewlite.state.format.earlier import definition_at, inputs_at
 from crewlite.state.format.record import Record
 from crewlite.state.reading.conversation import Turn, turns_of
+from crewlite.state.reading.missing import no_step
 from crewlite.state.reading.shown import as_text, plain, said
 
 Tasks = dict[str, tuple[int, JsonObject]]
@@ -85,7 +86,8 @@ class Prompts:
         outcome = self._record.outcomes.get(address)
         if outcome is None or not kinds.of(outcome.kind).asks_model:
             calls = [at for at, one in self._record.outcomes.items() if kinds.of(one.kind).asks_model]
-            raise RefError(address, "names no model call with a recorded reply", calls)
+            problem = "names no model call with a recorded reply"
+            raise no_step(address, problem, self._record.outcomes, self._record.events, calls)
         return self._prompt(address, whole=True)
 
     def added(self, address: str) -> Prompt:

@@ -21,15 +21,16 @@ from pydantic import BaseModel
 
 from crewlite import codec, kinds
 from crewlite.codec import Json
-from crewlite.errors import AnswerRefused, ConfigError, RefError, did_you_mean
+from crewlite.errors import AnswerRefused, ConfigError, RefError
 from crewlite.kinds import Kind
 from crewlite.llm.base import LLMReply, ToolCall, whole_reply
 from crewlite.llm.call import recorded
 from crewlite.secrets import Secrets
-from crewlite.state.format.addresses import BEGINNING, bare_name, hollow, leaf, outers
+from crewlite.state.format.addresses import BEGINNING, outers
 from crewlite.state.format.commit import AskedQuestion, StepRecord, invalidated
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
+from crewlite.state.reading.missing import no_step
 from crewlite.state.verbs.answer import Typed, converted, misfit, typed
 from crewlite.tools.approval import schema_of
 from crewlite.tools.base import as_text
@@ -102,14 +103,9 @@ def _finished(record: Record, address: str, what: str) -> Outcome:
     if outcome is None and address in record.asked:
         problem = f"is a question whose answer was not used yet, so it cannot be {what}: answer it, on a fork too"
         raise RefError(address, f"{problem}: history.answer(run, {address!r}, ..., replace=True)")
-    if outcome is None and (around := hollow(address, record.outcomes)):
-        raise RefError(address, f"is inside {around}, of which only the outcome is recorded; a prune drops the rest")
     if outcome is None or not address:
-        close = [at for at in record.outcomes if at]
-        same = [at for at in close if bare_name(at) == bare_name(address)]
-        same.sort(key=lambda at: leaf(address) not in at)  # those of the same kind first
         problem = f"names no finished step at that checkpoint, so it cannot be {what}"
-        raise RefError(address, f"{problem}; {did_you_mean(same[0])}" if same else problem, close)
+        raise no_step(address, problem, record.outcomes, record.events)
     return outcome
 
 

@@ -1,0 +1,71 @@
+"""Why an address names no recorded step: it is misspelt, or what was inside a finished step is not recorded any more.
+
+The events of a run are kept when steps are pruned, so they tell the one from the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import Protocol
+
+from crewlite.errors import RefError, did_you_mean, meant, nearest
+from crewlite.state.format.addresses import bare_name, hollow, leaf, outer
+
+
+class _Step(Protocol):
+    @property
+    def edited(self) -> bool: ...
+
+
+class _Event(Protocol):
+    @property
+    def address(self) -> str: ...
+
+
+def no_step(
+    address: str,
+    problem: str,
+    finished: Mapping[str, _Step],
+    events: Iterable[_Event],
+    candidates: Sequence[str] | None = None,
+) -> RefError:
+    """Build the error for an address that names none of the steps that are wanted.
+
+    `finished`: the finished steps of the run. `candidates`: what may be named instead; None for any step.
+    """
+    begun = {event.address for event in events}
+    others = [at for at in finished if at] if candidates is None else candidates
+    known = {*others, *(begun - finished.keys())} - {""}
+    around = hollow(address, finished, begun)
+    if address not in begun and (alike := spelt_alike(address, known)):
+        return RefError(
+            address, f"{problem}; {did_you_mean(alike[0])}", [*(at for at in alike if at in others), *others]
+        )
+    if around:
+        why = ": it was edited" if finished[around].edited else "; a prune drops the rest"
+        return RefError(address, f"is inside {around}, of which only the outcome is recorded{why}")
+    return RefError(address, problem, others)
+
+
+def spelt_alike(address: str, known: Iterable[str]) -> list[str]:
+    """Return the known addresses that are spelt like this one, the most similar first.
+
+    The names in them are compared one by one: what all addresses share, such as `task:`, makes no two of them alike.
+    """
+    is_alike = cache(_is_alike_name)  # most addresses consist of the same names
+    alike = nearest(address, [at for at in known if _is_alike(address, at, is_alike)])
+    return sorted(alike, key=lambda at: (bare_name(at) != bare_name(address), leaf(address) not in at))
+
+
+def _is_alike(address: str, known: str, is_alike: Callable[[str, str], bool]) -> bool:
+    """Return whether two addresses are spelt alike. One without its enclosing steps is like any that ends so."""
+    if "/" not in address and bare_name(address) == bare_name(known):
+        return True
+    while address and known and is_alike(bare_name(address), bare_name(known)):
+        address, known = outer(address), outer(known)
+    return not address and not known
+
+
+def _is_alike_name(name: str, known: str) -> bool:
+    return name == known or bool(meant(name, [known]))
