@@ -19,7 +19,7 @@ from crewlite.state.format.outcome import Attempt, LightEvent
 from crewlite.state.format.record import Record
 from crewlite.state.format.rewinds import counting_at, ends_of_tails
 from crewlite.state.format.times import CountedUsage
-from crewlite.state.journal.lineage import gone, trace
+from crewlite.state.journal.lineage import gone, read_lineage
 from crewlite.state.providers import Store
 from crewlite.state.reading.checkpoint import Checkpoint, collections_in, values_in
 from crewlite.state.reading.checkpoints import Checkpoints
@@ -91,10 +91,7 @@ class RunHistory:
 
     @cached_property
     def _trace(self) -> tuple[list[Entry], dict[str, str | None]]:
-        entries, lost = trace(self._store, self.run_id, self.branch)
-        if not entries:
-            raise gone(self._store, f"{self.run_id}/{self.branch}", "branch")
-        return entries, lost
+        return read_lineage(self._store, self.run_id, self.branch)
 
     @cached_property
     def _entries(self) -> list[Entry]:
@@ -345,8 +342,8 @@ class RunHistory:
 
     @cached_property
     def _checkpoints(self) -> Checkpoints:
-        entries, lost = self._trace
-        return Checkpoints(entries, self._store.ref, lost)
+        entries, lacks = self._trace
+        return Checkpoints(entries, self._store.ref, lacks)
 
     def events(self) -> list[LightEvent]:
         """Return every recorded event, in order."""

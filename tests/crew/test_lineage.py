@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crewlite import History, event_bus
+from crewlite.errors import RefError
 from crewlite.events import TaskCompletedEvent
 from crewlite.testing import ScriptedLLM
 
@@ -112,3 +113,52 @@ def test_refs_lead_into_forks_and_go_on_there(make_crew, config):
     assert outputs(make_crew(["C", "D"], 4, checkpoint=config()).kickoff(from_checkpoint=at(config, newest.ref))) == [
         *"aBCD"
     ]
+
+
+def test_a_fork_at_the_second_of_two_labels_has_the_place_they_name_as_the_one_before(make_crew, config):
+    """The first label was given after the commit that the fork starts from, so the fork lacks it."""
+    with pytest.raises(Stop):
+        make_crew(["a", "b", Stop()], checkpoint=config()).kickoff(run_id="r")
+    with history(config()) as found:
+        first, place = found.run("r").checkpoints()
+        found.label(place, "one")
+        label = found.label(place, "two")
+        shown = found.fork(label.ref, branch="f").checkpoints()
+        assert [checkpoint.id for checkpoint in shown] == [first.id, place.id, label.id]
+        assert [checkpoint.parent_id for checkpoint in shown] == [None, first.id, place.id]
+        assert found.checkpoint("r/f~1").id == first.id, "both are at one place"
+        found.prune(keep_last=1)
+        assert [checkpoint.parent_id for checkpoint in found.run("r/f").checkpoints()] == [None, place.id]
+
+
+def test_a_ref_into_a_fork_names_no_checkpoint_that_its_base_has_dropped(make_crew, config):
+    with pytest.raises(Stop):
+        make_crew(["a", "b", "c", Stop()], 6, checkpoint=config()).kickoff(run_id="r")
+    with history(config()) as found:
+        first, second, _ = found.run("r").checkpoints()
+        found.label(first, "begin")
+        base = found.fork("r", branch="f").checkpoints()[-1]
+    with pytest.raises(Stop):
+        make_crew(["d", "e", Stop()], 6, checkpoint=config(max_checkpoints=1)).kickoff(run_id="r")
+    with history(config()) as found:
+        label, last = found.run("r/f").checkpoints()
+        assert (label.label, last.id, last.parent_id) == ("begin", base.id, None)
+        for ref in ("r/f@task:t1", f"r/f@{second.id}"):
+            for act in (found.checkpoint, found.fork):
+                with pytest.raises(RefError, match="names no checkpoint of this branch any more"):
+                    act(ref)
+        with pytest.raises(RefError, match="further than the first one"):
+            found.checkpoint("r/f~1")
+
+
+def test_a_ref_into_what_a_rewind_abandoned_names_no_checkpoint_that_was_dropped(make_crew, config):
+    with pytest.raises(Stop):
+        make_crew(["a", "b", "c", Stop()], 6, checkpoint=config()).kickoff(run_id="r")
+    with history(config()) as found:
+        first, _, last = found.run("r").checkpoints()
+        found.label(last, "end")
+        found.rewind(first)
+        found.prune(keep_last=1)
+        [tail] = found.run("r").abandoned
+        assert [checkpoint.label for checkpoint in tail.checkpoints()] == [None, "end"]
+        assert found.checkpoint("r@abandoned:1~1").id == first.id

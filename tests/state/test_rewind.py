@@ -11,7 +11,7 @@ from crewlite.errors import JournalCorrupt
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.state.format.entry import next_entry
 from crewlite.state.format.record import Record, replay
-from crewlite.state.journal.lineage import read_lineage
+from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.providers import Commit
 from crewlite.testing import ScriptedLLM
 
@@ -39,7 +39,7 @@ class Kept:
     def entries(self, branch="main"):
         store = self.provider.open(self.location)
         try:
-            return read_lineage(store, "r", branch)
+            return find_lineage(store, "r", branch)
         finally:
             store.close()
 

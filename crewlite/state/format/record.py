@@ -107,12 +107,13 @@ class Record:
     """The addresses of finished tasks, in the order of their first finish, without those inside a task or tool call."""
 
     @classmethod
-    def of(cls, entries: Iterable[Entry]) -> Record:
-        """Build the record of a journal. Raises JournalCorrupt if a checkpoint or a rewind is at a missing commit."""
+    def of(cls, entries: Iterable[Entry], lacks: Mapping[str, str | None] = {}) -> Record:
+        """Build the record of a journal without checkpoints that it `lacks`. Raises JournalCorrupt if it is damaged."""
         record, sums = cls(), dict[int, str]()
         for entry, record in replay(entries):  # noqa: B007 - the last record is used after the loop
             sums[entry.seq] = entry.sum
         record.check_checkpoints(sums)
+        record.forget(lacks)
         return record
 
     @property

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from crewlite.errors import JournalCorrupt, RefError, SchemaTooNew
+from crewlite.state.format.checkpoints import recorded_in
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.providers import BranchInfo, Commit, Store
@@ -21,13 +22,14 @@ Journals = dict[str, list[Entry]]
 
 def recorded(store: Store, run_id: str, branch: str) -> Record:
     """Read the record of a branch. Raises RefError if the branch was deleted meanwhile, JournalCorrupt."""
-    return Record.of(read_lineage(store, run_id, branch))
+    return Record.of(*read_lineage(store, run_id, branch))
 
 
-def read_lineage(store: Store, run_id: str, branch: str) -> list[Entry]:
-    """Read the entries of a branch as `find_lineage` does. Raises RefError if it does not exist any more."""
-    if entries := find_lineage(store, run_id, branch):
-        return entries
+def read_lineage(store: Store, run_id: str, branch: str) -> tuple[list[Entry], dict[str, str | None]]:
+    """Read a branch as `trace` does. Raises RefError if it does not exist any more."""
+    entries, lacks = trace(store, run_id, branch)
+    if entries:
+        return entries, lacks
     raise gone(store, f"{run_id}/{branch}", "branch")
 
 
@@ -42,19 +44,22 @@ def find_lineage(store: Store, run_id: str, branch: str) -> list[Entry]:
 
 
 def trace(store: Store, run_id: str, branch: str) -> tuple[list[Entry], dict[str, str | None]]:
-    """Return (the entries that `find_lineage` returns, {id of a dropped checkpoint: id of its parent}).
+    """Return (the entries that `find_lineage` returns, {id of a checkpoint that the branch lacks: id of its parent}).
 
-    The latter are checkpoints that the base branches dropped after the fork, except those that a fork starts from, as
-    the fork has a copy.
+    The latter are the checkpoints that were dropped, and those that the base branches created after the fork, except
+    those that a fork starts from, as the fork has a copy.
     """
-    entries, lost, stood = list[Entry](), dict[str, str | None](), set[str]()
+    entries, lacks, stood = list[Entry](), dict[str, str | None](), set[str]()
     for own in journals_of_branch(store, run_id, branch).values():
         if base := own[0].commit["run"].get("base"):
-            lost |= {at: parent for e in entries if e.seq > base["seq"] for at, parent in e.commit.get("drops", ())}
-            entries = [entry for entry in entries if entry.seq <= base["seq"]]
+            later = [entry for entry in entries if entry.seq > base["seq"]]
+            lacks |= {one["id"]: one["parent"] for entry in later for one in recorded_in(entry)}
             stood |= {base["place"]["id"]} if base["place"] else set()
+            entries = entries[: len(entries) - len(later)]
+        for entry in own:
+            lacks |= entry.commit.get("drops", ())
         entries += own
-    return entries, {at: parent for at, parent in lost.items() if at not in stood}
+    return entries, {at: parent for at, parent in lacks.items() if at not in stood}
 
 
 def journals_of_branch(store: Store, run_id: str, branch: str) -> Journals:

@@ -15,7 +15,7 @@ from crewlite.codec import Json, decode
 from crewlite.errors import RefError
 from crewlite.ids import short
 from crewlite.refs import parse
-from crewlite.state.format.checkpoints import along, parent_of, recorded_in
+from crewlite.state.format.checkpoints import along, recorded_in
 from crewlite.state.format.commit import CheckpointRecord, RunStart
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record, replay
@@ -29,12 +29,12 @@ C = TypeVar("C", bound="Checkpoint | CheckpointInfo")
 class Checkpoints:
     """The checkpoints of a journal, first to last, including those that a rewind abandoned.
 
-    `ref` makes the ref of a checkpoint from its record. `lost` maps the id of each checkpoint to leave out to the id of
-    its parent. Raises JournalCorrupt if the checkpoints contradict the journal.
+    `ref` makes the ref of a checkpoint from its record. `lacks`: checkpoints to leave out, as `lineage.trace` returns
+    them. Raises JournalCorrupt if the checkpoints contradict the journal.
     """
 
     def __init__(
-        self, entries: Sequence[Entry], ref: Callable[[CheckpointRecord], str], lost: Mapping[str, str | None]
+        self, entries: Sequence[Entry], ref: Callable[[CheckpointRecord], str], lacks: Mapping[str, str | None]
     ) -> None:
         self._ref = ref
         self._built: dict[str, Checkpoint] = {}
@@ -51,9 +51,8 @@ class Checkpoints:
             if base and base["place"]:
                 self._homes.setdefault(base["place"]["id"], base["branch"])
         record.check_checkpoints({entry.seq: entry.sum for entry in entries})
+        record.forget(lacks)
         self.record = record
-        self._dropped = {**record.dropped, **lost}
-        self._known = {name: one for name, one in record.checkpoints.items() if name not in lost}
 
     def recorded(self, then: Record | None = None, *, abandoned: bool = False) -> list[CheckpointRecord]:
         """Return the records of the checkpoints up to the last commit of `then`, by default of all, first to last.
@@ -61,12 +60,12 @@ class Checkpoints:
         Those that a rewind had abandoned then are left out, unless `abandoned` is True.
         """
         record = then or self.record
-        known = (one for one in self._known.values() if one["seq"] <= record.seq)
+        known = (one for one in self.record.checkpoints.values() if one["seq"] <= record.seq)
         return sorted((one for one in known if abandoned or record.counts(one["seq"])), key=along)
 
     def find(self, identifier: str) -> Checkpoint | None:
         """Return the checkpoint with this id; None if there is none."""
-        found = self._known.get(identifier)
+        found = self.record.checkpoints.get(identifier)
         return found and self.of(found)
 
     def of(self, recorded: CheckpointRecord) -> Checkpoint:
@@ -74,7 +73,7 @@ class Checkpoints:
         name = recorded["id"]
         if name not in self._built:
             then, counts = self._then[recorded["seq"]], self.record.counts(recorded["seq"])
-            parent = parent_of(recorded, self._known, self._dropped)
+            parent = self.record.parent(recorded)
             self._built[name] = _build(recorded, then, parent, self._homes[name], self._ref(recorded), counts)
         return self._built[name]
 

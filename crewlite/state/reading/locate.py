@@ -203,14 +203,14 @@ def _within(store: Store, provider: BaseProvider, location: str, ref: Ref, text:
             raise no_run(text, ref.path, f"names {names} in {location}", branches)
         if ref.at is None and not ref.back:
             return Located(provider, location, chosen.run_id, chosen.branch)
-        entries = read_lineage(store, chosen.run_id, chosen.branch)
+        entries, lacks = read_lineage(store, chosen.run_id, chosen.branch)
         found = Located(provider, location, chosen.run_id, chosen.branch)
         if tail := _TAIL.fullmatch(ref.at or ""):
             found, entries = replace(found, abandoned=int(tail[1])), abandoned_by(entries, int(tail[1]), text)
             if not ref.back:
                 return found
             ref = ref._replace(at=None)
-        return replace(found, checkpoint=_walk(Record.of(entries), ref, text), abandoned=None)
+        return replace(found, checkpoint=_walk(Record.of(entries, lacks), ref, text), abandoned=None)
 
 
 def no_run(ref: str, name: str, problem: str, branches: Iterable[BranchInfo]) -> RefError:

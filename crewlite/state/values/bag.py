@@ -133,8 +133,8 @@ class Bag(NamedValues):
             return Checkpoints([*map(unsealed, journal.unstored)], _id, {})
         manual.flush(journal).result()
         store = journal.queue.store
-        entries, lost = trace(store, journal.run_id, journal.branch)
-        return Checkpoints(entries, store.ref, lost)
+        entries, lacks = trace(store, journal.run_id, journal.branch)
+        return Checkpoints(entries, store.ref, lacks)
 
     def restore(self, target: Checkpoint | int | str) -> None:
         """Set the values to those of a checkpoint, and record the change. Later checkpoints remain recorded.

@@ -12,7 +12,7 @@ from crewlite.state.format.rewinds import own_of
 from crewlite.state.journal.claim import held_by
 from crewlite.state.journal.compaction import bases
 from crewlite.state.journal.journal import Journal
-from crewlite.state.journal.lineage import find_lineage
+from crewlite.state.journal.lineage import find_lineage, trace
 from crewlite.state.journal.opening import open_writer, opened_already
 from crewlite.state.journal.settling import wait_for_earlier
 from crewlite.state.journal.writer import WriteQueue, Writer
@@ -93,8 +93,8 @@ def _release(acquired: AcquiredBranch) -> None:
 
 def _read(store: Store, queue: WriteQueue, target: Located) -> Record:
     """Return the record of a branch, and ready its queue to append. Raises BranchConflictError if a process runs it."""
-    entries = find_lineage(store, target.run_id, target.branch)
-    record = Record.of(entries)
+    entries, lacks = trace(store, target.run_id, target.branch)
+    record = Record.of(entries, lacks)
     if holder := held_by(record.claim, store.touched(target.run_id, target.branch)):
         raise BranchConflictError(target.run_id, target.branch, holder=holder, kind=record.kind)
     queue.seq, queue.sum = record.head

@@ -32,7 +32,7 @@ from crewlite.state.format import effects
 from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase, RunStart, invalidated
 from crewlite.state.format.entry import STATE, Entry
 from crewlite.state.format.record import Record
-from crewlite.state.journal.lineage import gone, readable_branches, trace
+from crewlite.state.journal.lineage import gone, read_lineage, readable_branches
 from crewlite.state.providers import BranchInfo, CheckpointInfo, Commit, InMemoryProvider, Store, searchable_of
 from crewlite.state.reading.locate import Located, abandoned_by
 from crewlite.state.verbs.accepted_inputs import check_accepted
@@ -175,10 +175,7 @@ class Origin:
 
     @cached_property
     def _trace(self) -> tuple[list[Entry], dict[str, str | None]]:
-        entries, lost = trace(self._store, self._found.run_id, self._found.branch)
-        if not entries:
-            raise gone(self._store, f"{self._found.run_id}/{self._found.branch}", "branch")
-        return entries, lost
+        return read_lineage(self._store, self._found.run_id, self._found.branch)
 
     @property
     def entries(self) -> list[Entry]:
@@ -198,12 +195,11 @@ class Origin:
     @cached_property
     def _place(self) -> tuple[ForkBase, Record]:
         """The commit that the fork starts from, and the record there."""
-        found, (entries, lost), whole = self._found, self._trace, Record.of(self.entries)
+        found, (entries, lacks) = self._found, self._trace
+        if found.abandoned is not None:
+            entries = abandoned_by(entries, found.abandoned, found.ref)
+        whole = Record.of(entries, lacks)
         if found.checkpoint is None:
-            if found.abandoned is not None:
-                lost = lost | whole.dropped
-                whole = Record.of(abandoned_by(entries, found.abandoned, found.ref))
-            whole.forget(lost)  # a fork cannot start at a checkpoint that was dropped
             base: ForkBase = {
                 "branch": found.branch,
                 "seq": whole.seq,
@@ -211,7 +207,7 @@ class Origin:
                 "place": whole.newest_checkpoint,
             }
             return base, whole
-        checkpoint = whole.checkpoints.get(found.checkpoint)  # that of a base branch may have been dropped there since
+        checkpoint = whole.checkpoints.get(found.checkpoint)
         if checkpoint is None:
             problem = f"names no checkpoint of run {found.run_id!r} any more: it was pruned or deleted"
             raise RefError(short(found.checkpoint), problem)

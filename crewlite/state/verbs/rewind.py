@@ -36,8 +36,8 @@ def rewind(store: Store, found: Located, source: object, *, ref: str, reason: st
     run_id, branch, said = found.run_id, found.branch, Secrets.of().mask(reason)
 
     def make() -> tuple[list[Commit], int | None]:
-        entries = read_lineage(store, run_id, branch)
-        record = Record.of(entries)
+        entries, lacks = read_lineage(store, run_id, branch)
+        record = Record.of(entries, lacks)
         check_idle(
             store,
             record,
