@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from crewlite.state.run_history import RunHistory
 
 history = lazy("crewlite.state.history")
-LINE_STYLES = {"-": "red", "+": "green", "@": "cyan", "\\": "dim", "~": "yellow"}
+LINE_STYLES = {"-": "red", "+": "green", "@": "cyan", "\\": "dim", "~": "yellow", "?": "dim"}
 """The styles of the lines of a difference, by their marks."""
 _force = click.option("--force", is_flag=True, help="Write over a file that is there.")
 

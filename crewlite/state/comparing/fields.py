@@ -20,7 +20,8 @@ _CONTEXT = 2  # unchanged lines that are shown around a change
 _MATCHED = 40_000  # pairs of lines that are compared with each other; beyond that the lines count as replaced
 _LINES = 200  # lines of one diff
 _WIDTH = 600  # characters of one line
-Status = Literal["same", "changed", "only_a", "only_b"]
+Status = Literal["same", "changed", "only_a", "only_b", "unknown"]
+"""`unknown`: of a step that one run has and the other had, before a prune left it out."""
 
 
 @dataclass(frozen=True, slots=True)

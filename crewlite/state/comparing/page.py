@@ -10,7 +10,7 @@ from typing import Any
 from crewlite.lazy import difflib
 from crewlite.pages.rendering import rendered
 from crewlite.state.comparing.fields import FieldDiff
-from crewlite.state.comparing.text import counts
+from crewlite.state.comparing.text import counts, why_unknown
 
 FOLDER = "crewlite/state/comparing"
 """The folder of the templates. In parts.html.j2 `compared(diff)` shows a RunDiff, with the values of `for_parts`."""
@@ -30,7 +30,7 @@ def page(diff: object) -> str:
 
 def for_parts() -> dict[str, Any]:
     """Return the functions that parts.html.j2 uses, for one page."""
-    return {"marked": marked, "counts": counts, "first_shown": _first_shown()}
+    return {"marked": marked, "counts": counts, "why_unknown": why_unknown, "first_shown": _first_shown()}
 
 
 def _first_shown() -> Callable[[object, str, FieldDiff], str | None]:

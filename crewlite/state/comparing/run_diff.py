@@ -50,12 +50,12 @@ class RunDiff:
     """The time that `b` has worked minus the time that `a` has worked, in seconds."""
 
     def __bool__(self) -> bool:
-        """Return whether anything but usage and time differs."""
-        changed = any(step.status != "same" for step in self.steps)
+        """Return whether anything but usage and time differs, as far as prunes have left what tells it."""
+        changed = any(step.status not in ("same", "unknown") for step in self.steps)
         return bool(changed or self.inputs or self.models or self.settings or self.state)
 
     def steps_with(self, *statuses: Status) -> tuple[StepDiff, ...]:
-        """Return the steps with one of these statuses: `same`, `changed`, `only_a`, `only_b`."""
+        """Return the steps with one of these statuses: `same`, `changed`, `only_a`, `only_b`, `unknown`."""
         return tuple(step for step in self.steps if step.status in statuses)
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class RunDiff:
         return text
 
     def marked_lines(self) -> Iterator[Line]:
-        """Yield the lines of the text, each with a mark: `-`, `+`, `@`, `~`, a backslash, or "" for other lines."""
+        """Yield the lines of the text, each with a mark: `-`, `+`, `@`, `~`, `?`, a backslash, or ""."""
         fields = {name: getattr(self, name) for name in ("inputs", "models", "settings", "state")}
         return as_lines(self.a, self.b, self.common, fields, self.steps)
 

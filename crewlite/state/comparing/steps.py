@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from functools import cached_property
+from typing import Literal, NamedTuple
 
 from crewlite import kinds
 from crewlite.state.comparing.fields import FieldDiff, Status
@@ -82,7 +83,7 @@ class StepSide:
     """A step as one of two compared runs has it."""
 
     address: str
-    status: StepStatus
+    status: StepStatus | Literal["skipped"]
     milliseconds: float
     usage: Usage
     failed_attempts: int
@@ -109,23 +110,50 @@ class StepDiff:
     """
     a: StepSide | None
     b: StepSide | None
+    dropped: tuple[Literal["a", "b"], ...] = ()
+    """The runs in which it cannot be compared, as a prune has dropped details of it.
+
+    With the status `unknown` the step itself; with `changed` what tells how it was asked something else.
+    """
 
 
 def step_diffs(a: Record, b: Record, common: int, times: tuple[Times, Times]) -> tuple[StepDiff, ...]:
     """Compare the steps of two runs, which share `common` commits: as a tree, in the order of the first run."""
-    ours, theirs = _keyed(_Run(a, times[0], Prompts(a))), _keyed(_Run(b, times[1], Prompts(b)))
+    runs = _Run(a, times[0], Prompts(a)), _Run(b, times[1], Prompts(b))
+    ours, theirs = (_Steps(run, _keyed(run)) for run in runs)
     ranks: dict[str, list[_Key]] = {}
-    for key in _merged(ours, theirs):
+    for key in _merged(ours.steps, theirs.steps):
         ranks.setdefault(key[0], []).append(key)
     return tuple(
         _compared(key, ours, theirs, common) for address in in_order(ranks) for key in sorted(ranks.get(address, ()))
     )
 
 
-class _Run(NamedTuple):
+@dataclass(eq=False)
+class _Run:
+    """One of the runs. Addresses are those without the numbers of attempts."""
+
     record: Record
     times: Times
     prompts: Prompts
+
+    def has_dropped(self, address: str) -> bool:
+        """Return whether the run had a step at this address that a prune has left out."""
+        around = next((self._shortened[at] for at in outers(address) if at in self._shortened), None)
+        if around is None:
+            return False
+        inherited = self.record.base if around.seq > self.record.base else 0  # what it did not do again on the fork
+        return self._begun.get(address, 0) > inherited
+
+    @cached_property
+    def _shortened(self) -> dict[str, Outcome]:
+        """The outcomes of the steps from which a prune has left out steps."""
+        return {without_tries(at): one for at, one in self.record.outcomes.items() if one.worked is not None}
+
+    @cached_property
+    def _begun(self) -> dict[str, int]:
+        """The number of the commit with the last event of each step. Prunes keep all events."""
+        return {without_tries(event.address): event.seq for event in self.record.events}
 
 
 class _Step(NamedTuple):
@@ -143,18 +171,25 @@ class _Step(NamedTuple):
         return ended.kind if ended else kinds.at(self.address).name
 
     @property
-    def status(self) -> StepStatus:
+    def status(self) -> StepStatus | Literal["skipped"]:
+        if self.outcome and kinds.of(self.outcome.kind).is_task and self.outcome.value.get("skipped"):
+            return "skipped"
         return "finished" if self.outcome else "failed" if self.tries else "in_doubt"
 
     def output(self) -> str | None:
         """Return the outcome of the step as text; of a failed step, its error; None if it has neither."""
         record = self.run.record
+        if self.status == "skipped":
+            return None
         if self.outcome is None:
             last = record.last_attempt(self.address)
             return f"{last.error_type}: {last.message}" if last else None
         kind, value = kinds.of(self.outcome.kind), record.value(self.address)
-        if kind is kinds.CREW and (tasks := [task for task in value.get("tasks", ()) if task in record.outcomes]):
-            kind, value = kinds.TASK, record.value(tasks[-1])  # a crew says what its last task does
+        if kind is kinds.CREW and (done := [at for at in value.get("tasks", ()) if at in record.outcomes]):
+            said_by = [task for at in done if not (task := record.value(at)).get("skipped")]
+            kind, value = kinds.TASK, said_by[-1]  # a crew says what its last task does
+        elif kind is kinds.CREW:  # inside another run, it is recorded with what it has used
+            value = {name: value[name] for name in ("outputs", "changed") if name in value}
         return said(kind, value)
 
     def prompt(self) -> str | None:
@@ -175,18 +210,45 @@ class _Step(NamedTuple):
         )
 
 
-def _compared(key: _Key, ours: Mapping[_Key, _Step], theirs: Mapping[_Key, _Step], common: int) -> StepDiff:
-    if key not in theirs:
-        a = ours[key]
-        return StepDiff(a.address, a.kind, "only_a", False, tuple(_texts({"output": a.output()}, {})), a.side(), None)
-    b = theirs[key]
-    if key not in ours:
-        return StepDiff(b.address, b.kind, "only_b", False, tuple(_texts({}, {"output": b.output()})), None, b.side())
-    a = ours[key]
+class _Steps(NamedTuple):
+    """One of the runs, and its steps that are still in use."""
+
+    run: _Run
+    steps: dict[_Key, _Step]
+
+
+def _compared(key: _Key, ours: _Steps, theirs: _Steps, common: int) -> StepDiff:
+    a, b = ours.steps.get(key), theirs.steps.get(key)
+    if b is None:
+        return _only("a", ours.steps[key], theirs.run)
+    if a is None:
+        return _only("b", b, ours.run)
     one, other = a.outcome, b.outcome
     shared = bool(one and other and one.seq == other.seq <= common and a.address == b.address)
     changes = () if shared else tuple(_changes(a, b))
-    return StepDiff(b.address, b.kind, "changed" if changes else "same", shared, changes, a.side(), b.side())
+    dropped = () if changes or shared else tuple(_lacking(a, b))
+    status: Status = "changed" if changes or dropped else "same"
+    return StepDiff(b.address, b.kind, status, shared, changes, a.side(), b.side(), dropped)
+
+
+def _only(name: Literal["a", "b"], step: _Step, other: _Run) -> StepDiff:
+    """Compare a step of the run `name` with nothing: the other run does not have it, or not any more."""
+    a, b = (step.side(), None) if name == "a" else (None, step.side())
+    if other.has_dropped(without_tries(step.address)):
+        return StepDiff(step.address, step.kind, "unknown", False, (), a, b, ("b" if name == "a" else "a",))
+    own, none = {"output": step.output()}, dict[str, str | None]()
+    changes = _texts(own, none) if name == "a" else _texts(none, own)
+    return StepDiff(step.address, step.kind, "only_a" if name == "a" else "only_b", False, tuple(changes), a, b)
+
+
+def _lacking(a: _Step, b: _Step) -> Iterator[Literal["a", "b"]]:
+    """Yield the runs that lack the details which would tell how two steps were asked something else."""
+    one, other = a.outcome, b.outcome
+    if b.address and one and other and one.fingerprint != other.fingerprint:
+        if one.worked is not None:
+            yield "a"
+        if other.worked is not None:
+            yield "b"
 
 
 def _changes(a: _Step, b: _Step) -> Iterator[FieldDiff]:

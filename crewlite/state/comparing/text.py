@@ -9,13 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from crewlite.state.comparing.fields import FieldDiff
 from crewlite.state.comparing.steps import Side, StepDiff, StepSide
+from crewlite.state.format.addresses import outers
 from crewlite.usage import Usage
 from crewlite.wording import escaped, number_of
 
 Line = tuple[str, str]
-"""(mark, line). The mark is that of a text diff (`-`, `+`, `@`, `\\`), `~` for a changed step, or ""."""
+"""(mark, line). The mark is that of a text diff (`-`, `+`, `@`, `\\`), `~` for a changed step, `?` for one that cannot
+be compared, or ""."""
 
-_MARKS = {"changed": "~", "only_a": "-", "only_b": "+"}
+_MARKS = {"changed": "~", "only_a": "-", "only_b": "+", "unknown": "?"}
 
 
 def as_lines(
@@ -32,9 +34,10 @@ def as_lines(
             yield from _section(name, found)
     yield from (_line(), _line(f"steps: {counts(steps)}"))
     seen: dict[tuple[str, ...], str] = {}
-    for step in steps:
-        if step.status != "same":
-            yield from _step(step, seen)
+    listed = [step for step in steps if step.status != "same"]
+    addresses = {step.address for step in listed}
+    for step in listed:
+        yield from _step(step, seen, "  " * sum(at in addresses for at in outers(step.address)))
     yield from _section("state", fields.get("state", ()))
 
 
@@ -43,8 +46,17 @@ def counts(steps: Sequence[StepDiff]) -> str:
     found = [step.status for step in steps]
     shared = sum(step.shared for step in steps)
     same = f"{found.count('same'):,} same" + (f" ({shared:,} of them shared)" if shared else "")
-    only = (f"{found.count('only_a'):,} only in a", f"{found.count('only_b'):,} only in b")
+    only = [f"{found.count('only_a'):,} only in a", f"{found.count('only_b'):,} only in b"]
+    only += [f"{found.count('unknown'):,} dropped in a or b by a prune"] if "unknown" in found else []
     return ", ".join((same, f"{found.count('changed'):,} changed", *only))
+
+
+def why_unknown(step: StepDiff) -> str:
+    """Return as text why a step cannot be compared; "" if it can be."""
+    if not step.dropped:
+        return ""
+    where = f"a prune has dropped its details in {' and '.join(step.dropped)}"
+    return f"was asked something else, which cannot be compared: {where}" if step.status == "changed" else where
 
 
 def spent(usage: Usage) -> str:
@@ -70,20 +82,22 @@ def _section(name: str, fields: Iterable[FieldDiff]) -> Iterator[Line]:
         yield from _lines(field.lines, "    ")
 
 
-def _step(step: StepDiff, seen: dict[tuple[str, ...], str]) -> Iterator[Line]:
+def _step(step: StepDiff, seen: dict[tuple[str, ...], str], indent: str) -> Iterator[Line]:
     both = step.status == "changed"
-    names = ", ".join(field.name for field in step.changes) if both else step.kind
+    skipped = any(side and side.status == "skipped" for side in (step.a, step.b))
+    about = [field.name for field in step.changes] if both else [step.kind, *(["skipped"] if skipped else [])]
+    names = ", ".join([*about, *filter(None, [why_unknown(step)])])
     more = "".join(f", {part}" for part in _more(step.a, step.b)) if both else ""
     mark = _MARKS[step.status]
-    yield _line(f"  {mark} {step.address or 'the run itself'}  {names}{more}", mark)
+    yield _line(f"{indent}  {mark} {step.address or 'the run itself'}  {names}{more}", mark)
     for field in step.changes:
         if both and len(step.changes) > 1:
-            yield _line(f"      {field.name}")
+            yield _line(f"{indent}      {field.name}")
         if earlier := seen.get(lines := field.lines):
-            yield _line(f"      (as {earlier})")
+            yield _line(f"{indent}      (as {earlier})")
             continue
         seen[lines] = step.address or "the run itself"
-        yield from _lines(lines, "      ")
+        yield from _lines(lines, f"{indent}      ")
 
 
 def _more(a: StepSide | None, b: StepSide | None) -> Iterator[str]:

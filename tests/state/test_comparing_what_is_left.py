@@ -1,0 +1,104 @@
+"""What a prune has left out cannot be compared, and a diff says so; what was skipped is told as that."""
+
+from __future__ import annotations
+
+import pytest
+
+from crewlite import Agent, ConditionalTask, Crew, History, Task
+from crewlite.flow import flow
+from crewlite.testing import ScriptedLLM
+
+
+def crew_of(config, *replies, holds=True):
+    agent = Agent(role="W", goal="g", llm=ScriptedLLM([*replies]))
+    about = {"expected_output": "x", "agent": agent}
+    facts = Task(name="facts", description="Facts about {topic}", **about)
+    extra = ConditionalTask(name="extra", description="More", condition=lambda output: holds, **about)
+    text = Task(name="text", description="Write", context=[facts, extra], **about)
+    return Crew(tasks=[facts, extra, text], checkpoint=config)
+
+
+def opened(config):
+    return History(config.location, provider=config.provider)
+
+
+def with_status(diff, status):
+    return [(step.address, step.dropped) for step in diff.steps_with(status)]
+
+
+CALLS = ["task:facts/llm#1", "task:extra/condition#1", "task:extra/llm#1", "task:text/llm#1"]
+
+
+@pytest.mark.parametrize("side", ["a", "b"])
+def test_steps_that_a_prune_has_left_out_of_one_run_are_not_told_as_only_in_the_other(config, side):
+    for run_id in ("pruned", "whole"):
+        crew_of(config(), "f", "e", "t").kickoff({"topic": "tides"}, run_id=run_id)
+        with opened(config()) as history:
+            if run_id == "pruned":
+                history.prune(keep_last=1)
+            else:
+                pair = ("pruned", "whole") if side == "a" else ("whole", "pruned")
+                diff = history.diff(*pair)
+    assert with_status(diff, "unknown") == [(address, (side,)) for address in CALLS]
+    assert not diff
+    assert "steps: 4 same, 0 changed, 0 only in a, 0 only in b, 4 dropped in a or b by a prune" in str(diff)
+    assert f"  ? task:text/llm#1  llm, a prune has dropped its details in {side}\n" in f"{diff}\n"
+    assert f"dropped in {side}" in diff.as_html()
+
+
+def test_a_step_that_was_asked_something_else_is_not_the_same_because_its_details_are_gone(config):
+    crew_of(config(), "f", "e", "t").kickoff({"topic": "tides"}, run_id="one")
+    crew_of(config(), "other", "e", "t").kickoff({"topic": "tides"}, run_id="two")
+    with opened(config()) as history:
+        before = history.diff("one", "two")
+        assert "task:text/llm#1" in [step.address for step in before.steps_with("changed")]
+        assert with_status(before, "unknown") == []
+        history.prune(keep_last=1)
+        diff = history.diff("one", "two")
+    assert with_status(diff, "changed") == [("task:facts", ()), ("task:extra", ("a", "b")), ("task:text", ("a", "b"))]
+    assert (
+        "  ~ task:text  was asked something else, which cannot be compared: a prune has dropped its details in a and b"
+        in str(diff).splitlines()
+    )
+
+
+def test_what_a_fork_did_not_do_again_is_not_told_as_dropped(config):
+    crew_of(config(), "f", "e", "t").kickoff({"topic": "tides"}, run_id="r")
+    crew_of(config()).fork("r", branch="edited", edits={"task:facts": "f"}).kickoff()
+    with opened(config()) as history:
+        assert [step.address for step in history.diff("r", "r/edited").steps_with("only_a")] == ["task:facts/llm#1"]
+        history.prune(keep_last=1)
+        assert [step.status for step in history.diff("r", "r/edited").steps if step.address == "task:facts"] == ["same"]
+
+
+def test_a_skipped_task_is_told_as_skipped(memory):
+    crew_of(memory(), "f", "t", holds=False).kickoff({"topic": "tides"}, run_id="short")
+    crew_of(memory(), "f", "e", "t").kickoff({"topic": "tides"}, run_id="long")
+    with opened(memory()) as history:
+        diff, since = history.diff("short", "long"), history.diff("short@task:facts", "short")
+    (extra,) = [step for step in diff.steps if step.address == "task:extra"]
+    assert [(change.name, change.a, change.b) for change in extra.changes] == [
+        ("status", "skipped", "finished"),
+        ("output", None, "e"),
+    ]
+    assert "  + task:extra  task, skipped\n    + task:extra/condition#1  condition\n" in str(since)
+
+
+def test_steps_stand_below_the_steps_that_they_are_part_of(memory):
+    @flow(checkpoint=memory())
+    def report(topic):
+        return crew_of(None, "f", "e", f"on {topic}").kickoff({"topic": topic}).raw
+
+    for topic in ("tides", "winds"):
+        report.kickoff(topic, run_id=topic)
+    with opened(memory()) as history:
+        lines = str(history.diff("tides", "winds")).splitlines()
+    assert [line for line in lines if line.lstrip().startswith("~")] == [
+        "  ~ the run itself  output",
+        "  ~ crew:crew  output",
+        "    ~ crew:crew/task:facts  description",
+        "      ~ crew:crew/task:facts/llm#1  prompt",
+        "    ~ crew:crew/task:text  output",
+        "      ~ crew:crew/task:text/llm#1  output",
+    ]
+    assert not any("paid" in line for line in lines), "what it has used is no part of the output of a crew"
