@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from crewlite.errors.root import CrewliteError
+from crewlite.errors.root import CrewliteError, meant
 from crewlite.wording import an
 
 
@@ -111,8 +111,11 @@ class MissingInput(CrewliteError, KeyError):
         """What is missing, and where."""
         others = "".join(f", nor {{{one}}}" for one in self.names[1:])
         have = ", ".join(self.given) or "none"
+        slips = [given for given in self.given if any(meant(name, [given]) for name in self.names)]
+        hint = f"; is {slips[0]!r} misspelt?" if slips else ""
         return (
-            f"{self.where} holds the placeholder {{{self.name}}}, which the inputs do not fill{others} (given: {have})"
+            f"{self.where} holds the placeholder {{{self.name}}}, which the inputs do not fill{others} "
+            f"(given: {have}{hint})"
         )
 
     def __str__(self) -> str:

@@ -118,15 +118,28 @@ def takes_state(handler: Handler) -> bool:
     """Return whether a handler takes the state as third argument. Counts parameters and ignores annotations.
 
     A third parameter with a default counts only if its name is `state`, as defaults are also used to bind values.
+    Raises TypeError if the handler takes neither two arguments nor three.
     """
     try:
-        parameters = list(inspect.signature(handler).parameters.values())
+        signature = inspect.signature(handler)
     except (TypeError, ValueError):
         return False
+    parameters = list(signature.parameters.values())
+    if not any(_fits(signature, count) for count in (2, 3)):
+        name = getattr(handler, "__qualname__", repr(handler))
+        raise TypeError(f"on() was given {name}{signature} as handler; wanted a function of (source, event)")
     if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
         return True
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return len(positional) >= 3 and (positional[2].default is inspect.Parameter.empty or positional[2].name == "state")
+
+
+def _fits(signature: inspect.Signature, count: int) -> bool:
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True
 
 
 def report(receiver: Receiver, event: BaseEvent, error: BaseException) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from crewlite.errors import ScriptExhausted
+from crewlite.errors import ConfigError, ScriptExhausted
 from crewlite.forked import lock
 from crewlite.llm.base import BaseLLM, LLMReply, Message, Reply, ReplyText, ask_outside, context_for
 from crewlite.usage import Usage
@@ -31,6 +31,8 @@ class ScriptedLLM(BaseLLM):
         super().__init__(model)
         self.delay = delay
         self.calls: list[list[Message]] = []
+        if isinstance(replies, str) or not (callable(replies) or isinstance(replies, Iterable)):
+            raise ConfigError(f"ScriptedLLM was given {replies!r} as replies; wanted a list of replies, or a function")
         self._script = replies if callable(replies) else tuple(replies)
         self._lock = lock()
 

@@ -271,7 +271,9 @@ def test_a_run_that_waits_is_answered_and_resumed_to_its_end_and_nothing_is_done
     assert second.stderr.rstrip().endswith("crewlite checkpoint answer p human:who VALUE --replace")
     assert 'answered  human:who: "Ada", not used yet' in flows.do("checkpoint", "show", "p").stdout
     answered(flows, "p", "human:who", "Eve", "--replace")
-    answered(flows, "p", "human:who", "Ada", "--replace")
+    answered(flows, "p", "Ada", "--replace")
+    refused = flows.do("checkpoint", "answer", "p", "Eve")
+    assert "p/main waits for no answer; to change the answer to human:who, add --replace" in refused.stderr
 
     done = flows.do("checkpoint", "resume", "p", "--crew", "flows:publish")
     assert done.returncode == 3

@@ -134,6 +134,12 @@ def test_handlers_subscribed_in_a_scope_are_gone_after_it(bus):
     assert heard == ["outer", "inner", "innermost", "outer", "inner", "outer"]
 
 
+@pytest.mark.parametrize("handler", [lambda: None, lambda event: None, lambda a, b, c, d: None, lambda *, source: None])
+def test_a_handler_that_cannot_be_called_with_an_event_is_refused(bus, handler):
+    with pytest.raises(TypeError, match=r"as handler; wanted a function of \(source, event\)"):
+        bus.on(StepStartedEvent, handler)
+
+
 @pytest.mark.parametrize("wrong", [int, "task_completed", None, BaseEvent(), object])
 def test_only_event_classes_can_be_subscribed_to(bus, wrong):
     with pytest.raises(TypeError, match="wanted an event class"):
@@ -498,7 +504,6 @@ def test_a_handler_cannot_end_the_loop_that_all_runs_share(bus, stop, caplog):
 
 
 def test_handlers_without_a_name_are_logged_all_the_same(bus, caplog):
-    bus.on(StepCompletedEvent, functools.partial(throw, ValueError()))
     bus.on(StepCompletedEvent, functools.partial(lambda error, s, e: throw(error), ValueError("partial")))
     bus.emit(None, step())
     assert "partial" in caplog.text

@@ -87,6 +87,11 @@ def test_a_missing_input_is_named_with_where_it_is_asked_for_and_what_was_given(
         assert part in str(raised.value)
 
 
+def test_an_input_that_may_be_the_missing_one_misspelt_is_named():
+    with pytest.raises(MissingInput, match=r"do not fill \(given: depth, topik; is 'topik' misspelt\?\)"):
+        filled("About {topic}.", topik="tides", depth=3)
+
+
 def test_the_message_about_a_missing_input_gives_advice_that_works():
     with pytest.raises(MissingInput, match=r"write \{\{reader\}\} for the braces themselves"):
         filled("{reader}")

@@ -22,6 +22,12 @@ def test_a_scripted_model_can_be_called_in_blocking_code():
         llm.call("More?")
 
 
+@pytest.mark.parametrize("replies", ["one", 1])
+def test_replies_that_are_no_list_are_refused(replies):
+    with pytest.raises(ConfigError, match=f"ScriptedLLM was given {replies!r} as replies; wanted a list of replies"):
+        ScriptedLLM(replies)
+
+
 def test_what_a_call_returns_is_the_text_and_has_the_rest():
     reply = LLMReply(text='{"a": 1}', usage=Usage(prompt_tokens=3, requests=1), tool_calls=(ToolCall("look"),))
     said = ScriptedLLM([reply]).call("Say it.")

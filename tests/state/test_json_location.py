@@ -252,11 +252,14 @@ def test_an_older_copy_of_a_journal_is_not_taken_for_the_run(location):
     assert crew(location).kickoff(run_id="r").raw == "done"
 
 
-def test_a_run_begun_anew_under_the_id_of_one_that_is_gone_can_be_resumed(location):
+def test_a_run_begun_anew_under_the_id_of_one_that_is_gone_is_warned_of_and_can_be_resumed(location, caplog):
     crew(location).kickoff(run_id="r")
+    assert not caplog.messages
     shutil.rmtree(Path(location, "journal", "r"))  # by hand: its checkpoint files stay
     with pytest.raises(ZeroDivisionError):
         crew(location, reply=stopping_after(1)).kickoff(run_id="r")
+    (warning,) = [said for said in caplog.messages if "begins anew" in said]
+    assert "notes a checkpoint in it" in warning and "journal/r" in warning.replace(os.sep, "/")
     assert crew(location).kickoff(run_id="r").raw == "done"
 
 

@@ -52,7 +52,7 @@ def answer(asked: Asked, ref: str, address: str | None, value: str | None, repla
         run = opened.run()
         hints = Hints(opened, run)
         if address is None or value is None:
-            address, value = _the_only_one(hints, address)
+            address, value = _the_only_one(hints, address, replace=replace)
         try:
             is_new = opened.history.answer(run, address, recorded.Typed(value), ahead=False, replace=replace)
         except RefError as error:
@@ -138,15 +138,21 @@ def _done(hints: Hints, mark: str, said: str, left_behind: str = "") -> None:
     hints.tell(screen)
 
 
-def _the_only_one(hints: Hints, value: str | None) -> tuple[str, str]:
-    """Return the address of the only open question, and the answer. Raises UsageError if it is not the only one."""
+def _the_only_one(hints: Hints, value: str | None, *, replace: bool) -> tuple[str, str]:
+    """Return the address of the only question to answer, and the answer. Raises UsageError if it is not the only one.
+
+    `replace`: a question whose answer the run has not used yet counts too.
+    """
     run = hints.run
-    if not run.waiting:
-        raise click.UsageError(f"{run.run_id}/{run.branch} waits for no answer")
-    if value is None or is_question(value) or len(run.waiting) > 1:
+    unused = [one.address for one in run.unused_answers if one.question is not None]
+    addresses = [one.address for one in run.waiting] + (unused if replace else [])
+    if not addresses:
+        changed = f"; to change the answer to {unused[0]}, add --replace" if unused else ""
+        raise click.UsageError(f"{run.run_id}/{run.branch} waits for no answer{changed}")
+    if value is None or is_question(value) or len(addresses) > 1:
         wanted = "name the question and the answer: ADDRESS VALUE. The run waits for"
-        raise click.UsageError("\n".join([wanted, *hints.questions()]))
-    return run.waiting[0].address, value
+        raise click.UsageError("\n".join([wanted, *hints.questions(), *(unused if replace else [])]))
+    return addresses[0], value
 
 
 def _advice(error: RefError, hints: Hints) -> str:

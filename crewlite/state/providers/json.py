@@ -340,8 +340,8 @@ class JsonStore:
             with disk.SyncBatch() as batch:
                 for name, run in staged.items():
                     self._stage(name, run, batch)
-            for run in runs:  # heads left by a run of that name whose journal a person has deleted
-                self.heads.remove(run[0].run_id)
+            for run in runs:
+                self.heads.remove_left(run[0].run_id)
             with disk.SyncBatch() as batch:
                 for name, run in staged.items():
                     disk.rename(self.paths.journals / name, self.paths.run(run[0].run_id), batch=batch)

@@ -11,6 +11,7 @@ It is written in place, under its lock, and so read under it.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from crewlite.state.format.entry import Entry
 from crewlite.state.format.rewinds import Rewound
 from crewlite.state.providers.json_paths import Paths
 
+log = logging.getLogger("crewlite.state")
 _text = encoder_of(json.JSONEncoder())
 
 
@@ -60,6 +62,13 @@ class HeadFiles:
     def remove(self, run_id: str) -> None:
         """Delete the head files of a run."""
         disk.remove_directory(self._paths.heads(run_id))
+
+    def remove_left(self, run_id: str) -> None:
+        """Delete the head files of a run that is about to begin; warn if there are any, as a journal was lost."""
+        if head := next(self._paths.heads(run_id).rglob("*.json"), None):
+            told = "%s is gone, though %s notes a checkpoint in it: run %r begins anew, and pays again for what it held"
+            log.warning(told, self._paths.run(run_id), head, run_id)
+            self.remove(run_id)
 
 
 def lacking(head: JsonObject, entries: Sequence[Entry]) -> str | None:
