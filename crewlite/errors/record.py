@@ -76,7 +76,7 @@ class JournalCorrupt(CrewliteError, ValueError):
         super().__init__(
             f"{where}: {problem}. {newest} Nothing was changed: restore an intact copy from a backup; or salvage the "
             f"readable part with History(location).doctor(repair=True), which is `crewlite checkpoint doctor "
-            f"--repair`; or start again with another run_id."
+            f"--repair --location LOCATION`; or start again with another run_id."
         )
         self.where, self.problem, self.sound = where, problem, sound
 
