@@ -69,6 +69,17 @@ class Usage(BaseModel):
         """The same as `cached_tokens`, under CrewAI's name."""
         return self.cached_tokens
 
+    def metrics(self) -> dict[str, int]:
+        """Return the counts as a plain dict, under CrewAI's names."""
+        return {
+            "total_tokens": self.total_tokens,
+            "prompt_tokens": self.prompt_tokens,
+            "cached_prompt_tokens": self.cached_tokens,
+            "completion_tokens": self.completion_tokens,
+            "reasoning_tokens": self.reasoning_tokens,
+            "successful_requests": self.requests,
+        }
+
     def __add__(self, other: Usage) -> Usage:
         """Return the sum. Its cost is unknown only if both costs are."""
         if other is NO_USAGE:

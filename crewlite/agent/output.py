@@ -32,5 +32,10 @@ class LiteAgentOutput(BaseModel):
     """The recorded answer was kept, though the agent's goal, backstory or response_format are others now."""
     durability: Durability = "off"
 
+    @property
+    def usage_metrics(self) -> dict[str, int]:
+        """The counts of `token_usage` as a plain dict, under CrewAI's names."""
+        return self.token_usage.metrics()
+
     def __str__(self) -> str:
         return self.raw

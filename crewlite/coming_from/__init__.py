@@ -90,7 +90,7 @@ _OF = {"Crew": _RUN, "Task": _TASK, "Flow": _FLOW}
 _OF_EVERY_RESULT = ("raw", "pydantic", "token_usage", "own_usage", "run_id", "drifted", "durability")
 _OF_RESULTS = {
     "Crew": (*_OF_EVERY_RESULT, "json_dict", "tasks_output", "to_dict"),
-    "Agent": (*_OF_EVERY_RESULT, "agent_role", "turn"),
+    "Agent": (*_OF_EVERY_RESULT, "agent_role", "turn", "usage_metrics"),
 }
 """Attributes of what a kickoff returns, which is looked for in the definition where a fork was not kicked off."""
 

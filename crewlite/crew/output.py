@@ -37,6 +37,11 @@ class CrewOutput(Structured, BaseModel):  # type: ignore[misc]  # BaseModel.json
     durability: Durability = "off"
     """sync: all of it was saved before it was used. degraded: something was not. off: nothing was to be saved."""
 
+    @property
+    def usage_metrics(self) -> dict[str, int]:
+        """The counts of `token_usage` as a plain dict, under CrewAI's names."""
+        return self.token_usage.metrics()
+
     def __getitem__(self, name: str) -> Any:
         for output in self.tasks_output:
             if output.name == name:

@@ -69,5 +69,10 @@ class TaskOutput(Structured, BaseModel):  # type: ignore[misc]  # BaseModel.json
     skipped: bool = False
     """It is a ConditionalTask whose condition said no; `raw` is empty."""
 
+    @property
+    def summary(self) -> str:
+        """The first ten words of the description, for a line in a log."""
+        return " ".join(self.description.split(" ")[:10]) + "..."
+
     def __getitem__(self, key: str) -> Any:
         return self._fields()[key]

@@ -55,6 +55,22 @@ def test_a_task_has_the_output_of_the_last_kickoff():
     assert task.output.raw == "2"
 
 
+def test_results_have_the_counts_as_a_dict_and_outputs_a_summary():
+    crew = crew_of(echo)
+    for result in (crew.kickoff({"x": 1}), crew.tasks[0].agent.kickoff("Count 1")):
+        usage = result.token_usage
+        assert result.usage_metrics == {
+            "total_tokens": usage.total_tokens,
+            "prompt_tokens": usage.prompt_tokens,
+            "cached_prompt_tokens": usage.cached_tokens,
+            "completion_tokens": usage.completion_tokens,
+            "reasoning_tokens": 0,
+            "successful_requests": 1,
+        }
+    crew.kickoff({"x": "1 to ten and then on and on and on, until all are counted"})
+    assert crew.tasks[0].output.summary == "Count 1 to ten and then on and on and..."
+
+
 def test_threads_and_tasks_of_a_loop_see_what_they_kicked_off_themselves():
     crew = crew_of(echo)
     seen = {}
