@@ -29,8 +29,8 @@ class Finder:
     def find(self, ref: str | UUID | Checkpoint | RunHistory | BranchInfo, *, anywhere: bool = False) -> Located:
         """Return the place that a ref or object names; with `anywhere`, a path may lead elsewhere. Raises RefError."""
         if isinstance(ref, RunHistory | BranchInfo):
-            tail = ref.abandoned_by if isinstance(ref, RunHistory) else None
-            return Located(self.provider, self.location, ref.run_id, ref.branch, abandoned=tail)
+            place = (ref.as_of, ref.abandoned_by) if isinstance(ref, RunHistory) else ()
+            return Located(self.provider, self.location, ref.run_id, ref.branch, *place)
         text = ref.ref if isinstance(ref, Checkpoint) else str(ref) if isinstance(ref, UUID) else ref
         if not isinstance(text, str):
             raise RefError(repr(text), "is not a ref; wanted a text, such as 'latest' or 'report-42', or a Checkpoint")

@@ -83,13 +83,15 @@ class History:
         """Return the branches of all runs, or of one, as a listing, newest run first, without reading journals."""
         return self._store.branches() if run_id is None else readable_branches(self._store, run_id)
 
-    def run(self, ref: str | UUID | Checkpoint | BranchInfo = "latest") -> RunHistory:
+    def run(self, ref: str | UUID | Checkpoint | BranchInfo = "latest", *, as_of: bool = False) -> RunHistory:
         """Return the run that a ref names: a run_id, `run/branch`, a checkpoint id, or `latest`. Raises RefError.
+
+        For a checkpoint it is the run as it is now or, with `as_of`, as it was at that checkpoint.
 
         A branch of the listing `branches` is returned without a search. `run/branch@abandoned:1` is the branch right
         before its first rewind. A text from a client may be a ref to any run: pass it to `run_by_id` instead.
         """
-        return self._run(self._finder.find(ref))
+        return self._run(self._finder.find(ref), as_of=as_of)
 
     def run_by_id(self, run_id: str | UUID) -> RunHistory:
         """Return the run with exactly this id, its branch `main`. Raises RefError if there is none."""
@@ -368,14 +370,12 @@ class History:
     def _read(self, ref: str | UUID | Checkpoint | RunHistory) -> tuple[list[Entry], Record, str | None]:
         """Return (entries, record, the part of a ref behind the @ or None) at the place that a ref names."""
         if isinstance(ref, RunHistory):
-            return *ref.at(None), ref.place
+            return *ref.read(), ref.place
         found = self._finder.find(ref, anywhere=True)
         if self._finder.is_here(found):
-            run = self._run(found)
-            return *run.at(found.checkpoint), found.checkpoint or run.place
+            return self._read(self._run(found, as_of=True))
         with contextlib.closing(found.provider.open(found.location)) as store:
-            run = RunHistory(store, found.run_id, found.branch, found.abandoned)
-            return *run.at(found.checkpoint), found.checkpoint or run.place
+            return self._read(RunHistory(store, found.run_id, found.branch, found.abandoned, found.checkpoint))
 
     def _checkpoint_of(self, found: Located) -> Checkpoint:
         run = self._run(found)
@@ -383,8 +383,9 @@ class History:
             return checkpoint
         raise no_checkpoint(found, run)
 
-    def _run(self, found: Located) -> RunHistory:
-        return RunHistory(self._store, found.run_id, found.branch, found.abandoned)
+    def _run(self, found: Located, *, as_of: bool = False) -> RunHistory:
+        place = found.checkpoint if as_of else None
+        return RunHistory(self._store, found.run_id, found.branch, found.abandoned, place)
 
     def close(self) -> None:
         """Release the files and connections of the location."""

@@ -82,12 +82,16 @@ class Rewind:
 class RunHistory:
     """One branch of one run. It is read at the first use of a property, and does not follow later commits.
 
-    `abandoned_by` is the number of a rewind, from 1: the object then shows the branch as it was right before it. None
-    shows the branch as it is now.
+    `abandoned_by` is the number of a rewind, from 1: the object then shows the branch as it was right before it.
+    `as_of` is the id of a checkpoint: the object then shows the branch as it was there. With None for both it shows the
+    branch as it is now.
     """
 
-    def __init__(self, store: Store, run_id: str, branch: str, abandoned_by: int | None = None) -> None:
-        self._store, self.run_id, self.branch, self.abandoned_by = store, run_id, branch, abandoned_by
+    def __init__(
+        self, store: Store, run_id: str, branch: str, abandoned_by: int | None = None, as_of: str | None = None
+    ) -> None:
+        self._store, self.run_id, self.branch = store, run_id, branch
+        self.abandoned_by, self.as_of = abandoned_by, as_of
 
     @cached_property
     def _trace(self) -> tuple[list[Entry], dict[str, str | None]]:
@@ -95,12 +99,17 @@ class RunHistory:
 
     @cached_property
     def _entries(self) -> list[Entry]:
-        entries, number = self._trace[0], self.abandoned_by
-        return entries if number is None else abandoned_by(entries, number, self.ref)
+        entries = self._trace[0]
+        if self.as_of is not None:
+            places = (place for entry in entries for place in recorded_in(entry))
+            if (seq := next((place["seq"] for place in places if place["id"] == self.as_of), None)) is None:
+                raise gone(self._store, self.ref, "checkpoint")
+            return [entry for entry in entries if entry.seq <= seq]
+        return entries if self.abandoned_by is None else abandoned_by(entries, self.abandoned_by, self.ref)
 
     @cached_property
     def _record(self) -> Record:
-        return self._checkpoints.record if self.abandoned_by is None else Record.of(self._entries)
+        return Record.of(self._entries) if self.place else self._checkpoints.record
 
     @property
     def ref(self) -> str:
@@ -109,13 +118,13 @@ class RunHistory:
 
     @property
     def place(self) -> str | None:
-        """The part of its ref behind the @: `abandoned:1` for what the first rewind abandoned; None for a branch."""
-        return None if self.abandoned_by is None else f"abandoned:{self.abandoned_by}"
+        """The part of its ref behind the @: the id of `as_of`, or `abandoned:1`; None for the branch as it is now."""
+        return self.as_of if self.abandoned_by is None else f"abandoned:{self.abandoned_by}"
 
     @property
     def abandoned(self) -> tuple[RunHistory, ...]:
         """The branch as it was right before each of its rewinds, in order."""
-        count = len(ends_of_tails(self._trace[0])) if self.abandoned_by is None else self.abandoned_by - 1
+        count = len(ends_of_tails(self._entries))
         tails = tuple(RunHistory(self._store, self.run_id, self.branch, number) for number in range(1, count + 1))
         for tail in tails:
             tail._trace = self._trace  # the branch is read once
@@ -124,27 +133,14 @@ class RunHistory:
     @property
     def rewinds(self) -> tuple[Rewind, ...]:
         """The rewinds of this branch, in order. `abandoned` shows what each of them has abandoned."""
-        own = [entry.commit for entry in self._trace[0] if entry.seq > self._record.base]
+        own = [entry.commit for entry in self._entries if entry.seq > self._record.base]
         found = [(back, commit["at"]) for commit in own if (back := commit.get("rewind"))]
-        count = self.abandoned_by - 1 if self.abandoned_by else len(found)
-        return tuple(
-            Rewind(datetime.fromisoformat(at), back["seq"], back.get("reason", "")) for back, at in found[:count]
-        )
+        return tuple(Rewind(datetime.fromisoformat(at), back["seq"], back.get("reason", "")) for back, at in found)
 
-    def at(self, checkpoint: str | None) -> tuple[list[Entry], Record]:
-        """Return (entries that no rewind abandoned, record) up to the checkpoint with this id; None means all of them.
-
-        Raises RefError if the branch has no such checkpoint any more.
-        """
+    def read(self) -> tuple[list[Entry], Record]:
+        """Return (entries that no rewind abandoned, record). Raises RefError if its checkpoint is gone."""
         entries = self._entries
-        if checkpoint is None:
-            return counting_at(entries, entries[-1].seq)[0], self._record
-        seq = next(
-            (place["seq"] for entry in entries for place in recorded_in(entry) if place["id"] == checkpoint), None
-        )
-        if seq is None:
-            raise gone(self._store, f"{self.run_id}/{self.branch}@{checkpoint}", "checkpoint")
-        return counting_at(entries, seq)[0], Record.of(entry for entry in entries if entry.seq <= seq)
+        return counting_at(entries, entries[-1].seq)[0], self._record
 
     @property
     def status(self) -> RunStatus:
@@ -178,7 +174,7 @@ class RunHistory:
     @property
     def at_work(self) -> str | None:
         """The live process that runs this branch, such as "process 7 on lamp"; None if none does."""
-        if self.abandoned_by is not None:
+        if self.place:
             return None
         return holder(self._store, self.run_id, self.branch, self._record.claim)
 
@@ -371,5 +367,5 @@ def _has_work(run: RunHistory) -> bool:
     """Return whether a kickoff of the run can do any work before the run waits for a person or ends."""
     if run.status != "waiting":
         return run.status == "unfinished"
-    killed = run.at(None)[1].claim is not None  # a run that stops to wait releases its claim
+    killed = run.read()[1].claim is not None  # a run that stops to wait releases its claim
     return killed or any(one.until and one.until <= now() for one in run.waiting)

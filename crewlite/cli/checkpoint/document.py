@@ -86,6 +86,7 @@ def of_run(run: RunHistory, **more: object) -> dict[str, object]:
     """Return a branch of a run. One that cannot be read has only its name, its status and a `problem`."""
     name: dict[str, object] = {"run_id": run.run_id, "branch": run.branch}
     name |= {"abandoned_by": run.abandoned_by} if run.abandoned_by else {}
+    name |= {"as_of": run.as_of} if run.as_of else {}
     try:
         status = run.status
     except JournalCorrupt as error:

@@ -16,7 +16,6 @@ from crewlite.resuming import branch_ref, call_again, nth_attempt, to_resume
 from crewlite.state.format.entry import STATE
 
 if TYPE_CHECKING:
-    from crewlite.state.reading.checkpoint import Checkpoint
     from crewlite.state.run_history import RunHistory
 
 definitions = lazy("crewlite.cli.definitions")
@@ -63,6 +62,9 @@ class Hints:
         if run.abandoned_by:
             screen.line(("to go on from it  ", "dim"), self.again.line("fork", run.ref), whole=True)
             return screen.line(("to go back to it  ", "dim"), self.recorded.line("rewind", run.ref), whole=True)
+        if run.as_of:
+            screen.line(("to try again from here  ", "dim"), self.fork_at(run.as_of), whole=True)
+            return screen.line(("the run as it is now    ", "dim"), self.recorded.line("show", self.ref), whole=True)
         if by := run.at_work:
             return screen.line((head, "dim"), f"it is at work ({by})", whole=True)
         if run.waiting:
@@ -83,11 +85,11 @@ class Hints:
             return f"RuntimeState.open({self.ref!r}, {self.opened.location!r})"
         return (again or self.again).line("resume", self.ref)
 
-    def fork(self, checkpoint: Checkpoint) -> str:
-        """Return the line that begins a branch at a checkpoint."""
+    def fork_at(self, checkpoint: str) -> str:
+        """Return the line that begins a branch at the checkpoint with this id."""
         if self.run.definition["kind"] == STATE:
-            return f"History({self.opened.location!r}).fork({short(checkpoint.id)!r})"
-        return self.again.line("fork", short(checkpoint.id))
+            return f"History({self.opened.location!r}).fork({short(checkpoint)!r})"
+        return self.again.line("fork", short(checkpoint))
 
     def questions(self) -> list[str]:
         """Return the questions that the run waits with, each with the line that answers it."""

@@ -60,14 +60,15 @@ _TASKS = 12  # tasks of a checkpoint that are listed one by one
 
 
 @click.command()
-@ref_argument("what", "[RUN_OR_LOCATION]")
+@ref_argument("what", "[REF_OR_LOCATION]")
 @click.option("--step", "address", metavar="ADDRESS", help="Only this step: all that is recorded of it.")
 @click.option("--events", is_flag=True, help="Only the events, in order.")
 @options()
 def show(asked: Asked, what: str | None, address: str | None, events: bool) -> None:
     """Show one run: its steps, failed attempts, events.
 
-    The newest run, unless a run, run/branch or a checkpoint of it is named. RUN@ADDRESS shows one step, as --step does.
+    The newest run, unless a run or run/branch is named; of a checkpoint, the run as it was there. RUN@ADDRESS shows one
+    step, as --step does.
     """
     if address is not None and events:
         raise click.UsageError("--step shows one step, --events the history of all: take one of them.")
@@ -93,12 +94,12 @@ def _named(opened: Opened) -> tuple[RunHistory, str | None]:
         run = opened.history.run(name or "latest")
         if address in {step.address for step in run.steps}:
             return run, address
-    return opened.history.run(opened.ref or "latest"), None
+    return opened.history.run(opened.ref or "latest", as_of=True), None
 
 
 def _show_run(screen: Screen, opened: Opened, run: RunHistory) -> None:
     status = run.status
-    now = (status_of_run(run), style_of(status))
+    now = (f"{status_of_run(run)}{', as it was there' if run.as_of else ''}", style_of(status))
     screen.line(screen.mark(status), " ", (run.ref, "bold"), "  ", now, whole=True)
     begun = f"{iso(run.started_at)} ({ago(run.started_at)})" if screen.terminal else iso(run.started_at)
     base = run.base
@@ -128,7 +129,7 @@ def _show_run(screen: Screen, opened: Opened, run: RunHistory) -> None:
         screen.line(("failed attempts", "bold"))
         for attempt in run.attempts:
             _attempt(screen, run, attempt)
-    if status != "finished":
+    if status != "finished" or run.as_of:
         screen.line()
         Hints(opened, run).tell(screen)
 
@@ -327,7 +328,7 @@ def _show_checkpoint(screen: Screen, opened: Opened, found: Checkpoint, run: Run
     hints = Hints(opened, run)
     if run.status != "finished":
         hints.tell(screen, head="to go on with the run   ")
-    screen.line(("to try again from here  ", "dim"), hints.fork(found), whole=True)
+    screen.line(("to try again from here  ", "dim"), hints.fork_at(found.id), whole=True)
 
 
 def _newest(opened: Opened) -> str | None:

@@ -185,9 +185,9 @@ class _Step(NamedTuple):
             last = record.last_attempt(self.address)
             return f"{last.error_type}: {last.message}" if last else None
         kind, value = kinds.of(self.outcome.kind), record.value(self.address)
-        if kind is kinds.CREW and (done := [at for at in value.get("tasks", ()) if at in record.outcomes]):
-            said_by = [task for at in done if not (task := record.value(at)).get("skipped")]
-            kind, value = kinds.TASK, said_by[-1]  # a crew says what its last task does
+        if kind is kinds.CREW and (tasks := [at for at in value.get("tasks", ()) if at in record.outcomes]):
+            done = [at for at in tasks if not record.value(at).get("skipped")] or tasks
+            kind, value = kinds.TASK, record.value(done[-1])  # a crew says what its last task does
         elif kind is kinds.CREW:  # inside another run, it is recorded with what it has used
             value = {name: value[name] for name in ("outputs", "changed") if name in value}
         return said(kind, value)

@@ -64,7 +64,7 @@ def page_of(store: Store, run_id: str, shown: str) -> str:
     for info in infos:
         run = RunHistory(store, run_id, info.branch)
         try:
-            run.at(None)
+            run.read()
         except UNREADABLE as error:
             damage.append(error)
         else:
@@ -108,7 +108,7 @@ def _as_tree(branches: Sequence[RunHistory]) -> list[tuple[RunHistory, int]]:
 
 
 def _part(run: RunHistory, depth: int, branches: dict[str, RunHistory], number: int) -> BranchPart:
-    _, record = run.at(None)
+    _, record = run.read()
     rows, base = rows_of(record), run.base
     beside = branches.get(base.branch) if base else None
     if run.abandoned_by is not None:
@@ -130,7 +130,7 @@ def _part(run: RunHistory, depth: int, branches: dict[str, RunHistory], number: 
 
 
 def _differences(run: RunHistory, beside: RunHistory) -> RunDiff:
-    (before, one), (after, other) = beside.at(None), run.at(None)
+    (before, one), (after, other) = beside.read(), run.read()
     return compare(one, other, common=last_common(before, after), places=(beside.place, run.place))
 
 

@@ -96,7 +96,7 @@ def _rewind(ref: str) -> Act:
     def do(site: Site) -> Said:
         with site.history() as history:
             place, run = history.checkpoint(ref), history.run(ref)
-            seq = run.at(None)[1].seq if run.abandoned_by else place.seq
+            seq = run.read()[1].seq if run.abandoned_by else place.seq
             history.rewind(ref, reason="wrong")
         site.trace.note("rewound", RUN, "main", *place.tasks)
         return {"rewound": seq}
