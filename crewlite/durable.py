@@ -235,10 +235,13 @@ class Scope(Protocol):
     def step(self, step: Step[T]) -> Awaitable[T]:
         """Request a step. The step gets its address now, and executes when the result is awaited."""
 
-    def spawn(self, step: Step[T], start: Any = None) -> asyncio.Task[T]:
+    def spawn(
+        self, step: Step[T], start: Any = None, ended: Callable[[asyncio.Task[Any]], None] | None = None
+    ) -> asyncio.Task[T]:
         """Request a step and start it. The running step ends only after the spawned one. Call it on the run's loop.
 
-        `start`: what `start_inside` returned when a thread requested the step; None takes it now.
+        `start`: what `start_inside` returned when a thread requested the step; None takes it now. `ended` is called
+        with the task once that has ended, in the context of this call.
         """
 
     def in_turn(self, task: asyncio.Task[T], part: Awaitable[T]) -> Awaitable[T]:
@@ -322,8 +325,13 @@ class _Plain:
     def step(self, step: Step[T]) -> Awaitable[T]:
         return step.work()
 
-    def spawn(self, step: Step[T], start: Any = None) -> asyncio.Task[T]:
-        return asyncio.ensure_future(step.work())
+    def spawn(
+        self, step: Step[T], start: Any = None, ended: Callable[[asyncio.Task[Any]], None] | None = None
+    ) -> asyncio.Task[T]:
+        task = asyncio.ensure_future(step.work())
+        if ended:
+            task.add_done_callback(ended)
+        return task
 
     def in_turn(self, task: asyncio.Task[T], part: Awaitable[T]) -> Awaitable[T]:
         return part

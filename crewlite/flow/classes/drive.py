@@ -7,7 +7,6 @@ each method starts for the same reason and with the same argument as before.
 from __future__ import annotations
 
 import asyncio
-import contextvars
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,7 +54,6 @@ class Drive:
         self._machine = Machine(flow.graph)
         self._decode = partial(codec.decode, classes=classes)
         self._scope = durable.scope()
-        self._context = contextvars.copy_context()
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done once no method is left, or with the error that ends the kickoff."""
         self._recorded: list[_Asked] = []
@@ -108,8 +106,7 @@ class Drive:
             self._over.set_result(None)
 
     def _spawned(self, asked: _Asked) -> asyncio.Task[Any]:
-        task = self._scope.spawn(asked.step)
-        task.add_done_callback(self._ended, context=self._context)
+        task = self._scope.spawn(asked.step, ended=self._ended)
         self._at_work[task] = asked
         return task
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from crewlite.runtime.steps.turns import TURNS, Turns
 
 T = TypeVar("T")
+Ended = Callable[[asyncio.Task[Any]], None]
 
 
 class Siblings:
@@ -18,7 +19,7 @@ class Siblings:
     def __init__(self, turns: Turns) -> None:
         """`turns`: the order in which the results of these steps are handed over."""
         self._turns = turns
-        self._running: dict[asyncio.Task[Any], str] = {}
+        self._running: dict[asyncio.Task[Any], Ended | None] = {}
         self._failed: dict[asyncio.Task[Any], str] = {}
         self._cut: list[str] = []
         self._over = False
@@ -27,10 +28,13 @@ class Siblings:
         self._has_failed = False
         """Whether a step has failed."""
 
-    def begin(self, step: Coroutine[Any, Any, T], address: str = "") -> asyncio.Task[T]:
-        """Begin a step as a task, and return the task. Once `cut` was called, a new task is cancelled at once."""
+    def begin(self, step: Coroutine[Any, Any, T], address: str, ended: Ended | None = None) -> asyncio.Task[T]:
+        """Begin a step as a task, and return the task. Once `cut` was called, a new task is cancelled at once.
+
+        `ended` is called with the task once that has ended.
+        """
         task = asyncio.create_task(step, name=address)  # `StepScope.hand_over` finds the step's changes by it
-        self._running[task] = address
+        self._running[task] = ended
         task.add_done_callback(self._ended)
         if self._over:  # a thread or a task that outlived its step still requests more steps
             task.cancel()
@@ -86,8 +90,10 @@ class Siblings:
             task.cancel()
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        address = self._running.pop(task)
+        ended = self._running.pop(task)
         if task.cancelled():
-            self._cut.append(address)
+            self._cut.append(task.get_name())
         elif task.exception() is not None:
-            self._failed[task] = address
+            self._failed[task] = task.get_name()
+        if ended:
+            ended(task)

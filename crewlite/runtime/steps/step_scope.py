@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, NamedTuple, TypeVar
 
 from crewlite import codec, own_threads, tracebacks
@@ -126,11 +126,13 @@ class StepScope(Frame):
         """The loop of the run."""
         return self.run.journal.loop
 
-    def spawn(self, step: Step[T], start: Start | None = None) -> asyncio.Task[T]:
+    def spawn(
+        self, step: Step[T], start: Start | None = None, ended: Callable[[asyncio.Task[Any]], None] | None = None
+    ) -> asyncio.Task[T]:
         """Request a step and begin it as a task. The running step ends only when this task has ended."""
         asked = self._asked(step, start=start)
         work = self._drive(step, asked, own_task=True)
-        return self.children.siblings().begin(work, asked.address)
+        return self.children.siblings().begin(work, asked.address, ended)
 
     def hand_over(self, task: asyncio.Task[Any]) -> None:
         """Show a spawned step's changes of the state to the code, which now receives the step's result."""

@@ -39,13 +39,15 @@ class Kept:
     def after(self, commit: CommitParts) -> Kept:
         """Return the values after a commit."""
         changed = commit.get("values", {})
-        new, gone = changed.get("set", {}), frozenset(changed.get("gone", ()))
         own, values = self.own, self.values
-        if new or gone:
-            own = {name: value for name, value in own.items() if name not in gone} | new
-            values = {name: value for name, value in values.items() if name not in gone} | new
-        operations: list[Operation] = list(changed.get("ops", ()))
-        own = applied(own, operations)
+        operations: list[Operation] = []
+        if changed:
+            new, gone = changed.get("set", {}), frozenset(changed.get("gone", ()))
+            if new or gone:
+                own = {name: value for name, value in own.items() if name not in gone} | new
+                values = {name: value for name, value in values.items() if name not in gone} | new
+            operations += changed.get("ops", ())
+            own = applied(own, operations)
         for late in commit.get("late", ()):
             operations += late["ops"] if is_outermost(late["address"]) else ()
         operations += changed.get("seen", ())
@@ -54,18 +56,11 @@ class Kept:
             operations += step["state"]
         operations += changed.get("seen_after", ())
         now = applied(values, operations)
-        touched = dict.fromkeys(operation[1][0] for operation in operations)
-        for name in {path[0] for verb, path, *_ in operations if verb == "remove" and len(path) == 1}:
-            if name in now and alike(values.get(name, ABSENT), now[name]):  # it has only moved behind other names
-                del touched[name]
-        versions = {name: self.versions.get(name, 0) + 1 for name in touched} | changed.get("versions", {})
-        return Kept(
-            values=now,
-            own=own,
-            versions={**self.versions, **versions} if versions else self.versions,
-            steps=self._with(ended) if ended else self.steps,
-            ended=self.ended + len(ended),
-        )
+        versions = dict(self.versions)
+        for name in _touched(operations, values, now):
+            versions[name] = versions.get(name, 0) + 1
+        versions |= changed.get("versions", {})
+        return Kept(now, own, versions, self._with(ended) if ended else self.steps, self.ended + len(ended))
 
     def _with(self, ended: Iterable[str]) -> dict[str, int]:
         steps = self.steps
@@ -78,6 +73,20 @@ class Kept:
     def _adds(self, step: StepRecord) -> bool:
         address = step["address"]
         return "state" in step and is_outermost(address) and self.steps.get(address, self.ended) >= self.ended
+
+
+def _touched(operations: Iterable[Operation], before: Mapping[str, Json], after: Mapping[str, Json]) -> Iterable[str]:
+    """Return the names of the values that operations change, without those that have only moved behind other names."""
+    found, removed = dict[str, None](), set[str]()
+    for operation in operations:
+        path = operation[1]
+        found[path[0]] = None
+        if operation[0] == "remove" and len(path) == 1:
+            removed.add(path[0])
+    for name in removed:
+        if name in after and alike(before.get(name, ABSENT), after[name]):
+            del found[name]
+    return found
 
 
 def is_outermost(address: str) -> bool:

@@ -39,7 +39,7 @@ def difference(before: Mapping[str, Json], after: Mapping[str, Json], at: Path =
     """Return the operations that turn `before` into `after`, including the order of keys."""
     if before is after:
         return []
-    kept = _keys_in_place(before, after)
+    kept = before.keys() if list(before) == list(after) else _keys_in_place(before, after)
     found: list[Operation] = [["remove", [*at, key]] for key in before if key not in kept]
     for key, value in after.items():
         if not at and key.startswith(ITEMS):
@@ -85,13 +85,16 @@ def by_name(operations: Iterable[Operation]) -> dict[str, list[Operation]]:
 
 def alike(one: Json, other: Json) -> bool:
     """Return whether two encoded values are equal in every detail: `1` and `1.0` differ, and so do orders of keys."""
-    if one is other or one is ABSENT or other is ABSENT:
-        return one is other
-    if isinstance(one, list | dict) and isinstance(other, list | dict) and len(one) != len(other):
+    if one is other:
+        return True
+    kind = type(one)
+    if kind is not type(other):  # of which one may be ABSENT
         return False
-    if type(one) is not type(other):
+    if kind in (str, int, bool):
+        return bool(one == other)
+    if kind in (list, dict) and len(one) != len(other):
         return False
-    return bool(one == other) if isinstance(one, str | int) else dumps(one) == dumps(other)
+    return dumps(one) == dumps(other)
 
 
 def _changed(before: Json, after: Json, at: Path) -> list[Operation]:

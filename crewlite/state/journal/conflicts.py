@@ -47,7 +47,8 @@ class Touched:
             place = tuple(path)
             keys = [("append" if verb == "append" else "write", place), *(("inside", at) for at in beginnings(place))]
             for key in keys:
-                mark = self._marks.setdefault(key, _Mark())
+                if (mark := self._marks.get(key)) is None:
+                    mark = self._marks[key] = _Mark()
                 if address not in mark.waiting:
                     mark.waiting.add(address)
                     self._of.setdefault(address, []).append(mark)

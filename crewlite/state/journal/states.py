@@ -8,7 +8,7 @@ again wherever that step is answered from the record.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -104,7 +104,7 @@ class States:
     def end(self, view: View, *, finished: bool = False) -> None:
         """Close the view of an attempt that has ended. Unless the step is `finished`, its changes are dropped."""
         with self.shared.lock:
-            view.ended = True
+            view.end()
             if self._running.get(view.address) is view:
                 del self._running[view.address]
             if finished and not view.address and self.shared.used:
@@ -129,8 +129,7 @@ class States:
                 return view
             self.settle()
             base = self._outlook(address)
-            next_id = partial(self._next_id, address)
-            values = Values(base, shared.known_secrets, shared.check_open, next_id, exact=False)
+            values = _FromOutside(base, shared, partial(self._next_id, address))
             late = Late(address, values, base, shared.moment)
             self._late.append((weakref.ref(holder), late))
             return late
@@ -202,7 +201,7 @@ class States:
             return _difference(self._recorded_with(commit), final)
         if view is None or not self._is_caught_up(view):
             return []
-        view.now()  # notes the names that the code has changed
+        view.note_changes()
         names = None if self._unsure else view.unshown
         if names is not None and not names:
             return []
@@ -271,6 +270,26 @@ class States:
         """Return the values as the next commit would record them, without the changes of running steps."""
         outermost = (late["ops"] for late in self._ended if is_outermost(late["address"]))
         return applied(self._record.values, [*self._own, *(one for operations in outermost for one in operations)])
+
+
+class _FromOutside(Values):
+    """The values that a view from outside shows."""
+
+    __slots__ = ("_next_id", "_shared")
+    exact = False
+
+    def __init__(self, base: Mapping[str, Json], shared: Shared, next_id: Callable[[], str]) -> None:
+        super().__init__(base)
+        self._shared, self._next_id = shared, next_id
+
+    def secrets(self) -> Secrets:
+        return self._shared.secrets
+
+    def check(self) -> None:
+        self._shared.check_open()
+
+    def next_id(self) -> str:
+        return self._next_id()
 
 
 def _difference(

@@ -7,9 +7,10 @@ have changed it inside. A value that is never accessed is neither decoded nor co
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from itertools import takewhile
-from typing import Any
+from typing import Any, ClassVar, cast
 
 from crewlite.codec import IMMUTABLE, Json, declare, decode, digest, encode, encode_to_keep
 from crewlite.errors import ConfigError, NotCodable
@@ -21,28 +22,28 @@ log = logging.getLogger("crewlite.state")
 _TRIES = 5
 
 
-class Values(MutableMapping[str, Any]):
-    """Values that a program changes. Any thread may use them."""
+class Values(MutableMapping[str, Any], ABC):
+    """Values that a program changes. Any thread may use them. Subclasses know whose values they are."""
 
-    def __init__(
-        self,
-        coded: Mapping[str, Json],
-        secrets: Callable[[], Secrets],
-        check: Callable[[], None],
-        next_id: Callable[[], str],
-        *,
-        exact: bool,
-    ) -> None:
-        self._secrets = secrets
-        self._check = check
-        """Called before each change. Raises if the change could not be recorded."""
-        self._next_id = next_id
-        self._exact = exact
-        """Whether a different order of keys in a value counts as a change."""
-        self._coded = dict(coded)
+    __slots__ = (
+        "_added_to",
+        "_begun",
+        "_coded",
+        "_fixed",
+        "_handed_out",
+        "_lent",
+        "_lock",
+        "_read",
+        "_written",
+    )
+    exact: ClassVar[bool]
+    """Whether a different order of keys in a value counts as a change."""
+
+    def __init__(self, coded: Mapping[str, Json]) -> None:
+        self._coded = coded
         """All values, in order, as they were when last settled; ABSENT for a new one that has not been settled."""
-        self._handed_out = False
-        """Whether a caller of `settle` holds `_coded`, so that it must be copied before it changes."""
+        self._handed_out = True
+        """Whether others hold `_coded`, such as a caller of `settle`, so that it must be copied before it changes."""
         self._lent: dict[str, Any] = {}
         """The values that were set or accessed, decoded."""
         self._read: dict[str, tuple[Json, Json]] = {}
@@ -59,15 +60,31 @@ class Values(MutableMapping[str, Any]):
         self._lock = rlock()
         """Its own: user code runs under it (decoding calls pydantic's hooks), and no other step may wait for that."""
 
+    @abstractmethod
+    def secrets(self) -> Secrets:
+        """Return the secrets that are masked in what is recorded."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise if a change that is made now could not be recorded."""
+
+    @abstractmethod
+    def next_id(self) -> str:
+        """Return the id of the next item that is added to a collection."""
+
     def __getitem__(self, key: str) -> Any:
         with self._lock:
             if key not in self._lent:
-                self._lend(key, self._coded[key])
+                coded = self._coded[key]
+                if type(coded) in IMMUTABLE:  # it stands for itself
+                    self._lent[key] = self._fixed[key] = coded
+                else:
+                    self._lend(key, coded)
             return self._lent[key]
 
     def __setitem__(self, key: str, value: Any) -> None:
-        self._check()
-        if type(key) is not str or not isinstance(encode(key), str) or key.startswith(ITEMS):
+        self.check()
+        if type(key) is not str or key.startswith(ITEMS) or not (key in self._coded or isinstance(encode(key), str)):
             raise ConfigError(f"{key!r} is not a name for a value; wanted a text, such as state['progress']")
         declare(type(value))
         with self._lock:
@@ -78,7 +95,7 @@ class Values(MutableMapping[str, Any]):
                 self._own()[key] = ABSENT
 
     def __delitem__(self, key: str) -> None:
-        self._check()
+        self.check()
         with self._lock:
             del self._own()[key]
             self._forget(key)
@@ -110,17 +127,17 @@ class Values(MutableMapping[str, Any]):
 
     def add_item(self, collection: str, value: object) -> str:
         """Add an item to a collection, and return its id. Raises NotCodable if it cannot be recorded."""
-        self._check()
+        self.check()
         declare(type(value))
-        coded = self._secrets().mask_data(_encoded(collection, value))
+        coded = self.secrets().mask_data(_encoded(collection, value))
         with self._lock:
-            identifier = self._next_id()
+            identifier = self.next_id()
             self._items(collection)[identifier] = coded
         return identifier
 
     def remove_item(self, collection: str, identifier: str) -> None:
         """Remove an item from a collection. Raises KeyError if there is none with this id."""
-        self._check()
+        self.check()
         with self._lock:
             if identifier not in self.items_of(collection):
                 raise KeyError(
@@ -156,9 +173,10 @@ class Values(MutableMapping[str, Any]):
                     self._written.add(key)
                 if type(value) in IMMUTABLE:
                     self._fixed[key] = value
-            self._handed_out, self._added_to = True, {}
-            if ABSENT in self._coded.values():
+            self._added_to.clear()
+            if not self._handed_out and ABSENT in self._coded.values():
                 return {key: coded for key, coded in self._coded.items() if coded is not ABSENT}
+            self._handed_out = True
             return self._coded
 
     def since(self, before: Mapping[str, Json], refused: list[NotCodable] | None = None) -> list[Operation]:
@@ -176,21 +194,22 @@ class Values(MutableMapping[str, Any]):
     def coded(self) -> dict[str, Json]:
         """Return all values encoded, for `put_back`. Raises NotCodable."""
         with self._lock:
-            self._added_to = {}
+            self._added_to.clear()
             lent = {key: self._plain(key, value) for key, value in self._lent.items()}
             return {key: lent.get(key, coded) for key, coded in self._coded.items()}
 
     def put_back(self, coded: Mapping[str, Json]) -> None:
         """Replace all values by these encoded ones. Objects that the program got before no longer belong to them."""
         with self._lock:
-            before, self._coded, self._handed_out = self._coded, {}, False
+            before, own = self._coded, dict[str, Json]()
+            self._coded, self._handed_out = own, False
             self._written |= before.keys() | coded.keys()
             self._lent, self._read, self._fixed, self._begun, self._added_to = {}, {}, {}, {}, {}
             for key, value in coded.items():
                 if key.startswith(ITEMS):
-                    self._coded[key] = value
+                    own[key] = value
                     continue
-                self._coded[key] = was = before.get(key, ABSENT)
+                own[key] = was = before.get(key, ABSENT)
                 if not self._same(was, value):
                     self._lend(key, value)
 
@@ -212,11 +231,16 @@ class Values(MutableMapping[str, Any]):
         """All names, including those of collections."""
         return self._coded.keys()
 
+    @property
+    def is_touched(self) -> bool:
+        """Whether the program has accessed or changed any value."""
+        return bool(self._lent or self._written)
+
     def take_written(self) -> Collection[str]:
         """Return the names that the program changed since the last call. Changes inside values count once settled."""
+        if not self._written:
+            return ()
         with self._lock:
-            if not self._written:
-                return ()
             found, self._written = self._written, set()
             return found
 
@@ -233,9 +257,10 @@ class Values(MutableMapping[str, Any]):
                 del self._own()[key]
 
     def _own(self) -> dict[str, Json]:
+        """Return `_coded` as a mapping that may be changed."""
         if self._handed_out:
             self._coded, self._handed_out = dict(self._coded), False
-        return self._coded
+        return cast(dict[str, Json], self._coded)
 
     def _items(self, collection: str) -> dict[str, Json]:
         """Return the items of a collection as a mapping that may be changed."""
@@ -274,7 +299,7 @@ class Values(MutableMapping[str, Any]):
 
     def _to_record(self, key: str, value: Any, before: Json) -> Json:
         """Return the encoded and masked value to record; the object `before` itself if nothing has changed."""
-        secrets = self._secrets()
+        secrets = self.secrets()
         if secrets.mask(key) != key:
             raise NotCodable(_path(MASK), key, "a name that holds a configured secret")
         plain = self._plain(key, value)
@@ -288,11 +313,13 @@ class Values(MutableMapping[str, Any]):
     def _same(self, one: Json, other: Json) -> bool:
         if alike(one, other):
             return True
-        return not (self._exact or one is ABSENT or other is ABSENT) and digest(one) == digest(other)
+        return not (self.exact or one is ABSENT or other is ABSENT) and digest(one) == digest(other)
 
 
 def _encoded(key: str, value: Any) -> Json:
     """Encode a value. Raises NotCodable, also if another thread keeps changing the value meanwhile."""
+    if type(value) in IMMUTABLE:
+        return encode(value)
     for _ in range(_TRIES):
         try:
             return encode_to_keep(value, _path(key))

@@ -42,10 +42,6 @@ class Shared:
     """The errors of values that could not be recorded and were not announced yet."""
     lock: RLock = field(default_factory=rlock)
 
-    def known_secrets(self) -> Secrets:
-        """Return the secrets that the run knows by now."""
-        return self.secrets
-
     def check_open(self) -> None:
         """Raise StoreError if the journal is closed, so that nothing more can be recorded."""
         if self.closed:
@@ -63,7 +59,6 @@ class View:
     """The state of one attempt of a step. Any thread may use it."""
 
     __slots__ = (
-        "_added",
         "_inside",
         "_opening",
         "_shared",
@@ -80,9 +75,7 @@ class View:
         self._shared, self.address, self.start = shared, address, start
         self._opening = start.values if opening is None else opening
         """The values when the attempt began, with the changes of handlers of the event that announced the start."""
-        self._values: Values | None = None
-        self._added = 0
-        """The number of collection items that the code of the step has added."""
+        self._values: _Own | None = None
         self._inside: _Inside | None = None
         self.handed: dict[str, None] = {}  # there is one for each step, and an empty set takes three times as much
         """The addresses of steps inside whose results were handed to the code."""
@@ -96,12 +89,7 @@ class View:
     def values(self) -> Values:
         """The current values, for use by the program."""
         with self._shared.lock:
-            if self._values is None:
-                self._shared.used = True
-                self._values = self._new_values()
-            if self._inside and self._inside.behind:
-                self._inside.catch_up(self._values)
-            return self._values
+            return self._current()
 
     @property
     def pending(self) -> Mapping[str, list[Change]]:
@@ -113,7 +101,7 @@ class View:
         with self._shared.lock:
             if self._values is None and not self._inside:
                 return self._opening
-            return self._settled(self.values)
+            return self._settled(self._current())
 
     def outlook(self, but: Collection[str] = (), more: Mapping[str, Sequence[Change]] = _NONE) -> Mapping[str, Json]:
         """Return the values with all committed changes of steps inside, without those of `but`, with `more`."""
@@ -127,7 +115,12 @@ class View:
         with self._shared.lock:
             if self._values is None and self._inside is None:
                 return Start(self._opening)
-            return Start(self._settled(self.values), self._inside.delivered if self._inside else 0)
+            return Start(self._settled(self._current()), self._inside.delivered if self._inside else 0)
+
+    def note_changes(self) -> None:
+        """Add the names that the code has changed to `unshown`."""
+        if self._values is not None and (self._values.is_touched or self.mirror):
+            self.now()
 
     def note_request(self, address: str, start: Start) -> None:
         """Note that a step inside is requested, which begins with the state `start`.
@@ -153,7 +146,7 @@ class View:
         with self._shared.lock:
             if self._values is None and not self._inside:
                 return difference(self.start.values, self._opening)
-            values = self.values
+            values = self._current()
             if self.mirror:
                 self.mirror.write(values)
             return values.since(self.start.values, self._shared.refused)
@@ -208,14 +201,24 @@ class View:
                 return []  # none has changed anything that the step could not see
             return inside.touched.conflicts(operations, start)
 
-    def _new_values(self) -> Values:
-        shared = self._shared
-        return Values(self._opening, shared.known_secrets, self._check, self._next_id, exact=True)
+    def end(self) -> None:
+        """Note that the attempt has ended, after which nothing changes these values."""
+        with self._shared.lock:
+            self.ended = True
+            if self._values is not None:
+                self._values.ended = True
 
-    def _next_id(self) -> str:
-        """Return an id for a new item of a collection. On a resume, the item added at the same point gets it again."""
-        self._added += 1
-        return f"{self.address or 'run'}.{self._added}"
+    def _current(self) -> _Own:
+        """Return the current values. The caller holds the lock."""
+        if self._values is None:
+            self._shared.used = True
+            self._values = self._new_values()
+        if self._inside and self._inside.behind:
+            self._inside.catch_up(self._values)
+        return self._values
+
+    def _new_values(self) -> _Own:
+        return _Own(self._opening, self._shared, self.address, ended=self.ended)
 
     def _apply(self, inside: _Inside, changes: Sequence[Change], after: int = 0) -> None:
         if self._values is None:
@@ -239,13 +242,38 @@ class View:
                     self._inside.placed.pop(name, None)
         return now
 
-    def _check(self) -> None:
+
+class _Own(Values):
+    """The values of one attempt.
+
+    They do not refer to the view, so that both are freed with the step, without the garbage collector.
+    """
+
+    __slots__ = ("_added", "_address", "_shared", "ended")
+    exact = True
+
+    def __init__(self, opening: Mapping[str, Json], shared: Shared, address: str, *, ended: bool) -> None:
+        super().__init__(opening)
+        self._shared, self._address, self.ended = shared, address, ended
+        self._added = 0
+        """The number of collection items that the code of the step has added."""
+
+    def secrets(self) -> Secrets:
+        return self._shared.secrets
+
+    def check(self) -> None:
         if self.ended:
+            whose = self._address or "the run"
             raise ConfigError(
-                f"The state of {self.address or 'the run'} was changed after {self.address or 'the run'} had ended, so "
-                f"the change cannot be recorded. Change it earlier, and wait for threads that do. To change the state "
-                f"of the step that runs now, call RuntimeState.current() there"
+                f"The state of {whose} was changed after {whose} had ended, so the change cannot be recorded. Change "
+                f"it earlier, and wait for threads that do. To change the state of the step that runs now, call "
+                f"RuntimeState.current() there"
             )
+
+    def next_id(self) -> str:
+        """Return an id for a new item of a collection. On a resume, the item added at the same point gets it again."""
+        self._added += 1
+        return f"{self._address or 'run'}.{self._added}"
 
 
 class _Inside:
