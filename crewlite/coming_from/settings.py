@@ -58,6 +58,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("Agent Crew", "knowledge_sources", None, _NO_LEARNING, _GIVE_IT),
     Setting("Agent Crew", "knowledge_config", ANY, "it says how to search knowledge"),
     Setting("Agent Crew", "embedder", ANY, "it serves memory and knowledge"),
+    Setting("Agent", "embedder_config", ANY, "it serves memory and knowledge"),
     Setting(
         "Agent Crew",
         "cache",
