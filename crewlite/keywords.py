@@ -16,6 +16,7 @@ from crewlite.errors import UnknownOption, meant_setting
 
 P = ParamSpec("P")
 R = TypeVar("R")
+C = TypeVar("C", bound=type)
 
 
 def known_keywords(
@@ -47,6 +48,19 @@ def known_keywords(
             return await cast(Any, fn(*args, **checked(given)))
 
         return cast(Callable[P, R], call_on_loop if inspect.iscoroutinefunction(fn) else call)
+
+    return decorate
+
+
+def methods_with_known_keywords(what: str) -> Callable[[C], C]:
+    """Do this for the constructor and all public methods of a class. `what`: what errors call an object of it."""
+
+    def decorate(cls: C) -> C:
+        for name, fn in [*vars(cls).items()]:
+            if inspect.isfunction(fn) and (name == "__init__" or not name.startswith("_")):
+                called = cls.__name__ if name == "__init__" else f"{name} of {what}"
+                setattr(cls, name, known_keywords(called)(fn))
+        return cls
 
     return decorate
 

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from crewlite.errors import ConfigError, RefError
+from crewlite.keywords import methods_with_known_keywords
 from crewlite.lazy import lazy
 from crewlite.refs import check_name
 from crewlite.state.comparing.run_diff import RunDiff, compare, last_common
@@ -47,6 +48,7 @@ run_page = lazy("crewlite.state.run_page.page")
 E = TypeVar("E")
 
 
+@methods_with_known_keywords("a history")
 class History:
     """The runs that are stored at a location. Use it in a `with` statement, or `close` it.
 

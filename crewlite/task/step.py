@@ -19,7 +19,7 @@ from crewlite.agent.opening import offered, opened, refused, told
 from crewlite.agent.reasoning import prepare
 from crewlite.agent.shape import PROMPTS, wanted
 from crewlite.durable import Drift, Stamp, Step
-from crewlite.errors import AnswerRefused, Suspended, text_of
+from crewlite.errors import AnswerRefused, ConfigError, Suspended, text_of
 from crewlite.llm.base import Message
 from crewlite.llm.parts import with_pictures
 from crewlite.runtime.steps.callbacks import call_back, callback_step, called
@@ -28,6 +28,9 @@ from crewlite.task.output import TaskOutput
 from crewlite.task.output_file import write
 from crewlite.task.task import ConditionalTask, Task
 from crewlite.usage import Usage
+
+_NO = ("no", "n", "false", "0", "none")
+"""Texts that say no."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: D
     files = input_files.read(filled.input_files) if filled.input_files else ()
 
     async def act() -> TaskOutput:
-        if isinstance(task, ConditionalTask) and not await _holds(task.condition, given.previous):
+        if isinstance(task, ConditionalTask) and not await _holds(filled.title, task.condition, given.previous):
             return filled.skipped()
         if files:
             input_files.check(files, f"Task {filled.title!r}")
@@ -107,15 +110,21 @@ def _encoded(output: TaskOutput) -> Any:
     return {"raw": output.raw, "agent": output.agent} | ({"skipped": True} if output.skipped else {})
 
 
-async def _holds(condition: Callable[[TaskOutput], Any], previous: TaskOutput | None) -> bool:
+async def _holds(title: str, condition: Callable[[TaskOutput], Any], previous: TaskOutput | None) -> bool:
     """Call the condition of a task in a recorded step, and return whether the task is to be done.
+
+    Raises ConfigError for a text that says no, as any text but "" counts as true. `title`: of the task.
 
     The step has the same address in every attempt at the task, and whatever the name of the function is, so the first
     verdict holds.
     """
 
     async def act() -> bool:
-        return bool(await called(condition, previous))
+        verdict = await called(condition, previous)
+        if isinstance(verdict, str) and verdict.strip().lower() in _NO:
+            problem = f"its condition returned the text {verdict!r}, which counts as true; return True or False"
+            raise ConfigError(f"task {title!r}: {problem}")
+        return bool(verdict)
 
     asked = [codec.digest(previous.raw if previous else "")]
     step = callback_step(condition, act, asked, kind=kinds.CONDITION, name="condition")

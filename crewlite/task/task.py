@@ -220,7 +220,11 @@ class ConditionalTask(Task):
     """
 
     condition: Callable[[TaskOutput], Any]
-    """Called with the output of the task that stands before this one in the crew; true: do it. May be async."""
+    """Called with the output of the task that stands before this one in the crew; true: do it. May be async.
+
+    What it returns counts as in an `if`. A text that says no, such as "no" or "false", would count as true: it is a
+    ConfigError.
+    """
 
 
 def _title(name: str | None, description: str) -> str:

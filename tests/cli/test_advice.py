@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import ast
+import re
+import shlex
 import threading
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from crewlite import Agent, History
-from crewlite.cli.main import main
+from crewlite.cli.main import checkpoint, main
 from crewlite.errors import BranchConflictError
 from crewlite.flow import flow, step
 from tests import children
+from tests.docs.pages import MODULES, PACKAGE, PAGES, blocks
+
+NAMED = re.compile(r"crewlite (?:checkpoint )?[a-z]+(?: (?:[A-Z]+|--[a-z-]+))+")
+"""A command in the middle of a text, up to the last of its options."""
 
 
 def cli(*words):
@@ -59,3 +67,64 @@ def test_a_directory_that_is_named_like_a_database_is_to_be_renamed():
     done = cli("list", "--location", "dir.db")
     assert done.exit_code == 1
     assert "is a directory, and a name that ends like this is that of a database: rename the directory" in done.stderr
+
+
+def texts(tree):
+    """The texts of a module that are no docstrings, with X in place of what is filled in."""
+    docs = {id(one.value) for one in ast.walk(tree) if isinstance(one, ast.Expr)}
+    inside = {id(part) for one in ast.walk(tree) if isinstance(one, ast.JoinedStr) for part in one.values}
+    for one in ast.walk(tree):
+        if isinstance(one, ast.JoinedStr):
+            yield "".join(part.value if isinstance(part, ast.Constant) else "X" for part in one.values)
+        elif isinstance(one, ast.Constant) and isinstance(one.value, str) and not {id(one)} & (docs | inside):
+            yield one.value
+
+
+def test_an_error_that_advises_a_command_names_the_store_that_it_is_about():
+    lacking = [
+        f"{module.relative_to(PACKAGE)}: {text}"
+        for module in MODULES
+        if module.relative_to(PACKAGE).parts[0] not in ("cli", "console", "tui", "coming_from")
+        for text in texts(ast.parse(module.read_text(encoding="utf-8")))
+        if "crewlite checkpoint" in text and "--location" not in text
+    ]
+    assert lacking == []
+
+
+def advised():
+    """Each command that a page, a text of the package or a call of `in_shell` or `line` names, and where it does so."""
+    for page in PAGES:
+        if page.name == "CHANGELOG.md":  # it tells of commands of earlier releases too
+            continue
+        text = page.read_text(encoding="utf-8")
+        lines = [line[2:] for one in blocks(text) if one.language == "console" for line in one.code.splitlines()]
+        spans = re.findall(r"`(crewlite [^`]+)`", re.sub(r"(?ms)^ *```.*?^ *```$", "", text))
+        for line in (*lines, *spans):
+            if line.startswith("crewlite "):
+                yield f"{page.name}: {line}", line
+    for module in MODULES:
+        if module.name == "resuming.py":  # makes these commands
+            continue
+        tree, where = ast.parse(module.read_text(encoding="utf-8")), module.relative_to(PACKAGE)
+        lines = [found[0] for text in texts(tree) for found in NAMED.finditer(text)]
+        for call in ast.walk(tree):
+            name = getattr(call.func, "id", getattr(call.func, "attr", "")) if isinstance(call, ast.Call) else ""
+            if name == "in_shell":
+                lines += [f"crewlite checkpoint {text} --location X" for text in texts(call.args[0]) if text != "X"]
+            elif name == "line" and getattr(next(iter(call.args), None), "value", "") in checkpoint.late:
+                words = [one.value for one in call.args if isinstance(one, ast.Constant)]
+                lines.append(f"crewlite checkpoint {' '.join(words)}")
+        yield from ((f"{where}: {line}", line) for line in lines)
+
+
+@pytest.mark.parametrize("line", [pytest.param(line, id=name) for name, line in dict(advised()).items()])
+def test_every_command_that_is_advised_exists_with_its_options(line):
+    words = shlex.split(line.partition(" | ")[0].partition(" > ")[0], comments=True)[1:]
+    command, context = main, click.Context(main)
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        found = command.get_command(context, words[0])
+        assert found is not None, words[0]
+        command, words, context = found, words[1:], click.Context(found, parent=context)
+    known = {name for option in command.get_params(context) for name in (*option.opts, *option.secondary_opts)}
+    given = {word.partition("=")[0] for word in words if word.startswith("-")}
+    assert given <= known

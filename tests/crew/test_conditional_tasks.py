@@ -52,6 +52,12 @@ def test_it_is_done_if_its_condition_holds_for_the_output_before_it():
     assert heard[0].raw == "a"
 
 
+@pytest.mark.parametrize("said", ["no", " False\n", "N"])
+def test_a_condition_that_returns_a_text_that_says_no_is_refused(said):
+    with pytest.raises(ConfigError, match=r"task 'extend': its condition returned the text '.*return True or False"):
+        crew_of(["a", "b", "c"], lambda output: said).kickoff()
+
+
 def test_else_it_is_skipped_and_nobody_builds_on_it():
     crew = crew_of(["long enough", "printed"])
     result = crew.kickoff()

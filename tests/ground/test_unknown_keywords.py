@@ -15,6 +15,7 @@ from crewlite import (
     ConditionalTask,
     Crew,
     Flow,
+    History,
     LLMGuardrail,
     PlanningConfig,
     Task,
@@ -63,10 +64,20 @@ def named(value):
 
 def keywords_of(value):
     taken = inspect.signature(value).parameters.values()
-    return [one.name for one in taken if one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    return [one.name for one in taken if one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD) and one.name[1:]]
 
 
-@pytest.mark.parametrize("value", [*(pytest.param(one, id=named(one)) for one in (*MAKERS, *FUNCTIONS)), *verbs()])
+def of_a_history():
+    yield pytest.param(partial(History, "."), id="History")
+    for name, method in inspect.getmembers(History, inspect.isfunction):
+        if not name.startswith("_"):
+            yield pytest.param(partial(method, None), id=f"History.{name}")
+
+
+MAKERS_AND_FUNCTIONS = [pytest.param(one, id=named(one)) for one in (*MAKERS, *FUNCTIONS)]
+
+
+@pytest.mark.parametrize("value", [*MAKERS_AND_FUNCTIONS, *verbs(), *of_a_history()])
 def test_a_misspelt_keyword_is_told_with_the_one_that_was_meant(value):
     for keyword in keywords_of(value):
         word = max(keyword.split("_"), key=len)

@@ -15,6 +15,7 @@ from crewlite.errors import AnswerRefused, ConfigError, InDoubt, Suspended
 from crewlite.kinds import Kind
 from crewlite.permits import width
 from crewlite.refs import as_run_id
+from crewlite.resuming import in_shell
 from crewlite.runtime.kickoffs.engine import kickoff
 from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.runtime.kickoffs.root import Root
@@ -53,7 +54,7 @@ def _way_on(kind: Kind, run_id: str | UUID | None, run: Progress) -> str:
     if run_id is not None:
         return f"To go on: call kickoff_for_each again with run_id={str(run_id)!r}"
     return (
-        f"The runs are kept in {run.location}: crewlite checkpoint list --runs shows them, and "
+        f"The runs are kept in {run.location}: {in_shell('list --runs', run.location)} shows them, and "
         f"{kind}.kickoff(run_id=...) goes on with one. With a run_id, kickoff_for_each can go on with all of them."
     )
 

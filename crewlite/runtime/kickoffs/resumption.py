@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast
@@ -22,7 +23,7 @@ from crewlite.errors import (
 )
 from crewlite.ids import new_id, short
 from crewlite.refs import STUDIES
-from crewlite.resuming import branch_ref, nth_attempt
+from crewlite.resuming import branch_ref, in_shell, nth_attempt
 from crewlite.runtime.kickoffs.advice import to_run_again
 from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.kickoffs.root import Root
@@ -210,8 +211,8 @@ def warn_stored(root: Root[Any], record: Record, located: Located, journal: Jour
         why = "is abandoned" if gone else f"{', '.join(after)} came after it"
         journal.warn(
             f"The run has finished, so its stored result is returned, although checkpoint {checkpoint} was named and "
-            f"{why}. To continue from there: {root.kind}.fork({checkpoint!r}).kickoff(), or crewlite checkpoint fork "
-            f"{checkpoint}"
+            f"{why}. To continue from there: {root.kind}.fork({checkpoint!r}).kickoff(), or "
+            f"{in_shell(f'fork {checkpoint}', journal.location or '')}"
         )
 
 
@@ -329,7 +330,7 @@ def check_rerun(journal: Journal, rerun: Mapping[str, int], kind: str) -> None:
         call, words = to_run_again(kind, ref, record, done)
         journal.warn(
             f"rerun: {', '.join(done)} has finished, and is not run again in this run. To run it again, fork: "
-            f"{call}, or crewlite checkpoint fork {' '.join([ref, *words])}"
+            f"{call}, or {in_shell(shlex.join(['fork', ref, *words]), journal.location or '')}"
         )
 
 
