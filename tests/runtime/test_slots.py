@@ -112,6 +112,28 @@ def test_the_last_to_close_a_circle_is_told_who_is_in_it():
     assert last not in house.pools.waiting
 
 
+def test_a_waiter_that_is_cancelled_passes_on_the_slot_that_it_was_just_given():
+    house = House({"a": 1})
+    names = ("first", "cut", "cut as it goes on", "last")
+    first, cut, late, last = (Slots(house.pools, name, [Limit("a", 1)], None) for name in names)
+
+    async def play() -> None:
+        await first.take()
+        waits = [asyncio.create_task(each.take()) for each in (cut, late, last)]
+        await asyncio.sleep(0)
+        waits[0].cancel()
+        await asyncio.sleep(0)
+        first.leave()
+        waits[1].cancel()  # it has been given the slot, and has not gone on yet
+        await asyncio.wait_for(waits[2], 5)
+        assert [one.cancelled() for one in waits] == [True, True, False]
+        assert [bool(one.held) for one in (first, cut, late, last)] == [False, False, False, True]
+        last.leave()
+        await asyncio.wait_for(first.take(), 5)
+
+    asyncio.run(play())
+
+
 def test_slots_that_are_given_back_are_free_again():
     house = House({"a": 1})
     one, other = (Slots(house.pools, name, [Limit("a", 1)], None) for name in ("p", "q"))

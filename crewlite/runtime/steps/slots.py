@@ -6,10 +6,47 @@ A step holds its slots while an attempt runs. Steps inside that attempt need no 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterator, Sequence
 
 from crewlite.errors import StepDeadlock
 from crewlite.step_parts import Limit
+
+
+class Queue:
+    """A semaphore for many waiters: who releases it wakes the first of them, where that of asyncio looks at each."""
+
+    def __init__(self, width: int) -> None:
+        self._left = width
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        """Those who wait, in the order in which they came, and those who were cancelled meanwhile."""
+
+    def locked(self) -> bool:
+        """Return whether nothing is left, so that `acquire` would wait."""
+        return not self._left
+
+    async def acquire(self) -> None:
+        """Take one; wait for it if none is left. First come, first served."""
+        if self._left:
+            self._left -= 1
+            return
+        given = asyncio.get_running_loop().create_future()
+        self._waiting.append(given)
+        try:
+            await given
+        except asyncio.CancelledError:
+            if not given.cancelled():  # it was given meanwhile
+                self.release()
+            raise
+
+    def release(self) -> None:
+        """Give one back: to the first who waits, if any does."""
+        while self._waiting:
+            first = self._waiting.popleft()
+            if not first.cancelled():
+                first.set_result(None)
+                return
+        self._left += 1
 
 
 class Pool:
@@ -17,7 +54,7 @@ class Pool:
 
     def __init__(self, limit: Limit) -> None:
         self.limit = limit
-        self.free = asyncio.Semaphore(limit.width)
+        self.free = Queue(limit.width)
         self.holders: set[Slots] = set()
 
 
