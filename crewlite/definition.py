@@ -80,6 +80,9 @@ class Definition(Described):
         if isinstance(value, Definition):
             kind = type(value).__name__
             raise ConfigError(f"{info.field_name} is one {kind}; wanted a list: {info.field_name}=[...]")
+        if isinstance(value, str):
+            kind = "agents" if info.field_name == "agents" else "tasks"
+            raise ConfigError(f"{info.field_name} is {value!r}; wanted a list of {kind}: {info.field_name}=[...]")
         return value
 
     @field_validator(

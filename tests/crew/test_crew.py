@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from crewlite import Agent, Crew, Process, Task, ToolCall, event_bus, tool
+from crewlite import Agent, Crew, History, Process, Task, ToolCall, event_bus, tool
 from crewlite.errors import ConfigError, MissingInput, NoModel
 from crewlite.events import BaseEvent, CrewKickoffCompletedEvent
 from crewlite.testing import ScriptedLLM
@@ -27,6 +27,17 @@ def test_the_result_is_the_last_answer_and_holds_every_tasks(make_crew):
     assert result.token_usage.requests == 3
     with pytest.raises(KeyError, match="t0, t1, t2"):
         result["t9"]
+
+
+def test_two_tasks_of_one_name_are_two_steps():
+    who = agent("one", "two", "three")
+    tasks = [Task(name="t", description=text, expected_output="x", agent=who) for text in ("A", "B")]
+    crew = Crew(tasks=tasks, checkpoint=True)
+    assert crew.kickoff(run_id="r")["t"].raw == "one"
+    with History() as history:
+        assert [step.address for step in history.run("r").steps if step.kind == "task"] == ["task:t", "task:t#2"]
+    again = crew.fork("r", edits={"task:t#2": "changed"}).kickoff()
+    assert [output.raw for output in again.tasks_output] == ["one", "changed"]
 
 
 def test_without_agents_of_its_own_a_crew_has_those_of_its_tasks_and_records_the_same():

@@ -560,6 +560,12 @@ def test_one_thing_where_a_list_is_wanted_is_said_in_a_line():
             lambda: Task(description="d", expected_output="x", context=task),
             "Task: context is one Task; wanted a list: context=[...]",
         ),
+        (lambda: Crew(tasks="abc"), "Crew: tasks is 'abc'; wanted a list of tasks: tasks=[...]"),
+        (lambda: Crew(tasks=[task], agents="A"), "Crew: agents is 'A'; wanted a list of agents: agents=[...]"),
+        (
+            lambda: Task(description="d", expected_output="x", context="t"),
+            "Task: context is 't'; wanted a list of tasks: context=[...]",
+        ),
         (lambda: Agent(role="A", goal="g", tools=search), "Agent: tools is one tool; wanted a list: tools=[...]"),
     ]:
         with pytest.raises(ConfigError) as caught:
