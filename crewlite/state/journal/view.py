@@ -202,11 +202,10 @@ class View:
             return inside.touched.conflicts(operations, start)
 
     def end(self) -> None:
-        """Note that the attempt has ended, after which nothing changes these values."""
-        with self._shared.lock:
-            self.ended = True
-            if self._values is not None:
-                self._values.ended = True
+        """Note that the attempt has ended, after which nothing changes these values. The caller holds the lock."""
+        self.ended = True
+        if self._values is not None:
+            self._values.ended = True
 
     def _current(self) -> _Own:
         """Return the current values. The caller holds the lock."""
