@@ -165,7 +165,7 @@ class Circuit:
     def of(cls, data: bytes | None) -> Self:
         """Read a circuit from its data. One that cannot be read is closed."""
         with contextlib.suppress(ValueError, TypeError, AttributeError):
-            given = json.loads(data or b"{}")
+            given = json.loads((data or b"{}").decode())
             failures, opened = map(float, given.get("failures", ())), given.get("opened")
             probe, probed = str(given.get("probe", "")), float(given.get("probed", 0.0))
             return cls(tuple(failures), None if opened is None else float(opened), probe, probed)

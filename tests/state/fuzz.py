@@ -15,6 +15,7 @@ anything was found.
 from __future__ import annotations
 
 import argparse
+import difflib  # noqa: F401 - an error with candidates would import it at its first use
 import hashlib
 import json
 import logging

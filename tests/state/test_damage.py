@@ -42,14 +42,19 @@ def step(**more):
         beginning(seq=True),
         beginning(at="soon"),
         beginning(at="2026-01-01T00:00:00"),
+        beginning(at="0001-01-01T00:00:00+00:00"),
         beginning(run=None),
         beginning(run={**beginning()["run"], "run_id": "../x"}),
         beginning(run={k: v for k, v in beginning()["run"].items() if k != "inputs"}),
         beginning(run={**beginning()["run"], "inputs": {"$": "datetime", "v": "2026-01-01"}}),
         beginning(run={**beginning()["run"], "definition": {"kind": "crew", "name": "c"}}),
         beginning(steps=[step(kind=None)]),
+        beginning(steps=[step(ms=2**70)]),
         beginning(steps=[{"address": "a", "kind": "llm", "ms": 1}]),
         beginning(steps=[step(error={"type": "E"})]),
+        beginning(steps=[step(value={"text": "t", "tool_calls": {"look": {}}})]),
+        beginning(steps=[step(value={"text": "t", "tool_calls": [[{}, {}, "id"]]})]),
+        beginning(steps=[step(value={"text": "t", "tool_calls": [["look"]]})]),
         beginning(events=[["a", "b", "c"]]),
         beginning(claim={"id": "a", "host": "h", "boot": "", "pid": 2**40, "started": None}),
         beginning(folded={"first": 3, "sum": "0" * 32}),
@@ -182,6 +187,18 @@ def test_an_empty_journal_is_damage_and_no_new_run(kept):
     journal.write_bytes(b"")
     with pytest.raises(JournalCorrupt, match="empty"):
         JsonProvider().open(str(root)).read("run-1", "main")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32-be"])
+def test_a_head_file_in_another_encoding_is_not_read(tmp_path, encoding):
+    """It would take an import to read it."""
+    store, branch = JsonProvider().open(str(tmp_path / "store")), Branch().add()
+    branch.checkpoint()
+    store.append([branch.commit()])
+    (head,) = (tmp_path / "store").rglob("*main.json")
+    assert store.heads.read(branch.run_id, branch.branch)["seq"] == 2
+    head.write_text(head.read_text(), encoding=encoding)
+    assert store.heads.read(branch.run_id, branch.branch) == {}
 
 
 def test_a_changed_checkpoint_file_is_left_out_of_the_list(tmp_path, caplog):

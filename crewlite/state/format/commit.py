@@ -210,7 +210,7 @@ class StepRecord(TypedDict):
     again: NotRequired[bool]
     edited: NotRequired[bool]
     at: NotRequired[Time]
-    ms: float
+    ms: Annotated[float, Field(gt=-1e13, lt=1e13)]  # so that the time at which the step began is a date
     error: NotRequired[ErrorRecord]
     fingerprint: NotRequired[Text]
     value: NotRequired[Any]
@@ -347,7 +347,16 @@ def _check_step(step: StepRecord) -> StepRecord:
     outcome = "value" in step and "fingerprint" in step and "digest" in step
     if not outcome and "error" not in step and not step.get("again"):
         raise ValueError("neither an outcome nor an error")
+    value = step.get("value")
+    if isinstance(value, dict) and kinds.of(step["kind"]).asks_model:
+        calls = value.get("tool_calls", [])
+        if not isinstance(calls, list) or not all(map(_is_tool_call, calls)):
+            raise ValueError("a reply that requests tools without a name or arguments")
     return step
+
+
+def _is_tool_call(call: object) -> bool:
+    return isinstance(call, list) and len(call) > 1 and isinstance(call[0], str)
 
 
 def _check_commit(commit: Commit) -> Commit:

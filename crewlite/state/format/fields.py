@@ -22,7 +22,8 @@ def _hex(text: str) -> str:
 
 
 def _time(text: str) -> str:
-    if datetime.fromisoformat(text).tzinfo is None:
+    time = datetime.fromisoformat(text)
+    if time.tzinfo is None or not 1000 <= time.year < 9000:  # hundreds of years can be added or subtracted
         raise ValueError("wanted a time with a zone")
     return text
 

@@ -36,7 +36,8 @@ class HeadFiles:
     def read(self, run_id: str, branch: str) -> JsonObject:
         """Return the head file of a branch; {} if none can be read. Call this before reading the journal."""
         try:
-            found: Any = json.loads(disk.read_complete(self._paths.head(run_id, branch)))
+            # decoded first: json.loads would guess the encoding of bytes, and import it
+            found: Any = json.loads(disk.read_complete(self._paths.head(run_id, branch)).decode())
         except (OSError, ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}

@@ -101,6 +101,6 @@ class Salvage(Protocol):
 def loosely(text: object) -> Any:
     """Parse bytes as JSON without checking a seal; return None if they are not JSON."""
     try:
-        return json.loads(text) if isinstance(text, bytes) else None
+        return json.loads(text.decode()) if isinstance(text, bytes) else None
     except (ValueError, RecursionError):
         return None
