@@ -102,7 +102,7 @@ class _Hooked:
                 raise RuntimeError(f"the hook {_name(hook)} raised {type(error).__name__}") from error
 
     def _enter(self, hook: Hook) -> None:
-        token = durable.detach()  # a hook does not belong to the step around it
+        token = durable.detach()  # a hook does not belong to the enclosing step
         try:
             context = hook(self._info)
             if context is None:

@@ -107,7 +107,7 @@ class Step(Generic[T]):
     child_policy: Policy | None = None
     """The policy for this step and all steps inside it that inherit."""
     default_policy: Policy | None = None
-    """The policy of a step that inherits, if none is set on it or around it."""
+    """The policy of a step that inherits, if neither it nor an enclosing step sets one."""
     refuses: Callable[[Remedy], str] | None = None
     """Returns why a remedy cannot be applied to this step; "" if it can."""
     hears: bool = False

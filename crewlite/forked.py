@@ -66,7 +66,8 @@ class _BetweenForks:
         if self.carried:
             raise ConfigError(
                 "This process was forked while its parent was using a database, so SQLite cannot be used here. Start "
-                "it with the method 'spawn' or 'forkserver' of multiprocessing, or keep the runs in a directory"
+                "the process with the method 'spawn' or 'forkserver' of multiprocessing, or keep the runs in a "
+                "directory of JSON files"
             )
         self._inside.append(get_ident())
         if self.forking:  # only now, so that either this thread sees the fork, or the fork sees this thread

@@ -50,7 +50,7 @@ class AgentRequest(Request):
     response_format: type[BaseModel] | None = None
     turn: int | None = None
     files: tuple[InputFile, ...] = ()
-    """What its last message shows."""
+    """The files attached to the last message of the kickoff."""
 
 
 class Agent(Definition, Runnable[LiteAgentOutput]):
@@ -87,21 +87,21 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     """How often its work goes on after a failure: where a step in it failed, so nothing recorded is done again, or else
     anew. Timeouts and budgets end it."""
     respect_context_window: bool = Field(default=True, strict=True)
-    """What does not fit its model any more is summarised, in a recorded step, and the work goes on. False raises
-    ContextOverflow."""
+    """True: a recorded step replaces a conversation that no longer fits the model by a summary, and the work goes on.
+    False: ContextOverflow is raised."""
     inject_date: bool = Field(default=False, strict=True)
-    """Its model is told the date at which the run began, also by a resume on another day."""
+    """Tell the model the date on which the run began. A resume on another day tells it the same date."""
     date_format: str = "%Y-%m-%d"
-    """How the date is written, as `strftime` wants it."""
+    """The format of the date, for `strftime`."""
     use_system_prompt: bool = Field(default=True, strict=True)
-    """False says who it is at the beginning of the first message, for models that take no system message."""
+    """False: the system prompt stands at the start of the first user message, for models without system messages."""
     system_template: str | None = None
-    """How its model is told who it is: jinja2 with `{{ .System }}`, which is crewlite's text, `role`, `goal` and
-    `backstory`."""
+    """A jinja2 template of the system prompt. It may use `{{ .System }}` (the prompt that crewlite would send), `role`,
+    `goal` and `backstory`."""
     prompt_template: str | None = None
-    """How its model is asked: jinja2 with `{{ .Prompt }}`, `role`, `goal` and `backstory`."""
+    """A jinja2 template of each user message. It may use `{{ .Prompt }}`, `role`, `goal` and `backstory`."""
     response_template: str | None = None
-    """What stands before `{{ .Response }}` ends the prompt, for models that are to go on with a text."""
+    """For models that continue a text: the part of this template before `{{ .Response }}` ends the last message."""
     max_execution_time: float | None = no_limit()
     """A budget in seconds of work on one task, kickoff or turn of a conversation, with all resumes of the run. See
     Task.max_tokens for what happens when a budget is used up."""

@@ -42,7 +42,7 @@ _shows: contextvars.ContextVar[Callable[[BaseEvent], bool]] = contextvars.Contex
 
 @contextlib.contextmanager
 def shown(run_id: Callable[[], str | None], address: Callable[[], str] = lambda: "") -> Iterator[None]:
-    """Show the events of one kickoff during the block, except those that a kickoff around it shows already.
+    """Show the events of one kickoff during the block, except those that an enclosing kickoff shows already.
 
     `run_id` returns the run's id once it is known. `address` returns the step that the kickoff is, if it is part of
     another run, else "".

@@ -139,7 +139,7 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
     checkpoint: CheckpointConfig | bool | None = None
     """True takes the defaults: JSON files in ./.checkpoints, one per finished task."""
     failure_policy: Policy | None = None
-    """Decides on failures of everything inside: tasks, model calls, tools; None inherits from a flow around it."""
+    """Decides on failures of everything inside: tasks, model calls, tools; None inherits from an enclosing flow."""
 
     _lessons: Suggestions | None = PrivateAttr(default=None)
     """Suggestions in the place of those in its file."""

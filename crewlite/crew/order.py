@@ -19,11 +19,11 @@ class Needs:
     """The tasks that one task needs, by their numbers."""
 
     context: Sequence[int]
-    """Those whose outputs its agent is given."""
+    """The tasks whose outputs are given to this task's agent."""
     previous: int | None
-    """The one before it, if its condition is asked about that."""
+    """The task before this one, if this is a ConditionalTask: its condition gets the output of that task."""
     waits_for: frozenset[int]
-    """Those that have to end before it begins, without those that have ended anyway when these have."""
+    """The tasks that this task waits for. A task that another one of them already waits for is left out."""
 
     @property
     def sources(self) -> Sequence[int]:

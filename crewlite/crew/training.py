@@ -184,7 +184,7 @@ def _check_feedback(crew: Crew, n_iterations: int, feedback: Feedback) -> None:
         if not fits:
             known = ", ".join(sorted(name for name in names if name)) or "none has a name"
             raise ConfigError(
-                f"feedback holds {item!r}; wanted a text for all tasks, or texts by the names of tasks ({known})"
+                f"feedback holds {item!r}; wanted one text for all tasks, or a mapping of task name to text ({known})"
             )
 
 

@@ -69,7 +69,7 @@ class TimeBudgetExceeded(BudgetExceeded, TimeoutError):
 
 
 STOPS = (Suspended, AnswerRefused, BudgetExceeded)
-"""Errors that stop a run until somebody acts. Code of the run cannot swallow them: the steps around them stop too."""
+"""Errors that stop a run until somebody acts. Code of the run cannot swallow them: the enclosing steps stop too."""
 
 CONTROL_FLOW = (StoreError, BranchConflictError, JournalCorrupt, RunCancelled, *STOPS)
 """Errors that a step raises without having failed itself: storage failed, the run was stopped, it waits for a person,

@@ -110,7 +110,7 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
 
     @property
     def label(self) -> str:
-        """What errors call it: the decorator and its name."""
+        """How error messages name this function: its decorator, then its name."""
         return f"{self.made_by[0]} {self.name!r}"
 
     @property
@@ -172,7 +172,8 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
     def with_model(self, llm: object) -> Self:
         """Raise ConfigError: the flow's code chooses its models."""
         raise ConfigError(
-            f"A model can be set for crews and agents: the code of flow {self.name!r} chooses them. Leave it out"
+            f"The code of flow {self.name!r} chooses its own models; a model can be set for a crew or an agent only. "
+            f"Leave it out"
         )
 
     def secret_sources(self) -> tuple[object, ...]:

@@ -115,7 +115,7 @@ def recoverable(func: Callable[..., Any] | None = None, /, **options: Any) -> An
 def recovery() -> RecoveryContext | None:
     """Return what the running attempt is told of the failure before it; None in a first attempt.
 
-    In a step that has not failed itself, it is what the attempt around it is told.
+    In a step that has not failed itself, it is what the enclosing attempt is told.
     """
     return durable.scope().recovery(around=True)
 

@@ -148,7 +148,8 @@ class StepFunction(Generic[P, R]):
         odd = [value for value in given if not isinstance(value, Iterable)]
         if odd or not given:
             raise ConfigError(
-                f"{self.name}.{verb}({repr(odd[0]) if odd else ''}): wanted an iterable for each argument of the step"
+                f"{self.name}.{verb}({repr(odd[0]) if odd else ''}): wanted an iterable of values for each argument "
+                f"of the step"
             )
 
     def _made(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Step[Any]:

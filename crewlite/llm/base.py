@@ -186,8 +186,8 @@ class BaseLLM(Resource):
     fallbacks: tuple[BaseLLM, ...] = ()
     """Models to ask, in order, when this one fails and is not retried any more."""
     failure_policy: Policy | None = None
-    """Decides on failed calls, including those of the fallbacks. None inherits the policy of the definition around the
-    model; if there is none, `crewlite.recovery.DEFAULT` decides."""
+    """Decides on failed calls, including those of the fallbacks. None inherits the policy of the enclosing definition;
+    if there is none, `crewlite.recovery.DEFAULT` decides."""
 
     def __init__(self, model: str | None = None, **settings: Any) -> None:
         """Settings become attributes: those that the class names itself, and the usual ones of this class."""
@@ -226,7 +226,7 @@ class BaseLLM(Resource):
         return await background.blocking(self.call, messages, **context_for(type(self).call, context))
 
     def ask(self, messages: str | Sequence[Message], response_format: type[BaseModel] | None = None) -> Any:
-        """Ask once, as a step of the run around the caller, and return the text; `await` it in a coroutine.
+        """Ask once, as a step of the run that the caller is in, and return the text; `await` it in a coroutine.
 
         The reply is recorded with its usage, so that a resume does not ask again. Outside a run it is a plain call: no
         record, events or retries. `response_format`: a pydantic class, of which an object is returned.

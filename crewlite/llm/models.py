@@ -39,7 +39,7 @@ def as_model(value: object) -> object:
 
 
 def resolve_llm(outward: Iterable[Model], *, agent: str) -> BaseLLM:
-    """Return the first model in `outward` (the agent's own, then those around it), else that of CREWLITE_MODEL.
+    """Return the first model in `outward` (the agent's own, then those of enclosing definitions), else CREWLITE_MODEL.
 
     Raises NoModel, ConfigError.
     """

@@ -100,7 +100,10 @@ class CircuitBreaker(Guard):
         self._admit(call, probe, now)  # at that time, so that no call tries of which the store does not know
 
     def _admit(self, call: GuardedCall, probe: str, now: float) -> None:
-        """Raise CircuitOpen unless the circuit is closed, or half-open and this call is the one that tries."""
+        """Raise CircuitOpen unless the circuit is closed, or half-open with this call as its trial call.
+
+        `probe`: the id by which the circuit knows the call if it becomes the trial call.
+        """
         copy = self._copy(call)
         with self._lock:
             circuit = copy.circuit = copy.circuit.tried_by(probe, now, self.cooldown)

@@ -108,7 +108,7 @@ class Abort(_Remedy):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Replan(_Remedy):
-    """Do the work around the failure again from its beginning, told `hint`."""
+    """Do the work in which the failure occurred again from its beginning, told `hint`."""
 
     hint: str = ""
 

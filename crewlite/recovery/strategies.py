@@ -93,7 +93,7 @@ def abort(reason: str = "") -> Strategy:
 
 
 def compensate(then: Policy | None = None) -> Compensation:
-    """Undo what the finished steps of the work have done, newest first; then do as `then` says, or escalate."""
+    """Undo the finished steps of the failed work, newest first; then do as the strategy `then` decides, or escalate."""
     return Compensation(check_strategy("compensate: then", then or escalate()))
 
 

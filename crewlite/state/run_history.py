@@ -299,7 +299,7 @@ class RunHistory:
     def steps(self) -> list[StepView]:
         """Finished steps in the order of their commits, then failed steps, then steps in doubt.
 
-        Of a fork, steps that it has inherited are left out once the step around them has finished without them.
+        In a fork, an inherited step is left out once its enclosing step has finished in the fork without asking for it.
         """
         return steps_of(self._record)
 

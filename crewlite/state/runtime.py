@@ -82,7 +82,7 @@ class RuntimeState(Bag):
 
     @staticmethod
     def current() -> StepState:
-        """Return the state of the running step: of a flow, a `@step`, a task, a tool or a model of yours.
+        """Return the state that the running step sees. The caller is code of a flow, `@step`, task, tool or model.
 
         Raises ConfigError outside a run, and in a step that runs in a process of its own.
         """

@@ -36,7 +36,7 @@ class CheckpointSubscriber:
     def wants(self, kind: str, outward: tuple[Setting, ...], *, fleeting: bool = False) -> CheckpointConfig | bool:
         """Return the setting by which an event of this type creates a checkpoint; False if the event creates none.
 
-        `outward`: the settings of the definitions around the event, innermost first. `fleeting`: whether "*" leaves the
+        `outward`: the settings of the enclosing definitions, innermost first. `fleeting`: whether "*" leaves the
         event out, as it does signals and the chunks of streams.
         """
         for setting in () if self.asleep else outward:

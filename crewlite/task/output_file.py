@@ -19,7 +19,10 @@ _ANYWHERE = "output_file_anywhere=True"
 
 
 def check_text(text: str, where: str, *, anywhere: bool) -> None:
-    """Raise ConfigError for a path that names no file, or leads out of the working directory unless it may."""
+    """Raise ConfigError if `text` is no path of a file, or leads out of the working directory without `anywhere`.
+
+    `where`: the definition that the error names.
+    """
     if problem := _no_file(text) or ("" if anywhere else _leads_out(text)):
         raise ConfigError(f"{where}: output_file is {_shown(text)}, {problem}")
 

@@ -183,7 +183,7 @@ def test_what_a_crew_in_a_flow_paid_is_in_the_result_and_it_is_told_once(flows):
         (["flows:sums"], "flow 'sums': missing 'one'. Pass it: --input NAME=TEXT"),
         (["flows:sums", "--input", "two=2"], "unexpected keyword argument 'two'; it takes (one: int, other: int = 2)"),
         (["flows:sums", "--input", "one=many"], "--input one: Input should be a valid integer"),
-        (["flows:sums", "--input", "one=1", "--model", "offline"], "the code of flow 'sums' chooses them"),
+        (["flows:sums", "--input", "one=1", "--model", "offline"], "The code of flow 'sums' chooses its own models"),
         (["flows:sums", "--message", "Well?"], "this is a flow; pass inputs: --input NAME=TEXT"),
         (["flows:nothing"], "sums"),
     ],
@@ -517,7 +517,7 @@ def test_inputs_of_a_fork_become_what_the_flow_says_they_are_also_if_it_is_not_r
         (["--rerun", "step:nothing"], 1, "names no finished step"),
         (["--edit", "step:fetch"], 2, "wanted ADDRESS=TEXT or ADDRESS:=JSON"),
         (["--edit", "step:fetch=@nowhere"], 2, "cannot be read"),
-        (["--model", "offline"], 2, "A model can be set for crews and agents"),
+        (["--model", "offline"], 2, "a model can be set for a crew or an agent only"),
         (["--input", "three=3"], 2, "unexpected keyword argument 'three'"),
     ],
 )

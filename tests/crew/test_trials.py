@@ -248,7 +248,7 @@ def written(text):
         (lambda crew: crew.train(1, written("[]")), "t.json is no file of trained agents"),
         (lambda crew: crew.train(2, feedback=["x"]), "feedback has 1 item for 2 iterations"),
         (lambda crew: crew.train(1, feedback="x"), "wanted a function that takes the TaskOutput, a list"),
-        (lambda crew: crew.train(1, feedback=[{"ine": "x"}]), "texts by the names of tasks (one, two)"),
+        (lambda crew: crew.train(1, feedback=[{"ine": "x"}]), "a mapping of task name to text (one, two)"),
         (lambda crew: crew.train(1), "asks people"),
         (lambda crew: crew.bound_to("r").test(1, "offline"), "bound to one run, but a test starts several"),
         (lambda crew: crew.with_(trained_agents_file="no.json").kickoff(TOPIC), "there is no file no.json"),

@@ -291,7 +291,7 @@ def test_a_callback_of_a_crew_has_no_work_around_it_so_the_failure_is_escalated(
     agent = Agent(role="Pilot", goal="answer", llm="offline")
     task = Task(name="t", description="d", expected_output="e", agent=agent)
     team = Crew(tasks=[task], before_kickoff_callbacks=[prepare], failure_policy=Says(Replan(HINT)))
-    with pytest.raises(RecoveryEscalated, match="there is none around it"):
+    with pytest.raises(RecoveryEscalated, match="nothing of this kind encloses the failed step"):
         team.kickoff()
 
 

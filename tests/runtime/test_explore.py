@@ -298,7 +298,7 @@ def test_agents_and_flows_are_explored_too(config):
         "class", [{"name": "in", "inputs": {"one": "4"}}, {"name": "e", "rerun": ["method:begin"]}]
     )
     assert [row.result for row in edited] == [["4"], ["1"]]
-    with pytest.raises(VariantsRefused, match="A model can be set for crews and agents"):
+    with pytest.raises(VariantsRefused, match="a model can be set for a crew or an agent only"):
         sums.explore("sums", [{"name": "m", "model": "offline"}])
 
 

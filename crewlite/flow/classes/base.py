@@ -328,7 +328,8 @@ class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
     def with_model(self, llm: object) -> Self:
         """Raise ConfigError: the flow's code chooses its models."""
         raise ConfigError(
-            f"A model can be set for crews and agents: the code of flow {self.run_name!r} chooses them. Leave it out"
+            f"The code of flow {self.run_name!r} chooses its own models; a model can be set for a crew or an agent "
+            f"only. Leave it out"
         )
 
     def secret_sources(self) -> tuple[object, ...]:

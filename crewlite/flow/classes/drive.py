@@ -40,7 +40,7 @@ class _Asked:
     """How often the method has been requested, this time included."""
     step: Step[Any]
     argument: Any
-    """What it is given: of a router, what the methods after it are given."""
+    """The argument that the method was called with. Of a router, the methods that it starts are called with it too."""
     result: Any = None
     """What it has returned, once it has finished."""
 

@@ -68,12 +68,12 @@ class Graph:
 
     @cached_property
     def ambiguous(self) -> frozenset[str]:
-        """The methods that others wait for: a label of such a name would start these too."""
+        """The names of methods that other methods wait for. A router's label of the same name would start these too."""
         return frozenset(name for one in self.conditions.values() for name in one.names() if name in self.methods)
 
     @cached_property
     def paths(self) -> Mapping[str, Path]:
-        """The cycles around each method that can be reached."""
+        """The cycles that each reachable method is in."""
         return cycles(self._following, self.entries)
 
     @cached_property

@@ -36,7 +36,7 @@ class FlowMethod(Generic[P, R]):
     begins: bool = False
     """Whether `@start` marks it."""
     condition: Condition | None = None
-    """What starts it."""
+    """The condition that starts the method."""
     routes: bool = False
     """Whether its result is a label, which starts the methods that listen to it."""
     emit: frozenset[str] | None = None
@@ -44,7 +44,7 @@ class FlowMethod(Generic[P, R]):
     feedback: Feedback | None = None
     """What a person is asked about its result; None to ask nobody."""
     persisted: CheckpointConfig | bool = False
-    """What `@persist` says."""
+    """The checkpoint setting that `@persist` gives; False without it."""
 
     @classmethod
     def of(cls, func: Any, by: str, options: CallOptions) -> FlowMethod[Any, Any]:
@@ -119,8 +119,9 @@ class FlowMethod(Generic[P, R]):
         if self.condition and (len(needed) > 1 or keyword):
             names = ", ".join(one.name for one in needed)
             raise ConfigError(
-                f"{flow}.{self.name} takes {names}, but what another method starts is given one argument: the result "
-                f"of that. Take one, def {self.name}(self, {needed[0].name}), and read the rest from self.state"
+                f"{flow}.{self.name} takes {names}, but a method that another one starts is called with one argument, "
+                f"the result of that other method. Write def {self.name}(self, {needed[0].name}), and read the rest "
+                f"from self.state"
             )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -37,7 +37,7 @@ _TURNS = 5  # replies that an outcome may take
 async def reviewed(
     flow: Flow[Any], method: FlowMethod[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> HumanFeedbackResult:
-    """Make the call of a method in the step around this, and ask a person about its result."""
+    """Call the method within the enclosing step, and ask a person about its result."""
     feedback, scope, name = method.feedback, durable.scope(), method.name
     assert feedback
     how = method.execution  # its options are about the work, not the person
@@ -65,8 +65,9 @@ def call(method: FlowMethod[Any, Any], flow: Flow[Any], /, *args: Any, **kwargs:
     scope = durable.scope()
     if scope.loop is None:
         raise ConfigError(
-            f"{method.name} asks a person for feedback, but was called outside a run, which records the answer: kick "
-            f"off the flow, or call {type(flow).__name__}.{method.name}(flow) for its result without the question"
+            f"{method.name} asks a person for feedback, but was called outside a run, so the answer could not be "
+            f"recorded. Kick off the flow, or call {type(flow).__name__}.{method.name}(flow) for its result without "
+            f"the question"
         )
     given = {"args": args, "kwargs": kwargs}
     step = _step(flow, method.name, lambda: reviewed(flow, method, args, kwargs), codec.known(given), given)

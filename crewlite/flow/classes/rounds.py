@@ -26,7 +26,7 @@ def cycles(following: Mapping[str, Sequence[str]], entries: Sequence[str]) -> di
 
 
 def shared(one: Path, other: Path) -> int:
-    """Return the number of cycles that are around both."""
+    """Return the number of cycles that both are in."""
     count = 0
     for mine, its in zip(one, other, strict=False):
         if mine != its:

@@ -19,7 +19,7 @@ class Running(NamedTuple):
     flow: object
     view: View
     outer: Running | None
-    """The method around it, if its flow was kicked off inside one."""
+    """The enclosing method, if this flow was kicked off inside a method."""
     feedback: list[HumanFeedbackResult]
     """What people have said before it was started, and inside it."""
     method: str

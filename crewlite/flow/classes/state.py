@@ -234,7 +234,7 @@ def _fill(state: BaseModel, values: Mapping[str, Any]) -> None:
 
 
 class _Mirror:
-    """An object of the user's class that shows the values of one step, and is written back to them."""
+    """An object of the user's state class, kept in step with the state that one running step sees."""
 
     def __init__(self, shown: BaseModel) -> None:
         self.shown = shown
@@ -243,7 +243,11 @@ class _Mirror:
         """The values as they were last read or written."""
 
     def read(self, values: Values) -> None:
-        """Update the object's fields from values that were changed elsewhere."""
+        """Bring the object and the values of its step together.
+
+        Fields that the method has set are written to `values` first. Then the fields whose values other code has
+        changed, such as a child step, are set in the object.
+        """
         self.write(values)
         known = self._known
         fresh = {name: value for name, value in values.items() if value is not known.get(name, _NONE)}
@@ -252,7 +256,7 @@ class _Mirror:
             self._known |= fresh
 
     def write(self, values: Values) -> None:
-        """Write the fields that now hold other objects to the values."""
+        """Write each field that code has set since the last read or write to `values`."""
         self._warn_of_private()
         for name, value in values_of(self.shown).items():
             if value is not self._known.get(name, _NONE):

@@ -284,7 +284,7 @@ def _check_asked_there(definition: Runnable[Any], found: Located, record: Record
     if drifted := root.compare(record, codec.decode(record.run["inputs"])).drifted:
         one = drifted[0]
         raise ConfigError(
-            f"{found.run_id}/{found.branch} was run by a variant with other texts than this {root.kind} has: "
-            f"{one.address} {one}. Explore it with the {root.kind} that ran it, which is the `definition` of its row: "
+            f"{found.run_id}/{found.branch} belongs to a variant whose texts differ from those of this {root.kind}: "
+            f"{one.address} {one}. Explore it with the {root.kind} that ran it, from the variant's row in the study: "
             f"row.definition.explore(row.ref, ...)"
         )

@@ -32,7 +32,7 @@ class made_on_class_too(on_class_too[P, Any]):  # noqa: N801 - a decorator
 
 
 def signed(verb: Any, asked: Callable[..., Any]) -> Any:
-    """Return a copy of a verb whose signature is that of `asked`, every option by name, for `help()` and editors."""
+    """Return a copy of the method `verb` with the signature of `asked`: `help()` and editors then list each option."""
     parameters = list(inspect.signature(asked).parameters.values())
     if parameters[-1].annotation == "Unpack[KickoffOptions]":
         parameters[-1:] = [

@@ -103,7 +103,10 @@ def located_for(definition: Runnable[Any] | None, own: CheckpointConfig, given: 
     """Return the place to fork: what `given` names, with the definition's settings for what `given` leaves out."""
     config = own.overridden_by(given)
     if config.restore_from is None:
-        raise ConfigError("fork names no checkpoint; wanted a ref, or CheckpointConfig(restore_from=ref)")
+        raise ConfigError(
+            "fork got a CheckpointConfig without restore_from, so it names no checkpoint; wanted a ref, or "
+            "CheckpointConfig(restore_from=ref)"
+        )
     identity = definition.identity() if definition is not None else None
     return locate(config.restore_from, config.location, config.provider, identity)
 

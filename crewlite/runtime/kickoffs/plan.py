@@ -58,7 +58,8 @@ def plan(root: Root[Any], request: Request) -> Plan:
         override = at_ref(request.from_checkpoint)
         if override.restore_from is None and request.run_id is None:
             raise ConfigError(
-                "from_checkpoint names no checkpoint; wanted a ref, or CheckpointConfig(restore_from=ref)"
+                "from_checkpoint is a CheckpointConfig without restore_from, so it names no checkpoint; wanted a ref, "
+                "or CheckpointConfig(restore_from=ref)"
             )
         config = (config or CheckpointConfig()).overridden_by(override)
     if request.run_id is not None and config is None:
@@ -91,7 +92,7 @@ def plan(root: Root[Any], request: Request) -> Plan:
 
 
 async def continued(root: Root[Any], request: Request) -> Request:
-    """Return the request with the run that its inputs name, if the definition finds runs by their inputs."""
+    """Return the request with the run that it continues, if the definition looks for one by the request's inputs."""
     find = root.continuing(request)
     if find is None or (config := plan(root, request).config) is None:
         return request
@@ -116,7 +117,7 @@ def check_one_store(settings: Iterable[Setting], config: CheckpointConfig | None
 
 
 def _written(names: Iterable[str], config: CheckpointConfig) -> str:
-    """Return fields of a configuration as Python code, with the class in place of an object."""
+    """Return fields of a configuration as Python code, for an error. An object is shown as `Class()`."""
     values = ((name, getattr(config, name)) for name in names)
     return ", ".join(
         f"{n}={v!r}" if v is None or isinstance(v, str) else f"{n}={type(v).__name__}()" for n, v in values

@@ -196,7 +196,7 @@ class Drive(Run):
 
 
 class DryScope(StepScope):
-    """The scope of a crew or flow whose steps are noted instead of run."""
+    """The scope of a crew or flow in a preview: it lists the steps that are asked for, and runs none."""
 
     __slots__ = ("blind",)
 

@@ -19,8 +19,8 @@ def refuse_to_find_by(inputs: Mapping[str, Any], how: str) -> None:
     """Raise ConfigError if runs would be told apart by inputs that hold a secret. `how`: what does that."""
     if names := [name for name, value in inputs.items() if holds_secret(known(value))]:
         raise ConfigError(
-            f"{how} finds a run by its inputs, and the input {', '.join(names)} holds a secret, which is never "
-            f"recorded: the run of another secret could be found. Name the run: pass run_id="
+            f"{how} finds a run by its inputs, but the input {', '.join(names)} holds a secret. Secrets are never "
+            f"recorded, so a run with another secret could be taken for this one. Name the run: pass run_id="
         )
 
 

@@ -89,7 +89,7 @@ def cut_short(
 
 
 def check_may_block(verb: str, instead: str) -> None:
-    """Raise OnLoopThread for `verb` on the background loop, or on the loop of the run around it, which it would block.
+    """Raise OnLoopThread if `verb` would block the loop it is called on: the background loop, or the enclosing run's.
 
     `instead`: the call to await there; "" if there is none.
     """

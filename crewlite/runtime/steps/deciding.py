@@ -194,7 +194,7 @@ def _name(step: Step[Any]) -> str:
 
 
 async def _risen(outer: Frame, step: Step[Any], frame: Frame, risen: Attempt, error: Exception) -> Decided:
-    """Apply the remedy of an inner step if it is meant for this step; otherwise let the step around decide.
+    """Apply the remedy of an inner step if it is meant for this step; otherwise let the enclosing step decide.
 
     A step with effect="once" applies no remedy of an inner step and fails: only its own policy may repeat it.
     """
@@ -280,5 +280,6 @@ def _nowhere(remedy: Remedy) -> str:
     if isinstance(remedy, Rollback) and remedy.to:
         return f"There is no finished step {remedy.to!r} before the failure to go back to"
     if isinstance(remedy, Compensate):
-        return "compensate is for a flow or a recoverable function, and there is none around it"
-    return f"{remedy.name} is for a task, an agent, a step, a method or a flow, and there is none around it"
+        return "compensate is for a flow or a recoverable function, and nothing of this kind encloses the failed step"
+    wanted = "a task, an agent, a step, a method or a flow"
+    return f"{remedy.name} is for {wanted}, and nothing of this kind encloses the failed step"

@@ -231,9 +231,10 @@ class Execution(Generic[T]):
         return AttemptInfo(run.run_id, run.branch, self.address, step.kind.name, step.title, attempt)
 
     async def _failed(self, frame: Frame, failed: FailedAttempt, attempt: int, past: list[Remedy]) -> Remedy:
-        """Choose the remedy for a failed attempt and record both. Raises the error if there is no remedy.
+        """Choose the remedy for a failed attempt, and record the failure and the remedy.
 
-        If the step has an outcome that reports the failure and there is no remedy, nothing is recorded or raised.
+        Without a remedy the error is raised, unless the step has an outcome that reports the failure: then nothing is
+        recorded or raised.
         """
         decision = await decided(self.outer, self.step, frame, failed, past)
         remedy = decision.remedy

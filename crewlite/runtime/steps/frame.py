@@ -37,7 +37,7 @@ in_child(durable.detach)  # the loop that serves the run is in the parent alone:
 
 
 class Frame(Scope):
-    """One attempt at one step. The frame around the root step has the address ""."""
+    """One attempt at one step. The frame that encloses the root step has the address ""."""
 
     __slots__ = (
         "address",
@@ -81,7 +81,7 @@ class Frame(Scope):
         self.past = ()
         """The remedies for this step's failed attempts so far."""
         self.sayings: Sayings | None = None
-        """What the code of this attempt reports about its work; None if neither this step nor one around it listens."""
+        """What the code of this attempt reports about its work; None if neither it nor an enclosing step listens."""
         self.started: str | None = None
         """The id of the event of this step's start."""
 

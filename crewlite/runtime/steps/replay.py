@@ -201,7 +201,10 @@ def _answered(
 def _answered_strictly(
     record: Record, recorded: Outcome, question: Question, mode: Mode, siblings: Collection[str]
 ) -> Reuse | Run | Refuse:
-    """Decide about a recorded outcome whose step's question has changed, which strict replay does not allow."""
+    """Decide as `_answered` does, in strict replay, which refuses a step whose question is not the recorded one.
+
+    It makes exceptions for a question recorded in another form, an edited branch, other inputs, and `mode.reruns`.
+    """
     if any(codec.digest([question.kind, other]) == recorded.fingerprint for other in _other_forms(question.asked)):
         return Reuse(recorded, recorded.drifted)
     address = recorded.address

@@ -1,4 +1,4 @@
-"""A run, as the engine drives it over one journal during one kickoff."""
+"""One kickoff's view of a run: its record, its journal and what the engine keeps in memory while it drives the run."""
 
 from __future__ import annotations
 
@@ -216,7 +216,8 @@ class Run:
     def hears(self, event: type[BaseEvent], settings: tuple[Setting, ...]) -> bool:
         """Return whether an event of this class has a handler or creates a checkpoint. If not, it need not be built.
 
-        `settings`: the checkpoint settings around the event, innermost first.
+        `settings`: the checkpoint settings of the step that emits the event and of the steps that enclose it, innermost
+        first.
         """
         return event_bus.hears(event) or bool(self.wants(event, settings))
 

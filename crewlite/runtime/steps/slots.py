@@ -87,7 +87,7 @@ class Pools:
 
 
 class Slots:
-    """The slots that one step holds while an attempt runs. `outer`: those of the nearest step around it with limits."""
+    """The slots that one step holds while an attempt runs. `outer`: those of the nearest enclosing step with limits."""
 
     def __init__(self, pools: Pools, address: str, limits: Sequence[Limit], outer: Slots | None) -> None:
         around = {pool.limit.key for one in _outwards(outer) for pool in one.held}

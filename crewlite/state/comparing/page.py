@@ -34,7 +34,10 @@ def for_parts() -> dict[str, Any]:
 
 
 def _first_shown() -> Callable[[object, str, FieldDiff], str | None]:
-    """Return a function of (diff, address, field): the earlier step with this same difference, None the first time."""
+    """Return a function of (diff, address, field) that returns the first address it was given with this difference.
+
+    It returns None the first time.
+    """
     seen: dict[tuple[int, tuple[str, ...]], str] = {}
 
     def find(diff: object, address: str, field: FieldDiff) -> str | None:

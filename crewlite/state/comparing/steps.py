@@ -61,7 +61,7 @@ class Side:
 
     @classmethod
     def of(cls, record: Record, times: Times, at: str | None) -> Side:
-        """Build the side of a record. `at` is the part of its ref behind the @, None if there is none."""
+        """Build one side of the comparison from its record. `at`: the part of its ref after the @; None without one."""
         run = record.run
         return cls(
             run["run_id"],

@@ -17,7 +17,7 @@ def inputs_at(record: Record, address: str) -> Json:
 
 
 def has_other_inputs(record: Record, address: str) -> bool:
-    """Return whether the inputs have changed since a step finished; False if it has not finished."""
+    """Return whether the inputs of the run have changed since a step finished; False if it has not finished."""
     return bool(record.earlier_inputs) and digest(inputs_at(record, address)) != digest(record.run["inputs"])
 
 

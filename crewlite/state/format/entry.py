@@ -163,7 +163,7 @@ def unseal_line(line: bytes, *, after: str | None, where: str) -> Entry:
 
 
 def parts_of_line(line: bytes) -> tuple[bytes, str]:
-    """Return (body, seal) of a line, as `parts` does. Raises InvalidEntry if it is not a line of a journal."""
+    """Return (body, seal) of a line of a journal. Raises InvalidEntry if it is not one."""
     if not line.startswith(_HEAD) or len(line) < _BODY + 2 or line[_BODY - 2 : _BODY] != b'",':
         raise InvalidEntry("this is not a line of a journal")
     return parts(line)

@@ -135,10 +135,10 @@ def _outcomes_before(part: Sequence[Entry], live: Record) -> dict[str, Outcome]:
 def _merged(
     part: Sequence[Entry], held: dict[str, Outcome], live: Record, record: Record, shortened: _StepsLeftOut
 ) -> Commit:
-    """Build one commit from the entries `part`, without the steps inside steps that have finished at the end of `part`.
+    """Build one commit from the entries `part`. It leaves out the child steps of steps that have finished by its end.
 
-    `live` is the record at that end, `held` the outcomes before `part`, `record` the record of the complete branch,
-    `shortened` the steps from which the parts before have left out others.
+    `live`: the record at the end of `part`. `held`: the outcomes before `part`. `record`: that of the complete branch.
+    `shortened`: the steps whose child steps were left out of the commits built so far.
     """
     last, paid = part[-1], Paid()
     begins, ends = CommitParts(), CommitParts()

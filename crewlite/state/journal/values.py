@@ -214,9 +214,9 @@ class Values(MutableMapping[str, Any], ABC):
                     self._lend(key, value)
 
     def place(self, key: str, behind: Callable[[str], bool]) -> None:
-        """Insert a name before all the last names in a row for which `behind` returns True.
+        """Insert a name without a value; `replace` sets one. Does nothing if the name exists.
 
-        The name has no value yet: call `replace` to set one. Does nothing if the name exists.
+        It goes before the names at the end for which `behind` returns True, up to the first for which it returns False.
         """
         with self._lock:
             if key not in self._coded:

@@ -182,7 +182,7 @@ class Writer:
         return was_open
 
     def use(self) -> Writer:
-        """Add a user, and return the writer. Only a user of the writer may call this: without users the thread ends."""
+        """Count one more user, and return the writer. Only a counted user may call this: at zero the thread ends."""
         with guard:
             self.users += 1
         return self

@@ -158,7 +158,7 @@ class CheckpointFiles:
     def _newest_first(self, part: str = "", before: str | None = None) -> Iterator[tuple[str, Path]]:
         """Yield (id, path) of each checkpoint file whose id contains `part` and is older than `before`, newest first.
 
-        A page needs few of them, so a name is examined, and made a path, only when its turn comes.
+        The names are sorted at once; each is checked and made a path only when the caller asks for the next one.
         """
         end = before or "g"  # ids are hexadecimal: all come before "g"
         try:

@@ -36,7 +36,7 @@ _HOLE = 32  # so many zeros in a row are an unwritten part of a file, not a chan
 
 
 class JournalFiles:
-    """The journals of one location. `ref` returns the ref of a checkpoint, for error messages."""
+    """The journals of one location. `ref`: a function that returns the ref of a checkpoint, for error messages."""
 
     def __init__(self, paths: Paths, ref: Callable[[CheckpointRecord], str]) -> None:
         self._paths = paths
@@ -253,7 +253,7 @@ class Tail(NamedTuple):
         return cls(path, last.seq, last.sum, offset, _mark(last, offset), run, first.sum, rewinds)
 
     def after(self, entries: Sequence[Entry], size: int) -> Tail:
-        """Return the tail after these entries, which take `size` bytes, are appended."""
+        """Return the tail of the journal once these entries are appended, which take `size` bytes."""
         offset, last, back = self.offset + size, entries[-1], rewinds_of(entries)
         rewinds = (*self.rewinds, *back) if back else self.rewinds
         return self._replace(seq=last.seq, sum=last.sum, offset=offset, mark=_mark(last, offset), rewinds=rewinds)

@@ -89,7 +89,7 @@ class Database:
             raise self._failure(error) from error
 
     def ask(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
-        """Execute a query on the writing connection, inside a block of `writing`."""
+        """Execute a query on the writing connection; return its cursor. The caller is inside `with self.writing()`."""
         return self._writer.execute(sql, parameters)
 
     def give_back(self) -> None:

@@ -55,9 +55,9 @@ class Checkpoints:
         self.record = record
 
     def recorded(self, then: Record | None = None, *, abandoned: bool = False) -> list[CheckpointRecord]:
-        """Return the records of the checkpoints up to the last commit of `then`, by default of all, first to last.
+        """Return the records of all checkpoints, first to last; with `then`, those up to its last commit.
 
-        Those that a rewind had abandoned then are left out, unless `abandoned` is True.
+        `then`: an earlier state of the record. `abandoned`: include checkpoints that a rewind had abandoned by then.
         """
         record = then or self.record
         known = (one for one in self.record.checkpoints.values() if one["seq"] <= record.seq)

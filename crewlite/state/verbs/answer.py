@@ -206,7 +206,10 @@ def unheard(record: Record) -> frozenset[str]:
 
 
 def unused_answers(record: Record) -> list[tuple[AskedQuestion | None, GivenAnswer]]:
-    """Return the answers that the run may still use, each with its question; None if that was not asked yet."""
+    """Return (question, answer) for each answer that the run may still use.
+
+    The question is None if the run has not asked it yet.
+    """
     if record.finished:
         return []
     asked = {one["address"]: one for one in record.current}
