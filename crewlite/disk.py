@@ -266,7 +266,7 @@ def rename(path: Path, target: Path, *, batch: SyncBatch | None = None) -> None:
 
 
 def opened(path: str | Path) -> IO[bytes]:
-    """Open a file to read. Raises OSError for what is no regular file, such as a pipe, which may stay empty."""
+    """Open a regular file to read. Raises OSError for any other file, such as a pipe, which may stay empty."""
     return open(_handle(path), "rb")
 
 

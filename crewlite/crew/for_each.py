@@ -34,7 +34,7 @@ class EachOptions(TypedDict, total=False):
 
 
 class ForEach:
-    """The verbs of a crew that take many inputs."""
+    """The methods of a crew that kick it off once for each of many inputs."""
 
     @overload
     def kickoff_for_each(

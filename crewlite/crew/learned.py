@@ -83,8 +83,8 @@ def read(path: str | PathLike[str]) -> dict[str, TrainedAgent]:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise ConfigError(
-            f"{path} is no file of trained agents: {f'{where}: ' if where else ''}{first['msg']}. Wanted what "
-            f"crew.train(n, filename) writes"
+            f"{path} is no file of trained agents: {f'{where}: ' if where else ''}{first['msg']}. Pass a file that "
+            f"crew.train(n, filename) has written"
         ) from None
 
 

@@ -52,7 +52,7 @@ def train(
 
 
 def trial_of(crew: Crew, n_iterations: int, filename: str, feedback: Feedback) -> Trial:
-    """Build the trial that trains a crew. Its arguments are n_iterations, inputs and feedback, if that is a list."""
+    """Build the trial that trains a crew. Its arguments are n_iterations and inputs, and feedback if that is a list."""
     check_iterations("train", n_iterations)
     _check_feedback(crew, n_iterations, feedback)
     if Path(filename).exists():

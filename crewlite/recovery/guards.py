@@ -187,7 +187,7 @@ async def _guarding(guards: Sequence[Guard], call: GuardedCall) -> AsyncIterator
 
 
 def check_guards(guards: object) -> tuple[Guard, ...]:
-    """Return guards as a tuple. Raises ConfigError for what is none."""
+    """Return guards as a tuple. Raises ConfigError if one of them is not a guard."""
     if isinstance(guards, list | tuple) and all(isinstance(one, Guard) for one in guards):
         return tuple(guards)
     raise ConfigError(f"FailurePolicy: guards is {guards!r}; wanted a list of guards, such as [LoopDetector()]")

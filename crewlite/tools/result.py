@@ -41,13 +41,13 @@ class ToolResult:
         return (reason if failed else self.text).removeprefix(f"{self.error}: ")
 
     def encode(self) -> dict[str, Any]:
-        """As recorded."""
+        """Return the recorded form of the result."""
         more = {"error": self.error, "reusable": self.reusable, "cached": self.cached, "note": self.note}
         return {"text": self.text} | {name: value for name, value in more.items() if value}
 
     @classmethod
     def decode(cls, data: Any) -> ToolResult:
-        """As it was recorded. Raises LookupError, TypeError for what is none."""
+        """Build a result from its recorded form. Raises LookupError or TypeError for data of another form."""
         return cls(data["text"], data.get("error"), data.get("reusable"), data.get("cached"), data.get("note"))
 
 

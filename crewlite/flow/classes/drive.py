@@ -160,7 +160,10 @@ class Drive:
         self._request(self._machine.ended(firing, self._graph.label(firing.method, result)), asked)
 
     def _request(self, firings: Sequence[Firing], cause: _Asked | None, begun: int | None = None) -> None:
-        """Request methods. `cause`: the finished method that starts them; without one, `begun` is the commit before."""
+        """Request methods. `cause`: the finished method that starts them; None at the beginning of the flow.
+
+        `begun`: at the beginning of the flow, the number of the commit that they come after.
+        """
         for firing in firings:
             self._counts[firing.method] += 1
             if self._counts[firing.method] > self._flow.max_method_calls:

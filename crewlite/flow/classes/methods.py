@@ -106,7 +106,7 @@ class FlowMethod(Generic[P, R]):
         return annotated_labels(self.func) if self.emit is None else self.emit
 
     def call(self, flow: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any]:
-        """Call its function for a flow, in the step that runs here, as its options say."""
+        """Call the method's function on `flow`, within the running step and with the options of its decorator."""
         return self.execution.call(MethodType(self.func, flow), self.is_async, args, kwargs)
 
     def check_parameters(self, flow: str) -> None:

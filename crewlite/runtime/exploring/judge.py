@@ -67,8 +67,8 @@ def judge_of(given: Any) -> Judge | None:
             raise ConfigError(f"judge is {name_of(given)}, which does not take one argument; wanted judge(result)")
         return Judge(None, _by_function(given))
     raise ConfigError(
-        f"judge is {given!r}; wanted a function that takes a result and returns a number, a model or its name, or an "
-        f"Agent"
+        f"judge is {given!r}; wanted a model, the name of a model, an Agent, or a function that takes a result and "
+        f"returns a number"
     )
 
 

@@ -72,7 +72,7 @@ def variants_of(definition: Runnable[Any], given: Given) -> list[Variant]:
 
 
 def check_at(record: Record, variant: Variant) -> None:
-    """Note what prevents a variant from being forked from this record, or from running after that."""
+    """Add to `variant.mistakes` what prevents the variant from being forked from this record, or from running then."""
     found = variant.mistakes
     for change in _each(variant.changed):
         with _collected(found):
@@ -107,7 +107,7 @@ def _each(changed: Changes) -> Iterator[Changes]:
 
 
 async def find_unready(variant: Variant) -> None:
-    """Note if the model of a variant cannot be called: its provider does not exist, or the key is missing."""
+    """Add to the variant's mistakes that its model cannot be called: no such provider, or no key for it."""
     if variant.model is not None and not variant.mistakes:
         with _collected(variant.mistakes):
             await resources.ready(variant.model)

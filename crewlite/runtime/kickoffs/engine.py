@@ -89,10 +89,10 @@ def submit(definition: Runnable[R], request: Request, verb: str = "submit") -> R
     """
     name, kind = definition.run_name, definition.run_kind
     if durable.scope().loop is not None:
-        instead = f"{name}(...), whose steps are" if kind is kinds.FLOW else f"kickoff(...) of this {kind}, which is"
+        instead = f"{name}(...)" if kind is kinds.FLOW else f"kickoff(...) of this {kind}"
         raise ConfigError(
-            f"{name}.{verb}(...) was called inside a run, but it begins a run of its own: call {instead} then part "
-            f"of this run"
+            f"{name}.{verb}(...) was called inside a run, but it begins a run of its own: call {instead} instead, and "
+            f"its steps become part of this run"
         )
     if background.on_loop_thread():
         raise OnLoopThread("submit", "await akickoff()")

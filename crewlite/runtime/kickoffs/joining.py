@@ -95,7 +95,7 @@ async def _until_free(target: Located, progress: Progress) -> None:
 
 @dataclass(slots=True)
 class _Watch:
-    """Watches for the process that runs a branch. Not to be used by several threads at once."""
+    """Tells which live process runs a branch, each time it is asked. Not to be used by several threads at once."""
 
     store: Store
     run_id: str

@@ -75,8 +75,8 @@ async def akickoff_for_each(
     When all have ended, raises the first failure in this order, with a note that names its inputs. With
     `return_exceptions`, returns the failures in the places of their results instead.
 
-    `begun` receives the progress of runs that begin, until one is known to be at work, and of those cut in a call that
-    may have taken effect.
+    `begun`: a list for the progress of runs, for advice after an interrupt. A run that begins is added while no run in
+    it has an id yet; later, a run is added if it was interrupted in a call that may have taken effect.
     """
     _check(definition, inputs, max_concurrency)
     name, all_inputs = None if run_id is None else as_run_id(run_id), list(inputs)

@@ -104,7 +104,7 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
         )
     if not root.shares(record, {**inputs, **(request.inputs or {})}, journal.secrets.mask):
         raise RunMismatch(
-            f"Run {journal.run_id!r} is of other tasks: it has no task name and no task text in common with this "
+            f"Run {journal.run_id!r} has other tasks: it has no task name and no task text in common with this "
             f"{root.kind}. Kick off the {root.kind} it was started with, or choose another run_id."
         )
     if request.inputs is None:

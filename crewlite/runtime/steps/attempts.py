@@ -40,9 +40,10 @@ def since_given_up(past: Sequence[Attempt], base: int) -> list[Attempt]:
 
 
 def goes_back(failed: Attempt) -> bool:
-    """Return whether the attempt after a failed one continues from the last good place, or from a named one.
+    """Return whether the attempt after a failed one goes back within the step and keeps what was finished before.
 
-    Only the step that holds the named place does so. Without a name, code goes back, and an agent begins anew.
+    After a Rollback to a named step, it does. After a Resume, or a Rollback without a name, only a step of code does:
+    an agent begins anew.
     """
     remedy = failed.remedy
     if failed.final or not isinstance(remedy, Rollback | Resume):

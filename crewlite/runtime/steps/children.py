@@ -96,7 +96,7 @@ class Children:
         return self.turns is not None and self.turns.busy
 
     def is_next(self, address: str, outcomes: Mapping[str, Outcome]) -> bool:
-        """Return whether a requested step is recorded, and the code has requested all those recorded before it."""
+        """Return whether a requested step is recorded, and the code has requested every step recorded before it."""
         if address not in outcomes:
             return False
         if self.ahead is None:

@@ -179,8 +179,8 @@ class Frame(Scope):
     def recovery(self, *, around: bool = False) -> RecoveryContext | None:
         """Return what this attempt is told about the failed attempt before it.
 
-        Without one, return what the nearest enclosing step is told. Unless `around`, the search ends at the first unit
-        of work around the step, such as a task.
+        If there is none, return what the nearest enclosing step that has failed is told. The search ends at the first
+        enclosing unit of work, such as a task; with `around`, it goes on to the run.
         """
         record = self.run.record
         if not record.attempts:

@@ -143,7 +143,7 @@ class _Beside:
     given: object
 
     def differs(self, step: Step[Any]) -> str:
-        """Return what no question holds and may differ between this request and one for that step; "" for nothing."""
+        """Return in words what differs between this request and `step` but is in no question; "" if nothing does."""
         if codec.holds_secret(step.question):
             return "a secret"
         if not _alike(self.worker, step.voice.source):
@@ -197,7 +197,10 @@ def _same(one: Any, other: Any, begun: set[tuple[int, int]]) -> bool:
 
 
 def _parts(one: Any) -> list[Any] | dict[str, Any] | None:
-    """Return what makes a function, a definition or a model differ from another; None for any other object."""
+    """Return the parts that decide whether two functions, definitions, models or tools are the same.
+
+    Returns None for an object of any other kind.
+    """
     if isinstance(one, types.FunctionType):
         around = [cell.cell_contents for cell in one.__closure__ or ()]
         return [one.__code__, around, one.__defaults__, one.__kwdefaults__]

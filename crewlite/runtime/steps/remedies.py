@@ -180,9 +180,9 @@ def void_by(record: Record, remedy: Remedy, prefix: str) -> Iterator[tuple[str, 
 
 
 def void(record: Record, prefix: str, kept: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield (address, kind) of the finished steps that are void once a step after a rollback is asked something else.
+    """Yield (address, kind) of the finished steps that become void if a step after a rollback has another question.
 
-    Those are all below `prefix`, except the steps `kept` with what is inside them, and calls with effect="once".
+    These are all steps below `prefix`, except `kept`, the steps inside those, and calls with effect="once".
     """
     known = set(kept)
     for at, outcome in record.outcomes.items():

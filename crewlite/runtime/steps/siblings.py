@@ -43,7 +43,7 @@ class Siblings:
     def mark_awaited(self, task: asyncio.Task[Any]) -> None:
         """Mark a task as awaited: its failure reaches the awaiter, so `end` does not raise it.
 
-        Once the code has failed, no failure reaches it: `asyncio.gather` drops all failures but the first.
+        No effect once the code of the running step has failed: `asyncio.gather` drops all failures but the first.
         """
         if not self._left:
             self._failed.pop(task, None)

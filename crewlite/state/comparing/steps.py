@@ -232,7 +232,7 @@ def _compared(key: _Key, ours: _Steps, theirs: _Steps, common: int) -> StepDiff:
 
 
 def _only(name: Literal["a", "b"], step: _Step, other: _Run) -> StepDiff:
-    """Compare a step of the run `name` with nothing: the other run does not have it, or not any more."""
+    """Describe a step that only the run `name` has. The other run never had it, or a prune has dropped it there."""
     a, b = (step.side(), None) if name == "a" else (None, step.side())
     if other.has_dropped(without_tries(step.address)):
         return StepDiff(step.address, step.kind, "unknown", False, (), a, b, ("b" if name == "a" else "a",))

@@ -13,10 +13,11 @@ ByAddress = dict[str, Any]
 def take_back(
     edited: Set[str], *, outcomes: ByAddress, intents: ByAddress, late: ByAddress, others: Iterable[ByAddress]
 ) -> None:
-    """Remove what is known, by address, of the edited steps and the steps inside them.
+    """Remove the edited steps and the steps inside them from these parts of a record, which are keyed by address.
 
     The outcomes and intents of the enclosing steps are removed too. The outcomes and late changes of the edited steps
-    themselves stay, as their new outcomes replace them.
+    themselves stay, as their new outcomes replace them. `late`: the changes that handlers made to the state of steps
+    after their end.
     """
     for known in (outcomes, intents, late, *others):
         for at in [at for at in known if not edited.isdisjoint(outers(at))]:

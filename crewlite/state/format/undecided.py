@@ -21,7 +21,7 @@ def name_of(number: int) -> str:
 
 
 def keeps_failure(outcome: Outcome) -> bool:
-    """Return whether this is the outcome of a step that keeps a failure."""
+    """Return whether this is the outcome of a step that only stores a failure until its remedy is chosen."""
     kind = kinds.CLASSIFICATION.name
     return outcome.kind == kind and leaf(outcome.address).startswith(f"{kind}:{_NAME}")
 

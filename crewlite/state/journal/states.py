@@ -112,7 +112,10 @@ class States:
 
     @contextmanager
     def dropping(self) -> Iterator[None]:
-        """Drop what handlers change of the run itself in this block: an earlier call of them made the same changes."""
+        """Drop the changes that handlers make to the run's own state in this block.
+
+        These handlers were called for the same event before, and the changes of that call are recorded.
+        """
         self.settle()
         self._drops = True
         try:
@@ -168,7 +171,10 @@ class States:
             return {"seen": seen} if seen else {}
 
     def add_to(self, commit: Commit, *, strict: bool) -> list[NotCodable]:
-        """Add all changes and usage to a commit. Returns new errors of values not recorded; `strict` raises one."""
+        """Add all changes and usage to a commit. Returns an error for each value that cannot be recorded.
+
+        Errors returned before are left out. With `strict`, the first is raised instead.
+        """
         with self.shared.lock:
             self.settle()
             changed: ValueChanges = {**commit.pop("values", {})}

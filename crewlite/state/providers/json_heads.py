@@ -5,7 +5,7 @@
 The file is outside `journal/`, because a backup may restore that directory alone. It is synced for a rewind only: it
 states a length that the journal must have at least, so an outdated file does no harm. A file that cannot be read is
 ignored. The rewinds are repeated here so that a listing tells abandoned checkpoints apart without reading journals.
-It is written in place, under its lock, and so read under it.
+Each file is overwritten in place, so a process writes and reads it while it holds the file's lock.
 """
 
 from __future__ import annotations

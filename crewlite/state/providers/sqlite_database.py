@@ -256,7 +256,10 @@ def code_of(error: Exception) -> int:
 
 
 def version_of(db: sqlite3.Connection, location: str) -> int:
-    """Return the schema of a database; 0 if it is empty. Raises SchemaTooNew, StoreUnusable for another program's."""
+    """Return the schema number of a database; 0 if it is empty.
+
+    Raises SchemaTooNew for a schema of a later release, StoreUnusable for a database of another program.
+    """
     version, tables = db.execute(  # in one statement, as another process may be creating the tables
         "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version"
     ).fetchone()

@@ -227,13 +227,16 @@ def no_run(ref: str, name: str, problem: str, branches: Iterable[BranchInfo]) ->
 
 
 def check_stands(found: Located) -> None:
-    """Raise RefError if a ref names the end of what a rewind abandoned: nothing can be added there."""
+    """Raise RefError if a ref names the last of the commits that a rewind abandoned: nothing can be added there."""
     if found.abandoned is not None:
         raise RefError(found.ref, "was abandoned by a rewind and cannot change: fork it, or rewind the branch to it")
 
 
 def abandoned_by(entries: Sequence[Entry], number: int, ref: str) -> list[Entry]:
-    """Return the entries up to the end of what rewind `number`, from 1, abandoned. Raises RefError if there is none."""
+    """Return the entries up to the last one that the branch's rewind `number` abandoned. The first rewind is 1.
+
+    Raises RefError if there is no such rewind.
+    """
     ends = ends_of_tails(entries)
     if number > len(ends):
         names = [f"@abandoned:{known}" for known in range(1, len(ends) + 1)]

@@ -257,7 +257,7 @@ def _messages(found: Parts, messages: Json) -> None:
 
 
 def _note_live(found: Parts, *facts: Mapping[str, Any]) -> None:
-    """Note as missing what is recorded by its name alone, and what changes the texts on their way to the model."""
+    """Add to `found.missing` the parts recorded by name alone, and what changes the texts on their way to the model."""
     live: dict[str, Any] = {}
     for fact in facts:
         live |= fact.get("live", {})

@@ -71,8 +71,8 @@ def stale(record: Record) -> set[str]:
     """Return the addresses of recorded steps that nothing uses any more. The steps inside them are unused, too.
 
     Either the conversation of an agent does not request the step any more, or the enclosing step ran again without it:
-    in a fork, or because its question changed. Steps that keep a failure are returned, too: the failure is listed as an
-    attempt.
+    in a fork, or because its question changed. A step that only stores a failure until its remedy is chosen is
+    returned, too: the failure is listed as an attempt.
     """
     unused = (at for outcome in record.outcomes.values() for at in outcome.unused)
     return superseded(record).union(unused, (at for at, one in record.outcomes.items() if keeps_failure(one)))
