@@ -71,8 +71,7 @@ class Trials:
             inputs: The inputs of each kickoff.
             feedback: A function that is given each TaskOutput and returns what should be better, or None; it may be
                 async. Or a list with an item for each iteration: one text for all tasks, or a mapping of task name
-                to text.
-                None asks a person.
+                to text. None asks a person.
             options: `run_id`, `answers` and the other options of `kickoff`.
 
         Raises:

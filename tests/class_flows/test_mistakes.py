@@ -93,9 +93,9 @@ def nothing(): ...
         (lambda: listen(), "@listen() has no condition; wanted a method, its name or a label"),
         (
             lambda: plan(two=listen("begin")(two)),
-            "Plan.two takes given, other, but what another method starts is given",
+            "Plan.two takes given, other, but a method that another one starts is called with",
         ),
-        (lambda: plan(keyword=listen("begin")(keyword)), "Plan.keyword takes given, but what another method starts"),
+        (lambda: plan(keyword=listen("begin")(keyword)), "Plan.keyword takes given, but a method that another one starts"),
         (
             lambda: plan(nothing=listen("begin")(nothing)),
             "Plan.nothing takes no arguments; wanted a method: def nothing",

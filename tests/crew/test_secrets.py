@@ -218,7 +218,7 @@ def test_a_run_is_not_looked_for_by_a_secret(monkeypatch):
     mail, heard = _cut_once()
     with pytest.raises(InterruptedError):
         mail.kickoff(SecretStr("ann"), run_id="r")
-    with pytest.raises(ConfigError, match=r"resume=True finds a run by its inputs, and the input token holds a secret"):
+    with pytest.raises(ConfigError, match=r"resume=True finds a run by its inputs, but the input token holds a secret"):
         mail.kickoff(SecretStr("bob"), resume=True)
     monkeypatch.setenv("CREWLITE_RUN_ID", "night")
     with pytest.raises(ConfigError, match=r"CREWLITE_RUN_ID finds a run by its inputs"):
