@@ -95,7 +95,10 @@ def nothing(): ...
             lambda: plan(two=listen("begin")(two)),
             "Plan.two takes given, other, but a method that another one starts is called with",
         ),
-        (lambda: plan(keyword=listen("begin")(keyword)), "Plan.keyword takes given, but a method that another one starts"),
+        (
+            lambda: plan(keyword=listen("begin")(keyword)),
+            "Plan.keyword takes given, but a method that another one starts",
+        ),
         (
             lambda: plan(nothing=listen("begin")(nothing)),
             "Plan.nothing takes no arguments; wanted a method: def nothing",
