@@ -48,8 +48,7 @@ Json = Any
 JsonObject = dict[str, Json]
 
 C = TypeVar("C", bound=type)
-IMMUTABLE = (str, int, float, bool, type(None))
-"""Types whose values cannot change."""
+IMMUTABLE = (str, int, float, bool, type(None))  # types whose values cannot change
 log = logging.getLogger("crewlite.codec")
 _registered: dict[str, type] = {}
 _looked_into: weakref.WeakSet[type] = weakref.WeakSet()
@@ -146,9 +145,7 @@ def encode_to_keep(value: object, path: str = "") -> Json:
     """
     data = encode(value, path)
     if type(value) not in IMMUTABLE and holds_secret(data):
-        raise NotCodable(
-            path, value, "it holds a secret, which is neither recorded nor sent anywhere: read it where it is used"
-        )
+        raise NotCodable(path, value, "it holds a secret, which is never recorded: read it where it is used")
     return data
 
 

@@ -11,14 +11,14 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from crewlite.budget import Budget
 from crewlite.errors import InDoubt
 from crewlite.ids import now
 from crewlite.kinds import Kind
 from crewlite.lazy import asyncio
-from crewlite.step_parts import Cached, Call, Effect, Intent, Limit, Recorded
+from crewlite.step_parts import Cached, Call, Drift, Effect, Intent, Limit, Recorded
 from crewlite.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
@@ -29,11 +29,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Json = Any
-
-Drift = Literal["diverge", "keep", "rerun", "configured"]
-"""What happens to a recorded step whose question has changed. diverge: from here on, no step is answered from the
-record. keep: use the outcome. rerun: execute this step again, while its child steps may be answered from the record.
-configured: as CheckpointConfig.on_drift says."""
 
 
 class Stamp(Protocol):
@@ -390,17 +385,6 @@ def entered(inner: Scope) -> Iterator[None]:
         yield
     finally:
         reattach(token)
-
-
-async def together(work: Sequence[Awaitable[T]]) -> list[T]:
-    """Await all, and return their results. If one fails, the others finish first; then raises the first failure."""
-    if len(work) == 1:
-        return [await work[0]]
-    results = await asyncio.gather(*work, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return results  # type: ignore[return-value]
 
 
 def idempotency_key() -> str:

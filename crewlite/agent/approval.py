@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -25,7 +26,18 @@ async def make(calls: Sequence[PlannedCall], role: str) -> list[ToolResult]:
     for call in calls:
         if call.decided:
             durable.scope().expect(call.address)
-    return await durable.together(begun)
+    return await _together(begun)
+
+
+async def _together(work: Sequence[Awaitable[ToolResult]]) -> list[ToolResult]:
+    """Await all, and return their results. If one fails, the others finish first; then raises the first failure."""
+    if len(work) == 1:
+        return [await work[0]]
+    results = await asyncio.gather(*work, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results  # type: ignore[return-value]
 
 
 def _approved(call: PlannedCall, role: str) -> Awaitable[ToolResult]:

@@ -15,10 +15,11 @@ from crewlite.agent.answer_as import answer_as
 from crewlite.agent.opening import told
 from crewlite.agent.shape import Shape, wanted
 from crewlite.crew.crew import Crew
-from crewlite.durable import Drift, Step
+from crewlite.durable import Step
 from crewlite.llm.base import BaseLLM, Message
 from crewlite.runtime.steps.voices import PlainVoice
 from crewlite.state.format.record import Record
+from crewlite.step_parts import Drift
 from crewlite.task.assignment import ContextItem, FilledTask
 
 _PROMPTS = "crewlite.crew"

@@ -10,10 +10,11 @@ from crewlite import durable
 from crewlite.crew.binding import drifted_task
 from crewlite.crew.order import Needs, Unbegun
 from crewlite.crew.planning import planned
-from crewlite.durable import Drift, Scope, Step
+from crewlite.durable import Scope, Step
 from crewlite.runtime.steps.questions import Drifted
 from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.state.format.earlier import has_other_inputs
+from crewlite.step_parts import Drift
 from crewlite.task.assignment import ContextItem, FilledTask
 from crewlite.task.output import TaskOutput
 from crewlite.task.step import Given, task_step

@@ -47,7 +47,7 @@ class _Remedy:
 
     @property
     def said(self) -> str:
-        """What is said of giving up; "" for nothing."""
+        """The author's words about giving up, which the error of the step holds; "" for none."""
         return ""
 
     def __post_init__(self) -> None:

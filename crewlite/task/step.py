@@ -18,11 +18,12 @@ from crewlite.agent.loop import Answer
 from crewlite.agent.opening import offered, opened, refused, told
 from crewlite.agent.reasoning import prepare
 from crewlite.agent.shape import PROMPTS, wanted
-from crewlite.durable import Drift, Stamp, Step
+from crewlite.durable import Stamp, Step
 from crewlite.errors import AnswerRefused, ConfigError, Suspended, text_of
 from crewlite.llm.base import Message
 from crewlite.llm.parts import with_pictures
 from crewlite.runtime.steps.callbacks import call_back, callback_step, called
+from crewlite.step_parts import Drift
 from crewlite.task.assignment import ContextItem, FilledTask
 from crewlite.task.output import TaskOutput
 from crewlite.task.output_file import write

@@ -224,6 +224,11 @@ def reached(module: str) -> set[str]:
     return found
 
 
+def test_no_file_is_longer_than_a_reader_likes():
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in modules().values()}
+    assert {path.name: length for path, length in lengths.items() if length > 400} == {}
+
+
 def test_only_providers_ask_which_provider_it_is():
     """The others ask for what a provider declares."""
     kinds = {f"{name}{what}" for name in ("Json", "Sqlite", "InMemory", "Base") for what in ("Provider", "Store")}

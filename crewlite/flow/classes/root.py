@@ -48,7 +48,7 @@ class ClassRoot(Root[Outcome]):
         self._left: Outcome | None = None
 
     def facts(self) -> JsonObject:
-        """Return its kind, its name, its methods, and the fields of its state if they are known."""
+        """Return the flow's kind, name and methods, and the fields of its state if they are known."""
         flow = self._flow
         found: JsonObject = {"kind": "flow", "name": self.name, "methods": [*flow.graph.methods]}
         return found if flow.state_kind.is_open else {**found, "takes": [*flow.input_names()]}

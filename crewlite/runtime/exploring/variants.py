@@ -50,7 +50,7 @@ class Variant:
 
     @property
     def may_ask_otherwise(self) -> bool:
-        """Whether any finished step may be asked something else, so that it runs again."""
+        """Whether the variant may change the question of a finished step, so that the step runs again."""
         return self.asks_anew or "definition" in self.keys
 
     def operation(self, study: str) -> str:

@@ -48,7 +48,8 @@ def learn(journal: Journal, inputs: Mapping[str, Any], coded: Any) -> None:
 def with_secrets(inputs: Mapping[str, Any], masked: Any) -> dict[str, Any]:
     """Return the inputs in which the text of configured secrets is masked, decoded, with their own secrets as given.
 
-    Raises ConfigError for an input that holds a secret of its own and such a text: it can be neither kept nor decoded.
+    Raises ConfigError for an input that holds both a secret value, such as a SecretStr, and the text of a configured
+    secret: it can be neither recorded nor decoded.
     """
     found: dict[str, Any] = decode(masked)
     if not holds_secret(masked):
@@ -56,7 +57,7 @@ def with_secrets(inputs: Mapping[str, Any], masked: Any) -> dict[str, Any]:
     live = {name: value for name, value in inputs.items() if holds_secret(encode(value))}
     if names := [name for name, value in live.items() if encode(value) != encode(found.get(name))]:
         raise ConfigError(
-            f"The input {', '.join(names)} holds a secret of its own and the text of a configured one, which is "
-            f"masked: pass the secret as an input by itself"
+            f"The input {', '.join(names)} holds a secret value, such as a SecretStr, beside the text of a configured "
+            f"secret, which is masked. Pass the secret value as an input by itself"
         )
     return found | live

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 from crewlite import background, codec, durable, kinds
 from crewlite.codec import Json
-from crewlite.durable import Drift, Step
+from crewlite.durable import Step
 from crewlite.kinds import Kind
 from crewlite.runtime.steps.voices import PlainVoice
+from crewlite.step_parts import Drift
 from crewlite.tools.base import is_async
 from crewlite.tools.naming import address_name
 

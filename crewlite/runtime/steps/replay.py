@@ -14,7 +14,6 @@ from typing import Literal, NamedTuple
 
 from crewlite import codec, kinds
 from crewlite.codec import Json
-from crewlite.durable import Drift
 from crewlite.homes import renamed
 from crewlite.runtime.steps.numbering import is_counted
 from crewlite.state.format.addresses import is_right_below, prefix_beside
@@ -22,6 +21,7 @@ from crewlite.state.format.commit import AskedQuestion, GivenAnswer
 from crewlite.state.format.earlier import has_other_inputs
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
+from crewlite.step_parts import Drift
 
 
 class Basis(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from crewlite.runtime.steps.turns import TURNS, Turns
 
 T = TypeVar("T")
-Ended = Callable[[asyncio.Task[Any]], None]
+OnEnd = Callable[[asyncio.Task[Any]], None]
 
 
 class Siblings:
@@ -19,7 +19,7 @@ class Siblings:
     def __init__(self, turns: Turns) -> None:
         """`turns`: the order in which the results of these steps are handed over."""
         self._turns = turns
-        self._running: dict[asyncio.Task[Any], Ended | None] = {}
+        self._running: dict[asyncio.Task[Any], OnEnd | None] = {}
         self._failed: dict[asyncio.Task[Any], str] = {}
         self._cut: list[str] = []
         self._over = False
@@ -28,7 +28,7 @@ class Siblings:
         self._has_failed = False
         """Whether a step has failed."""
 
-    def begin(self, step: Coroutine[Any, Any, T], address: str, ended: Ended | None = None) -> asyncio.Task[T]:
+    def begin(self, step: Coroutine[Any, Any, T], address: str, ended: OnEnd | None = None) -> asyncio.Task[T]:
         """Begin a step as a task, and return the task. Once `cut` was called, a new task is cancelled at once.
 
         `ended` is called with the task once that has ended.

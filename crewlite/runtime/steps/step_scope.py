@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Collection
 from typing import Any, NamedTuple, TypeVar
 
 from crewlite import codec, own_threads, tracebacks
@@ -32,6 +32,7 @@ from crewlite.runtime.steps.frame import Frame
 from crewlite.runtime.steps.keyed import key_here
 from crewlite.runtime.steps.remedies import unapplied, void
 from crewlite.runtime.steps.replay import Question, Refuse, Reraise, Reuse
+from crewlite.runtime.steps.siblings import OnEnd
 from crewlite.runtime.steps.slots import Slots
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.journal.conflicts import Start
@@ -126,9 +127,7 @@ class StepScope(Frame):
         """The loop of the run."""
         return self.run.journal.loop
 
-    def spawn(
-        self, step: Step[T], start: Start | None = None, ended: Callable[[asyncio.Task[Any]], None] | None = None
-    ) -> asyncio.Task[T]:
+    def spawn(self, step: Step[T], start: Start | None = None, ended: OnEnd | None = None) -> asyncio.Task[T]:
         """Request a step and begin it as a task. The running step ends only when this task has ended."""
         asked = self._asked(step, start=start)
         work = self._drive(step, asked, own_task=True)
@@ -393,11 +392,5 @@ class StepScope(Frame):
         """Return the digest of a step's question; for a chained step, with all outcomes that its parent has so far."""
         if not step.chained:
             return codec.digest([step.kind.name, step.question])
-        return codec.digest(
-            [
-                step.kind.name,
-                step.question,
-                self.fingerprint,
-                [digest for digest in self.children.asked.values() if digest],
-            ]
-        )
+        heard = [digest for digest in self.children.asked.values() if digest]
+        return codec.digest([step.kind.name, step.question, self.fingerprint, heard])

@@ -108,7 +108,7 @@ class Record:
 
     @classmethod
     def of(cls, entries: Iterable[Entry], lacks: Mapping[str, str | None] = {}) -> Record:
-        """Build the record of a journal without checkpoints that it `lacks`. Raises JournalCorrupt if it is damaged."""
+        """Build the record of a journal, without the checkpoints `lacks` (`lineage.trace`). Raises JournalCorrupt."""
         record, sums = cls(), dict[int, str]()
         for entry, record in replay(entries):  # noqa: B007 - the last record is used after the loop
             sums[entry.seq] = entry.sum

@@ -338,7 +338,7 @@ class Journal:
         self.mailbox.forget()
 
     def leave(self, queue: WriteQueue) -> Future[None] | None:
-        """Release the branch and the store. Returns a future of the store's closing; None if others use it."""
+        """Release the branch and the store. Returns a future that ends once that is closed; None if it stays open."""
         self._drop_claim()
         return queue.leave()
 
@@ -371,8 +371,7 @@ class Journal:
     def listen(self) -> None:
         """Have the writer's thread set the future `fenced` once another process has written to the branch."""
         if self.queue:
-            self.queue.loop = self.loop
-            self.queue.on_fenced = from_any_thread(self.loop, self.fenced)
+            self.queue.loop, self.queue.on_fenced = self.loop, from_any_thread(self.loop, self.fenced)
 
     def emit(self, cls: type[BaseEvent], **fields: Any) -> None:
         """Emit an event about this journal."""

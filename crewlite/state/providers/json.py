@@ -90,8 +90,7 @@ class JsonStore:
         self.paths = Paths(root)
         self.heads = HeadFiles(self.paths)
         self.files = CheckpointFiles(self.paths)
-        self.journals = JournalFiles(self.paths, self.ref)
-        self.results = ResultFiles(root, self._make)
+        self.journals, self.results = JournalFiles(self.paths, self.ref), ResultFiles(root, self._make)
         self.mentions = self.journals.mentions
         self._tails: dict[Key, Tail] = {}
         """The end of each journal whose branch was claimed through this store, until the claim ends."""
