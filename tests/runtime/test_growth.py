@@ -186,7 +186,7 @@ class Story:
 
     def rebuild(self) -> Callable[[], object]:
         self.begun()
-        bind: dict[str, Any] = {"llm": ScriptedLLM("x")}
+        bind: dict[str, Any] = {"llm": ScriptedLLM(["x"])}
         bind |= {"condition": lambda output: True} if self.kind == "conditional" else {}
         return lambda: Crew.from_checkpoint(self.config, bind=bind).akickoff()
 
