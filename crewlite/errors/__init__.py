@@ -112,12 +112,12 @@ from crewlite.errors.run import (
 )
 from crewlite.errors.stops import (
     CONTROL_FLOW as CONTROL_FLOW,
-    STOPS as STOPS,
+    NOT_TO_SWALLOW as NOT_TO_SWALLOW,
     BudgetExceeded as BudgetExceeded,
     TimeBudgetExceeded as TimeBudgetExceeded,
 )
 
-_INSIDE = ("CONTROL_FLOW", "STOPS", "PlaceIsBehind")
+_INSIDE = ("CONTROL_FLOW", "NOT_TO_SWALLOW", "PlaceIsBehind")
 _defined = {
     name for name, value in globals().items() if getattr(value, "__module__", "").startswith("crewlite.errors.")
 }

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from crewlite.errors.answers import AnswerRefused
+from crewlite.errors.answers import AnswerMisfit, AnswerRefused
 from crewlite.errors.record import BranchConflictError, JournalCorrupt, StoreError
 from crewlite.errors.root import CrewliteError
-from crewlite.errors.run import RunCancelled, Suspended
+from crewlite.errors.run import InDoubt, NonDeterminism, RunCancelled, Suspended, TaskDrifted
 from crewlite.resuming import call_again, to_resume
 
 _UNITS = {
@@ -69,7 +69,11 @@ class TimeBudgetExceeded(BudgetExceeded, TimeoutError):
 
 
 STOPS = (Suspended, AnswerRefused, BudgetExceeded)
-"""Errors that stop a run until somebody acts. Code of the run cannot swallow them: the enclosing steps stop too."""
+"""Errors that stop a run until somebody acts."""
+
+NOT_TO_SWALLOW = (*STOPS, InDoubt, AnswerMisfit, NonDeterminism, TaskDrifted)
+"""Errors that code of the run cannot swallow: the enclosing steps stop too. The last four say that somebody has to
+decide what the record means before the run can go on."""
 
 CONTROL_FLOW = (StoreError, BranchConflictError, JournalCorrupt, RunCancelled, *STOPS)
 """Errors that a step raises without having failed itself: storage failed, the run was stopped, it waits for a person,

@@ -6,9 +6,19 @@ import asyncio
 from typing import Literal
 
 import pytest
+from pydantic import BaseModel
 
 from crewlite import Agent, Crew, History, Task, ToolCall, tool
-from crewlite.errors import AnswerRefused, ConfigError, InDoubt, RefError, StepTimeout, Suspended
+from crewlite.errors import (
+    AnswerMisfit,
+    AnswerRefused,
+    ConfigError,
+    InDoubt,
+    NonDeterminism,
+    RefError,
+    StepTimeout,
+    Suspended,
+)
 from crewlite.flow import ask, flow, step
 from crewlite.state.verbs.answer import Typed
 from crewlite.testing import ScriptedLLM
@@ -333,3 +343,79 @@ def test_yes_and_no_may_be_said_in_words_before_and_after_the_question(memory, s
         history.answer("one", "human:how", "yes")
     assert answered(said) == (True, "yes")
     assert asks.fork("one", edits={"human:ship": "no"}).kickoff() == (False, "yes")
+
+
+def test_code_that_catches_everything_cannot_swallow_a_doubt(memory, ran):
+    careful = [True]
+
+    @step(effect="once")
+    def charge(n):
+        ran.append(n)
+        raise ConnectionError("no line")
+
+    @flow(checkpoint=memory())
+    def pay():
+        for n in (1, 2):
+            try:
+                return charge(n)
+            except Exception:
+                if careful:
+                    raise
+        return "not paid"
+
+    with pytest.raises(ConnectionError):
+        pay.kickoff(run_id="one")
+    careful.clear()
+    with pytest.raises(InDoubt, match=r"step charge at step:charge failed \(ConnectionError: no line\)"):
+        pay.kickoff(run_id="one")
+    assert ran == [1]
+    assert pay.kickoff(run_id="one", answers={"step:charge": "receipt"}) == "receipt"
+
+
+def test_code_that_catches_everything_cannot_swallow_that_the_record_is_of_other_questions(memory):
+    asked = [1]
+
+    @step
+    def look(n):
+        return n
+
+    @step
+    def fails():
+        raise KeyError("x")
+
+    @flow(checkpoint=memory())
+    def careless():
+        try:
+            look(asked[0])
+        except Exception:
+            return "fallback"
+        return fails() if asked == [1] else "looked"
+
+    with pytest.raises(KeyError):
+        careless.kickoff(run_id="one")
+    asked[0] = 5
+    with pytest.raises(NonDeterminism):
+        careless.kickoff(run_id="one")
+
+
+def test_code_that_catches_everything_cannot_swallow_an_edit_that_does_not_fit(memory):
+    class Report(BaseModel):
+        number: int
+
+    agent = Agent(role="Writer", goal="write", llm=ScriptedLLM(lambda messages: '{"number": 1}'))
+    task = Task(name="report", description="R", expected_output="x", agent=agent, output_pydantic=Report)
+    crew = Crew(name="crew", tasks=[task])
+
+    @flow(checkpoint=memory())
+    def careless():
+        try:
+            return crew.kickoff()["report"].pydantic.number
+        except Exception:
+            return -1
+
+    assert careless.kickoff(run_id="one") == 1
+    at = "crew:crew/task:report"
+    with pytest.raises(AnswerMisfit):
+        careless.fork("one", branch="wrong", edits={at: "no json"}).kickoff()
+    assert careless.fork("one/wrong", edits={at: {"number": 7}}).kickoff() == 7
+    assert careless.fork("one/wrong", rerun=[at]).kickoff() == 1

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from crewlite import kinds
-from crewlite.errors import AnswerRefused, BudgetExceeded, Suspended
+from crewlite.errors import CrewliteError
 from crewlite.runtime.steps.numbering import Numbering
 from crewlite.runtime.steps.siblings import Siblings
 from crewlite.runtime.steps.turns import Turns
@@ -27,13 +27,13 @@ class Children:
     """Recorded child steps that had not been requested when one was looked at first, the latest first."""
     expected = _NONE
     """Addresses of steps that may begin although the run is stopping: they were decided on before it stopped."""
-    suspended: Suspended | AnswerRefused | BudgetExceeded | None = None
-    """The error with which a child step stops the run: it waits for a person, or a budget is used up."""
+    suspended: CrewliteError | None = None
+    """The error with which a child step stops the run: see NOT_TO_SWALLOW."""
     before_first: Callable[[], Awaitable[None]] | None = None
     """Awaited once, before the first child step begins."""
     task: asyncio.Task[Any] | None = None
     """The asyncio task of the code that requests them in order; None if that code is no coroutine."""
-    blocked: Suspended | AnswerRefused | BudgetExceeded | None = None
+    blocked: CrewliteError | None = None
     """The error of `suspended`, once it was raised to the parent's code.
 
     From then on no further child step begins.

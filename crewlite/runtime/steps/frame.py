@@ -255,7 +255,7 @@ class Frame(Scope):
     def go_on(self) -> None:
         """Raise the error with which a child step stops the run, again, if the code between has caught it.
 
-        The child step waits for a person, or a budget is used up.
+        The child step waits for a person, a call is in doubt, or a budget is used up: see NOT_TO_SWALLOW.
         """
         if self.children.suspended:
             raise self.children.suspended

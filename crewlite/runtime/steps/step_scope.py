@@ -16,7 +16,7 @@ from crewlite import codec, own_threads, tracebacks
 from crewlite.durable import Step
 from crewlite.errors import (
     CONTROL_FLOW,
-    STOPS,
+    NOT_TO_SWALLOW,
     AnswerMisfit,
     AnswerRefused,
     CrewliteError,
@@ -40,6 +40,7 @@ from crewlite.step_parts import Call, Recorded
 from crewlite.wording import an
 
 T = TypeVar("T")
+_SHOWN = 200  # characters of plain JSON that an error shows
 
 
 class Asked(NamedTuple):
@@ -52,9 +53,6 @@ class Asked(NamedTuple):
     """The state of the run with which the step begins."""
     behind: Exception | None
     """The error with which the run is stopping, so that no new step may begin; None if it is not."""
-
-
-_SHOWN = 200  # characters of plain JSON that an error shows
 
 
 class StepScope(Frame):
@@ -151,7 +149,7 @@ class StepScope(Frame):
         if self.children.spawned:
             self.children.spawned.mark_awaited(task)
         error = task.exception() if task.done() and not task.cancelled() else None
-        if isinstance(error, STOPS):
+        if isinstance(error, NOT_TO_SWALLOW):
             self.children.blocked = error
 
     def calls(self, kind: str, names: Collection[str]) -> list[Call]:
@@ -181,11 +179,14 @@ class StepScope(Frame):
         if self.run.journal.closed:  # abandoned work, in a thread that outlived its timeout
             raise self.run.journal.ended()
         self.children.asked[address] = ""
-        if step.rests_on_more:
-            step = self.on_its_basis(step, address)
-        decision = self._decide(step, address, fingerprint)
-        if isinstance(decision, Reuse):
-            return await self._replayed(step, decision, fingerprint, own_task=own_task)
+        step = self.on_its_basis(step, address) if step.rests_on_more else step
+        try:
+            decision = self._decide(step, address, fingerprint)
+            if isinstance(decision, Reuse):
+                return await self._replayed(step, decision, fingerprint, own_task=own_task)
+        except NOT_TO_SWALLOW as error:
+            self._stop(error, told=not own_task)
+            raise
         if isinstance(decision, Reraise):
             raise await self._failed_again(step, decision.failure, own_task=own_task)
         self._admit(step, asked)
@@ -241,13 +242,16 @@ class StepScope(Frame):
         if not isinstance(error, CONTROL_FLOW):
             tracebacks.name_step(error, address)
         tracebacks.shorten(error)
-        if isinstance(error, STOPS):
-            self.children.suspended = error
-            if told:
-                self.children.blocked = error
+        self._stop(error, told=told)
         turns = self.children.turns
         if not told and not (turns and turns.has(address)):
             await self.children.siblings().take_turn()
+
+    def _stop(self, error: Exception, *, told: bool) -> None:
+        """Note the error of a child step if it stops the run."""
+        if isinstance(error, NOT_TO_SWALLOW):
+            self.children.suspended = self.children.suspended or error
+            self.children.blocked = error if told else self.children.blocked
 
     async def _others_first(self, address: str) -> bool:
         """Return whether results may have to be handed over to other tasks before the running task gets this one."""
@@ -340,9 +344,8 @@ class StepScope(Frame):
                 found += f", which {refused.addresses[0]} was asked" if refused.addresses else ""
                 expected = f"what {question.address} was asked, which came to {came_to}"
                 return NonDeterminism(run_id, question.address, expected, found)
-        return NonDeterminism(
-            run_id, self.address, ", ".join(refused.addresses[:3]), f"{question.address}, which is new"
-        )
+        expected, found = ", ".join(refused.addresses[:3]), f"{question.address}, which is new"
+        return NonDeterminism(run_id, self.address, expected, found)
 
     def _shown(self, data: Any) -> str:
         text = self.mask(codec.dumps(data).decode())
