@@ -371,3 +371,22 @@ def test_an_initial_state_that_cannot_be_copied_is_told_to_be_given_as_its_class
     with pytest.raises(ConfigError, match="initial_state cannot be copied .* or the class of the state"):
         type("Plan", (Flow,), {"initial_state": Guarded(), "begin": start()(begin)})().kickoff()
     assert type("Plan", (Flow,), {"initial_state": Guarded, "begin": start()(begin)})().kickoff() == "Guarded"
+
+
+def test_a_result_that_contains_itself_is_not_recorded_and_the_flow_goes_on(memory, caplog):
+    class Circular(Flow[dict]):
+        checkpoint = memory()
+
+        @start()
+        def begin(self):
+            circle = {}
+            circle["circle"] = circle
+            return circle
+
+        @listen(begin)
+        def end(self):
+            return "done"
+
+    assert Circular().kickoff() == "done"
+    assert "method:begin" in caplog.text
+    assert "contains itself" in caplog.text

@@ -278,6 +278,8 @@ def test_a_run_that_waits_is_answered_and_resumed_to_its_end_and_nothing_is_done
     done = flows.do("checkpoint", "resume", "p", "--crew", "flows:publish")
     assert done.returncode == 3
     assert "wanted: yes or no" in done.stderr
+    refused = flows.do("checkpoint", "answer", "p", "yes", "--replace")
+    assert "p/main has no answer that can be replaced" in refused.stderr
     refused = flows.do("checkpoint", "answer", "p", "human:publish", "perhaps")
     assert refused.returncode == 1
     assert "'perhaps' is not of type 'boolean'; wanted yes or no" in refused.stderr

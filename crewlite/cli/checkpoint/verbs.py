@@ -141,17 +141,19 @@ def _done(hints: Hints, mark: str, said: str, left_behind: str = "") -> None:
 def _the_only_one(hints: Hints, value: str | None, *, replace: bool) -> tuple[str, str]:
     """Return the address of the only question to answer, and the answer. Raises UsageError if it is not the only one.
 
-    `replace`: a question whose answer the run has not used yet counts too.
+    With `replace`, the questions are those whose answer the run has not used yet.
     """
     run = hints.run
     unused = [one.address for one in run.unused_answers if one.question is not None]
-    addresses = [one.address for one in run.waiting] + (unused if replace else [])
+    addresses = unused if replace else [one.address for one in run.waiting]
     if not addresses:
         changed = f"; to change the answer to {unused[0]}, add --replace" if unused else ""
-        raise click.UsageError(f"{run.run_id}/{run.branch} waits for no answer{changed}")
+        none = "has no answer that can be replaced" if replace else f"waits for no answer{changed}"
+        raise click.UsageError(f"{run.run_id}/{run.branch} {none}")
     if value is None or is_question(value) or len(addresses) > 1:
-        wanted = "name the question and the answer: ADDRESS VALUE. The run waits for"
-        raise click.UsageError("\n".join([wanted, *hints.questions(), *(unused if replace else [])]))
+        of_run = "It can be replaced for" if replace else "The run waits for"
+        wanted = f"name the question and the answer: ADDRESS VALUE. {of_run}"
+        raise click.UsageError("\n".join([wanted, *(unused if replace else hints.questions())]))
     return addresses[0], value
 
 

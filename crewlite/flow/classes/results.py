@@ -37,9 +37,10 @@ def declare_results(method: Callable[..., Any]) -> frozenset[type]:
 
 def encoded(value: Any) -> Json:
     """Encode what a method has returned, and declare its classes, so that it can be decoded here. Raises NotCodable."""
+    coded = codec.encode_to_keep(value)  # first: it refuses a value that contains itself
     if type(value) not in codec.IMMUTABLE:
         _declare(value)
-    return codec.encode_to_keep(value)
+    return coded
 
 
 def _declare(value: Any) -> None:
