@@ -67,7 +67,8 @@ def model_of(cls: Any, called: str, values: dict[str, Any], more: Mapping[str, A
         log.warning("%s now wants %s, which the record lacks: its value stays plain data", called, ", ".join(missing))
         return values
     # not validated again, because a validator could change the value
-    model = cls.model_construct(_fields_set=set(more.get("set", values)), **values)
+    given = _copied(values) if cls.__pydantic_post_init__ else values  # model_post_init may change them in place
+    model = cls.model_construct(_fields_set=set(more.get("set", values)), **given)
     recorded = {name: values[name] for name in cls.model_fields if name in values}
     model.__dict__.update(recorded)  # undo model_post_init
     if model.__pydantic_extra__ is not None:  # an alias may be the name of one
@@ -76,6 +77,16 @@ def model_of(cls: Any, called: str, values: dict[str, Any], more: Mapping[str, A
     if private := more.get("private"):
         model.__pydantic_private__ = private
     return model
+
+
+def _copied(value: Any) -> Any:
+    """Return a value whose lists, dicts and sets, down to the innermost, are copies."""
+    kind = type(value)
+    if kind is dict:
+        return {key: _copied(item) for key, item in value.items()}
+    if kind is list or kind is tuple:
+        return kind(map(_copied, value))
+    return set(value) if kind is set else value
 
 
 def named_tuple_of(cls: Any, called: str, values: dict[str, Any]) -> Any:

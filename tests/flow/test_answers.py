@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, Field
 from crewlite import Agent, CheckpointConfig, Crew, History, Task
 from crewlite.errors import AnswerRefused, ConfigError, RefError, Suspended
 from crewlite.events import HumanFeedbackReceivedEvent, HumanFeedbackRequestedEvent
-from crewlite.flow import ask, flow, step
+from crewlite.flow import Flow, ask, flow, start, step
 from crewlite.testing import EventRecorder, ScriptedLLM
 from tests.state.wrapped import Wrapped
 
@@ -419,6 +419,21 @@ def test_of_several_answers_to_one_kickoff_all_are_checked_before_any_is_recorde
             both.kickoff(run_id="r", answers={"human:sure": True, "human:count": "many"})
         assert history.run("r").digest == before
     assert both.kickoff(run_id="r", answers={"human:sure": False, "human:count": 3}) == [3, False]
+
+
+def test_an_answer_ahead_to_the_name_alone_of_a_question_that_a_method_asks_is_warned_of(caplog):
+    class Publish(Flow[dict]):
+        checkpoint = True
+
+        @start()
+        def begin(self):
+            return ask("Go?", bool, name="go")
+
+    with pytest.raises(Suspended):
+        Publish().kickoff(run_id="r")
+    with History() as history:
+        history.answer("r", "human:go", True)
+        assert "'r' has not asked this; did you mean 'method:begin/human:go'?" in caplog.text
 
 
 def test_an_answer_ahead_to_a_misspelt_address_is_warned_of_and_taken_back_by_a_rewind(caplog):

@@ -324,6 +324,23 @@ def test_a_model_is_not_validated_again():
     assert decode(encode(value), [Shouting]).text == "a!"
 
 
+def test_what_a_model_changes_in_place_when_it_is_made_is_not_changed_again():
+    class Order(BaseModel):
+        log: list[str] = []
+        seen: dict[str, list[int]] = {}
+        tags: set[str] = set()
+
+        def model_post_init(self, _):
+            self.log.append("made")
+            self.seen.setdefault("at", []).append(0)
+            self.tags.add(f"{len(self.tags)}")
+
+    value = Order()
+    again = decode(encode(value), [Order])
+    assert (again, again.log, again.seen, again.tags) == (value, ["made"], {"at": [0]}, {"0"})
+    assert again.model_fields_set == value.model_fields_set
+
+
 def test_what_a_model_worked_out_is_not_part_of_its_record():
     class Lazy(BaseModel):
         n: int

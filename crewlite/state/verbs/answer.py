@@ -19,11 +19,11 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
 from crewlite import codec, kinds
-from crewlite.errors import AnswerRefused, BranchConflictError, InDoubt, RefError, StoreError, meant
+from crewlite.errors import AnswerRefused, BranchConflictError, InDoubt, RefError, StoreError, did_you_mean, meant
 from crewlite.ids import now
 from crewlite.lazy import lazy
 from crewlite.secrets import Secrets
-from crewlite.state.format.addresses import is_question, outers, subject
+from crewlite.state.format.addresses import is_question, leaf, outers, subject
 from crewlite.state.format.commit import AskedQuestion, CommitParts, GivenAnswer
 from crewlite.state.format.earlier import has_other_inputs
 from crewlite.state.format.record import Record
@@ -125,7 +125,8 @@ def misspelt(record: Record, address: str, others: Collection[str] = ()) -> str:
     if address in record.asked:
         return ""
     known = [at for at in record.asked if at not in others and _DIGITS.sub("", at) != _DIGITS.sub("", address)]
-    if not (hint := meant(address, known)):
+    inside = next((at for at in known if leaf(at) == address), None)  # the name of a question that a step asks
+    if not (hint := meant(address, known) or did_you_mean(inside)):
         return ""
     run_id = record.run["run_id"]
     return (
