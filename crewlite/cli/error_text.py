@@ -8,6 +8,7 @@ from crewlite import kinds
 from crewlite.cli.definitions import culprit
 from crewlite.cli.shell import Again
 from crewlite.errors import (
+    AnswerMisfit,
     AnswerRefused,
     BindMissing,
     BranchConflictError,
@@ -42,6 +43,8 @@ def said(error: BaseException, ref: str | None, again: Again) -> str:
         return f"{error.found}. Raise {error.setting} in the definition of the {error.of}."
     if isinstance(error, QuestionsChanged):
         return _changed(error, again)
+    if isinstance(error, AnswerMisfit) and error.address:
+        return _misfit(error, ref or "RUN", again)
     return _with_advice(error, ref or "RUN", again) or text_of(error)
 
 
@@ -117,6 +120,19 @@ def _changed(error: QuestionsChanged, again: Again) -> str:
         f"another run id; to run the changed steps on a fork: {again.line('fork', error.ref, *changed)} - or say in "
         f"the definition what to do: CheckpointConfig(on_drift='rerun' or 'keep')"
     )
+
+
+def _misfit(error: AnswerMisfit, ref: str, again: Again) -> str:
+    """Return the text of an error after which only a fork, or the class as it was, lets the run go on."""
+    rerun = f"to run it again on a fork: {again.line('fork', ref, '--rerun', error.address)}"
+    unfit = f"not fit {error.model} ({error.problem})"
+    if error.edited:
+        other = again.line("fork", ref, "--edit", f"{error.address}=VALUE")
+        return (
+            f"The edit of {error.address} does {unfit}, the class of {error.what}, and the branch cannot go on with "
+            f"it. To fork with another edit: {other} - {rerun}"
+        )
+    return f"{error.what} is finished, but its recorded answer does {unfit}. Use the class as it was then; or, {rerun}"
 
 
 def _refused(error: AnswerRefused, ref: str, again: Again) -> str:

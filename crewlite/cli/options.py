@@ -107,7 +107,7 @@ def unless_refused(act: Callable[[bool], T], *, allow_effects: bool) -> T:
 def pairs(
     words: Sequence[str], option: str, *, of: str = "name=text", files: bool = False, typed: bool = False
 ) -> dict[str, Any]:
-    """Return the values of `name=text` and `name:=JSON` by name. Raises UsageError.
+    """Return the values of `name=text` and `name:=JSON` by name. Raises UsageError, also for a name given twice.
 
     With `files`, `=@FILE` reads the text from a file. With `typed`, a text is marked to be converted to the type that
     is wanted in its place. `of` is the first form as an error writes it.
@@ -117,13 +117,18 @@ def pairs(
         name, equals, value = word.partition("=")
         if not equals or not name.strip(":"):
             raise click.UsageError(f"{option} {word!r} is not understood; wanted {of} or {of.partition('=')[0]}:=JSON")
+        is_json, name = name.endswith(":"), name.removesuffix(":")
+        if name in found:
+            raise click.UsageError(
+                f"{option} names {name} twice; wanted one value for each {of.partition('=')[0].lower()}"
+            )
         if files and value.startswith("@"):
             value = _read(value[1:], option, word)
-        if not name.endswith(":"):
+        if not is_json:
             found[name] = Typed(value) if typed else value
             continue
         try:
-            found[name[:-1]] = json.loads(value)
+            found[name] = json.loads(value)
         except ValueError as error:
             raise click.UsageError(f"{option} {word!r}: the text after := is no JSON ({error})") from error
     return found

@@ -19,6 +19,7 @@ from crewlite.cli.options import RunOptions
 from crewlite.cli.output import Output
 from crewlite.cli.shell import Again, questions, shell_line
 from crewlite.errors import (
+    AnswerMisfit,
     AnswerRefused,
     BudgetExceeded,
     ChangeUnused,
@@ -26,6 +27,7 @@ from crewlite.errors import (
     CrewliteError,
     InDoubt,
     MissingInput,
+    RunMismatch,
     Suspended,
 )
 from crewlite.lazy import lazy
@@ -149,7 +151,8 @@ class Runner:
             address, times = next(iter(progress.unsettled.items()))
             return self._placed().to_settle(self._ref() or "RUN", address, times)
         where = "" if sys.stderr.isatty() else f", in {os.getcwd()}"  # for whoever reads it in the log of a timer
-        return f"To go on{where}: {self._line_on()}"
+        then = " then" if isinstance(error, RunMismatch) else ""  # after the change that it asks for
+        return f"To go on{then}{where}: {self._line_on()}"
 
     def _line_on(self, *words: str) -> str:
         """Return the command that resumes the run."""
@@ -175,7 +178,7 @@ class Runner:
             text, code = said(error, ref, self._placed()), getattr(error, "code", "failed")
             if isinstance(error, ConfigError) and self.again.model:
                 self.again = replace(self.again, model="PROVIDER/MODEL")  # do not advise the wrong model again
-            if self.progress.run_id and not isinstance(error, InDoubt | AnswerRefused | ChangeUnused):
+            if self.progress.run_id and not isinstance(error, InDoubt | AnswerRefused | AnswerMisfit | ChangeUnused):
                 text = without_advice(text).rstrip()
                 text = f"{text} {'' if text.endswith('.') else '- '}{self._way_on(error)}"
                 if self.progress.again and not (isinstance(error, CrewliteError) or self._instead):

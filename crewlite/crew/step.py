@@ -17,7 +17,7 @@ from crewlite.crew.planning import NAME as PLAN, Planner
 from crewlite.crew.staff import models
 from crewlite.crew.tasks import TasksAtWork, answered, drift_of, unlike
 from crewlite.durable import Step
-from crewlite.errors import ConfigError, MissingInput
+from crewlite.errors import AnswerMisfit, ConfigError, MissingInput
 from crewlite.llm.base import with_fallbacks
 from crewlite.runtime.steps.run import Run
 from crewlite.runtime.steps.step_scope import StepScope
@@ -223,7 +223,11 @@ class Kickoff:
             address = fact["address"]
             value, one = record.value(address), live.get(address)
             if one:
-                output = answered(one.output_of(value), others.get(address))
+                try:
+                    output = answered(one.output_of(value), others.get(address))
+                except AnswerMisfit as unfit:
+                    where = {"run_id": run.run_id, "branch": run.branch}
+                    raise unfit.at(address, edited=record.outcomes[address].edited, **where) from None
             else:
                 about = {"name": fact.get("name"), "description": fact["description"], "expected_output": ""}
                 skipped = value.get("skipped", False)

@@ -51,20 +51,39 @@ class AnswerMisfit(RunMismatch):
 
     code = "answer_misfit"
 
-    def __init__(self, what: str, model: str, problem: str, *, edited: str = "", run_id: str = "", branch: str = ""):
-        """`what`: whose answer it is, such as "task 'judge'".
+    def __init__(
+        self,
+        what: str,
+        model: str,
+        problem: str,
+        *,
+        address: str = "",
+        edited: str = "",
+        run_id: str = "",
+        branch: str = "",
+    ) -> None:
+        """`what`: whose answer it is, such as "task 'judge'"; `address`: that of its step.
 
-        `edited`: the address of its step, if the answer is the edit of a fork: of this branch, or of a base of it.
+        `edited`: that address, if the answer is the edit of a fork: of this branch, or of a base of it.
         """
         ref = branch_ref(run_id, branch)
+        instead = f"fork {ref!r} with rerun=[{address!r}] to ask again" if address else "begin another run"
         super().__init__(
             f"The edit of {edited} does not fit {model}, the class of {what} ({problem}). The branch cannot go on with "
             f"it: fork {ref!r} with another edit, or with rerun=[{edited!r}]."
             if edited
             else f"{what} is finished, but its recorded answer does not fit {model} ({problem}). Use the class as it "
-            f"was then, or set on_drift='rerun' to ask again."
+            f"was then, or {instead}."
         )
         self.what, self.model, self.problem, self.edited = what, model, problem, edited
+        self.address = edited or address
+
+    def at(self, address: str, *, edited: bool, run_id: str, branch: str) -> AnswerMisfit:
+        """Return this error as one of the step at this address; unchanged if it names a step already."""
+        if self.address or not address:
+            return self
+        where = {"address": address, "run_id": run_id, "branch": branch} | ({"edited": address} if edited else {})
+        return AnswerMisfit(self.what, self.model, self.problem, **where)
 
 
 class AnswerTimeout(CrewliteError, TimeoutError):

@@ -274,6 +274,7 @@ def test_a_run_that_waits_is_answered_and_resumed_to_its_end_and_nothing_is_done
     answered(flows, "p", "Ada", "--replace")
     refused = flows.do("checkpoint", "answer", "p", "Eve")
     assert "p/main waits for no answer; to change the answer to human:who, add --replace" in refused.stderr
+    assert 'human:who was answered with "Ada"' in refused.stderr
 
     done = flows.do("checkpoint", "resume", "p", "--crew", "flows:publish")
     assert done.returncode == 3
@@ -291,6 +292,10 @@ def test_a_run_that_waits_is_answered_and_resumed_to_its_end_and_nothing_is_done
     done = flows.do("checkpoint", "resume", "p", "--crew", "flows:publish")
     assert (done.returncode, json.loads(done.stdout)) == (0, {"title": "tides by Ada", "pages": 11})
     assert flows.calls() == ["fetch 1", "add 10 1"]
+    refused = flows.do("checkpoint", "answer", "p", "yes")
+    assert "p/main waits for no answer" in refused.stderr
+    assert 'human:who was answered with "Ada"' in refused.stderr
+    assert "human:publish was answered with true" in refused.stderr
 
 
 def test_a_program_is_told_what_the_run_waits_for(flows):
@@ -519,6 +524,9 @@ def test_inputs_of_a_fork_become_what_the_flow_says_they_are_also_if_it_is_not_r
         (["--rerun", "step:nothing"], 1, "names no finished step"),
         (["--edit", "step:fetch"], 2, "wanted ADDRESS=TEXT or ADDRESS:=JSON"),
         (["--edit", "step:fetch=@nowhere"], 2, "cannot be read"),
+        (["--edit", "step:fetch=1", "--edit", "step:fetch:=2"], 2, "--edit names step:fetch twice; wanted one value"),
+        (["--input", "one=1", "--input", "one=2"], 2, "--input names one twice; wanted one value for each name"),
+        (["--answer", "human:x=a", "--answer", "human:x=b"], 2, "--answer names human:x twice"),
         (["--model", "offline"], 2, "a model can be set for a crew or an agent only"),
         (["--input", "three=3"], 2, "unexpected keyword argument 'three'"),
     ],

@@ -260,3 +260,46 @@ def test_a_run_that_is_not_there_is_a_plain_error(shop):
     done = shop.ask("checkpoint", "fork", "nothing", "--crew", "crews:crew")
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
+
+
+JUDGES = """
+from pydantic import BaseModel
+from crewlite import Agent, Crew, LLMReply, BaseLLM, Task
+
+class Verdict(BaseModel):
+    good: bool
+
+class Judge(BaseLLM):
+    model = "judge"
+    async def acall(self, messages, **context):
+        return LLMReply(text='{"good": true}')
+
+judge = Agent(role="Judge", goal="g", llm=Judge())
+about = {"description": "judge", "expected_output": "v", "agent": judge}
+crew = Crew(name="court", tasks=[Task(name="judge", output_pydantic=Verdict, **about)])
+"""
+
+
+def test_an_answer_that_does_not_fit_its_class_is_to_be_forked_and_not_resumed(shop):
+    module = shop.path / "judges.py"
+    module.write_text(JUDGES, encoding="utf-8")
+    assert shop.ask("run", "judges:crew", "--run-id", "r").returncode == 0
+    shop.ask("checkpoint", "fork", "r", "--branch", "x", "--edit", "task:judge=guilty", "--no-run")
+    refused = shop.ask("checkpoint", "resume", "r/x", "--crew", "judges:crew")
+    assert refused.returncode == 1
+    assert "The edit of task:judge does not fit Verdict" in refused.stderr
+    assert (
+        "To fork with another edit: crewlite checkpoint fork r/x --edit task:judge=VALUE --crew judges:crew - to run it "
+        "again on a fork: crewlite checkpoint fork r/x --rerun task:judge --crew judges:crew" in refused.stderr
+    )
+    assert "resume" not in refused.stderr
+
+    stricter = "@field_validator('good')\n    def no(cls, good): raise ValueError('no judge is good')"
+    changed = JUDGES.replace("good: bool", f"good: bool\n    {stricter}").replace(
+        "BaseModel\n", "BaseModel, field_validator\n"
+    )
+    module.write_text(changed, encoding="utf-8")
+    refused = shop.ask("checkpoint", "resume", "r", "--crew", "judges:crew")
+    assert "its recorded answer does not fit Verdict (good: Value error, no judge is good)" in refused.stderr
+    assert "crewlite checkpoint fork r --rerun task:judge --crew judges:crew" in refused.stderr
+    assert "resume" not in refused.stderr

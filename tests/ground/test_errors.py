@@ -52,6 +52,7 @@ MADE = [
     errors.Suspended("run", "./.checkpoints", {"human:publish": "Publish?"}),
     errors.AnswerRefused("human:publish", "'perhaps': not a boolean"),
     errors.AnswerMisfit("task 'a'", "Verdict", "good: Field required"),
+    errors.AnswerMisfit("task 'a'", "Verdict", "good: Field required", address="task:a", run_id="r", branch="x"),
     errors.AnswerMisfit("task 'a'", "Verdict", "good: Field required", edited="task:a", run_id="r", branch="x"),
     errors.AnswerTimeout("Publish?", 60.0),
     errors.OnLoopThread("kickoff"),

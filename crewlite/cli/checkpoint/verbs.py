@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from crewlite import kinds
 from crewlite.cli.checkpoint import document
 from crewlite.cli.checkpoint.hints import Hints
 from crewlite.cli.checkpoint.screen import Screen
 from crewlite.cli.checkpoint.where import Asked, options, questions, ref_argument
+from crewlite.cli.checkpoint.words import beginning, compact
 from crewlite.cli.exits import Failed
 from crewlite.cli.options import allow_effects_option, unless_refused
 from crewlite.cli.shell import Again, settling_words
@@ -149,12 +151,23 @@ def _the_only_one(hints: Hints, value: str | None, *, replace: bool) -> tuple[st
     if not addresses:
         changed = f"; to change the answer to {unused[0]}, add --replace" if unused else ""
         none = "has no answer that can be replaced" if replace else f"waits for no answer{changed}"
-        raise click.UsageError(f"{run.run_id}/{run.branch} {none}")
+        raise click.UsageError("\n".join([f"{run.run_id}/{run.branch} {none}", *_given_before(run)]))
     if value is None or is_question(value) or len(addresses) > 1:
         of_run = "It can be replaced for" if replace else "The run waits for"
         wanted = f"name the question and the answer: ADDRESS VALUE. {of_run}"
         raise click.UsageError("\n".join([wanted, *(unused if replace else hints.questions())]))
     return addresses[0], value
+
+
+def _given_before(run: RunHistory) -> list[str]:
+    """Return a line for each answer that the run has used, or will use when it goes on."""
+    used = {
+        step.address: step.value["answer"]
+        for step in run.steps
+        if kinds.of(step.kind).asks_person and isinstance(step.value, dict) and "answer" in step.value
+    }
+    unused = {one.address: one.value for one in run.unused_answers}
+    return [f"{address} was answered with {beginning(compact(value))}" for address, value in (used | unused).items()]
 
 
 def _advice(error: RefError, hints: Hints) -> str:

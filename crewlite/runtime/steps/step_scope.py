@@ -379,10 +379,8 @@ class StepScope(Frame):
             edited = outcome.edited
             raise AnswerRefused(address, refused.problem, edit=edited, second=not edited, by_run=True) from None
         except AnswerMisfit as unfit:
-            if not outcome.edited:
-                raise
-            where = {"edited": address, "run_id": self.run.run_id, "branch": self.run.branch}
-            raise AnswerMisfit(unfit.what, unfit.model, unfit.problem, **where) from None
+            where = {"run_id": self.run.run_id, "branch": self.run.branch}
+            raise unfit.at(address, edited=outcome.edited, **where) from None
         except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
             if isinstance(error, CrewliteError):
                 raise
