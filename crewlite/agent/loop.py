@@ -30,8 +30,7 @@ from crewlite.tools.base import BaseTool
 from crewlite.tools.call import PlannedCall
 from crewlite.tools.pictures import AddImage, picture_message
 from crewlite.tools.plan import plan_calls
-from crewlite.tools.result import ToolResult
-from crewlite.tools.shorten import shortened
+from crewlite.tools.result import ToolResult, shortened
 from crewlite.tools.toolbox import Toolbox
 
 _TRIES = 3  # answers, before one that does not fit is given up

@@ -16,7 +16,7 @@ from crewlite.resuming import nth_attempt
 if TYPE_CHECKING:
     from crewlite.state.run_history import Waiting
 
-wanted = lazy("crewlite.state.reading.wanted")
+shown = lazy("crewlite.state.reading.shown")
 DIRECTORY, DATABASE = "./.checkpoints", "./.checkpoints.db"
 
 
@@ -82,5 +82,5 @@ def questions(waiting: Sequence[Waiting], line: Callable[[str], str]) -> list[st
         first, *rest = question.question.strip().splitlines() or [""]
         lines += [f"{question.address}: {first}", *(f"  {text}" for text in rest)]
         until = f", until {question.until.strftime('%Y-%m-%dT%H:%M:%SZ')}" if question.until else ""
-        lines += [f"  wanted: {wanted.what_fits(question.schema)}{until}", f"  {line(question.address)}"]
+        lines += [f"  wanted: {shown.what_fits(question.schema)}{until}", f"  {line(question.address)}"]
     return lines

@@ -30,8 +30,7 @@ from crewlite.state.journal.writer import Writer
 from crewlite.state.providers import BaseProvider, provider_for
 from crewlite.state.reading.locate import Located
 from crewlite.state.subscriber import new_checkpoint
-from crewlite.state.values.bag import Bag
-from crewlite.state.values.current import StepState
+from crewlite.state.values.bag import Bag, StepState
 from crewlite.state.verbs.acquire import acquire_branch, store_claim
 from crewlite.usage import Usage
 

@@ -12,7 +12,6 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from crewlite import background, disk
@@ -115,10 +114,8 @@ class CrashInjector:
         self._watching.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._watching.__exit__(kind, error, trace)
+    def __exit__(self, *exc: object) -> None:
+        self._watching.__exit__(None, None, None)
 
     def _hear(self, operation: Operation) -> None:
         self.count += 1

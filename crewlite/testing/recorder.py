@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import TracebackType
 from typing import TypeVar
 from uuid import UUID
 
@@ -60,9 +59,7 @@ class EventRecorder:
         self._subscription = self._bus.on(BaseEvent, self._hear)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         if self._subscription:
             self._subscription.cancel()
 

@@ -20,8 +20,7 @@ from crewlite.step_parts import Effect, Intent
 from crewlite.tools.approval import Verdict
 from crewlite.tools.base import BaseTool, as_text
 from crewlite.tools.naming import address_name
-from crewlite.tools.result import ToolResult, key_of
-from crewlite.tools.shorten import shown_arguments
+from crewlite.tools.result import ToolResult, key_of, shown_arguments
 
 log = logging.getLogger("crewlite.tools")
 

@@ -33,8 +33,8 @@ from crewlite.console.text import style_of
 from crewlite.ids import short
 from crewlite.state.format.addresses import in_order, leaf
 from crewlite.state.reading.checkpoint import Checkpoint
+from crewlite.state.reading.shown import what_fits
 from crewlite.state.reading.steps import StepView
-from crewlite.state.reading.wanted import what_fits
 from crewlite.state.run_history import RunHistory
 from crewlite.state.verbs.edit import can_edit
 from crewlite.tui.words import line, mark, plain, shown

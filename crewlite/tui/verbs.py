@@ -25,7 +25,7 @@ from crewlite.ids import short
 from crewlite.resuming import branch_ref
 from crewlite.state.format.entry import STATE
 from crewlite.state.history import History
-from crewlite.state.reading.wanted import what_fits
+from crewlite.state.reading.shown import what_fits
 from crewlite.state.run_history import RunHistory
 from crewlite.state.verbs.answer import Typed
 from crewlite.tui.app import TABS, Browser

@@ -37,7 +37,7 @@ from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.runtime.people.human import Question, QuestionEvents, asked_here
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.journal.view import View
-from crewlite.state.values.current import StepState
+from crewlite.state.values.bag import StepState
 
 if TYPE_CHECKING:
     import os

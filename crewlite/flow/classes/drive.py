@@ -28,7 +28,7 @@ from crewlite.runtime.steps.voices import Silent
 from crewlite.state.format.addresses import BEGINNING
 from crewlite.state.format.kept import Order
 from crewlite.state.format.operations import without_items
-from crewlite.state.values.current import StepState
+from crewlite.state.values.bag import StepState
 
 
 @dataclass(slots=True, eq=False)

@@ -19,7 +19,7 @@ from crewlite.ids import now
 from crewlite.llm.base import BaseLLM
 from crewlite.llm.models import as_model
 from crewlite.runtime.people.human import Question, QuestionEvents
-from crewlite.state.reading.wanted import begins_with
+from crewlite.state.reading.shown import begins_with
 
 
 @dataclass

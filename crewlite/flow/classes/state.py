@@ -23,7 +23,7 @@ from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.secrets import declared_in
 from crewlite.state.journal.values import Values
 from crewlite.state.journal.view import View
-from crewlite.state.values.current import StepState
+from crewlite.state.values.bag import StepState
 from crewlite.usage import Usage
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from crewlite.recovery import Abort, Escalate, Failure, FailureType, Remedy, Rep
 from crewlite.recovery.remedy import hinted, typed
 from crewlite.runtime.people.human import Question, question_step
 from crewlite.runtime.steps.voices import Silent
-from crewlite.state.reading.wanted import begins_with
+from crewlite.state.reading.shown import begins_with
 
 _CHOICES: dict[str, Callable[[str], Remedy]] = {
     "retry": lambda said: Retry(hint=said),

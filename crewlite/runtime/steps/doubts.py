@@ -11,7 +11,7 @@ from crewlite.errors import InDoubt
 from crewlite.runtime.steps.attempts import failed_before
 from crewlite.runtime.steps.run import Run
 from crewlite.state.format.commit import CommitParts
-from crewlite.tools.shorten import shown_arguments
+from crewlite.tools.result import shown_arguments
 
 
 def kind_and_name(step: Step[Any]) -> str:

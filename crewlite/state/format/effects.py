@@ -16,7 +16,7 @@ from crewlite.state.format.addresses import leaf, prefix_beside
 from crewlite.state.format.commit import Commit, MadeCall, StepRecord
 from crewlite.state.format.entry import Entry
 from crewlite.tools.naming import address_name
-from crewlite.tools.shorten import shown_arguments
+from crewlite.tools.result import shown_arguments
 
 MARKS = (b'"once"', b'"made"')
 """Each entry with a call that `once_calls` returns contains one of these bytes. Few others do."""

@@ -32,7 +32,7 @@ from crewlite.state.journal.lineage import recorded
 from crewlite.state.journal.manual import change
 from crewlite.state.providers import Store
 from crewlite.state.providers.base import Commit
-from crewlite.state.reading.wanted import what_fits
+from crewlite.state.reading.shown import what_fits
 from crewlite.state.verbs.from_outside import appended, holder
 from crewlite.tools.approval import is_unchecked
 
