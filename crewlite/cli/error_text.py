@@ -4,26 +4,9 @@ from __future__ import annotations
 
 import re
 
-from crewlite import kinds
+from crewlite import errors, kinds
 from crewlite.cli.definitions import culprit
 from crewlite.cli.shell import Again
-from crewlite.errors import (
-    AnswerMisfit,
-    AnswerRefused,
-    BindMissing,
-    BranchConflictError,
-    BranchExists,
-    BudgetExceeded,
-    CheckpointIsBehind,
-    CrewliteError,
-    InDoubt,
-    InputsChanged,
-    MissingInput,
-    NoModel,
-    QuestionsChanged,
-    RunCancelled,
-    text_of,
-)
 from crewlite.resuming import in_doubt_too
 from crewlite.secrets import Secrets
 
@@ -35,22 +18,22 @@ _KICK_OFF = re.compile(
 
 def said(error: BaseException, ref: str | None, again: Again) -> str:
     """Return an error's text with advice for the command line. `ref` names the run, if there is one."""
-    if not isinstance(error, CrewliteError):
-        return Secrets.of().mask(f"{type(error).__name__}: {text_of(error)}{culprit(error)}")
-    if isinstance(error, RunCancelled):
+    if not isinstance(error, errors.CrewliteError):
+        return Secrets.of().mask(f"{type(error).__name__}: {errors.text_of(error)}{culprit(error)}")
+    if isinstance(error, errors.RunCancelled):
         return f"Run {error.run_id!r} was cancelled on branch {error.branch!r}. Its record is kept."
-    if isinstance(error, BudgetExceeded):
+    if isinstance(error, errors.BudgetExceeded):
         return f"{error.found}. Raise {error.setting} in the definition of the {error.of}."
-    if isinstance(error, QuestionsChanged):
+    if isinstance(error, errors.QuestionsChanged):
         return _changed(error, again)
-    if isinstance(error, AnswerMisfit) and error.address:
+    if isinstance(error, errors.AnswerMisfit) and error.address:
         return _misfit(error, ref or "RUN", again)
-    return _with_advice(error, ref or "RUN", again) or text_of(error)
+    return _with_advice(error, ref or "RUN", again) or errors.text_of(error)
 
 
-def of_answer(error: AnswerRefused, ref: str, again: Again) -> str:
+def of_answer(error: errors.AnswerRefused, ref: str, again: Again) -> str:
     """Return the text of an error where a person is answering: the command that changes an answer, if there is one."""
-    return _refused(error, ref, again) if error.second else text_of(error)
+    return _refused(error, ref, again) if error.second else errors.text_of(error)
 
 
 def without_advice(text: str) -> str:
@@ -58,26 +41,26 @@ def without_advice(text: str) -> str:
     return _KICK_OFF.sub(".", text).removeprefix(".")
 
 
-def _with_advice(error: CrewliteError, ref: str, again: Again) -> str | None:
+def _with_advice(error: errors.CrewliteError, ref: str, again: Again) -> str | None:
     match error:
-        case InDoubt():
+        case errors.InDoubt():
             too = f" - {in_doubt_too(error.others)}" if error.others else ""
             return f"{error.found}, so it is not repeated. {again.to_settle(ref, error.address, error.times)}{too}"
-        case AnswerRefused():
+        case errors.AnswerRefused():
             return _refused(error, ref, again)
-        case MissingInput():
+        case errors.MissingInput():
             return f"{error.found}. Pass {' '.join(f'--input {name}=VALUE' for name in error.names)}"
-        case NoModel():
+        case errors.NoModel():
             names = ", ".join(repr(agent) for agent in error.agents)
             return f"No model for {names}. Choose one: --model M, or the environment's CREWLITE_MODEL."
-        case InputsChanged():
+        case errors.InputsChanged():
             inputs = [word for name in error.names for word in ("--input", f"{name}=VALUE")]
             others = ["--message", "TEXT"] if kinds.of(error.kind).takes_messages else inputs
             return (
                 f"Run {error.ref!r} was started with other inputs ({', '.join(error.names)} differ). To go on: "
                 f"{again.line('resume', error.ref)} - to try others: {again.line('fork', error.ref, *others)}"
             )
-        case CheckpointIsBehind():
+        case errors.CheckpointIsBehind():
             where = f"{error.run_id}/{error.branch}"
             return (
                 f"Checkpoint {error.checkpoint} is behind the head of {where}: {', '.join(error.after)} came after it, "
@@ -85,7 +68,7 @@ def _with_advice(error: CrewliteError, ref: str, again: Again) -> str | None:
                 f"{again.line('resume', where)} - to start again at this checkpoint: "
                 f"{again.line('fork', error.checkpoint)}"
             )
-        case BranchConflictError(problem=""):
+        case errors.BranchConflictError(problem=""):
             where, held = f"{error.run_id}/{error.branch}", error.found is None
             found = f"is being run by {error.holder}" if held else "was changed by another process in the meantime"
             wait = ("--wait",) if held else ()
@@ -94,13 +77,13 @@ def _with_advice(error: CrewliteError, ref: str, again: Again) -> str | None:
                 f"{again.line('resume', where, *wait)} - "
                 f"or continue beside it on a fork: {again.line('fork', where)}"
             )
-        case BranchExists():
+        case errors.BranchExists():
             where = f"{error.run_id}/{error.branch}"
             return (
                 f"Run {error.run_id!r} has a branch {error.branch!r} already. Choose another --branch, or leave it "
                 f"out; to resume the existing branch: {again.line('resume', where)}"
             )
-        case BindMissing():
+        case errors.BindMissing():
             only_models = all(path.rpartition(".")[2] == "llm" for path in error.missing)
             model = "" if again.model else " --model M gives every missing model." if only_models else ""
             return (
@@ -111,7 +94,7 @@ def _with_advice(error: CrewliteError, ref: str, again: Again) -> str | None:
     return None
 
 
-def _changed(error: QuestionsChanged, again: Again) -> str:
+def _changed(error: errors.QuestionsChanged, again: Again) -> str:
     told = "; ".join(f"{address or 'it'} {how}" for address, how in error.changed.items())
     changed = [word for address in error.changed if address for word in ("--rerun", address)]
     changed += ["--allow-effects"] if error.repeats_effects else []
@@ -122,7 +105,7 @@ def _changed(error: QuestionsChanged, again: Again) -> str:
     )
 
 
-def _misfit(error: AnswerMisfit, ref: str, again: Again) -> str:
+def _misfit(error: errors.AnswerMisfit, ref: str, again: Again) -> str:
     """Return the text of an error after which only a fork, or the class as it was, lets the run go on."""
     rerun = f"to run it again on a fork: {again.line('fork', ref, '--rerun', error.address)}"
     unfit = f"not fit {error.model} ({error.problem})"
@@ -135,7 +118,7 @@ def _misfit(error: AnswerMisfit, ref: str, again: Again) -> str:
     return f"{error.what} is finished, but its recorded answer does {unfit}. Use the class as it was then; or, {rerun}"
 
 
-def _refused(error: AnswerRefused, ref: str, again: Again) -> str:
+def _refused(error: errors.AnswerRefused, ref: str, again: Again) -> str:
     if error.edit:
         follows = "The branch cannot go on with it" if error.by_run else "Nothing was forked"
         return (

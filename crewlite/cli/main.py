@@ -161,7 +161,7 @@ def checkpoint(ctx: click.Context, asked: Asked) -> None:
     if at_terminal and importlib.util.find_spec("textual"):
         with asked.open() as opened:
             location = opened.location
-        view.open_view(location)
+        view.View(location).run()
     else:
         ctx.invoke(listing.tree)
         if at_terminal:

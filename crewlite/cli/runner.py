@@ -11,25 +11,13 @@ from typing import Any
 
 import click
 
-from crewlite import CheckpointConfig
+from crewlite import CheckpointConfig, errors
 from crewlite.cli.definitions import Definition
 from crewlite.cli.error_text import said, without_advice
 from crewlite.cli.exits import FAILED, INTERRUPTED, USAGE, WAITS, Failed, ended_by_signals, notice
 from crewlite.cli.options import RunOptions
 from crewlite.cli.output import Output
-from crewlite.cli.shell import Again, questions, shell_line
-from crewlite.errors import (
-    AnswerMisfit,
-    AnswerRefused,
-    BudgetExceeded,
-    ChangeUnused,
-    ConfigError,
-    CrewliteError,
-    InDoubt,
-    MissingInput,
-    RunMismatch,
-    Suspended,
-)
+from crewlite.cli.shell import Again, shell_line
 from crewlite.lazy import lazy
 from crewlite.resuming import branch_ref
 from crewlite.runtime.kickoffs.engine import kickoff_here
@@ -67,9 +55,9 @@ class Runner:
             raise click.exceptions.Exit(code if isinstance(code, int) else FAILED) from end
         except _Stopped as stopped:
             raise self._failed(stopped.why) from stopped.why
-        except Suspended as waits:
+        except errors.Suspended as waits:
             raise self._waits(waits) from waits
-        except (click.ClickException, CrewliteError) as error:
+        except (click.ClickException, errors.CrewliteError) as error:
             raise self._failed(error) from error
 
     def kickoff(
@@ -108,7 +96,7 @@ class Runner:
         try:
             with self.output.events() if self.options.as_json else contextlib.nullcontext():
                 result = kickoff_here(definition, request)
-        except CrewliteError:
+        except errors.CrewliteError:
             raise
         except Exception as error:  # the border: an error of the user's model or callback has ended the run
             raise _Stopped(error) from error
@@ -143,7 +131,7 @@ class Runner:
             return "Nothing was begun."
         if self._unsaved or progress.location is None:
             return self._unsaved or "Nothing was saved."
-        if isinstance(error, MissingInput):  # a run keeps its inputs, so no resume has what is missing
+        if isinstance(error, errors.MissingInput):  # a run keeps its inputs, so no resume has what is missing
             added = [word for name in error.names for word in ("--input", f"{name}=VALUE")]
             line = None if self._instead else self._placed().line("fork", self._ref() or "RUN", *added)
             return f"To go on with that: {line}" if line else "Begin another run with that."
@@ -151,7 +139,7 @@ class Runner:
             address, times = next(iter(progress.unsettled.items()))
             return self._placed().to_settle(self._ref() or "RUN", address, times)
         where = "" if sys.stderr.isatty() else f", in {os.getcwd()}"  # for whoever reads it in the log of a timer
-        then = " then" if isinstance(error, RunMismatch) else ""  # after the change that it asks for
+        then = " then" if isinstance(error, errors.RunMismatch) else ""  # after the change that it asks for
         return f"To go on{then}{where}: {self._line_on()}"
 
     def _line_on(self, *words: str) -> str:
@@ -176,19 +164,24 @@ class Runner:
             at = self.progress.target  # known before the run is resumed
             ref = self._ref() or (branch_ref(at.run_id, at.branch) if at else None)
             text, code = said(error, ref, self._placed()), getattr(error, "code", "failed")
-            if isinstance(error, ConfigError) and self.again.model:
+            if isinstance(error, errors.ConfigError) and self.again.model:
                 self.again = replace(self.again, model="PROVIDER/MODEL")  # do not advise the wrong model again
-            if self.progress.run_id and not isinstance(error, InDoubt | AnswerRefused | AnswerMisfit | ChangeUnused):
+            if self.progress.run_id and not isinstance(
+                error, errors.InDoubt | errors.AnswerRefused | errors.AnswerMisfit | errors.ChangeUnused
+            ):
                 text = without_advice(text).rstrip()
                 text = f"{text} {'' if text.endswith('.') else '- '}{self._way_on(error)}"
-                if self.progress.again and not (isinstance(error, CrewliteError) or self._instead):
+                if self.progress.again and not (isinstance(error, errors.CrewliteError) or self._instead):
                     again = self._placed().line("fork", self._ref() or "RUN", *self.progress.again)
                     text = f"{text} - to run a recorded step again: {again}"
         self._tell_error(code if isinstance(code, str) else "failed", text)
-        waits, misses = isinstance(error, InDoubt | BudgetExceeded), isinstance(error, MissingInput)
+        waits, misses = (
+            isinstance(error, errors.InDoubt | errors.BudgetExceeded),
+            isinstance(error, errors.MissingInput),
+        )
         return Failed(text, code=WAITS if waits else USAGE if misses else FAILED)
 
-    def _waits(self, suspended: Suspended) -> click.ClickException:
+    def _waits(self, suspended: errors.Suspended) -> click.ClickException:
         """Build the exception that ends the command when the run waits for people: with questions and commands."""
         found = {"run_id": suspended.run_id, "branch": self.progress.branch, "waiting": suspended.waiting}
         if self.options.as_json:
@@ -203,8 +196,7 @@ class Runner:
         else:
             with history.History(suspended.location) as opened:
                 waiting = opened.run(f"{suspended.run_id}/{self.progress.branch}").waiting
-            kept = Again(self._placed().location)
-            lines += questions(waiting, lambda at: kept.line("answer", self._ref() or "RUN", at, "VALUE"))
+            lines += self._placed().questions(self._ref() or "RUN", waiting)
             both = [word for one in waiting for word in ("--answer", f"{one.address}=VALUE")]
             lines += [f"To go on then: {self._line_on()}", f"Or both at once: {self._line_on(*both)}"]
         return Failed(*lines, code=WAITS, head="")

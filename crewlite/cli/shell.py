@@ -6,7 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -54,6 +54,17 @@ class Again:
         """Return in words how to settle the doubt about a call that was begun so many times."""
         return settling_words(*self.settling(ref, address, times))
 
+    def questions(self, ref: str, waiting: Sequence[Waiting]) -> list[str]:
+        """Return the lines that tell questions: their texts, the answers that fit, and the command that answers."""
+        lines = []
+        for asked in waiting:
+            first, *rest = asked.question.strip().splitlines() or [""]
+            lines += [f"{asked.address}: {first}", *(f"  {text}" for text in rest)]
+            until = f", until {asked.until.strftime('%Y-%m-%dT%H:%M:%SZ')}" if asked.until else ""
+            lines += [f"  wanted: {shown.what_fits(asked.schema)}{until}"]
+            lines += [f"  {Again(self.location).line('answer', ref, asked.address, 'VALUE')}"]
+        return lines
+
     def _location(self) -> str | None:
         """Return the location relative to this directory; None if the command looks there by default."""
         if self.location is None or os.path.abspath(self.location) == os.path.abspath(detected() or DIRECTORY):
@@ -70,17 +81,3 @@ def settling_words(answered: str, rerun: str) -> str:
 def shell_line(words: Sequence[str]) -> str:
     """Return a command with its words quoted for a shell."""
     return subprocess.list2cmdline(words) if sys.platform == "win32" else shlex.join(words)
-
-
-def questions(waiting: Sequence[Waiting], line: Callable[[str], str]) -> list[str]:
-    """Return the lines that tell questions: their texts, the answers that fit, and the command that answers.
-
-    `line` returns that command for an address.
-    """
-    lines = []
-    for question in waiting:
-        first, *rest = question.question.strip().splitlines() or [""]
-        lines += [f"{question.address}: {first}", *(f"  {text}" for text in rest)]
-        until = f", until {question.until.strftime('%Y-%m-%dT%H:%M:%SZ')}" if question.until else ""
-        lines += [f"  wanted: {shown.what_fits(question.schema)}{until}", f"  {line(question.address)}"]
-    return lines

@@ -13,7 +13,7 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
-from crewlite.cli.shell import Again, questions
+from crewlite.cli.shell import Again
 from crewlite.errors import CrewliteError, Suspended, text_of
 from crewlite.resuming import branch_ref, to_resume
 from crewlite.state.history import History
@@ -61,7 +61,6 @@ def _interrupted(error: KeyboardInterrupt) -> list[str]:
 
 def _waits(error: Suspended) -> list[str]:
     ref, resume = branch_ref(error.run_id, error.branch), to_resume(error.run_id, error.branch)
-    again = Again(error.location)
     try:
         with History(error.location) as history:
             waiting = history.run(f"{error.run_id}/{error.branch}").waiting
@@ -70,7 +69,7 @@ def _waits(error: Suspended) -> list[str]:
     given = ", ".join(f"{one.address!r}: ..." for one in waiting)
     return [
         f"Run {ref!r} waits for a person, and is no longer at work.",
-        *questions(waiting, lambda at: again.line("answer", ref, at, "VALUE")),
+        *Again(error.location).questions(ref, waiting),
         f"To go on then: kickoff({resume})",
         f"Or both at once: kickoff({resume}, answers={{{given}}})",
     ]

@@ -79,14 +79,10 @@ class _Path(ModuleType):
         if home is None:
             has = f"it has {', '.join(names)}" if names else "nothing of it is here"
             raise ImportError(f"{self.__name__} has no {name!r}: {has}")
-        return _from(home, name)
+        module, _, other = home.partition(":")
+        return getattr(importlib.import_module(module), other or name)
 
     def __setattr__(self, name: str, value: object) -> None:
         """Let a name of this module stay what it is when a submodule of the same name is imported, as in CrewAI."""
         if not (isinstance(value, _Path) and name in _PATHS.get(value.__name__, {})):
             super().__setattr__(name, value)
-
-
-def _from(home: str, name: str) -> Any:
-    module, _, other = home.partition(":")
-    return getattr(importlib.import_module(module), other or name)

@@ -55,7 +55,7 @@ def did_you_mean(close: str | None) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
     """Return the known names, sorted by similarity to `name`, the most similar first."""
-    return sorted(known, key=lambda one: -_likeness(name, one))
+    return sorted(known, key=lambda one: -difflib.SequenceMatcher(None, name.lower(), one.lower()).ratio())
 
 
 def _is_slip(name: str, known: str) -> bool:
@@ -97,7 +97,3 @@ def _errors(one: str, other: str) -> int:
                 best = min(best, last[to - 2] + 1)
             row.append(best)
     return row[-1]
-
-
-def _likeness(one: str, other: str) -> float:
-    return difflib.SequenceMatcher(None, one.lower(), other.lower()).ratio()

@@ -5,34 +5,22 @@ They build ordinary agents, tasks and crews, which are saved, resumed, forked an
 
 from crewlite.coming_from import missing_import
 from crewlite.project.crew_class import (
-    CrewBase,
-    after_kickoff,
-    agent,
-    before_kickoff,
-    cache_handler,
-    callback,
-    crew,
-    llm,
-    output_json,
-    output_pydantic,
-    task,
-    tool,
+    CrewBase as CrewBase,
+    after_kickoff as after_kickoff,
+    agent as agent,
+    before_kickoff as before_kickoff,
+    cache_handler as cache_handler,
+    callback as callback,
+    crew as crew,
+    llm as llm,
+    output_json as output_json,
+    output_pydantic as output_pydantic,
+    task as task,
+    tool as tool,
 )
 
-__all__ = [
-    "CrewBase",
-    "after_kickoff",
-    "agent",
-    "before_kickoff",
-    "cache_handler",
-    "callback",
-    "crew",
-    "llm",
-    "output_json",
-    "output_pydantic",
-    "task",
-    "tool",
-]
+_HOME = "crewlite.project.crew_class"
+__all__ = sorted(name for name, value in globals().items() if getattr(value, "__module__", "") == _HOME)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> None:

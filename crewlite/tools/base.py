@@ -135,7 +135,7 @@ class BaseTool(Described, Resource):
     def __setattr__(self, name: str, value: object) -> None:
         if name.startswith("_") or isinstance(getattr(type(self), name, None), property):
             super().__setattr__(name, value)
-        elif name in BaseTool.model_fields and _is_made(self):
+        elif name in BaseTool.model_fields and hasattr(self, "__pydantic_fields_set__"):  # its constructor has ended
             self._set(name, value)
         else:
             vars(self)[name] = value
@@ -211,11 +211,6 @@ class BaseTool(Described, Resource):
 
     def __eq__(self, other: object) -> bool:
         return self is other
-
-
-def _is_made(tool: BaseTool) -> bool:
-    """Whether its constructor has ended; before, what it sets are values to begin with."""
-    return hasattr(tool, "__pydantic_fields_set__")
 
 
 def _checked(cls: type[BaseTool], name: str, value: object) -> Any:

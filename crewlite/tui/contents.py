@@ -16,19 +16,7 @@ from typing import Any
 from rich.text import Text
 
 from crewlite import kinds
-from crewlite.cli.checkpoint import document
-from crewlite.cli.checkpoint.words import (
-    ago,
-    beginning,
-    compact,
-    first_line,
-    iso,
-    name_of,
-    root_name,
-    shortened,
-    spent,
-    status_of,
-)
+from crewlite.cli.checkpoint import document, words
 from crewlite.console.text import style_of
 from crewlite.ids import short
 from crewlite.state.format.addresses import in_order, leaf
@@ -56,7 +44,7 @@ class Moment:
     at: datetime
 
     def __rich__(self) -> Text:
-        return line(f"{ago(self.at)}  {iso(self.at)}")
+        return line(f"{words.ago(self.at)}  {words.iso(self.at)}")
 
 
 def overview(run: RunHistory, checkpoint: Checkpoint | None) -> list[tuple[str, Rows]]:
@@ -83,7 +71,7 @@ def _place(run: RunHistory, checkpoint: Checkpoint | None) -> Rows:
         ("created", Moment(checkpoint.created_at)),
         ("parent", line(short(checkpoint.parent_id) if checkpoint.parent_id else "none, it is the first")),
         *([("label", line((checkpoint.label, "magenta")))] if checkpoint.label else []),
-        *([("metadata", Text(plain(shortened(checkpoint.metadata))))] if checkpoint.metadata else []),
+        *([("metadata", Text(plain(words.shortened(checkpoint.metadata))))] if checkpoint.metadata else []),
     ]
 
 
@@ -117,7 +105,7 @@ def _state(run: RunHistory, checkpoint: Checkpoint | None) -> Rows:
 def _definition(run: RunHistory) -> Rows:
     """Return what is known of the crew, flow or agent, and of its agents with their models."""
     definition = run.definition
-    rows: Rows = [("kind", line(name_of(definition)))]
+    rows: Rows = [("kind", line(words.name_of(definition)))]
     for number, agent in enumerate(definition.get("agents", ())):
         rows.append(("" if number else "agents", line(*_agent(agent))))
     if kinds.has_methods(definition):
@@ -146,20 +134,20 @@ def _run(run: RunHistory) -> Rows:
         rows.append(("waits for", Text(plain(f"{asked.address}: {asked.question.strip()}"))))
         rows.append(("", line((f"wanted: {wanted}", "dim"))))
     for given in run.unused_answers:
-        rows.append(("answered", Text(plain(f"{given.address}: {beginning(compact(given.value))}"))))
+        rows.append(("answered", Text(plain(f"{given.address}: {words.beginning(words.compact(given.value))}"))))
         rows.append(("", line(("not used yet", "dim"))))
     rows.append(("begun", Moment(run.started_at)))
     if base := run.base:
         at = f"checkpoint {short(base.checkpoint_id)}" if base.checkpoint_id else f"commit {base.seq}"
         rows.append(("forked from", line(f"{base.branch} at {at}")))
-    rows.append(("usage", Text(spent(run.usage))))
+    rows.append(("usage", Text(words.spent(run.usage))))
     for role, used in run.usage.by_agent.items():
         rows.append(("", line(f"{role}: ", (number_of(used.total_tokens, "token"), "dim"))))
     return rows
 
 
 def _value(value: Any) -> Text:
-    text = plain(value if isinstance(value, str) else compact(value))
+    text = plain(value if isinstance(value, str) else words.compact(value))
     return Text(text if len(text) <= _LONG else f"{text[:_LONG]}… ({len(text):,} characters)")
 
 
@@ -189,7 +177,7 @@ def timeline(run: RunHistory, steps: Sequence[StepView], at: int | None = None) 
     for address in in_order(views):
         step = views.get(address)
         depth = address.count("/") + 1 if address else 0
-        name = leaf(address) or root_name(run)
+        name = leaf(address) or words.root_name(run)
         if step is None:
             rows.append(Row(address, name, depth, "unfinished", 0.0, 0, None, 0.0, 0.0, at is not None, ""))
             continue
@@ -197,7 +185,7 @@ def timeline(run: RunHistory, steps: Sequence[StepView], at: int | None = None) 
         later = at is not None and (step.seq is None or step.seq > at)
         used = step.usage
         numbers = step.milliseconds, used.total_tokens, used.cost, begins, ends
-        rows.append(Row(address, name, depth, status_of(step), *numbers, later, first_line(step)))
+        rows.append(Row(address, name, depth, words.status_of(step), *numbers, later, words.first_line(step)))
     return rows
 
 

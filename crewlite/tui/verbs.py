@@ -333,8 +333,3 @@ def _write(history: History, run: RunHistory, name: str) -> None:
 
 def _name(place: Place) -> str:
     return f"{place.name} at {short(place.checkpoint)}" if place.checkpoint else place.ref
-
-
-def open_view(location: str) -> None:
-    """Show the runs of a location until the user quits."""
-    View(location).run()

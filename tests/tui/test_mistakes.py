@@ -187,7 +187,7 @@ def test_how_long_ago_a_checkpoint_was_made_goes_on(tmp_path, monkeypatch):
         await view.sees("● task:research")
         await view.press("down")
         await view.sees("version 1", "created", "s ago  20")
-        monkeypatch.setattr("crewlite.tui.contents.ago", lambda at: "a while later")
+        monkeypatch.setattr("crewlite.tui.contents.words.ago", lambda at: "a while later")
         await view.sees("created", "a while later")
 
     drive(location, play, SMALL)

@@ -9,7 +9,7 @@ from crewlite import kinds
 from crewlite.cli.checkpoint.screen import Screen
 from crewlite.cli.checkpoint.where import Opened
 from crewlite.cli.checkpoint.words import beginning, compact
-from crewlite.cli.shell import Again, questions
+from crewlite.cli.shell import Again
 from crewlite.ids import short
 from crewlite.lazy import lazy
 from crewlite.resuming import branch_ref, call_again, nth_attempt, to_resume
@@ -93,7 +93,7 @@ class Hints:
 
     def questions(self) -> list[str]:
         """Return the questions that the run waits with, each with the line that answers it."""
-        return questions(self.run.waiting, lambda address: self.recorded.line("answer", self.ref, address, "VALUE"))
+        return self.recorded.questions(self.ref, self.run.waiting)
 
     def settling(self, address: str) -> tuple[str, str]:
         """Return the lines that settle the doubt about a call: if it took effect, and if it did not."""

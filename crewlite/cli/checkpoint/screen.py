@@ -103,14 +103,14 @@ class Screen:
             self._print(shown, no_wrap=True, overflow="ignore", crop=False)
         return None
 
-    def table(self, columns: Sequence[Column], rows: Sequence[Sequence[Part]], indent: int = 0) -> None:
+    def table(self, columns: Sequence[Column], rows: Sequence[Sequence[Part]]) -> None:
         """Print a table with a header line."""
         cells = [[self._text([cell]) for cell in row] for row in rows]
-        widths = self._widths(columns, cells, indent)
+        widths = self._widths(columns, cells)
         heads = [rich_text.Text(column.name, style="bold") for column in columns]
         for row in [heads, *cells]:
             parts = [self._fit(row[n], width, columns[n]) for n, width in widths.items()]
-            line = rich_text.Text(" " * indent) + rich_text.Text(_GAP).join(parts)
+            line = rich_text.Text(_GAP).join(parts)
             line.rstrip()
             if self.terminal:
                 self._print(line, no_wrap=True, overflow="crop")
@@ -152,14 +152,14 @@ class Screen:
     def _takes(self, text: str) -> bool:
         return console_text.encodable(text, self._console)
 
-    def _widths(self, columns: Sequence[Column], cells: Sequence[Sequence[Text]], indent: int) -> dict[int, int]:
+    def _widths(self, columns: Sequence[Column], cells: Sequence[Sequence[Text]]) -> dict[int, int]:
         """Return the width of each column that is shown, by its number."""
         widths = {n: max([len(one.name), *(row[n].cell_len for row in cells)]) for n, one in enumerate(columns)}
         if not self.terminal:
             return widths
         widths = {n: width for n, width in widths.items() if any(row[n].plain for row in cells)} or widths
         least = {n: min(width, columns[n].least or width) for n, width in widths.items()}
-        room = self.width - indent + len(_GAP)  # each column counts with a gap behind it
+        room = self.width + len(_GAP)  # each column counts with a gap behind it
         while sum(least[n] + len(_GAP) for n in widths) > room:
             out = max(widths, key=lambda n: columns[n].spare)
             if not columns[out].spare:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from crewlite.pages.rendering import cost
 from crewlite.state.comparing.fields import FieldDiff
 from crewlite.state.comparing.steps import Side, StepDiff, StepSide
 from crewlite.state.format.addresses import outers
@@ -61,8 +62,8 @@ def why_unknown(step: StepDiff) -> str:
 
 def spent(usage: Usage) -> str:
     """Return tokens and cost as text."""
-    cost = "cost unknown" if usage.cost is None else f"cost ${usage.cost:{'.4f' if usage.cost < 1 else ',.2f'}}"
-    return f"{number_of(usage.total_tokens, 'token')}, {cost}" if usage.requests else "no model was asked"
+    tokens, paid = number_of(usage.total_tokens, "token"), cost(usage.cost) or "unknown"
+    return f"{tokens}, cost {paid}" if usage.requests else "no model was asked"
 
 
 def seconds(value: float) -> str:

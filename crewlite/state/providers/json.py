@@ -30,6 +30,7 @@ from crewlite.lazy import lazy
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.rewinds import abandoned, is_abandoned
+from crewlite.state.providers import reading
 from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, Head
 from crewlite.state.providers.json_checkpoints import (
     TOGETHER,
@@ -43,15 +44,6 @@ from crewlite.state.providers.json_heads import HeadFiles, holds_head, lacking, 
 from crewlite.state.providers.json_journals import JournalFiles, Tail, follows, is_torn, lines, stays_claimed
 from crewlite.state.providers.json_paths import Paths, identity
 from crewlite.state.providers.json_results import ResultFiles
-from crewlite.state.providers.reading import (
-    check_base,
-    check_bases,
-    check_remove,
-    check_rewrite,
-    committed_at,
-    newest_sound_checkpoint,
-    no_branch,
-)
 from crewlite.state.providers.salvage import Salvage
 from crewlite.state.providers.sqlite import is_database
 
@@ -116,7 +108,7 @@ class JsonStore:
         entries, _ = self.journals.scan(run_id, branch)
         problem = lacking(head, entries)
         if problem and self.heads.read(run_id, branch) == head:  # else an import has replaced the run meanwhile
-            sound = newest_sound_checkpoint(entries, self.ref)
+            sound = reading.newest_sound_checkpoint(entries, self.ref)
             raise JournalCorrupt(str(self.paths.journal(run_id, branch)), problem, sound)
         return entries
 
@@ -132,11 +124,11 @@ class JsonStore:
         """Replace all entries of a branch by compacted ones, as Store.rewrite describes."""
         path = self.paths.journal(run_id, branch)
         if not path.exists():
-            raise no_branch(run_id, branch, own[-1].seq if own else 0)
+            raise reading.no_branch(run_id, branch, own[-1].seq if own else 0)
         with self._locked(run_id):
             there, _ = self.journals.scan(run_id, branch)
             found, forks = [(entry.seq, entry.seal) for entry in there], self.branches(run_id)
-            check_rewrite(self.location, run_id, branch, own, entries, found=found, forks=forks)
+            reading.check_rewrite(self.location, run_id, branch, own, entries, found=found, forks=forks)
             self.files.make(self.files.amiss(there))  # after it, the entries do not tell which files were dropped
             touched, data = self.touched(run_id, branch), lines(entries)
             disk.replace(path, data)
@@ -149,10 +141,10 @@ class JsonStore:
         directory = self.paths.run(run_id)
         if not directory.is_dir():  # another process was faster
             branch = next(iter(heads), "main")
-            raise no_branch(run_id, branch, heads.get(branch, (0, ""))[0])
+            raise reading.no_branch(run_id, branch, heads.get(branch, (0, ""))[0])
         with self._locked(run_id):
             journals = {info.branch: self.journals.scan(run_id, info.branch)[0] for info in self.branches(run_id)}
-            check_remove(run_id, dict(heads), {b: (es[-1].seq, es[-1].sum) for b, es in journals.items()})
+            reading.check_remove(run_id, dict(heads), {b: (es[-1].seq, es[-1].sum) for b, es in journals.items()})
             self.heads.remove(run_id)
             named = [file for entries in journals.values() for file in self.files.paths(entries).values()]
             self.files.make(Changes(gone={file: None for file in named if os.path.exists(file)}))
@@ -196,7 +188,7 @@ class JsonStore:
         if (entry is None or first is None) and not path.exists():
             raise RefError(str(path), "does not exist any more")  # pruned in the meantime
         if entry is None or first is None:
-            sound = newest_sound_checkpoint(self.journals.scan(info.run_id, info.branch)[0], self.ref)
+            sound = reading.newest_sound_checkpoint(self.journals.scan(info.run_id, info.branch)[0], self.ref)
             raise CheckpointMismatch(str(path), "its journal is missing, or does not name this checkpoint", sound)
         journal = self.paths.journal(info.run_id, info.branch)
         made = json.loads(self.files.document(first.commit["run"], entry, journal))
@@ -206,7 +198,7 @@ class JsonStore:
                 f"run_id={info.run_id!r}, or delete this file and the next commit writes it again"
             )
             entries, _ = self.journals.scan(info.run_id, info.branch)
-            sound = newest_sound_checkpoint([e for e in entries if e.seq != entry.seq], self.ref)
+            sound = reading.newest_sound_checkpoint([e for e in entries if e.seq != entry.seq], self.ref)
             raise CheckpointMismatch(str(path), problem, sound)
         return info
 
@@ -218,7 +210,7 @@ class JsonStore:
         """Append commits, some of which create branches: of the runs `begun`, which may exist."""
         new = {free: [commit for commit in commits if commit.run_id == free] for free in begun if self._is_free(free)}
         for run in new.values():
-            check_bases(run)
+            reading.check_bases(run)
         others = [commit for commit in commits if commit.run_id not in new]
         for begins, part in groupby(others, key=self._creates_branch):  # lazy: after earlier commits are written
             if begins:
@@ -301,13 +293,13 @@ class JsonStore:
         if key in self._tails and identity(self.paths.journals) != self._claimed_in:
             where = self.paths.journal(*key)
             return OSError(f"{where} is gone: its location was deleted or moved during the run")
-        return no_branch(*key, commit.after)
+        return reading.no_branch(*key, commit.after)
 
     def _write(self, commit: Commit, tail: Tail, rest: Sequence[Entry], batch: disk.SyncBatch) -> Tail:
         """Write `rest`, the entries of a commit that a journal lacks. Returns the new tail of the journal."""
         path = tail.path
         if not commit.entries:
-            disk.touch(path, committed_at(commit))
+            disk.touch(path, reading.committed_at(commit))
             return tail
         if not rest:  # an earlier attempt wrote all entries and failed, perhaps before the sync
             batch.sync(batch.hold(path, os.O_RDWR), path)
@@ -324,7 +316,7 @@ class JsonStore:
         """Create a branch of a run that exists. Raises BranchConflictError for a fork whose base is not stored."""
         if commit.run and (base := commit.run.get("base")):
             there = commit.run_id, base["branch"]
-            check_base(commit, base, lambda seq: self.sum_at(*there, seq), lambda: self.branches(commit.run_id))
+            reading.check_base(commit, base, lambda seq: self.sum_at(*there, seq), lambda: self.branches(commit.run_id))
         path = self.paths.journal(commit.run_id, commit.branch)
         disk.make_directory(path.parent, durable=False)
         with disk.SyncBatch() as batch:  # of the run, too: its creator may have died before it synced the name
@@ -358,7 +350,7 @@ class JsonStore:
             path = staged / self.paths.journal(commit.run_id, commit.branch).relative_to(directory)
             disk.make_directory(path.parent, batch=batch)
             disk.append(path, lines(commit.entries), at=0, torn=lambda tail: True, batch=batch)
-            disk.touch(path, committed_at(commit))
+            disk.touch(path, reading.committed_at(commit))
 
     def _settle_new(self, commits: Sequence[Commit]) -> None:
         """Do what `_settle` does for commits that have created branches."""

@@ -17,16 +17,9 @@ from crewlite.errors import JournalCorrupt, SchemaTooNew, StoreError
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry, InvalidEntry, chained, parse, parts_of_line, unseal_line
 from crewlite.state.format.rewinds import Rewound, rewinds_of
+from crewlite.state.providers import reading
 from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit
 from crewlite.state.providers.json_paths import Paths
-from crewlite.state.providers.reading import (
-    check_follows,
-    ends_claim,
-    in_order,
-    newest_sound_checkpoint,
-    unreadable,
-    verified_branch_info,
-)
 
 log = logging.getLogger("crewlite.state")
 _BLOCK = 512  # bytes: the smallest unit that a disk writes
@@ -61,12 +54,12 @@ class JournalFiles:
                 if stop < 0:
                     raise InvalidEntry("the last line has no newline")
                 entry = unseal_line(line, after=total, where=str(path))
-                check_follows(entry, found, run_id, branch, entry.seq)
+                reading.check_follows(entry, found, run_id, branch, entry.seq)
             except InvalidEntry as problem:
                 if found and is_torn(data[offset:], offset):  # the first line is never torn: it is renamed into place
                     log.warning("%s ends in a write that was cut (%d bytes): left out", path, len(data) - offset)
                     break
-                sound = newest_sound_checkpoint(found, self._ref)
+                sound = reading.newest_sound_checkpoint(found, self._ref)
                 raise JournalCorrupt(f"{path}, line {len(found) + 1}", str(problem), sound) from None
             total, offset = entry.sum, stop + 1
             found.append(entry)
@@ -109,7 +102,7 @@ class JournalFiles:
             return None, None
         try:
             first = unseal_line(data.partition(b"\n")[0], after=None, where=str(path))
-            check_follows(first, [], info.run_id, info.branch, first.seq)
+            reading.check_follows(first, [], info.run_id, info.branch, first.seq)
             for start, stop in _lines_with(b'"id":"%b"' % info.id.encode(), data):
                 entry = _at(data, start, stop, path)
                 if entry.commit.get("place", {}).get("id") == info.id:
@@ -136,14 +129,14 @@ class JournalFiles:
                 try:
                     with disk.opened(path) as file:
                         first = parts_of_line(file.readline().rstrip(b"\n"))
-                    infos.append(verified_branch_info(*first, run, self._paths.branch_of(name), path))
+                    infos.append(reading.verified_branch_info(*first, run, self._paths.branch_of(name), path))
                 except FileNotFoundError:
                     continue  # removed while we were looking
                 except (InvalidEntry, SchemaTooNew, OSError) as problem:
                     if run_id:
-                        raise unreadable(problem, f"{path}, line 1") from problem
+                        raise reading.unreadable(problem, f"{path}, line 1") from problem
                     log.warning("%s begins with a line that cannot be read (%s): left out of the list", path, problem)
-        return in_order(infos)
+        return reading.in_order(infos)
 
 
 def is_torn(tail: bytes, offset: int) -> bool:
@@ -274,7 +267,7 @@ def _mark(last: Entry, end: int) -> tuple[int, bytes]:
 def stays_claimed(commit: Commit, claimed: bool) -> bool:
     """Return whether a process holds the branch after this commit, given whether one held it before (`claimed`)."""
     for entry in commit.entries:
-        claimed = (claimed or "claim" in entry.commit) and not ends_claim(entry.commit)
+        claimed = (claimed or "claim" in entry.commit) and not reading.ends_claim(entry.commit)
     return claimed
 
 

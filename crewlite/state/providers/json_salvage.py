@@ -18,7 +18,7 @@ from typing import Any
 
 from crewlite import disk
 from crewlite.codec import JsonObject
-from crewlite.errors import ConfigError, JournalCorrupt, SchemaTooNew, StoreError
+from crewlite.errors import ConfigError, JournalCorrupt, StoreError
 from crewlite.file_locks import locked
 from crewlite.refs import check_name
 from crewlite.state.format.entry import SCHEMA, Entry, parts
@@ -156,7 +156,7 @@ class JsonSalvage:
             run_id = check_name("run_id", content.get("run_id", ""))
             branch = check_name("branch", content.get("branch", ""), slashes=True)
             return identifier in {one["id"] for one in live_checkpoints(self._journals.scan(run_id, branch)[0])}
-        except (ConfigError, JournalCorrupt, SchemaTooNew, StoreError):
+        except (ConfigError, JournalCorrupt, StoreError):
             return False
 
     def _unnamed_file(

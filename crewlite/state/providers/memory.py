@@ -10,18 +10,8 @@ from crewlite.forked import lock
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.rewinds import abandoned, rewinds_of
+from crewlite.state.providers import reading
 from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, Head
-from crewlite.state.providers.reading import (
-    branch_info,
-    check_base,
-    check_remove,
-    check_rewrite,
-    checkpoint_info,
-    committed_at,
-    in_order,
-    live_checkpoints,
-    no_branch,
-)
 
 
 class InMemoryProvider:
@@ -53,7 +43,7 @@ class _MemoryStore:
                 for commit in commits:
                     key, lacking = (commit.run_id, commit.branch), self._lacking(commit)
                     self._journals.setdefault(key, []).extend(lacking)
-                    self._touched[key] = committed_at(commit)
+                    self._touched[key] = reading.committed_at(commit)
             except BranchConflictError:
                 for key in [key for key in self._journals if key[0] not in there]:
                     del self._journals[key], self._touched[key]
@@ -73,27 +63,29 @@ class _MemoryStore:
         with self._lock:
             forks = self._branches(run_id)
             found = [(entry.seq, entry.seal) for entry in self._journals.get((run_id, branch), ())]
-            check_rewrite(self.location, run_id, branch, own, entries, found=found, forks=forks)
+            reading.check_rewrite(self.location, run_id, branch, own, entries, found=found, forks=forks)
             self._journals[run_id, branch] = list(entries)
 
     def remove(self, run_id: str, heads: Mapping[str, Head]) -> None:
         with self._lock:
             mine = [key for key in self._journals if key[0] == run_id]
-            check_remove(run_id, dict(heads), {branch: self._head(run_id, branch) or (0, "") for _, branch in mine})
+            reading.check_remove(
+                run_id, dict(heads), {branch: self._head(run_id, branch) or (0, "") for _, branch in mine}
+            )
             for key in mine:
                 del self._journals[key], self._touched[key]
 
     def branches(self, run_id: str | None = None) -> list[BranchInfo]:
         with self._lock:
-            return in_order(self._branches(run_id))
+            return reading.in_order(self._branches(run_id))
 
     def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
         with self._lock:
             found = [
-                checkpoint_info(journal[0].commit["run"], checkpoint, left)
+                reading.checkpoint_info(journal[0].commit["run"], checkpoint, left)
                 for journal in self._journals.values()
                 for left in [abandoned(rewinds_of(journal))]
-                for checkpoint in live_checkpoints(journal)
+                for checkpoint in reading.live_checkpoints(journal)
                 if part in checkpoint["id"] and (before is None or checkpoint["id"] < before)
             ]
         return sorted(found, key=lambda checkpoint: checkpoint.id, reverse=True)[:limit]
@@ -105,7 +97,9 @@ class _MemoryStore:
         """Do nothing: the provider keeps the store, and can open it again."""
 
     def _branches(self, run_id: str | None) -> list[BranchInfo]:
-        return [branch_info(journal[0]) for (run, _), journal in self._journals.items() if run_id in (None, run)]
+        return [
+            reading.branch_info(journal[0]) for (run, _), journal in self._journals.items() if run_id in (None, run)
+        ]
 
     def _lacking(self, commit: Commit) -> tuple[Entry, ...]:
         head = self._head(commit.run_id, commit.branch)
@@ -113,10 +107,10 @@ class _MemoryStore:
         base = commit.run.get("base") if commit.run else None
         if lacking and base:
             sums = {entry.seq: entry.sum for entry in self._journals.get((commit.run_id, base["branch"]), ())}
-            check_base(commit, base, sums.get, lambda: self._branches(commit.run_id))
+            reading.check_base(commit, base, sums.get, lambda: self._branches(commit.run_id))
         if lacking is None:
             if head is None:
-                raise no_branch(commit.run_id, commit.branch, commit.after)
+                raise reading.no_branch(commit.run_id, commit.branch, commit.after)
             raise BranchConflictError(commit.run_id, commit.branch, expected=commit.after, found=head[0])
         return lacking
 

@@ -20,19 +20,8 @@ from crewlite.lazy import lazy
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry, InvalidEntry, chained, parse, unseal
 from crewlite.state.format.rewinds import Ranges, Rewound, abandoned, is_abandoned
+from crewlite.state.providers import reading
 from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, Head
-from crewlite.state.providers.reading import (
-    check_base,
-    check_follows,
-    check_remove,
-    check_rewrite,
-    committed_at,
-    in_order,
-    newest_sound_checkpoint,
-    no_branch,
-    unreadable,
-    verified_branch_info,
-)
 from crewlite.state.providers.salvage import Salvage
 from crewlite.state.providers.sqlite_database import (
     MAY_REWIND,
@@ -141,14 +130,14 @@ class SqliteStore:
         for *_, seq, written, body in rows:
             try:
                 entry = unseal(body, written, after=total, where=where)
-                check_follows(entry, found, run_id, branch, seq)
+                reading.check_follows(entry, found, run_id, branch, seq)
             except InvalidEntry as problem:
-                sound = newest_sound_checkpoint(found, self.ref)
+                sound = reading.newest_sound_checkpoint(found, self.ref)
                 raise JournalCorrupt(f"{where}, commit {seq}", str(problem), sound) from None
             total = entry.sum
             found.append(entry)
         if rows and (rows[0][0], rows[0][1]) != (found[-1].seq, total):
-            sound = newest_sound_checkpoint(found, self.ref)
+            sound = reading.newest_sound_checkpoint(found, self.ref)
             raise JournalCorrupt(f"{where}, commit {found[-1].seq}", "the commits after it are gone", sound)
         return found
 
@@ -190,7 +179,7 @@ class SqliteStore:
                 (run_id, branch),
             ).fetchall()
             found, forks = [row[:2] for row in rows], self._branches(self._database.ask, run_id)
-            check_rewrite(self.location, run_id, branch, own, entries, found=found, forks=forks)
+            reading.check_rewrite(self.location, run_id, branch, own, entries, found=found, forks=forks)
             number = rows[0][2]
             self._database.run("DELETE FROM entry WHERE branch_id=?", (number,))
             for entry in entries:
@@ -201,7 +190,7 @@ class SqliteStore:
         """Delete a run with all its branches, as Store.remove describes."""
         with self._database.writing():
             rows = self._database.ask("SELECT name, seq, head FROM branch WHERE run_id=?", (run_id,)).fetchall()
-            check_remove(run_id, dict(heads), {name: (seq, head) for name, seq, head in rows})
+            reading.check_remove(run_id, dict(heads), {name: (seq, head) for name, seq, head in rows})
             for table in ("place", "entry"):
                 self._database.run(
                     f"DELETE FROM {table} WHERE branch_id IN (SELECT id FROM branch WHERE run_id=?)",  # noqa: S608
@@ -272,7 +261,7 @@ class SqliteStore:
         head = self._database.ask("SELECT seq, head FROM branch WHERE run_id=? AND name=?", key).fetchone()
         lacking = commit.beyond(head)
         if head is None:
-            raise no_branch(*key, commit.after)
+            raise reading.no_branch(*key, commit.after)
         if lacking is None:
             raise BranchConflictError(*key, expected=commit.after, found=head[0])
         if lacking:
@@ -284,16 +273,18 @@ class SqliteStore:
         if run := commit.run:
             if base := run.get("base"):
                 there, ask = (commit.run_id, base["branch"]), self._database.ask
-                check_base(commit, base, lambda seq: self._sum(*there, seq), lambda: self._branches(ask, commit.run_id))
+                reading.check_base(
+                    commit, base, lambda seq: self._sum(*there, seq), lambda: self._branches(ask, commit.run_id)
+                )
             row = self._database.run(
                 "INSERT INTO branch (run_id, name, uid, seq, head, touched) VALUES (?,?,?,?,?,?) "
                 "ON CONFLICT (run_id, name) DO NOTHING",
-                (*key, run["uid"], *commit.head, committed_at(commit)),
+                (*key, run["uid"], *commit.head, reading.committed_at(commit)),
             )
             return row.lastrowid if row.rowcount else None
         moved = self._database.run(
             "UPDATE branch SET seq=?, head=?, touched=? WHERE run_id=? AND name=? AND seq=? AND head=? RETURNING id",
-            (*commit.head, committed_at(commit), *key, commit.after, commit.after_sum),
+            (*commit.head, reading.committed_at(commit), *key, commit.after, commit.after_sum),
         ).fetchall()
         return moved[0][0] if moved else None
 
@@ -320,12 +311,12 @@ class SqliteStore:
         for run, name, total, body in rows:
             where = f"{self.location}, run {run}, branch {name}"
             try:
-                found.append(verified_branch_info(body, total, run, name, where))
+                found.append(reading.verified_branch_info(body, total, run, name, where))
             except (InvalidEntry, SchemaTooNew) as problem:
                 if run_id is not None:
-                    raise unreadable(problem, where) from problem
+                    raise reading.unreadable(problem, where) from problem
                 log.warning("%s begins with a commit that cannot be read (%s): left out of the list", where, problem)
-        return in_order(found)
+        return reading.in_order(found)
 
 
 def _abandoned(rows: Sequence[tuple[str, str, bytes]]) -> dict[tuple[str, str], Ranges]:

@@ -12,15 +12,7 @@ from itertools import count, takewhile
 from pathlib import Path
 
 from crewlite import kinds
-from crewlite.errors import (
-    ConfigError,
-    JournalCorrupt,
-    RefError,
-    SchemaTooNew,
-    did_you_mean,
-    meant as meant_name,
-    nearest,
-)
+from crewlite.errors import ConfigError, JournalCorrupt, RefError, did_you_mean, meant as meant_name, nearest
 from crewlite.ids import SHORT, short
 from crewlite.refs import Ref, check_name, parse
 from crewlite.state.format.checkpoints import along
@@ -249,7 +241,7 @@ def _of_run(store: Store, path: str) -> BranchInfo | None:
     run, _, branch = path.partition("/")
     try:
         found = store.branches(check_name("run_id", run))
-    except (ConfigError, JournalCorrupt, SchemaTooNew):  # the list of all runs leaves damaged branches out
+    except (ConfigError, JournalCorrupt):  # the list of all runs leaves damaged branches out
         return None
     return next((info for info in found if info.branch == (branch or "main")), None)
 

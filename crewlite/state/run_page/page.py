@@ -120,7 +120,7 @@ def _part(run: RunHistory, depth: int, branches: dict[str, RunHistory], number: 
         run.status_text if run.abandoned_by is None else "abandoned",
         tuple((name, cut(as_text(value))) for name, value in plain(record.run["inputs"]).items()),
         rows,
-        span_of(rows),
+        max((row.began + row.seconds for row in rows if not row.inherited), default=0.0),
         Times(record).of(),
         by_place(checkpoint for checkpoint in run.checkpoints() if checkpoint.branch == run.branch),
         _differences(run, beside) if beside else None,
@@ -199,8 +199,3 @@ def _row(record: Record, prompts: Prompts, spent: CountedUsage, step: StepView, 
         cut(output),
         step.attempts,
     )
-
-
-def span_of(rows: Sequence[Row]) -> float:
-    """Return the seconds from the beginning of a branch to the end of its last own step."""
-    return max((row.began + row.seconds for row in rows if not row.inherited), default=0.0)

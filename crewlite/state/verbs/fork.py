@@ -9,20 +9,9 @@ from functools import cached_property
 from itertools import starmap
 from typing import Any
 
-from crewlite import events
+from crewlite import errors, events
 from crewlite.codec import Json, digest, encode, laid_over
 from crewlite.definition import check_inputs, to_rerun
-from crewlite.errors import (
-    BranchConflictError,
-    BranchExists,
-    ConfigError,
-    CrewliteError,
-    EffectsRepeat,
-    JournalCorrupt,
-    QuestionsChanged,
-    RefError,
-    StoreError,
-)
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id, short
 from crewlite.refs import check_name
@@ -62,7 +51,7 @@ class Changes:
         """Build the changes from the arguments of `fork`. Raises ConfigError if one has the wrong type."""
         check_inputs(inputs)
         if edits is not None and not (isinstance(edits, Mapping) and all(isinstance(at, str) for at in edits)):
-            raise ConfigError(
+            raise errors.ConfigError(
                 f"edits is {edits!r}; wanted outcomes by address, such as {{'task:research': 'another text'}}"
             )
         return cls(dict(edits or {}), tuple(starmap(nth_attempt, to_rerun(rerun).items())), dict(inputs or {}))
@@ -101,7 +90,9 @@ def fork(
     that the fork would begin with.
     """
     if operation_id is not None and not (isinstance(operation_id, str) and operation_id):
-        raise ConfigError(f"operation_id is {operation_id!r}; wanted a text that is the same whenever this is repeated")
+        raise errors.ConfigError(
+            f"operation_id is {operation_id!r}; wanted a text that is the same whenever this is repeated"
+        )
     operation = changed.operation_digest(operation_id) if operation_id else None
     name = branch if branch is not None else f"fork/{operation[:8] if operation else short(new_id())}"
     check_name("branch", name, slashes=True)
@@ -116,8 +107,8 @@ def fork(
     except Exception as error:
         said = {"error": str(error), "error_type": type(error).__qualname__}
         event_bus.emit(source, events.CheckpointForkFailedEvent(**about, **said))
-        if isinstance(error, OSError) and not isinstance(error, CrewliteError):
-            raise StoreError(found.location, f"nothing was forked ({error})") from error
+        if isinstance(error, OSError) and not isinstance(error, errors.CrewliteError):
+            raise errors.StoreError(found.location, f"nothing was forked ({error})") from error
         raise
     event_bus.emit(source, events.CheckpointForkCompletedEvent(**about))
     return Located(found.provider, found.location, found.run_id, name)
@@ -134,7 +125,7 @@ def tried(found: Located, changed: Changes, check: Callable[[Record], None]) -> 
     return made
 
 
-def with_fork_advice(error: QuestionsChanged, found: Located) -> QuestionsChanged:
+def with_fork_advice(error: errors.QuestionsChanged, found: Located) -> errors.QuestionsChanged:
     """Return the error with advice for this place: the fork that it names also allows calls that it would repeat."""
     with contextlib.closing(found.provider.open(found.location)) as store:
         return Origin(store, found).with_advice(error)
@@ -146,7 +137,7 @@ def changed_parts(record: Record, changed: Changes, secrets: Secrets | None = No
     Raises RefError, AnswerRefused, ConfigError.
     """
     if changed.inputs and record.kind == STATE:
-        raise ConfigError(
+        raise errors.ConfigError(
             f"{record.run['run_id']} is a saved state, and a state takes no inputs: fork it without inputs=, open the "
             f"fork with RuntimeState.open, and change its values there"
         )
@@ -210,7 +201,7 @@ class Origin:
         checkpoint = whole.checkpoints.get(found.checkpoint)
         if checkpoint is None:
             problem = f"names no checkpoint of run {found.run_id!r} any more: it was pruned or deleted"
-            raise RefError(short(found.checkpoint), problem)
+            raise errors.RefError(short(found.checkpoint), problem)
         then = self._at(checkpoint["seq"])
         return {"branch": then.run["branch"], "seq": then.seq, "sum": then.sum, "place": checkpoint}, then
 
@@ -222,28 +213,30 @@ class Origin:
 
         `first` and `anew` are those of `effects.check_effects`.
         """
-        with contextlib.suppress(JournalCorrupt):  # a damaged journal can be forked before the damage
+        with contextlib.suppress(errors.JournalCorrupt):  # a damaged journal can be forked before the damage
             check_effects(self.entries, self.base["seq"], self._found.ref, first, anew=anew)
 
     def check(self, made: Commit, check: Callable[[Record], None]) -> None:
         """Call `check` with the record of the fork that begins with the commit `made`."""
-        with contextlib.suppress(JournalCorrupt):  # a damaged journal can be forked before the damage
+        with contextlib.suppress(errors.JournalCorrupt):  # a damaged journal can be forked before the damage
             record = Record.of([*(entry for entry in self.entries if entry.seq <= self.base["seq"]), *made.entries])
             try:
                 check(record)
-            except QuestionsChanged as error:
+            except errors.QuestionsChanged as error:
                 raise self.with_advice(error) from None
 
-    def with_advice(self, error: QuestionsChanged) -> QuestionsChanged:
+    def with_advice(self, error: errors.QuestionsChanged) -> errors.QuestionsChanged:
         """Return the error with advice: the fork that it names also allows calls that it would repeat."""
         again = Changes(rerun=tuple(address for address in error.changed if address))
         found, repeats = self._found, False
         try:
             check_effects(self.entries, self.base["seq"], found.ref, changed_parts(self.record, again))
-        except EffectsRepeat:
+        except errors.EffectsRepeat:
             repeats = True
         branch = found.branch
-        return QuestionsChanged(error.run_id, error.changed, kind=error.kind, branch=branch, repeats_effects=repeats)
+        return errors.QuestionsChanged(
+            error.run_id, error.changed, kind=error.kind, branch=branch, repeats_effects=repeats
+        )
 
 
 def _fork(
@@ -260,7 +253,7 @@ def _fork(
 ) -> None:
     ref, infos = f"{found.run_id}/{found.branch}", _readable(store, found)
     if found.branch not in infos:
-        raise RefError(ref, f"names no branch in {store.location}", list(infos))
+        raise errors.RefError(ref, f"names no branch in {store.location}", list(infos))
     if not _is_free(infos.get(name), found, operation):
         return
 
@@ -285,7 +278,7 @@ def _fork(
 
     try:
         appended(store, make)
-    except BranchConflictError:
+    except errors.BranchConflictError:
         store.read(found.run_id, name)  # raises JournalCorrupt for a damaged branch of this name, which is not listed
         raise
 
@@ -318,7 +311,7 @@ def _is_free(taken: BranchInfo | None, found: Located, operation: str | None) ->
     there = base["place"]["id"] if base and base["place"] else None
     same = operation is not None and base is not None and base.get("operation") == operation
     if not same or found.checkpoint not in (None, there):
-        raise BranchExists(found.run_id, taken.branch)
+        raise errors.BranchExists(found.run_id, taken.branch)
     return False
 
 

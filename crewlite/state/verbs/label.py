@@ -13,15 +13,8 @@ from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.format.rewinds import own_of
+from crewlite.state.journal import lineage
 from crewlite.state.journal.journal import Journal, at_work_on
-from crewlite.state.journal.lineage import (
-    UNREADABLE,
-    gone,
-    journals_of_branch,
-    journals_of_run,
-    stored_already,
-    with_inherited,
-)
 from crewlite.state.journal.manual import name_checkpoint
 from crewlite.state.providers import Commit, Store
 from crewlite.state.reading.checkpoint import Checkpoint
@@ -46,10 +39,10 @@ def label(store: Store, found: Checkpoint, name: str, source: object, provider: 
         record = Record.of(lines[found.branch])
         total = next((entry.sum for entry in lines[found.branch] if entry.seq == found.seq), None)
         if total is None or found.id not in record.checkpoints:
-            raise gone(store, found.ref, "checkpoint")
+            raise lineage.gone(store, found.ref, "checkpoint")
         if same := _existing(lines, found, total, name):
             is_last = same[1] == lines[same[0]][-1].commit.get("place", {}).get("id")
-            return [stored_already(own_of(lines[same[0]]))] if is_last else [], (*same, False)
+            return [lineage.stored_already(own_of(lines[same[0]]))] if is_last else [], (*same, False)
         if journal := at_work_on(record.claim, store.location):
             return [], (found.branch, _give_at_work(journal, found, total, name), True)
         instead = in_shell(f"fork {short(found.id)} --branch {name} --no-run", store.location)
@@ -87,12 +80,12 @@ def _give_at_work(journal: Journal, found: Checkpoint, total: str, name: str) ->
 
 def _lines(store: Store, found: Checkpoint) -> Lines:
     try:
-        journals = journals_of_run(store, found.run_id)
-    except UNREADABLE:  # of another branch, perhaps: its labels cannot be read
-        journals = journals_of_branch(store, found.run_id, found.branch)
+        journals = lineage.journals_of_run(store, found.run_id)
+    except lineage.UNREADABLE:  # of another branch, perhaps: its labels cannot be read
+        journals = lineage.journals_of_branch(store, found.run_id, found.branch)
     if found.branch not in journals:
-        raise gone(store, f"{found.run_id}/{found.branch}", "branch")
-    return {name: with_inherited(journals, name) for name in journals}
+        raise lineage.gone(store, f"{found.run_id}/{found.branch}", "branch")
+    return {name: lineage.with_inherited(journals, name) for name in journals}
 
 
 def _existing(lines: Lines, found: Checkpoint, total: str, name: str) -> tuple[str, str] | None:
