@@ -270,6 +270,15 @@ def opened(path: str | Path) -> IO[bytes]:
     return open(_handle(path), "rb")
 
 
+def content(path: str | Path) -> bytes | None:
+    """Return the content of a regular file; None if it does not exist. Raises OSError as `opened` does."""
+    try:
+        with opened(path) as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
 def _handle(path: str | Path) -> int:
     handle = os.open(path, os.O_RDONLY | BINARY | _UNBLOCKED)
     if stat.S_ISREG(os.fstat(handle).st_mode):

@@ -27,11 +27,10 @@ from crewlite.errors import BranchConflictError, CheckpointMismatch, JournalCorr
 from crewlite.file_locks import locked
 from crewlite.ids import new_id
 from crewlite.lazy import lazy
-from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.rewinds import abandoned, is_abandoned
 from crewlite.state.providers import reading
-from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, Head
+from crewlite.state.providers.base import CheckpointInfo, Commit, Head
 from crewlite.state.providers.json_checkpoints import (
     TOGETHER,
     Changes,
@@ -82,8 +81,10 @@ class JsonStore:
         self.paths = Paths(root)
         self.heads = HeadFiles(self.paths)
         self.files = CheckpointFiles(self.paths)
+        self.ref = self.files.path
         self.journals, self.results = JournalFiles(self.paths, self.ref), ResultFiles(root, self._make)
-        self.mentions = self.journals.mentions
+        self.sum_at, self.touched = self.journals.sum_at, self.journals.touched
+        self.branches, self.mentions = self.journals.branches, self.journals.mentions
         self._tails: dict[Key, Tail] = {}
         """The end of each journal whose branch was claimed through this store, until the claim ends."""
         self._claimed_in: tuple[int, int] | None = None
@@ -111,14 +112,6 @@ class JsonStore:
             sound = reading.newest_sound_checkpoint(entries, self.ref)
             raise JournalCorrupt(str(self.paths.journal(run_id, branch)), problem, sound)
         return entries
-
-    def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:
-        """Return the checksum of one entry of a branch; None if the branch has no such entry."""
-        return self.journals.sum_at(run_id, branch, seq)
-
-    def touched(self, run_id: str, branch: str) -> float:
-        """Return the time of a branch's last commit or sign of life, in seconds since the epoch; 0 if there is none."""
-        return self.journals.touched(run_id, branch)
 
     def rewrite(self, run_id: str, branch: str, own: Sequence[Entry], entries: Sequence[Entry]) -> None:
         """Replace all entries of a branch by compacted ones, as Store.rewrite describes."""
@@ -155,19 +148,11 @@ class JsonStore:
                 del self._tails[key]
         disk.remove_directory(gone)
 
-    def branches(self, run_id: str | None = None) -> list[BranchInfo]:
-        """List the branches of one run, or of all runs, as Store.branches describes."""
-        return self.journals.branches(run_id)
-
     def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
         """List checkpoints, newest first, as Store.places describes."""
         found = self.files.listed(part, limit, before)
         left = {at: abandoned(rewinds_in(self.heads.read(*at))) for at in {(one.run_id, one.branch) for one in found}}
         return [replace(one, abandoned=is_abandoned(one.seq, left[one.run_id, one.branch])) for one in found]
-
-    def ref(self, checkpoint: CheckpointRecord) -> str:
-        """Return the path of the checkpoint's file."""
-        return self.files.path(checkpoint)
 
     def salvage(self, *, repair: bool) -> AbstractContextManager[Salvage | None]:
         """Open the location for the doctor; return None if nothing is stored there."""

@@ -20,11 +20,7 @@ class ResultFiles:
 
     def recall(self, key: str) -> bytes | None:
         """Return the bytes last remembered under `key`; None if there are none."""
-        try:
-            with disk.opened(self._path(key)) as file:
-                return file.read()
-        except FileNotFoundError:
-            return None
+        return disk.content(self._path(key))
 
     def remember(self, key: str, data: bytes) -> None:
         """Store `data` under `key`, replacing earlier data of that key. Raises OSError if storage fails."""

@@ -96,7 +96,7 @@ class JsonSalvage:
                 disk.replace(path, _joined(records))
                 disk.touch(path, touched)  # a repair is not a sign of life
             noted = self._paths.head(raw.run_id, raw.branch)
-            if (head or not records) and (content := _bytes(noted)) is not None:
+            if (head or not records) and (content := disk.content(noted)) is not None:
                 _quarantine(noted, content)  # otherwise the shorter journal would count as damaged again
 
         return write
@@ -114,7 +114,7 @@ class JsonSalvage:
                 self._unnamed.pop(checkpoint["id"], None)
                 run, journal = sound[0].commit["run"], Path(raw.where)
                 path, document = Path(self._files.path(checkpoint)), self._files.document(run, entry, journal)
-                data = _bytes(path)
+                data = disk.content(path)
                 if data is None or loosely(data) != json.loads(document):
                     changes.write(str(path), document)
                     edited |= {path: data} if data is not None else {}
@@ -140,11 +140,11 @@ class JsonSalvage:
     def strays(self) -> Generator[Flaw, None, None]:
         """Yield checkpoint files that belong to no journal, and files that interrupted writes have left."""
         for identifier, path in sorted(self._unnamed.items()):
-            content: Any = loosely(_bytes(path))
+            content: Any = loosely(disk.content(path))
             content = content if isinstance(content, dict) else {}
             run_id, branch = str(content.get("run_id", "?")), str(content.get("branch", "?"))
             with self.held(run_id):
-                data = _bytes(path)
+                data = disk.content(path)
                 if data is not None and not self._has_come(identifier, content):
                     yield self._unnamed_file(identifier, path, data, content, (run_id, branch))
         yield from self._no_files()
@@ -216,15 +216,6 @@ def _within(directory: Path) -> Iterator[Path]:
     """Yield all paths below a directory. Unlike a glob, this does not fail if some are deleted meanwhile."""
     for where, directories, files in os.walk(directory):
         yield from (Path(where, name) for name in (*directories, *files))
-
-
-def _bytes(path: Path) -> bytes | None:
-    """Return the content of a file; None if it does not exist."""
-    try:
-        with disk.opened(path) as file:
-            return file.read()
-    except FileNotFoundError:
-        return None
 
 
 def _quarantine(path: Path, data: bytes) -> None:

@@ -15,7 +15,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.format.times import Times, calls_in_doubt, tries_of_base
 from crewlite.state.format.undecided import keeps_failure, undecided
 from crewlite.state.reading.conversation import superseded
-from crewlite.usage import Usage
+from crewlite.usage import NO_USAGE, Usage
 
 StepStatus = Literal["finished", "failed", "in_doubt"]
 
@@ -27,12 +27,12 @@ class StepView:
     address: str
     kind: str
     status: StepStatus
-    value: Any
+    value: Any = None
     """The recorded outcome, decoded; None if there is none."""
-    usage: Usage
-    milliseconds: float
+    usage: Usage = NO_USAGE
+    milliseconds: float = 0.0
     """How long the run worked on the step, in all attempts and kickoffs. Parallel steps count once, waits do not."""
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[Attempt, ...] = ()
     """The attempts that failed. In a fork, those of its base count only for a step that finished there."""
     type: str | None = None
     """The kind of work as the author of the step names it: `@step(type="llm_call")`."""
@@ -110,11 +110,9 @@ def _all_steps(record: Record) -> list[StepView]:
     for address, attempts in tries.items():
         if address not in record.outcomes:
             took = times.milliseconds(address)
-            views.append(StepView(address, attempts[-1].kind, "failed", None, Usage(), took, attempts))
+            views.append(StepView(address, attempts[-1].kind, "failed", milliseconds=took, attempts=attempts))
     views += [
-        StepView(
-            address, leaf(address).partition(":")[0], "in_doubt", None, Usage(), 0.0, (), repeatable=effect != "once"
-        )
+        StepView(address, leaf(address).partition(":")[0], "in_doubt", repeatable=effect != "once")
         for address, effect in calls_in_doubt(record).items()
         if address not in tries  # as is a failure whose remedy is not chosen yet
     ]
