@@ -15,9 +15,11 @@ from crewlite.codec import decode
 from crewlite.errors import CheckpointMismatch, CrewliteError, JournalCorrupt, SchemaTooNew, StoreError, StoreUnusable
 from crewlite.ids import new_id, now
 from crewlite.state import JsonProvider, SqliteProvider
-from crewlite.state.format.entry import SCHEMA, InvalidEntry, seal, unseal
+from crewlite.state.format.entry import SCHEMA, InvalidEntry, next_entry, seal, unseal
 from crewlite.state.format.record import Record
+from crewlite.state.providers.reading import check_follows
 from crewlite.state.reading.locate import locate
+from crewlite.state.reading.progress import result_of
 from crewlite.testing.bench import Branch
 
 
@@ -55,6 +57,10 @@ def step(**more):
         beginning(steps=[step(value={"text": "t", "tool_calls": {"look": {}}})]),
         beginning(steps=[step(value={"text": "t", "tool_calls": [[{}, {}, "id"]]})]),
         beginning(steps=[step(value={"text": "t", "tool_calls": [["look"]]})]),
+        beginning(steps=[step(value={"text": "t", "tool_calls": [["look", 5]]})]),
+        beginning(steps=[step(value={"text": "t", "tool_calls": [["look", {}, 5]]})]),
+        beginning(steps=[step(value={"text": "t", "carried": 5})]),
+        beginning(steps=[step(value={"text": "t", "finish": 5})]),
         beginning(events=[["a", "b", "c"]]),
         beginning(claim={"id": "a", "host": "h", "boot": "", "pid": 2**40, "started": None}),
         beginning(folded={"first": 3, "sum": "0" * 32}),
@@ -65,6 +71,58 @@ def step(**more):
 def test_commits_that_no_crewlite_wrote_are_not_read_however_well_they_are_sealed(commit):
     with pytest.raises(InvalidEntry, match="no crewlite wrote this"):
         read_back(commit)
+
+
+OUTCOMES = {
+    "agent": {"raw": "t"},
+    "crew": {"tasks": ["task:a"]},
+    "guardrail": [False, "too short"],
+    "human": {"answer": None},
+    "llm": {"text": "t", "tool_calls": [["look", {"at": 1}, None]], "carried": {"a": 1}},
+    "message": [{"role": "user", "content": "t"}],
+    "observation": {"done": True},
+    "plan": ["one", ""],
+    "reasoning": {"steps": []},
+    "summary": "t",
+    "task": {"raw": {"$": "of", "v": "llm#1"}, "agent": "a"},
+    "tool": {"text": {"$": "str", "v": ["\ud83c", "\udf0a"]}},
+    "turn": {"raw": "t"},
+}
+"""What steps of these kinds are recorded with."""
+
+
+@pytest.mark.parametrize("kind", OUTCOMES)
+@pytest.mark.parametrize("value", [None, 5, True, [[]], {"$": "str", "v": [1]}, {"$": "tuple", "v": [1, 2]}], ids=str)
+def test_an_outcome_that_no_step_of_its_kind_has_is_not_read(kind, value):
+    read_back(beginning(steps=[step(kind=kind, value=OUTCOMES[kind])]))
+    with pytest.raises(InvalidEntry, match="the outcome of 'a' is not one of an? "):
+        read_back(beginning(steps=[step(kind=kind, value=value)]))
+
+
+@pytest.mark.parametrize("inputs", [{}, {"messages": None}, {"messages": "x"}, {"messages": []}, {"messages": [5]}])
+def test_an_agent_has_been_asked_something(inputs):
+    asked = beginning()
+    asked["run"] = {
+        **asked["run"],
+        "definition": {"kind": "agent", "name": "a"},
+        "inputs": {"messages": OUTCOMES["message"]},
+    }
+    first = read_back(asked)
+    with pytest.raises(InvalidEntry, match="the inputs of an agent without messages"):
+        read_back({**asked, "run": {**asked["run"], "inputs": inputs}})
+    later = next_entry({"inputs": inputs}, after=(first.seq, first.sum))
+    with pytest.raises(InvalidEntry, match="the inputs of an agent without messages"):
+        check_follows(later, [first], first.commit["run"]["run_id"], "main", 2)
+
+
+def test_a_flow_with_methods_ends_with_its_state():
+    ended = Branch().add().entries[0].commit
+    for value in (None, 5, {"result": 1}, {"state": {}}, {"result": 1, "state": []}):
+        definition = {"kind": "flow", "name": "f", "methods": []}
+        commit = {**ended, "run": {**ended["run"], "definition": definition}}
+        commit["steps"] = [step(address="", kind="flow", value=value)]
+        with pytest.raises(JournalCorrupt, match="not recorded completely"):
+            result_of(Record.of([read_back(commit)]))
 
 
 def test_what_a_later_release_of_the_same_schema_adds_is_kept():

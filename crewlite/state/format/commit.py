@@ -42,6 +42,7 @@ from crewlite.state.format.fields import (
     Text,
     Time,
 )
+from crewlite.state.format.forms import check_inputs, check_outcome
 from crewlite.usage import UsageRecord
 
 STRICT = ConfigDict(strict=True, extra="allow", hide_input_in_errors=True)
@@ -340,6 +341,8 @@ def _check_run(run: RunStart) -> RunStart:
         if "inputs" not in run:
             raise ValueError("neither inputs nor a base")
         _check_definition(run["definition"])
+    if "inputs" in run:
+        check_inputs(run["definition"]["kind"], run["inputs"])
     return run
 
 
@@ -347,16 +350,9 @@ def _check_step(step: StepRecord) -> StepRecord:
     outcome = "value" in step and "fingerprint" in step and "digest" in step
     if not outcome and "error" not in step and not step.get("again"):
         raise ValueError("neither an outcome nor an error")
-    value = step.get("value")
-    if isinstance(value, dict) and kinds.of(step["kind"]).asks_model:
-        calls = value.get("tool_calls", [])
-        if not isinstance(calls, list) or not all(map(_is_tool_call, calls)):
-            raise ValueError("a reply that requests tools without a name or arguments")
+    if "value" in step:
+        check_outcome(step["address"], step["kind"], step["value"])
     return step
-
-
-def _is_tool_call(call: object) -> bool:
-    return isinstance(call, list) and len(call) > 1 and isinstance(call[0], str)
 
 
 def _check_commit(commit: Commit) -> Commit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeGuard
 
 from pydantic import AfterValidator, Field, InstanceOf, Strict
 
@@ -30,7 +30,7 @@ def _time(text: str) -> str:
 
 def _coded(data: dict[str, Any]) -> dict[str, Any]:
     """Check an encoded dict: the codec writes it as a dict, or as a list of pairs if it has unusual keys."""
-    if "$" in data and not (data["$"] == "dict" and _are_pairs(data.get("v"))):
+    if "$" in data and not (data["$"] == "dict" and are_pairs(data.get("v"))):
         raise ValueError("wanted names and values")
     return data
 
@@ -43,7 +43,8 @@ def _text_keyed(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
-def _are_pairs(items: object) -> bool:
+def are_pairs(items: object) -> TypeGuard[list[list[Any]]]:
+    """Return whether this is a list of pairs, as the codec writes a dict with unusual keys."""
     return isinstance(items, list) and all(
         isinstance(item, list) and len(item) == 2 and isinstance(item[0], str | int | float | dict | None)
         for item in items

@@ -28,6 +28,7 @@ from crewlite.state.format.commit import (
 )
 from crewlite.state.format.edits import take_back
 from crewlite.state.format.entry import Entry
+from crewlite.state.format.forms import checked_result
 from crewlite.state.format.kept import Kept, Order, changes_values
 from crewlite.state.format.operations import Operation
 from crewlite.state.format.outcome import Attempt, Outcome, RecordedEvent, attempt_of, outcome_of
@@ -253,8 +254,9 @@ class Record:
     def value(self, address: str) -> Json:
         """Return the value of an outcome with references resolved. Raises JournalCorrupt if one cannot be."""
         try:
-            return resolved(self.outcomes[address].value, lambda at: self.outcomes[at].value["text"])
-        except (LookupError, TypeError, RecursionError) as error:
+            value = resolved(self.outcomes[address].value, lambda at: self.outcomes[at].value["text"])
+            return value if address else checked_result(self.run["definition"], value)
+        except (LookupError, TypeError, ValueError, RecursionError) as error:
             problem = f"the outcome of {address!r} is not recorded completely ({type(error).__name__}: {error})"
             raise self._damaged(problem) from error
 
@@ -281,8 +283,7 @@ class Record:
             self.claim = commit.get("claim")
             self.cancelled = commit.get("cancelled", False)
         self.stopped = commit.get("stopped", None if "claim" in commit else self.stopped)
-        if changed := commit.get("values"):
-            self.restored = changed.get("restored", self.restored)
+        self.restored = commit.get("values", {}).get("restored", self.restored)
 
     def _values(self, commit: Commit) -> None:
         """Apply the changes that a commit makes to the named values."""
@@ -294,8 +295,7 @@ class Record:
     def _begin(self, run: RunStart, at: str) -> None:
         """Apply the start of a new run, or of a fork, whose record continues that of its base."""
         self.started_at = at
-        base = run.get("base")
-        if base is None:
+        if not (base := run.get("base")):
             self.run = run
             return
         self.run = {**self.run, "branch": run["branch"], "base": base}

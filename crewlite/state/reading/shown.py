@@ -9,6 +9,7 @@ from typing import Any
 
 from crewlite import kinds
 from crewlite.codec import Json
+from crewlite.state.format.fields import are_pairs
 
 _SPECIAL = re.compile(r"[\\^$.|?*+()\[\]{}/]")
 
@@ -33,9 +34,9 @@ def plain(data: Json) -> Json:
     if (tag := data.get("$")) is None:
         return {name: plain(item) for name, item in data.items()}
     value = data.get("v")
-    if tag == "dict" and isinstance(value, list):
-        return {as_text(plain(pair[0])): plain(pair[1]) for pair in value}
-    return "".join(value) if tag == "str" and isinstance(value, list) else plain(value)
+    if tag == "dict" and are_pairs(value):
+        return {as_text(plain(name)): plain(item) for name, item in value}
+    return "".join(map(str, value)) if tag == "str" and isinstance(value, list) else plain(value)
 
 
 def as_text(value: Json) -> str:
