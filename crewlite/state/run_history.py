@@ -21,7 +21,7 @@ from crewlite.state.format.rewinds import counting_at, ends_of_tails
 from crewlite.state.format.times import CountedUsage
 from crewlite.state.journal.lineage import gone, read_lineage
 from crewlite.state.providers import Store
-from crewlite.state.reading.checkpoint import Checkpoint, collections_in, values_in
+from crewlite.state.reading.checkpoint import Checkpoint, collections_in, usage_change, values_in
 from crewlite.state.reading.checkpoints import Checkpoints
 from crewlite.state.reading.locate import abandoned_by
 from crewlite.state.reading.progress import RunStatus, result_of, status_of, status_text_of
@@ -228,8 +228,13 @@ class RunHistory:
 
     @property
     def usage(self) -> Usage:
-        """Tokens and cost of all recorded work."""
+        """Tokens and cost of all recorded work, also of what rewinds have abandoned."""
         return self._record.usage
+
+    @property
+    def abandoned_usage(self) -> Usage:
+        """The part of `usage` that work has cost which rewinds have abandoned, and which runs again."""
+        return usage_change(self._record.paid.counting.total, self._record.usage)
 
     @property
     def own_usage(self) -> Usage:
@@ -239,11 +244,13 @@ class RunHistory:
     def usage_of(self, address: str) -> Usage:
         """Return tokens and cost of a step and all steps inside it, in all attempts; for "" the same as `usage`.
 
-        In a fork, what its base has paid counts only for steps that finished there and have not run again. Raises
-        RefError if the run has no such step.
+        For a step, what a rewind has abandoned does not count. In a fork, what its base has paid counts only for steps
+        that finished there and have not run again. Raises RefError if the run has no such step.
         """
+        if not address:
+            return self.usage
         used = self._spent.of(address)
-        if address and used is NO_USAGE:
+        if used is NO_USAGE:
             known = [one.address for one in self.steps if one.address]
             if address not in {*known, *around(known)}:
                 raise RefError(address, f"names no step of {self.ref}", known)

@@ -141,6 +141,8 @@ def _run(run: RunHistory) -> Rows:
         at = f"checkpoint {short(base.checkpoint_id)}" if base.checkpoint_id else f"commit {base.seq}"
         rows.append(("forked from", line(f"{base.branch} at {at}")))
     rows.append(("usage", Text(words.spent(run.usage))))
+    if (abandoned := run.abandoned_usage).requests:
+        rows.append(("abandoned", Text(f"of these, {words.spent(abandoned)}")))
     for role, used in run.usage.by_agent.items():
         rows.append(("", line(f"{role}: ", (number_of(used.total_tokens, "token"), "dim"))))
     return rows

@@ -298,6 +298,27 @@ def test_show_adds_up_the_tokens_of_what_is_inside_a_step(location):
         assert f"{tokens} tokens" in ask("show", "report", "--step", address or "crew", "--location", location)
 
 
+def test_show_adds_up_what_the_run_rests_on_and_tells_apart_what_a_rewind_has_abandoned(tmp_path):
+    location = str(tmp_path / "runs.db")
+    crew_of(ScriptedLLM(["x"] * 3), location).kickoff({"topic": ""}, run_id="r")
+
+    def tokens(*names):
+        table = {row[0]: row for row in rows(ask("show", "r", "--location", location).partition("\n\n")[2])[1]}
+        return [table[name][5] for name in names]
+
+    before = tokens("the crew", "task:facts", "task:text")
+    assert "abandoned" not in ask("show", "r", "--location", location)
+    with History(location) as history:
+        history.rewind("r@task:facts")
+    crew_of(ScriptedLLM(["x"] * 2), location).kickoff({"topic": ""}, run_id="r")
+    assert tokens("the crew", "task:facts", "task:text") == before
+    text = ask("show", "r", "--location", location)
+    assert re.search(r"usage +\d+ tokens .* in 5 calls", text)
+    assert re.search(r"abandoned +of these, \d+ tokens .* in 2 calls", text)
+    with History(location) as history:
+        assert "Of that abandoned" in history.as_html("r")
+
+
 def test_show_of_a_killed_run_tells_what_is_open_and_what_is_in_doubt(location):
     text = ask("show", "killed", "--location", location)
     assert re.search(r"the crew +- +unfinished", text)

@@ -450,3 +450,33 @@ def test_a_rewind_and_a_label_are_told_once(kept):
     assert (labelled.run_id, labelled.branch, labelled.label, labelled.checkpoint_id) == ("r", "main", "good", place.id)
     assert [(event.reason, event.abandoned) for event in rewound] == [("dull", 1), ("", 2)]
     assert (rewound[0].checkpoint_id is None, rewound[1].checkpoint_id) == (False, None)
+
+
+def test_what_a_rewind_has_abandoned_is_no_usage_of_a_step_but_is_told_apart(store):
+    crew = crew_of(Said(), store)
+    crew.kickoff(run_id="r")
+    with history_of(store) as history:
+        one, all_ = history.run("r").usage_of("task:second").requests, history.run("r").usage.requests
+        assert history.run("r").abandoned_usage.requests == 0
+        history.rewind("r@task:first")
+        assert history.run("r").abandoned_usage.requests == one
+        with pytest.raises(RefError):
+            history.run("r").usage_of("task:second")
+    crew.kickoff(run_id="r")
+    crew.fork("r", branch="fork")
+
+    def check():
+        for ref in ("r", "r/fork"):
+            run = history.run(ref)
+            assert run.usage_of("task:second").requests == one
+            assert (run.usage.requests, run.abandoned_usage.requests) == (all_ + one, one), "what was paid stays paid"
+        tail = history.run("r@abandoned:1")
+        assert (tail.usage.requests, tail.abandoned_usage.requests) == (all_, 0)
+
+    with history_of(store) as history:
+        check()
+        history.prune(keep_last=1)
+        check()
+        history.rewind("r@abandoned:1")
+        assert history.run("r").usage_of("task:second").requests == one
+        assert history.run("r").abandoned_usage.requests == one

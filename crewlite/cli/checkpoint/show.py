@@ -29,6 +29,7 @@ from crewlite.ids import short
 from crewlite.pages.rendering import cost, duration
 from crewlite.state.format.addresses import around, in_order, leaf
 from crewlite.state.format.entry import STATE
+from crewlite.state.reading.checkpoint import usage_change
 from crewlite.state.reading.missing import no_step
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ def _show_run(screen: Screen, opened: Opened, run: RunHistory) -> None:
         ("forked from", stands),
         ("inputs", shortened(run.inputs) if run.inputs else "none"),
         ("usage", spent(run.usage)),
+        ("abandoned", f"of these, {spent(abandoned)}" if (abandoned := run.abandoned_usage).requests else ""),
     ]
     screen.fields(rows, indent=2)
     if run.steps:
@@ -147,12 +149,14 @@ def _table(screen: Screen, run: RunHistory) -> None:
 
 
 def _sums(run: RunHistory) -> dict[str, Usage]:
-    """Return the usage of the run, under "", and of each step that encloses others, with all steps inside it.
+    """Return the usage of all steps, under "", and of each step that encloses others, with all steps inside it.
 
-    Those inside may not be listed any more: pruning removes them, and not what they have used.
+    Those inside may not be listed any more: pruning removes them, and not what they have used. What rewinds have
+    abandoned is in none of them.
     """
     hollow = [step.address for step in run.steps if not step.usage.requests and run.usage_of(step.address).requests]
-    return {address: run.usage_of(address) for address in ("", *around(step.address for step in run.steps), *hollow)}
+    steps = {address: run.usage_of(address) for address in (*around(step.address for step in run.steps), *hollow)}
+    return {**steps, "": usage_change(run.abandoned_usage, run.usage)}
 
 
 def _snapshots(screen: Screen, run: RunHistory) -> None:

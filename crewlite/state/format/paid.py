@@ -36,6 +36,8 @@ class Paid:
 
     def __init__(self) -> None:
         self._all = self._own = _Sums()
+        self.counting = self
+        """The usage in commits that count, without those that rewinds have abandoned."""
 
     @property
     def total(self) -> Usage:
@@ -67,12 +69,21 @@ class Paid:
     def fork(self) -> None:
         """Note that a fork begins here: the usage so far was inherited from its base."""
         self._own = _Sums()
+        if self.counting is not self:
+            self.counting.fork()
+
+    def back_at(self, then: Paid) -> Paid:
+        """Return this usage after a rewind: of it counts what had been paid at the place gone back to, `then`."""
+        self.counting = then
+        return self
 
     def take(self, commit: CommitParts) -> None:
         """Add all usage in a commit."""
         self.take_steps(commit.get("steps", ()))
         if "usage" in commit or "usage_inside" in commit:
             self.take_totals(commit)
+        if self.counting is not self:
+            self.counting.take(commit)
 
     def take_totals(self, commit: CommitParts) -> None:
         """Add the usage in a commit that is not part of a step's outcome."""

@@ -204,7 +204,7 @@ class Record:
         if then.head != (back["seq"], back["sum"]) or back["seq"] <= self.base:
             raise self._damaged(f"commit {entry.seq} goes back to commit {back['seq']}, which is missing")
         then.left, then.epoch = (*left, (back["seq"], self.seq + 1)), self.epoch + 1
-        then.seq, then.sum, then.paid, then.claim = self.seq, self.sum, self.paid, self.claim
+        then.seq, then.sum, then.claim, then.paid = self.seq, self.sum, self.claim, self.paid.back_at(then.paid)
         then.cancelled, then.worked, then.named = self.cancelled, self.worked, self.named
         then.checkpoints, then.dropped, then.inherited = self.checkpoints, self.dropped, self.inherited
         then.newest_checkpoint, then.stopped = then._newest(), None

@@ -121,10 +121,10 @@ def calls_in_doubt(record: Record) -> dict[str, str]:
 
 
 class CountedUsage:
-    """The usage of the steps of a record, each with all steps inside it."""
+    """The usage of the steps of a record, each with all steps inside it, without what rewinds have abandoned."""
 
     def __init__(self, record: Record) -> None:
-        self._paid, self._of_base = record.paid, dict[str, Usage]()
+        self._paid, self._of_base = record.paid.counting, dict[str, Usage]()
         self._inherited = {at for at, one in record.outcomes.items() if one.seq <= record.base}
         for at in self._inherited:
             if self._inherited.isdisjoint(around := [*outers(at)]):
@@ -132,7 +132,7 @@ class CountedUsage:
                     self._of_base[address] = self._of_base.get(address, NO_USAGE) + self._paid.inside(at)
 
     def of(self, address: str) -> Usage:
-        """Return the usage of a step in all attempts that count; for "" that of the run."""
+        """Return the usage of a step in all attempts that count; for "" the sum of all steps."""
         if not address or not self._inherited.isdisjoint((address, *outers(address))):
             return self._paid.inside(address)
         return self._of_base.get(address, NO_USAGE) + self._paid.own_inside(address)
