@@ -7,7 +7,7 @@ import pytest
 from crewlite import LLM, Agent, CheckpointConfig, Crew, History, Task, ToolCall, tool
 from crewlite.cli.checkpoint.document import plain
 from crewlite.errors import RefError
-from crewlite.flow import Flow, listen, start
+from crewlite.flow import Flow, flow, listen, start
 from crewlite.state import SqliteProvider
 from crewlite.state.comparing.fields import changed_lines
 from crewlite.state.comparing.run_diff import settings_of
@@ -237,3 +237,30 @@ def test_two_runs_of_a_thousand_steps_are_compared_step_by_step(tmp_path):
         diff = history.diff("one", "two")
         assert (len(diff.steps_with("same")), len(diff.steps_with("changed"))) == (500, 500)
         assert str(diff).count("\n") > 1_000
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_two_equal_runs_of_a_class_flow_do_not_differ_by_the_id_that_each_makes_for_itself(memory, nested):
+    class Counts(Flow):
+        @start()
+        def go(self):
+            self.state["n"] = self.state.get("n", 0) + 1
+            return self.state["n"]
+
+    @flow(name="outer", checkpoint=memory())
+    async def outer(**given):
+        return await Counts().akickoff(given)
+
+    kicked = outer if nested else Counts(checkpoint=memory())
+    for name in ("a", "b"):
+        kicked.kickoff(run_id=name)
+    if not nested:
+        kicked.kickoff({"n": 1}, run_id="c")
+        kicked.kickoff({"id": "mine"}, run_id="d")
+    with History(memory().location, memory().provider) as history:
+        diff = history.diff("a", "b")
+        assert not diff and not diff.steps_with("changed")
+        if not nested:
+            assert [field.name for field in history.diff("a", "c").state] == ["n"]
+            (given,) = history.diff("a", "d").state
+            assert (given.name, given.status, given.b) == ("id", "changed", "mine"), "it was given, so it counts"

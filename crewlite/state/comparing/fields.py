@@ -12,6 +12,7 @@ from typing import Literal
 
 from crewlite.codec import Json, digest
 from crewlite.lazy import difflib
+from crewlite.state.comparing.own_ids import ID, has_own_id
 from crewlite.state.format.operations import items_in, without_items
 from crewlite.state.format.record import Record
 from crewlite.state.reading.shown import as_text, plain
@@ -50,8 +51,11 @@ def field_diffs(before: Mapping[str, Json], after: Mapping[str, Json]) -> tuple[
 
 def state_diffs(a: Record, b: Record) -> tuple[FieldDiff, ...]:
     """Compare the named values and the collections of two runs. A collection is compared as the list of its items."""
+    before, after = without_items(a.values), without_items(b.values)
+    if has_own_id(a, "", before) and has_own_id(b, "", after):
+        before = {**before, ID: after[ID]}
     return (
-        *_diffs(without_items(a.values), without_items(b.values), a.kept.versions, b.kept.versions),
+        *_diffs(before, after, a.kept.versions, b.kept.versions),
         *_diffs(_collections(a), _collections(b)),
     )
 

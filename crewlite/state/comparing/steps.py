@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 from crewlite import kinds
 from crewlite.state.comparing.fields import FieldDiff, Status
+from crewlite.state.comparing.own_ids import without_own_id
 from crewlite.state.format.addresses import in_order, outers, without_tries
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
@@ -190,6 +191,8 @@ class _Step(NamedTuple):
             kind, value = kinds.TASK, record.value(done[-1])  # a crew says what its last task does
         elif kind is kinds.CREW:  # inside another run, it is recorded with what it has used
             value = {name: value[name] for name in ("outputs", "changed") if name in value}
+        elif kind is kinds.FLOW:
+            value = without_own_id(record, self.address, value)
         return said(kind, value)
 
     def prompt(self) -> str | None:
