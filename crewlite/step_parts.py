@@ -30,10 +30,12 @@ class Cached(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """At most `width` steps with the same `key` run at once. A step counts as one together with all steps inside it."""
+    """At most `width` steps with the same `key` run at once. A step counts as one together with the steps inside it."""
 
     key: str
     width: int
+    counts_inside: bool = False
+    """Whether of the steps inside it only the first that runs counts as one with it, and those beside it count too."""
 
 
 class Intent(NamedTuple):

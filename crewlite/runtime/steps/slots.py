@@ -1,6 +1,8 @@
 """Limits on how many steps run at once. A wait that could never end raises StepDeadlock.
 
-A step holds its slots while an attempt runs. Steps inside that attempt need no further slot of the same limit.
+A step holds its slots while an attempt runs. Steps inside that attempt need no further slot of the same limit, unless
+they run at the same time: under a limit that counts them, such as that of a flow, the step lends its slot to one of
+them, and the others need a slot of their own or wait until it is given back.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ class Queue:
 
     def __init__(self, width: int) -> None:
         self._left = width
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        """Those who wait, in the order in which they came, and those who were cancelled meanwhile."""
+        self._waiting: deque[asyncio.Future[Queue]] = deque()
+        """Those who wait, in the order in which they came, and those who were cancelled, or served elsewhere."""
 
     def locked(self) -> bool:
         """Return whether nothing is left, so that `acquire` would wait."""
@@ -27,26 +29,33 @@ class Queue:
 
     async def acquire(self) -> None:
         """Take one; wait for it if none is left. First come, first served."""
-        if self._left:
-            self._left -= 1
-            return
-        given = asyncio.get_running_loop().create_future()
-        self._waiting.append(given)
-        try:
-            await given
-        except asyncio.CancelledError:
-            if not given.cancelled():  # it was given meanwhile
-                self.release()
-            raise
+        await first_of(self)
 
     def release(self) -> None:
         """Give one back: to the first who waits, if any does."""
         while self._waiting:
             first = self._waiting.popleft()
-            if not first.cancelled():
-                first.set_result(None)
+            if not first.done():
+                first.set_result(self)
                 return
         self._left += 1
+
+
+async def first_of(*queues: Queue) -> Queue:
+    """Take one from the first of these queues that has one left; wait if none has. Returns that queue."""
+    for queue in queues:
+        if queue._left:
+            queue._left -= 1
+            return queue
+    given: asyncio.Future[Queue] = asyncio.get_running_loop().create_future()
+    for queue in queues:
+        queue._waiting.append(given)
+    try:
+        return await given
+    except asyncio.CancelledError:
+        if not given.cancelled():  # it was given meanwhile
+            given.result().release()
+        raise
 
 
 class Pool:
@@ -94,18 +103,33 @@ class Slots:
         self.address, self.outer = address, outer
         self.held: list[Pool] = []
         self._pools = pools
-        self._limits = [limit for limit in limits if limit.key not in around]
+        self._limits = [limit for limit in limits if limit.counts_inside or limit.key not in around]
+        self._borrowed: dict[str, Queue] = {}
+        """By the keys of limits: from whom the step has borrowed a slot."""
+        self._lent: dict[str, Queue] = {}
+        """Likewise: the one slot that a step inside may borrow from this one."""
 
     async def take(self) -> None:
         """Wait for a slot under each limit. Raises StepDeadlock if none can ever become free."""
         for limit in self._limits:
             pool = self._pools.pool(limit)
-            if pool.free.locked() and any(one.held for one in _outwards(self)):
+            if lender := self._lender(limit):  # a sibling has borrowed it, so this wait is part of no circle
+                if (given := await first_of(lender, pool.free)) is lender:
+                    self._borrowed[limit.key] = given
+                    continue
+            elif pool.free.locked() and any(one.held for one in _outwards(self)):
                 await self._wait(pool)
             else:
                 await pool.free.acquire()
             self.held.append(pool)
             pool.holders.add(self)
+
+    def _lender(self, limit: Limit) -> Queue | None:
+        """Return the slot to borrow under a limit: of the nearest enclosing step that has one; None without one."""
+        for one in _outwards(self.outer):
+            if limit.key in one._borrowed or any(pool.limit.key == limit.key for pool in one.held):
+                return one._lent.setdefault(limit.key, Queue(1))
+        return None
 
     def leave(self) -> None:
         """Release all slots. Does nothing if none are held."""
@@ -113,6 +137,8 @@ class Slots:
             pool = self.held.pop()
             pool.holders.discard(self)
             pool.free.release()
+        while self._borrowed:
+            self._borrowed.popitem()[1].release()
 
     async def _wait(self, pool: Pool) -> None:
         self._pools.waiting[self] = pool

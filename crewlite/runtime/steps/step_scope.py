@@ -193,7 +193,7 @@ class StepScope(Frame):
         if prepare := self.children.before_first:
             self.children.before_first = None
             await prepare()
-        limits = self.inherited.limits + step.limits
+        limits = () if step.kind.waits else self.inherited.limits + step.limits
         slots = Slots(self.run.pools, address, limits, self.inherited.slots) if limits else None
         try:
             return await Execution(self, step, address, fingerprint, slots, asked.start).run()
