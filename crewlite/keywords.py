@@ -52,14 +52,22 @@ def known_keywords(
     return decorate
 
 
-def methods_with_known_keywords(what: str) -> Callable[[C], C]:
-    """Do this for the constructor and all public methods of a class. `what`: what errors call an object of it."""
+def methods_with_known_keywords(what: str, *, constructed: bool = True) -> Callable[[C], C]:
+    """Do this for the constructor and all public methods of a class. `what`: what errors call an object of it.
+
+    `constructed`: whether programs call the constructor.
+    """
 
     def decorate(cls: C) -> C:
-        for name, fn in [*vars(cls).items()]:
-            if inspect.isfunction(fn) and (name == "__init__" or not name.startswith("_")):
-                called = cls.__name__ if name == "__init__" else f"{name} of {what}"
-                setattr(cls, name, known_keywords(called)(fn))
+        for name, method in [*vars(cls).items()]:
+            if name == "__init__" and constructed:
+                setattr(cls, name, known_keywords(cls.__name__)(method))
+            elif not name.startswith("_"):
+                checked = known_keywords(f"{name} of {what}")
+                if isinstance(method, classmethod | staticmethod):
+                    setattr(cls, name, type(method)(checked(method.__func__)))
+                elif inspect.isfunction(method):
+                    setattr(cls, name, checked(method))
         return cls
 
     return decorate

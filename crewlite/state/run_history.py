@@ -11,6 +11,7 @@ from typing import Any
 from crewlite.codec import JsonObject, decode
 from crewlite.errors import JournalCorrupt, RefError
 from crewlite.ids import now
+from crewlite.keywords import methods_with_known_keywords
 from crewlite.state.format.addresses import around
 from crewlite.state.format.checkpoints import recorded_in
 from crewlite.state.format.effects import arguments_of
@@ -79,6 +80,7 @@ class Rewind:
     reason: str
 
 
+@methods_with_known_keywords("a run", constructed=False)
 class RunHistory:
     """One branch of one run. It is read at the first use of a property, and does not follow later commits.
 

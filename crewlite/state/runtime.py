@@ -16,6 +16,7 @@ from crewlite import background, durable
 from crewlite.codec import decode, digest
 from crewlite.errors import ConfigError, OnLoopThread, RefError, RunMismatch
 from crewlite.ids import new_id
+from crewlite.keywords import methods_with_known_keywords
 from crewlite.refs import check_name
 from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
@@ -37,6 +38,7 @@ from crewlite.usage import Usage
 T = TypeVar("T")
 
 
+@methods_with_known_keywords("a state", constructed=False)
 class RuntimeState(Bag):
     """A run at the time of one event: its usage and checkpoints are as of then, its values are the current ones.
 

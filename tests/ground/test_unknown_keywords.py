@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from functools import partial
+from collections.abc import MutableMapping
+from functools import cached_property, partial
 
 import pytest
 
@@ -18,6 +19,7 @@ from crewlite import (
     History,
     LLMGuardrail,
     PlanningConfig,
+    RuntimeState,
     Task,
     around,
     ask,
@@ -30,6 +32,9 @@ from crewlite import (
 from crewlite.errors import ConfigError, UnknownOption
 from crewlite.flow import flow, human_feedback, persist, recoverable
 from crewlite.flow.persistence import SQLiteFlowPersistence
+from crewlite.runtime.kickoffs.handle import RunHandle
+from crewlite.runtime.steps.future import StepFuture, StepFutures
+from crewlite.state.run_history import RunHistory
 from tests.ground.smallest import AGENT, CREW, TASK, Gauge, Plan
 
 MAKERS = [Agent, Task, Crew, ConditionalTask, LLMGuardrail, PlanningConfig, CheckpointConfig, Gauge, partial(LLM, "m")]
@@ -67,17 +72,26 @@ def keywords_of(value):
     return [one.name for one in taken if one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD) and one.name[1:]]
 
 
-def of_a_history():
+def methods():
     yield pytest.param(partial(History, "."), id="History")
-    for name, method in inspect.getmembers(History, inspect.isfunction):
-        if not name.startswith("_"):
-            yield pytest.param(partial(method, None), id=f"History.{name}")
+    for cls in (History, RunHistory, RunHandle, RuntimeState, StepFuture, StepFutures):
+        own = {
+            name: one
+            for base in cls.__mro__
+            if base.__module__.startswith("crewlite")
+            for name, one in vars(base).items()
+        }
+        for name in sorted(own.keys() - vars(MutableMapping).keys()):
+            if not name.startswith("_") and not isinstance(own[name], property | cached_property):
+                method = getattr(cls, name)
+                called = method if isinstance(own[name], classmethod | staticmethod) else partial(method, None)
+                yield pytest.param(called, id=f"{cls.__name__}.{name}")
 
 
 MAKERS_AND_FUNCTIONS = [pytest.param(one, id=named(one)) for one in (*MAKERS, *FUNCTIONS)]
 
 
-@pytest.mark.parametrize("value", [*MAKERS_AND_FUNCTIONS, *verbs(), *of_a_history()])
+@pytest.mark.parametrize("value", [*MAKERS_AND_FUNCTIONS, *verbs(), *methods()])
 def test_a_misspelt_keyword_is_told_with_the_one_that_was_meant(value):
     for keyword in keywords_of(value):
         word = max(keyword.split("_"), key=len)

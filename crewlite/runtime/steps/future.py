@@ -13,11 +13,13 @@ from typing import Any, Generic, TypeVar, overload
 from crewlite import background, codec, durable
 from crewlite.durable import Scope, Step
 from crewlite.errors import ConfigError, OnLoopThread
+from crewlite.keywords import methods_with_known_keywords
 from crewlite.tracebacks import shortened
 
 T = TypeVar("T")
 
 
+@methods_with_known_keywords("a future", constructed=False)
 class StepFuture(Generic[T]):
     """The result of a step that was begun. `await` it; outside a coroutine, call `result()`."""
 
@@ -101,6 +103,7 @@ class StepFuture(Generic[T]):
             self._scope.mark_awaited(self._task)
 
 
+@methods_with_known_keywords("futures", constructed=False)
 class StepFutures(Sequence[StepFuture[T]]):
     """The futures of steps that were begun together, in the order of their arguments."""
 

@@ -15,6 +15,7 @@ from typing import Any, NoReturn, Self, SupportsIndex
 
 from crewlite.codec import Json, encode
 from crewlite.errors import ConfigError, CrewliteError, RefError
+from crewlite.keywords import methods_with_known_keywords
 from crewlite.refs import check_name
 from crewlite.state.format.checkpoints import SNAPSHOT
 from crewlite.state.format.commit import CheckpointRecord, CommitParts
@@ -32,6 +33,7 @@ from crewlite.state.values.mapping import NamedValues
 from crewlite.usage import NO_USAGE, Usage
 
 
+@methods_with_known_keywords("a state", constructed=False)
 class Bag(NamedValues):
     """The named values of a run, as a mapping that the program may change. All objects of one run share the values."""
 

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from crewlite.codec import decode
 from crewlite.errors import ConfigError
+from crewlite.keywords import known_keywords
 from crewlite.refs import check_name
 from crewlite.state.journal.values import Values
 from crewlite.wording import number_of
@@ -50,6 +51,7 @@ class NamedValues(MutableMapping[str, Any]):
     def __len__(self) -> int:
         return len(self._values)
 
+    @known_keywords("collection of a state")
     def collection(self, name: str) -> Collection:
         """Return the collection of this name: items by their ids, which can be added and removed, but not changed."""
         return Collection(name, lambda: self._values)

@@ -1,0 +1,61 @@
+"""A program that ends beside a run that it has submitted is told which, and how to go on: in one line, once."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tests import children
+
+PROGRAM = """
+import asyncio, sys, time
+from crewlite import CheckpointConfig
+from crewlite.flow import flow, step
+from crewlite.state import InMemoryProvider
+
+@step
+async def slow(n):
+    print("at work", flush=True)
+    await asyncio.sleep(n)
+    return n
+
+def begun(name, n=60, **config):
+    given = CheckpointConfig(**config) if config else None
+    handle = flow(name="survey", checkpoint=given)(lambda: slow(n)).submit(run_id=name)
+    return handle
+"""
+ADVICE = "wait for the result() of a handle to prevent that."
+ENDS = {
+    "kept in a store": (
+        "begun('one', location='runs.db')",
+        f"This program ends before 1 run that it has submitted: {ADVICE} Run 'one' of flow 'survey': To go on: run the "
+        f"same script again, or flow.kickoff(run_id='one')",
+    ),
+    "two": (
+        "begun('one', location='runs.db'), begun('two', location='runs.db')",
+        f"This program ends before 2 runs that it has submitted: {ADVICE} Run 'one'",
+    ),
+    "not kept": (
+        "begun(None)",
+        "of flow 'survey': Nothing was saved. To be able to resume a run, give the flow checkp",
+    ),
+    "kept in memory": (
+        "begun('one', location='x', provider=InMemoryProvider())",
+        "Run 'one' of flow 'survey': Its record was in memory only.",
+    ),
+    "an error ends it": ("begun('one', location='runs.db')\n1/0", "Run 'one' of flow 'survey': To go on:"),
+    "it has finished": ("begun('one', 0, location='runs.db').result()", ""),
+    "it is cancelled": ("begun('one', location='runs.db').cancel()", ""),
+}
+
+
+@pytest.mark.parametrize(("ends", "told"), ENDS.values(), ids=ENDS)
+def test_a_program_that_ends_beside_a_run_says_so_once_and_how_to_go_on(tmp_path, ends, told):
+    said = {"stdout": children.PIPE, "stderr": children.PIPE, "text": True}
+    done = children.run([sys.executable, "-c", PROGRAM + ends], cwd=tmp_path, **said)
+    lines = [line for line in done.stderr.splitlines() if "This program ends before" in line]
+    assert len(lines) == (1 if told else 0), done.stderr
+    assert told in "".join(lines)
+    assert ("Traceback" in done.stderr) == ("1/0" in ends)
+    assert done.returncode == (1 if "1/0" in ends else 0)
