@@ -103,10 +103,12 @@ class SyncBatch:
         if kind is None and (self._renames or self._removals):
             self._rename_and_remove()
 
-    def replace(self, path: Path | str, data: bytes, *, mode: int = 0o600, durable: bool = True) -> None:
+    def replace(
+        self, path: Path | str, data: bytes, *, mode: int = 0o600, durable: bool = True, writer: str = ""
+    ) -> None:
         """Write `data` to a temporary file, to be renamed over `path` at the end of the block."""
         directory, name = os.path.split(path)
-        temporary = os.path.join(directory, f".{name}.{new_id()[-12:]}.tmp")
+        temporary = os.path.join(directory, f".{name}.{writer}{new_id()[len(writer) - 12 :]}.tmp")
         self._renames.append((temporary, str(path), durable))
         file = self._temporary[temporary] = FileIO(os.open(temporary, _NEW, mode), "wb")
         _write(file, temporary, data, 0)
@@ -175,13 +177,17 @@ def make_directory(path: Path, *, mode: int = 0o700, batch: SyncBatch | None = N
         _sync_directory(path.parent, batch)
 
 
-def replace(path: Path, data: bytes, *, mode: int = 0o600, durable: bool = True) -> None:
+def replace(path: Path, data: bytes, *, mode: int = 0o600, durable: bool = True, writer: str = "") -> None:
     """Write `data` to the file at `path`, all or nothing: temporary file, fsync, rename, fsync of the directory.
 
-    Without `durable` nothing is synced: a power failure may leave the old file, or an empty one.
+    Without `durable` nothing is synced: a power failure may leave the old file, or an empty one. `writer`: up to 8
+    hexadecimal digits for who writes; the temporary file of a write that was killed goes with the writer's next one.
     """
     with SyncBatch() as batch:
-        batch.replace(path, data, mode=mode, durable=durable)
+        for left in os.listdir(path.parent) if writer else ():
+            if left.startswith(f".{path.name}.{writer}") and left.endswith(".tmp"):
+                batch.remove(os.path.join(path.parent, left))
+        batch.replace(path, data, mode=mode, durable=durable, writer=writer)
 
 
 def overwrite(path: Path, data: bytes) -> bool:

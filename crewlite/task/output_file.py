@@ -59,10 +59,10 @@ def check_place(text: str, where: str, *, anywhere: bool, create_directory: bool
     return path
 
 
-def write(path: Path, text: str) -> None:
-    """Write the file, all or nothing. Creates its directory."""
+def write(path: Path, text: str, key: str) -> None:
+    """Write the file, all or nothing. Creates its directory. `key`: the idempotency key of the task that writes."""
     disk.make_directory(path.parent, mode=0o777)
-    disk.replace(path, text.encode("utf-8", "backslashreplace"), mode=0o666)
+    disk.replace(path, text.encode("utf-8", "backslashreplace"), mode=0o666, writer=key[:8])
 
 
 def _followed(path: Path) -> Path:

@@ -76,7 +76,7 @@ def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: D
         output = filled.output(await _agent(filled, given, files), durable.scope().usage)
         if filled.output_file:
             place = await background.in_thread(filled.place)  # the agent's tools may have made a link meanwhile
-            await background.in_thread(write, place, filled.file_text(output))
+            await background.in_thread(write, place, filled.file_text(output), durable.scope().idempotency_key)
         for role, callback in filled.assignment.callbacks:
             await call_back(callback, output, [codec.digest(output.raw)], role=role)
         return output

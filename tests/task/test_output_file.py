@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from pydantic import BaseModel
 from crewlite import Agent, Crew, Task, ToolCall, tool
 from crewlite.errors import ConfigError
 from crewlite.testing import ScriptedLLM
+from tests import children
 
 
 class Fact(BaseModel):
@@ -131,3 +133,33 @@ def test_markdown_is_asked_for_and_part_of_the_question(memory):
     assert "Write the answer in Markdown" in one.tasks[0].agent.llm.calls[0][-1]["content"]
     with pytest.raises(ValueError, match="it is asked something else now"):
         crew().kickoff(run_id="r")
+
+
+KILLED = """
+import os, sys
+from crewlite import Agent, Crew, Task, disk
+from crewlite.testing import ScriptedLLM
+
+def kill(operation):
+    if operation.verb == "rename" and "report.md" in operation.path and sys.argv[1:]:
+        os._exit(9)
+
+agent = Agent(role="W", goal="g", llm=ScriptedLLM(["text"]))
+task = Task(name="t", description="d", expected_output="x", agent=agent, output_file="out/report.md")
+with disk.watched(kill):
+    print(Crew(tasks=[task], checkpoint=True).kickoff(run_id="r"))
+"""
+
+
+def test_a_write_that_was_killed_leaves_nothing_once_the_run_has_gone_on():
+    Path("out").mkdir()
+    others = Path("out/.report.md.0123456789ab.tmp"), Path("out/.report.md.tmp")
+    for other in others:
+        other.write_text("of somebody else")
+    ends = []
+    for words in (["kill"], ["kill"], []):
+        done = children.run([sys.executable, "-c", KILLED, *words], stdout=children.PIPE, text=True)
+        ends.append((done.returncode, len(list(Path("out").iterdir())) - len(others)))
+    assert ends == [(9, 1), (9, 1), (0, 1)]
+    assert Path("out/report.md").read_text() == "text"
+    assert all(other.exists() for other in others)
