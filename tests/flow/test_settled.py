@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 from pydantic import BaseModel
 
-from crewlite import Agent, Crew, History, Task, ToolCall, tool
+from crewlite import Agent, Crew, FailurePolicy, History, Task, ToolCall, tool
 from crewlite.errors import (
     AnswerMisfit,
     AnswerRefused,
@@ -20,6 +20,7 @@ from crewlite.errors import (
     Suspended,
 )
 from crewlite.flow import ask, flow, step
+from crewlite.recovery import retry
 from crewlite.state.verbs.answer import Typed
 from crewlite.testing import ScriptedLLM
 
@@ -370,6 +371,55 @@ def test_code_that_catches_everything_cannot_swallow_a_doubt(memory, ran):
         pay.kickoff(run_id="one")
     assert ran == [1]
     assert pay.kickoff(run_id="one", answers={"step:charge": "receipt"}) == "receipt"
+
+
+def test_a_doubt_of_a_separate_run_stops_the_run_around_it_whatever_that_catches(on_disk, ran):
+    @step(effect="once")
+    def charge():
+        ran.append("charge")
+        raise ConnectionError("no line")
+
+    pay = flow(name="pay", checkpoint=on_disk())(lambda: charge())
+
+    @step(retries=2)
+    def pays():
+        ran.append("try")
+        return pay.kickoff(run_id="inner")
+
+    @flow
+    def in_its_body():
+        try:
+            return pay.kickoff(run_id="inner")
+        except Exception:
+            ran.append("caught")
+        return "not paid"
+
+    @flow
+    async def awaited():
+        try:
+            return await pay.akickoff(run_id="inner")
+        except Exception:
+            ran.append("caught")
+        return "not paid"
+
+    @flow(failure_policy=FailurePolicy(default=retry(2)))
+    def in_a_step():
+        try:
+            return pays()
+        except Exception:
+            ran.append("caught")
+        return "not paid"
+
+    with pytest.raises(ConnectionError):
+        pay.kickoff(run_id="inner")
+    for outer in (in_its_body, awaited, in_a_step):
+        ran.clear()
+        with pytest.raises(InDoubt, match="step charge at step:charge failed") as doubt:
+            outer.kickoff()
+        assert "run_id='inner'" in str(doubt.value), "it names the run that is to be settled"
+        assert ran in (["caught"], ["try", "caught"]), "neither the call nor the step around it is tried again"
+    assert pay.kickoff(run_id="inner", answers={"step:charge": "receipt"}) == "receipt"
+    assert in_a_step.kickoff() == in_its_body.kickoff() == "receipt"
 
 
 def test_code_that_catches_everything_cannot_swallow_that_the_record_is_of_other_questions(memory):
