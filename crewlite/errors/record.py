@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from crewlite.errors.root import CrewliteError
-from crewlite.resuming import branch_ref, call, call_again, to_resume
+from crewlite.resuming import branch_ref, call, call_again, in_shell, to_resume
 
 
 class RefError(CrewliteError, LookupError):
@@ -66,19 +66,24 @@ class StoreBusy(StoreError):
 
 
 class JournalCorrupt(CrewliteError, ValueError):
-    """A journal is damaged: it does not hold what was written. `sound` is the newest checkpoint before the damage."""
+    """A journal is damaged: it does not hold what was written. `sound` is the newest checkpoint before the damage.
+
+    `location` is that of its store; None where the damage was found in data whose store is not known.
+    """
 
     code = "journal_corrupt"
     ends_run = True
 
-    def __init__(self, where: str, problem: str, sound: str | None) -> None:
+    def __init__(self, where: str, problem: str, sound: str | None, location: str | None = None) -> None:
+        repair = "History(location).doctor(repair=True)"
+        if location is not None:
+            repair = f"History({location!r}).doctor(repair=True), which is `{in_shell('doctor --repair', location)}`"
         newest = f"The newest sound checkpoint is {sound}." if sound else "No sound checkpoint comes before it."
         super().__init__(
             f"{where}: {problem}. {newest} Nothing was changed: restore an intact copy from a backup; or salvage the "
-            f"readable part with History(location).doctor(repair=True), which is `crewlite checkpoint doctor "
-            f"--repair --location LOCATION`; or start again with another run_id."
+            f"readable part with {repair}; or start again with another run_id."
         )
-        self.where, self.problem, self.sound = where, problem, sound
+        self.where, self.problem, self.sound, self.location = where, problem, sound, location
 
 
 class SchemaTooNew(JournalCorrupt):
@@ -92,7 +97,7 @@ class SchemaTooNew(JournalCorrupt):
             f"{where} has schema {found}; this crewlite reads up to {known}. "
             f"It was left untouched: upgrade crewlite to use it.",
         )
-        self.where, self.problem, self.sound = where, f"it has schema {found}", None
+        self.where, self.problem, self.sound, self.location = where, f"it has schema {found}", None, None
         self.found, self.known = found, known
 
 

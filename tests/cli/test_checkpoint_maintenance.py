@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 from crewlite import Agent, CheckpointConfig, Crew, History, Task
 from crewlite.cli.checkpoint import maintenance
 from crewlite.cli.main import main
+from crewlite.errors import JournalCorrupt
 from crewlite.testing import ScriptedLLM
 from tests import children
 
@@ -202,6 +204,19 @@ def test_doctor_finds_what_is_damaged_and_mends_it(location):
     assert sorted(found) == ["problem", "remedy", "repaired", "sound", "what", "where"]
     assert "done" in ask("doctor", "--repair", "--location", location)
     assert "all is well" in ask("doctor", "--location", location)
+
+
+def test_an_error_of_damage_names_the_command_that_mends_it(location):
+    damage(location)
+    with History(location) as history, pytest.raises(JournalCorrupt) as caught:
+        history.run("one").steps  # noqa: B018
+    _, command, _ = str(caught.value).split("`")
+    words = shlex.split(command)
+    assert words[:2] == ["crewlite", "checkpoint"]
+    assert "done" in ask(*words[2:])
+    assert f"History({location!r}).doctor(repair=True)" in str(caught.value)
+    with History(location) as history:
+        assert history.run("one").steps
 
 
 def test_one_damaged_run_does_not_hide_the_others(location):

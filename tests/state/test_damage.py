@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -14,6 +15,7 @@ from crewlite import CheckpointConfig, History
 from crewlite.codec import decode
 from crewlite.errors import CheckpointMismatch, CrewliteError, JournalCorrupt, SchemaTooNew, StoreError, StoreUnusable
 from crewlite.ids import new_id, now
+from crewlite.resuming import in_shell
 from crewlite.state import JsonProvider, SqliteProvider
 from crewlite.state.format.entry import SCHEMA, InvalidEntry, next_entry, seal, unseal
 from crewlite.state.format.record import Record
@@ -327,6 +329,52 @@ def test_a_row_that_is_gone_is_told_by_a_warning(tmp_path, caplog):
     with History(tmp_path / "runs.db") as history, caplog.at_level(logging.WARNING):
         assert [run.run_id for run in history.runs()] == ["two"]
     assert "branches that are gone" in caplog.text
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """A database in which the newest branches are those of run "one", and a function that deletes a row of these."""
+    path = tmp_path / "runs.db"
+    store, one = SqliteProvider().open(str(path)), Branch("one").add(3)
+    store.append([Branch("two").add(2).commit()])
+    store.append([one.commit()])
+    base = {"branch": "main", "seq": 3, "sum": one.entries[-1].sum, "place": None}
+    store.append([Branch("one", "late", uid=one.uid, base=base).add(3).commit()])
+    store.close()
+
+    def delete(branch):
+        with contextlib.closing(sqlite3.connect(path)) as db:
+            assert db.execute("DELETE FROM branch WHERE run_id='one' AND name=?", (branch,)).rowcount == 1
+            db.commit()
+
+    return path, delete
+
+
+def test_a_new_branch_takes_no_commits_of_a_branch_whose_row_is_gone(rows):
+    path, delete = rows
+    delete("late")
+    store = SqliteProvider().open(str(path))
+    store.append([Branch("three").add(8).commit()])
+    assert len(store.read("three", "main")) == 8
+    store.close()
+    with History(path) as history:
+        assert [finding.what for finding in history.doctor(repair=True)] == ["stale_index"]
+        assert history.doctor() == []
+        assert len(history._store.read("one", "late")) == 3
+
+
+def test_a_run_whose_row_is_gone_is_not_begun_again(rows):
+    path, delete = rows
+    delete("late")
+    delete("main")
+    store = SqliteProvider().open(str(path))
+    with pytest.raises(JournalCorrupt, match="its row in the table of branches, with id 2, is gone") as caught:
+        store.append([Branch("one").add(3).commit()])
+    assert in_shell("doctor --repair", str(path)) in str(caught.value)
+    store.close()
+    with History(path) as history:
+        history.doctor(repair=True)
+        assert {run.ref for run in history.runs()} == {"one/main", "one/late", "two/main"}
 
 
 # Found by chance, kept as they are.

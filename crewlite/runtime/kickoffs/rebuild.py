@@ -65,7 +65,7 @@ class Found:
 
     def damaged(self, problem: str) -> JournalCorrupt:
         """Build the error for a recorded definition that no release of crewlite can have written."""
-        return JournalCorrupt(self.where, f"the recorded definition is damaged: {problem}", None)
+        return JournalCorrupt(self.where, f"the recorded definition is damaged: {problem}", None, self.config.location)
 
     def too_early(self) -> RunMismatch:
         """Build the error for a definition that an earlier release recorded with too little data."""
@@ -89,7 +89,7 @@ def find(source: FromCheckpoint, kind: str) -> Found:
     except CrewliteError:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise _unreadable(config.restore_from, error) from error
+        raise _unreadable(config.restore_from, error, config.location) from error
     definition = definition_of(located, kind)
     where = f"run {located.run_id!r} in {located.location}"
     checkpoint = f"@{located.checkpoint}" if located.checkpoint else ""
@@ -107,7 +107,7 @@ def definition_of(located: Located, kind: str) -> JsonObject:
     except CrewliteError:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise _unreadable(f"{located.run_id}/{located.branch}", error) from error
+        raise _unreadable(f"{located.run_id}/{located.branch}", error, located.location) from error
     if recorded != kind:
         rebuilt = kinds.of(recorded).rebuilt
         verb = f"use {recorded.capitalize()}.from_checkpoint(...)" if rebuilt else f"kick off that {recorded} itself"
@@ -116,8 +116,8 @@ def definition_of(located: Located, kind: str) -> JsonObject:
     return definition
 
 
-def _unreadable(ref: object, error: Exception) -> JournalCorrupt:
-    return JournalCorrupt(str(ref), f"it cannot be read ({type(error).__name__}: {error})", None)
+def _unreadable(ref: object, error: Exception, location: str) -> JournalCorrupt:
+    return JournalCorrupt(str(ref), f"it cannot be read ({type(error).__name__}: {error})", None, location)
 
 
 def _read(located: Located) -> Record:

@@ -387,7 +387,8 @@ class StepScope(Frame):
             problem = (
                 f"the outcome of {address!r} is not one of {an(step.kind.title)} ({type(error).__name__}: {error})"
             )
-            raise JournalCorrupt(f"run {self.run.run_id}, branch {self.run.branch}", problem, None) from error
+            branch = f"run {self.run.run_id}, branch {self.run.branch}"
+            raise JournalCorrupt(branch, problem, None, self.run.journal.location) from error
 
     def _question(self, step: Step[Any]) -> str:
         """Return the digest of a step's question; for a chained step, with all outcomes that its parent has so far."""

@@ -163,4 +163,4 @@ def _unless_damaged(
     if beginnings != before:
         return beginnings
     problem = (lost_base(found, adrift) if found[adrift] else None) or "its journal is missing"
-    raise JournalCorrupt(f"{store.location}, run {run_id}, branch {adrift}", problem, None)
+    raise JournalCorrupt(f"{store.location}, run {run_id}, branch {adrift}", problem, None, store.location)

@@ -110,7 +110,7 @@ class JsonStore:
         problem = lacking(head, entries)
         if problem and self.heads.read(run_id, branch) == head:  # else an import has replaced the run meanwhile
             sound = reading.newest_sound_checkpoint(entries, self.ref)
-            raise JournalCorrupt(str(self.paths.journal(run_id, branch)), problem, sound)
+            raise JournalCorrupt(str(self.paths.journal(run_id, branch)), problem, sound, self.location)
         return entries
 
     def rewrite(self, run_id: str, branch: str, own: Sequence[Entry], entries: Sequence[Entry]) -> None:
@@ -168,13 +168,15 @@ class JsonStore:
         Verifies that entry alone; reading the branch verifies the rest. Raises CheckpointMismatch if the file
         contradicts the journal, RefError if it does not exist.
         """
-        info, document = load(path)
+        info, document = load(path, self.location)
         entry, first = self.journals.naming_entry(info)
         if (entry is None or first is None) and not path.exists():
             raise RefError(str(path), "does not exist any more")  # pruned in the meantime
         if entry is None or first is None:
             sound = reading.newest_sound_checkpoint(self.journals.scan(info.run_id, info.branch)[0], self.ref)
-            raise CheckpointMismatch(str(path), "its journal is missing, or does not name this checkpoint", sound)
+            raise CheckpointMismatch(
+                str(path), "its journal is missing, or does not name this checkpoint", sound, self.location
+            )
         journal = self.paths.journal(info.run_id, info.branch)
         made = json.loads(self.files.document(first.commit["run"], entry, journal))
         if is_of_another(path, info) or made != document:
@@ -184,7 +186,7 @@ class JsonStore:
             )
             entries, _ = self.journals.scan(info.run_id, info.branch)
             sound = reading.newest_sound_checkpoint([e for e in entries if e.seq != entry.seq], self.ref)
-            raise CheckpointMismatch(str(path), problem, sound)
+            raise CheckpointMismatch(str(path), problem, sound, self.location)
         return info
 
     def _locked(self, *run_ids: str) -> AbstractContextManager[None]:

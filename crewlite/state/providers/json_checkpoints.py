@@ -141,9 +141,9 @@ class CheckpointFiles:
             if len(found) == limit:
                 break
             try:
-                checkpoint, document = load(path)
+                checkpoint, document = load(path, self._root)
                 if is_of_another(path, checkpoint) or document.get("check") != _check(document):
-                    raise CheckpointMismatch(str(path), "it was changed after it was written", None)
+                    raise CheckpointMismatch(str(path), "it was changed after it was written", None, self._root)
                 found.append(checkpoint)
             except RefError:
                 continue  # dropped in the meantime
@@ -219,7 +219,7 @@ def is_of_another(path: Path, checkpoint: CheckpointInfo) -> bool:
     return name is not None and name[1] != checkpoint.id
 
 
-def load(path: Path) -> tuple[CheckpointInfo, dict[str, Any]]:
+def load(path: Path, location: str) -> tuple[CheckpointInfo, dict[str, Any]]:
     """Return (item for a listing, document) of a checkpoint file. Raises RefError, CheckpointMismatch, SchemaTooNew."""
     try:
         with disk.opened(path) as file:
@@ -227,9 +227,9 @@ def load(path: Path) -> tuple[CheckpointInfo, dict[str, Any]]:
     except FileNotFoundError:
         raise RefError(str(path), "does not exist") from None
     except OSError as error:
-        raise CheckpointMismatch(str(path), f"this cannot be read ({error.strerror})", None) from error
+        raise CheckpointMismatch(str(path), f"this cannot be read ({error.strerror})", None, location) from error
     except InvalidEntry as problem:
-        raise CheckpointMismatch(str(path), f"this is not a checkpoint file ({problem})", None) from None
+        raise CheckpointMismatch(str(path), f"this is not a checkpoint file ({problem})", None, location) from None
     schema = document.get("schema")
     if type(schema) is int and schema > SCHEMA:
         raise SchemaTooNew(str(path), schema, SCHEMA)
@@ -241,12 +241,12 @@ def load(path: Path) -> tuple[CheckpointInfo, dict[str, Any]]:
     wrong += [] if wrong or _ID.fullmatch(document["id"]) else ["id"]
     if wrong:
         misfit = f"this is not a checkpoint file (its {wrong[0]!r} is missing or wrong)"
-        raise CheckpointMismatch(str(path), misfit, None)
+        raise CheckpointMismatch(str(path), misfit, None, location)
     try:
         check_name("run_id", document["run_id"])
         check_name("branch", document["branch"], slashes=True)
     except ConfigError as error:
-        raise CheckpointMismatch(str(path), str(error), None) from None
+        raise CheckpointMismatch(str(path), str(error), None, location) from None
     fields: dict[str, Any] = {name: document.get(name) for name in (*texts, *options)}
     return CheckpointInfo(seq=document["seq"], **fields), document
 

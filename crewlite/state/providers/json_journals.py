@@ -32,7 +32,7 @@ class JournalFiles:
     """The journals of one location. `ref`: a function that returns the ref of a checkpoint, for error messages."""
 
     def __init__(self, paths: Paths, ref: Callable[[CheckpointRecord], str]) -> None:
-        self._paths = paths
+        self._paths, self._location = paths, str(paths.root)
         self._ref = ref
 
     def scan(self, run_id: str, branch: str) -> tuple[list[Entry], int]:
@@ -44,7 +44,7 @@ class JournalFiles:
         """Return (the entries in this content, the offset of their end), but a torn write. Raises JournalCorrupt."""
         path = self._paths.journal(run_id, branch)
         if not data:
-            raise JournalCorrupt(str(path), "it is empty, and a journal always has a first line", None)
+            raise JournalCorrupt(str(path), "it is empty, and a journal always has a first line", None, self._location)
         found: list[Entry] = []
         total, offset = None, 0
         while offset < len(data):
@@ -60,7 +60,7 @@ class JournalFiles:
                     log.warning("%s ends in a write that was cut (%d bytes): left out", path, len(data) - offset)
                     break
                 sound = reading.newest_sound_checkpoint(found, self._ref)
-                raise JournalCorrupt(f"{path}, line {len(found) + 1}", str(problem), sound) from None
+                raise JournalCorrupt(f"{path}, line {len(found) + 1}", str(problem), sound, self._location) from None
             total, offset = entry.sum, stop + 1
             found.append(entry)
         return found, offset
@@ -79,7 +79,7 @@ class JournalFiles:
                 if _SEQ.match(data, start) and (entry := _at(data, start, stop, path)).seq == seq:
                     return entry.sum
         except InvalidEntry as problem:
-            raise JournalCorrupt(f"{path}, commit {seq}", str(problem), None) from None
+            raise JournalCorrupt(f"{path}, commit {seq}", str(problem), None, self._location) from None
         return None
 
     def mentions(self, run_id: str, branch: str, *parts: bytes) -> bool:
@@ -134,7 +134,7 @@ class JournalFiles:
                     continue  # removed while we were looking
                 except (InvalidEntry, SchemaTooNew, OSError) as problem:
                     if run_id:
-                        raise reading.unreadable(problem, f"{path}, line 1") from problem
+                        raise reading.unreadable(problem, f"{path}, line 1", self._location) from problem
                     log.warning("%s begins with a line that cannot be read (%s): left out of the list", path, problem)
         return reading.in_order(infos)
 

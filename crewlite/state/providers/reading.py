@@ -126,9 +126,9 @@ def newest_sound_checkpoint(entries: Sequence[Entry], ref: Callable[[CheckpointR
     return ref(checkpoints[-1]) if checkpoints else None
 
 
-def unreadable(problem: Exception, where: str) -> Exception:
-    """Return the error for a branch whose first entry cannot be read."""
-    return problem if isinstance(problem, SchemaTooNew) else JournalCorrupt(where, str(problem), None)
+def unreadable(problem: Exception, where: str, location: str) -> Exception:
+    """Return the error for a branch, of the store at this location, whose first entry cannot be read."""
+    return problem if isinstance(problem, SchemaTooNew) else JournalCorrupt(where, str(problem), None, location)
 
 
 def no_branch(run_id: str, branch: str, expected: int) -> BranchConflictError:

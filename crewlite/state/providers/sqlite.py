@@ -133,12 +133,14 @@ class SqliteStore:
                 reading.check_follows(entry, found, run_id, branch, seq)
             except InvalidEntry as problem:
                 sound = reading.newest_sound_checkpoint(found, self.ref)
-                raise JournalCorrupt(f"{where}, commit {seq}", str(problem), sound) from None
+                raise JournalCorrupt(f"{where}, commit {seq}", str(problem), sound, self.location) from None
             total = entry.sum
             found.append(entry)
         if rows and (rows[0][0], rows[0][1]) != (found[-1].seq, total):
             sound = reading.newest_sound_checkpoint(found, self.ref)
-            raise JournalCorrupt(f"{where}, commit {found[-1].seq}", "the commits after it are gone", sound)
+            raise JournalCorrupt(
+                f"{where}, commit {found[-1].seq}", "the commits after it are gone", sound, self.location
+            )
         return found
 
     def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:
@@ -155,7 +157,7 @@ class SqliteStore:
             after = _chained(*rows[1][1:]) if len(rows) == 2 else None
             return unseal(rows[0][2], rows[0][1], after=after, where=where).sum
         except InvalidEntry as problem:
-            raise JournalCorrupt(where, str(problem), None) from None
+            raise JournalCorrupt(where, str(problem), None, self.location) from None
 
     def mentions(self, run_id: str, branch: str, *parts: bytes) -> bool:
         """Return whether an entry of a branch contains any of these bytes, without reading the entries."""
@@ -277,9 +279,9 @@ class SqliteStore:
                     commit, base, lambda seq: self._sum(*there, seq), lambda: self._branches(ask, commit.run_id)
                 )
             row = self._database.run(
-                "INSERT INTO branch (run_id, name, uid, seq, head, touched) VALUES (?,?,?,?,?,?) "
+                "INSERT INTO branch (id, run_id, name, uid, seq, head, touched) VALUES (?,?,?,?,?,?,?) "
                 "ON CONFLICT (run_id, name) DO NOTHING",
-                (*key, run["uid"], *commit.head, reading.committed_at(commit)),
+                (self._next_number(*key), *key, run["uid"], *commit.head, reading.committed_at(commit)),
             )
             return row.lastrowid if row.rowcount else None
         moved = self._database.run(
@@ -287,6 +289,27 @@ class SqliteStore:
             (*commit.head, reading.committed_at(commit), *key, commit.after, commit.after_sum),
         ).fetchall()
         return moved[0][0] if moved else None
+
+    def _next_number(self, run_id: str, branch: str) -> int:
+        """Return the number of a new branch: higher than all, also those of commits whose branch has no row any more.
+
+        Raises JournalCorrupt if this very branch has such commits, with a number higher than those of all rows.
+        """
+        last: int = self._database.ask("SELECT ifnull(max(id), 0) FROM branch").fetchone()[0]
+        orphans = self._database.ask(
+            "SELECT branch_id, sum, body, min(seq) FROM entry WHERE branch_id > ? AND branch_id < 9e18 "
+            "GROUP BY branch_id ORDER BY branch_id",
+            (last,),
+        )
+        for number, total, body, _ in orphans:
+            last = int(number)
+            with contextlib.suppress(InvalidEntry, SchemaTooNew):
+                run = unseal(body, total, after=None, where=self.location).commit.get("run")
+                if run and (run["run_id"], run["branch"]) == (run_id, branch):
+                    where = f"{self.location}, run {run_id}, branch {branch}"
+                    problem = f"its commits are stored, and its row in the table of branches, with id {number}, is gone"
+                    raise JournalCorrupt(where, problem, None, self.location)
+        return last + 1
 
     def _sum(self, run_id: str, branch: str, seq: int) -> str | None:
         """Return what `sum_at` returns, within a transaction; None for a damaged entry too."""
@@ -314,7 +337,7 @@ class SqliteStore:
                 found.append(reading.verified_branch_info(body, total, run, name, where))
             except (InvalidEntry, SchemaTooNew) as problem:
                 if run_id is not None:
-                    raise reading.unreadable(problem, where) from problem
+                    raise reading.unreadable(problem, where, self.location) from problem
                 log.warning("%s begins with a commit that cannot be read (%s): left out of the list", where, problem)
         return reading.in_order(found)
 

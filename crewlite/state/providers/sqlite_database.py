@@ -135,7 +135,7 @@ class Database:
                 raise StoreBusy(self.location, disk.PATIENCE) from error
             if code_of(error) in LATER:
                 raise StoreError(self.location, f"cannot be read now ({error}); try again") from error
-            raise JournalCorrupt(self.location, f"SQLite cannot read it ({error})", None) from error
+            raise JournalCorrupt(self.location, f"SQLite cannot read it ({error})", None, self.location) from error
 
     def close(self) -> None:
         """Close the writing connection. SQLite moves the WAL into the database when the last connection closes."""
