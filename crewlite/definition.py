@@ -46,6 +46,16 @@ class Described(BaseModel):
             except ValidationError as error:
                 raise ConfigError(_readable(type(self), error)) from None
 
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Show the fields that were set, and none of the many defaults."""
+        fields = type(self).model_fields
+        for name, value in super().__repr_args__():
+            if name in self.model_fields_set and value is not fields[name].default:
+                yield name, value
+
+    def __str__(self) -> str:
+        return repr(self)
+
     def __setattr__(self, name: str, value: object) -> None:
         try:
             super().__setattr__(name, value)

@@ -95,6 +95,9 @@ class RunHistory:
         self._store, self.run_id, self.branch = store, run_id, branch
         self.abandoned_by, self.as_of = abandoned_by, as_of
 
+    def __repr__(self) -> str:
+        return f"RunHistory({self.ref!r})"
+
     @cached_property
     def _trace(self) -> tuple[list[Entry], dict[str, str | None]]:
         return read_lineage(self._store, self.run_id, self.branch)

@@ -19,6 +19,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic.errors import PydanticUserError
 
 from crewlite.definition import Described
 from crewlite.errors import ConfigError, OnLoopThread, ends_run
@@ -178,7 +179,11 @@ class BaseTool(Described, Resource):
     @cached_property
     def schema_for_model(self) -> dict[str, Any]:
         """How the tool is offered to a language model."""
-        parameters = self.arguments.model_json_schema()
+        try:
+            parameters = self.arguments.model_json_schema()
+        except PydanticUserError as error:
+            hints = {name: field.annotation for name, field in self.arguments.model_fields.items()}
+            raise schema.cannot_pass(self.name, hints, str(error).partition("\n")[0]) from None
         parameters.pop("title", None)
         function = {"name": self.safe_name, "description": self.description, "parameters": parameters}
         return {"type": "function", "function": function}

@@ -90,5 +90,5 @@ def _make(fn: Callable[..., Any], name: str | None, more: dict[str, Any]) -> Fun
     if not description:
         raise ConfigError(f"Tool {title!r} has no docstring; write one: it is what the model reads")
     made = FunctionTool(name=title, description=description, func=fn, **more)
-    _ = made.arguments  # an unusable signature is told here, not in the middle of a run
+    _ = made.schema_for_model  # an unusable signature is told here, not in the middle of a run
     return made

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Union, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 from pydantic.errors import PydanticUserError
 
 from crewlite.errors import ConfigError
@@ -41,8 +41,27 @@ def arguments_model(name: str, fn: Callable[..., Any]) -> type[BaseModel]:
             warnings.filterwarnings("ignore", message="Field name .* shadows an attribute")
             return create_model(f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
     except (PydanticUserError, NameError) as error:
-        problem = str(error).partition("\n")[0]
-        raise ConfigError(f"Tool {name!r} has an argument that a model cannot pass: {problem}") from error
+        hints = {argument: field[0] for argument, field in fields.items()}
+        raise cannot_pass(name, hints, str(error).partition("\n")[0]) from None
+
+
+def cannot_pass(name: str, hints: Mapping[str, Any], problem: str) -> ConfigError:
+    """The error for a tool with arguments that have no JSON schema. `problem`: what is wrong if each has one."""
+    unfit = [f"{argument}: {getattr(hint, '__name__', hint)}" for argument, hint in hints.items() if not _fits(hint)]
+    if not unfit:
+        return ConfigError(f"Tool {name!r} has an argument that a model cannot pass: {problem}")
+    return ConfigError(
+        f"Tool {name!r} takes {', '.join(unfit)}, which a model cannot pass; wanted types that JSON has, or classes of "
+        f"pydantic. What your program provides itself, such as a client, belongs in a field of a BaseTool"
+    )
+
+
+def _fits(hint: Any) -> bool:
+    try:
+        TypeAdapter(hint).json_schema()
+    except PydanticUserError:
+        return False
+    return True
 
 
 def _annotated(fn: Any) -> Any:

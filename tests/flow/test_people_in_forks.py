@@ -172,19 +172,20 @@ def shop(setting, paid):
 
     clerk = Agent(role="Clerk", goal="g", llm=ScriptedLLM(lambda messages: "an honest bill"))
     cashier = Agent(role="Cashier", goal="g", llm=ScriptedLLM(replies), tools=[pay])
-    bill = Task(name="bill", description="Read the bill", expected_output="x", agent=clerk)
+    bill = Task(name="bill", description="Read the bill of {day}", expected_output="x", agent=clerk)
     pays = Task(name="pay", description="Pay it", expected_output="x", agent=cashier, context=[bill])
     alone = Task(name="alone", description="Pay the rent", expected_output="x", agent=cashier, context=[])
     return Crew(tasks=[bill, pays, alone], checkpoint=setting)
 
 
 ALLOW = ["task:pay/human:pay", "task:alone/human:pay"]
+TODAY = {"day": "today"}
 FORGED = {"edits": {"task:bill": "a forged bill"}}
 
 
 def test_a_call_is_approved_again_if_its_task_runs_again(memory):
     paid = []
-    shop(memory(), paid).kickoff(run_id=RUN, answers=dict.fromkeys(ALLOW, True))
+    shop(memory(), paid).kickoff(TODAY, run_id=RUN, answers=dict.fromkeys(ALLOW, True))
     fork = shop(memory(), paid).fork(RUN, **FORGED)
     with pytest.raises(Suspended) as waits:
         fork.kickoff()
@@ -196,7 +197,7 @@ def test_a_call_is_approved_again_if_its_task_runs_again(memory):
 def test_a_call_in_a_task_that_has_not_finished_is_approved_again_too(memory):
     paid = []
     with pytest.raises(Suspended):
-        shop(memory(), paid).kickoff(run_id=RUN)
+        shop(memory(), paid).kickoff(TODAY, run_id=RUN)
     with History("memory", memory().provider) as history:
         history.answer(RUN, ALLOW[0], True)
     fork = shop(memory(), paid).fork(RUN, **FORGED)
@@ -207,9 +208,44 @@ def test_a_call_in_a_task_that_has_not_finished_is_approved_again_too(memory):
     assert paid == []
 
 
+@pytest.mark.parametrize("change", [FORGED, {"rerun": ["task:bill"]}, {"inputs": {"day": "tomorrow"}}])
+def test_a_changed_fork_waits_only_for_what_it_has_asked_itself(memory, change):
+    with pytest.raises(Suspended):
+        shop(memory(), []).kickoff(TODAY, run_id=RUN)
+    with History("memory", memory().provider) as history:
+        history.answer(RUN, ALLOW[1], True)
+        shop(memory(), []).fork(RUN, branch="other", **change)
+        assert history.run(f"{RUN}/other").waiting == []
+        shop(memory(), []).fork(RUN, branch="same")
+        assert [one.address for one in history.run(f"{RUN}/same").waiting] == ALLOW[:1]
+
+
+def test_a_question_that_an_edit_leads_past_is_waited_for_no_more(memory):
+    def replies(messages):
+        told = [message["content"] for message in messages if message["role"] == "tool"]
+        return ToolCall("pay", {"amount": 900}) if told in ([], ["paid"]) else "done"
+
+    @tool(requires_approval=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        return "paid"
+
+    def crew():
+        cashier = Agent(role="Cashier", goal="g", llm=ScriptedLLM(replies), tools=[pay])
+        pays = Task(name="pay", description="d", expected_output="x", agent=cashier, human_input=True)
+        return Crew(tasks=[pays], checkpoint=memory())
+
+    with pytest.raises(Suspended) as waits:
+        crew().kickoff(run_id=RUN, answers={ALLOW[0]: True})
+    assert [*waits.value.waiting] == ["task:pay/human:pay#2"]
+    with pytest.raises(Suspended) as waits:
+        crew().fork(RUN, edits={ALLOW[0]: False}).kickoff()
+    assert [*waits.value.waiting] == ["task:pay/human#1"]
+
+
 def test_a_call_is_approved_again_behind_another_reply_of_its_model(memory):
     paid = []
-    shop(memory(), paid).kickoff(run_id=RUN, answers=dict.fromkeys(ALLOW, True))
+    shop(memory(), paid).kickoff(TODAY, run_id=RUN, answers=dict.fromkeys(ALLOW, True))
     with pytest.raises(Suspended) as waits:
         shop(memory(), paid).fork(RUN, edits={"task:pay/llm#1": [ToolCall("pay", {"amount": 900})] * 2}).kickoff()
     assert ALLOW[0] in waits.value.waiting
@@ -219,7 +255,7 @@ def test_a_call_is_approved_again_behind_another_reply_of_its_model(memory):
 def test_a_fork_that_is_killed_anywhere_asks_again_all_the_same(memory):
     paid, kept = [], Kept()
     setting = CheckpointConfig(location="here", provider=kept)
-    shop(setting, paid).kickoff(run_id=RUN, answers=dict.fromkeys(ALLOW, True))
+    shop(setting, paid).kickoff(TODAY, run_id=RUN, answers=dict.fromkeys(ALLOW, True))
     fork = shop(setting, paid).fork(RUN, branch="other", **FORGED)
     before = len(kept.commits)
     with pytest.raises(Suspended):

@@ -167,3 +167,11 @@ def test_a_secret_that_a_tool_keeps_for_itself_is_known(memory):
     llm = ScriptedLLM([ToolCall("shop"), "done"])
     Agent(role="Clerk", goal="answer", llm=llm, tools=[Shop()], checkpoint=memory()).kickoff("Go")
     assert llm.calls[-1][-1]["content"] == "bought with [secret]"
+
+
+def test_a_definition_shows_what_was_set_and_no_defaults():
+    made = Task(name="sum", description="Add", expected_output="x", agent=Agent(role="Clerk", goal="g", verbose=False))
+    shown = "Task(description='Add', expected_output='x', agent=Agent(role='Clerk', goal='g'), name='sum')"
+    assert repr(made) == str(made) == shown
+    assert "timeout" not in repr(look)
+    assert str(CheckpointConfig(location="runs.db")) == "CheckpointConfig(location='runs.db')"

@@ -142,8 +142,8 @@ def test_tasks_have_something_in_common_by_a_name_or_a_question(recorded, now, c
         (Drifted("t", {}, {"description": "new"}), "is asked 'new' now, and answered another question"),
         (
             Drifted("t", {"description": "same"}, {"description": "same"}),
-            "is asked 'same' of another agent, for another output type, with other context, input files or guardrails, "
-            "with another setting of markdown, or under another condition now",
+            "is asked 'same' as before, but something else of the question has changed: its agent, output type, context, "
+            "input files, guardrails, markdown or condition",
         ),
         (
             Drifted("", {"goal": "rhyme", "backstory": "b"}, {"goal": "write", "backstory": "b"}),

@@ -272,6 +272,18 @@ def test_a_changed_checkpoint_file_is_left_out_of_the_list(tmp_path, caplog):
     assert checkpoint["id"] in caplog.text
 
 
+def test_a_write_that_was_cut_is_told_of_once_however_often_the_journal_is_read(tmp_path, caplog):
+    store, branch = JsonProvider().open(str(tmp_path / "store")), Branch().add()
+    branch.checkpoint()
+    store.append([branch.commit()])
+    with (tmp_path / "store" / "journal" / "run-1" / "main.jsonl").open("ab") as journal:
+        journal.write(b'{"seq":')
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            assert len(store.read("run-1", "main")) > 0
+    assert caplog.text.count("ends in a write that was cut") == 1
+
+
 @pytest.mark.skipif(os.name == "nt", reason="a file is hidden from its owner in other ways there")
 @pytest.mark.parametrize("hidden", ["main.jsonl", ""], ids=["journal", "run"])
 def test_what_may_not_be_read_is_left_out_of_the_list_and_told_when_asked_for(hidden, forbidden, caplog):

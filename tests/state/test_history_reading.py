@@ -20,6 +20,7 @@ def test_a_ref_names_a_checkpoint_and_a_run_its_newest(on_disk, make_crew):
         assert history.checkpoint(checkpoints[0]).id == history.checkpoint("r~2").id == checkpoints[0].id
         assert history.checkpoint().id == history.checkpoint("r").id == checkpoints[-1].id
         assert begun <= history.run("r").started_at <= now()
+        assert repr(history.runs()) == "[RunHistory('r/main')]"
         assert history.run("r").tasks == ("task:t0", "task:t1", "task:t2")
         with pytest.raises(RefError, match="names nothing"):
             history.checkpoint("nobody")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Callable
 from enum import Enum
 from typing import Annotated, Literal, Optional
 
@@ -228,6 +229,34 @@ def test_an_argument_with_a_leading_underscore_is_told_when_the_tool_is_made():
 
     with pytest.raises(ConfigError, match=r"'use'.*underscore"):
         tool(use)
+
+
+class Client:
+    """An object of the program, which no JSON describes."""
+
+
+@pytest.mark.parametrize(
+    ("hint", "shown"), [(Client, "Client"), (Callable[[int], str], "Callable"), (type, "type"), (dict[str, Client], "dict")]
+)
+def test_an_argument_that_no_model_can_pass_is_named_when_the_tool_is_made(hint, shown):
+    def use(query: str, other: object):
+        """Use."""
+
+    use.__annotations__["other"] = hint
+    with pytest.raises(ConfigError, match=f"'use' takes other: .*{shown}.*which a model cannot pass") as told:
+        tool(use)
+    assert "query" not in str(told.value)
+
+    class Use(BaseTool):
+        name: str = "use"
+        description: str = "Use."
+
+        def _run(self, query: str, other: object) -> str:
+            return query
+
+    Use._run.__annotations__["other"] = hint
+    with pytest.raises(ConfigError, match="'use' takes other"):
+        offered(Use())
 
 
 @pytest.mark.parametrize("name", ["json", "copy", "schema", "dict", "model_name", "validate", "self_", "type"])

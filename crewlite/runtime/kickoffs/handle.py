@@ -59,6 +59,9 @@ class RunHandle(Generic[R]):
         if self._progress.run_id is None:
             self._future.result()
 
+    def __repr__(self) -> str:
+        return f"RunHandle({self.run_id!r})"
+
     @property
     def run_id(self) -> str:
         """The run's id; "" while a run that was submitted on a running loop without a run_id has not begun."""

@@ -42,9 +42,8 @@ class Drifted:
         if not self.answered:
             return f"is asked {_shown(asked)} now, and answered another question"
         if not differing:
-            how = "of another agent, for another output type, with other context, input files or guardrails, "
-            how += "with another setting of markdown, or under another condition"
-            return f"is asked {_shown(asked)} {how} now"
+            parts = "agent, output type, context, input files, guardrails, markdown or condition"
+            return f"is asked {_shown(asked)} as before, but something else of the question has changed: its {parts}"
         if name == "description":
             return f"answered {_shown(answered, asked)}, and is asked {_shown(asked, answered)} now"
         if name.startswith(FILE):

@@ -342,7 +342,7 @@ class StepScope(Frame):
                 came_to = self._shown(record.value(question.address))
                 found = self._shown(question.asked)
                 found += f", which {refused.addresses[0]} was asked" if refused.addresses else ""
-                expected = f"what {question.address} was asked, which came to {came_to}"
+                expected = f"what {question.address} was asked when it came to {came_to}"
                 return NonDeterminism(run_id, question.address, expected, found)
         expected, found = ", ".join(refused.addresses[:3]), f"{question.address}, which is new"
         return NonDeterminism(run_id, self.address, expected, found)

@@ -1,8 +1,8 @@
-"""What edits of recorded steps make void in a record."""
+"""What edits of recorded steps, and other inputs, make void in a record."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from crewlite.state.format.addresses import around, outers
@@ -28,3 +28,9 @@ def take_back(
     for at in ("", *around(edited)):  # needed even if a prune has removed the steps inside them
         outcomes.pop(at, None)
         intents.pop(at, None)
+
+
+def withdraw(asked: ByAddress, open_ones: Iterable[Mapping[str, Any]]) -> None:
+    """Remove the open questions to people: a changed fork may never ask them, and asks them again if it does."""
+    for question in open_ones:
+        asked.pop(question["address"], None)

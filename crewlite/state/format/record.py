@@ -26,7 +26,7 @@ from crewlite.state.format.commit import (
     StepRecord,
     TimeAtWork,
 )
-from crewlite.state.format.edits import take_back
+from crewlite.state.format.edits import take_back, withdraw
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.forms import checked_result
 from crewlite.state.format.kept import Kept, Order, changes_values
@@ -278,6 +278,7 @@ class Record:
         if "inputs" in commit:
             self.earlier_inputs = (*self.earlier_inputs, (self.seq, self.run["inputs"]))
             self.run = {**self.run, "inputs": commit["inputs"]}
+            withdraw(self.asked, self.waiting)
         self.auto_approve = commit.get("auto_approve", self.auto_approve)
         if "claim" in commit or "released" in commit:
             self.claim = commit.get("claim")
@@ -340,6 +341,7 @@ class Record:
             self.edited |= edited
             others = (self.failures, self.asked, self.answers, self.begun_once)
             take_back(edited, outcomes=self.outcomes, intents=self.intents, late=self.late, others=others)
+            withdraw(self.asked, self.waiting)
         for place, step in enumerate(steps):
             self._step(step, step.get("at", at), place)
 
@@ -387,10 +389,7 @@ class Record:
 
 
 def replay(entries: Iterable[Entry]) -> Iterator[tuple[Entry, Record]]:
-    """Yield each entry with the record after it: one object that changes, until an entry goes back to an earlier one.
-
-    Raises JournalCorrupt if that earlier entry is missing.
-    """
+    """Yield each entry with the record after it, which is another object after each rewind. Raises JournalCorrupt."""
     record, read = Record(), list[Entry]()
     for entry in entries:
         if "rewind" in entry.commit:

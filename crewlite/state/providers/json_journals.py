@@ -34,6 +34,8 @@ class JournalFiles:
     def __init__(self, paths: Paths, ref: Callable[[CheckpointRecord], str]) -> None:
         self._paths, self._location = paths, str(paths.root)
         self._ref = ref
+        self._told: set[tuple[str, int, int]] = set()
+        """The torn writes that the log tells of, as (path, offset, size): each save reads them again."""
 
     def scan(self, run_id: str, branch: str) -> tuple[list[Entry], int]:
         """Return (the entries of a journal, the offset of their end); ([], 0) without one. Raises JournalCorrupt."""
@@ -57,13 +59,18 @@ class JournalFiles:
                 reading.check_follows(entry, found, run_id, branch, entry.seq)
             except InvalidEntry as problem:
                 if found and is_torn(data[offset:], offset):  # the first line is never torn: it is renamed into place
-                    log.warning("%s ends in a write that was cut (%d bytes): left out", path, len(data) - offset)
+                    self._warn(str(path), offset, len(data) - offset)
                     break
                 sound = reading.newest_sound_checkpoint(found, self._ref)
                 raise JournalCorrupt(f"{path}, line {len(found) + 1}", str(problem), sound, self._location) from None
             total, offset = entry.sum, stop + 1
             found.append(entry)
         return found, offset
+
+    def _warn(self, path: str, offset: int, size: int) -> None:
+        if (torn := (path, offset, size)) not in self._told:
+            self._told.add(torn)
+            log.warning("%s ends in a write that was cut (%d bytes): left out", path, size)
 
     def reread(self, run_id: str, branch: str, journal: IO[bytes]) -> tuple[list[Entry], int]:
         """Return what `sound` returns, from an open journal, whose lock the caller holds."""
