@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, ValidationInfo, field_validator
 
@@ -322,11 +322,14 @@ def _readable(cls: type[BaseModel], error: ValidationError) -> str:
             unlike += [] if hint else [name]
         elif item["type"] == "missing":
             problems.append(f"{name!r} is missing")
+        elif item["type"] == "too_short" and item["input"]:
+            continue  # what is wrong with its items is told already
         else:
             message = item["msg"].removeprefix("Value error, ")
             is_number = isinstance(item.get("input"), int | float)  # another value may hold a key
-            if name and is_number and item["type"] not in ("union", "value_error"):
-                message = f"{name} {_found_and_wanted(item)}"
+            if name and item["type"] not in ("union", "value_error"):
+                found = _found_and_wanted(item) if is_number else f"is {_kind(item['input'])}; wanted {_wanted(item)}"
+                message = f"{name} {found}"
             problems.append(f"{name}: {message}" if name and name not in message else message)
     if unlike:
         problems.append(f"it has {', '.join(cls.model_fields)}")
@@ -360,10 +363,25 @@ def _found_and_wanted(item: Mapping[str, Any]) -> str:
     return f"is {item['input']!r}; wanted {_wanted(item)}"
 
 
+def _kind(value: object) -> str:
+    """Return what a value is, in words, without the value."""
+    if isinstance(value, type) or get_origin(value) is not None:
+        return getattr(value, "__name__", str(value)) if isinstance(value, type) else str(value)
+    if value is None or value in ([], ()):
+        return "None" if value is None else "empty"
+    return an(type(value).__name__)
+
+
 def _wanted(item: Mapping[str, Any]) -> str:
     """Return the values that one of several types accepts, in words."""
     plain = {"string_type": "text", "bool_type": "True or False", "bool_parsing": "True or False"}
     plain |= dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number")
+    plain |= {
+        "is_subclass_of": "a class of pydantic, such as RootModel[list[...]] for a list",
+        "too_short": "at least one",
+    }
+    if item["type"] == "model_type":
+        return an(item["ctx"]["class_name"])
     return plain.get(item["type"]) or item["msg"].removeprefix("Input should be ").replace(
         "greater", "a number greater"
     )

@@ -56,8 +56,10 @@ def _with_advice(error: errors.CrewliteError, ref: str, again: Again) -> str | N
         case errors.InputsChanged():
             inputs = [word for name in error.names for word in ("--input", f"{name}=VALUE")]
             others = ["--message", "TEXT"] if kinds.of(error.kind).takes_messages else inputs
-            fork = again.line("fork", error.ref, *others)
-            return f"{error.found}. To go on: {again.line('resume', error.ref)} - to try others: {fork}"
+            return (
+                f"Run {error.ref!r} was started with another value of {', '.join(map(repr, error.names))}. To go on: "
+                f"{again.line('resume', error.ref)} - to try others: {again.line('fork', error.ref, *others)}"
+            )
         case errors.CheckpointIsBehind():
             where = f"{error.run_id}/{error.branch}"
             return (

@@ -96,9 +96,7 @@ class InputsChanged(RunMismatch):
     ) -> None:
         """`masked`: the recorded inputs that hold a secret, so that a kickoff cannot take them from the record."""
         ref = branch_ref(run_id, branch)
-        differ = f"{', '.join(map(repr, names))} {'differ' if len(names) > 1 else 'differs'}"
-        self.found = f"Run {ref!r} was started with other inputs: {differ}"
-        message = f"{self.found}. To go on, "
+        message = f"Run {ref!r} was started with another value of {', '.join(map(repr, names))}. To go on, "
         if kinds.of(kind) is kinds.TRIAL:
             message += f"{call_again(kind)}, as it was called then; for another trial, use another run_id."
         elif kinds.of(kind).takes_messages:

@@ -46,19 +46,24 @@ def read(path: str | os.PathLike[str], folder: Path) -> YamlFile:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{folder / shown} cannot be read: {error}{_beside(folder / shown)}") from None
     found = YamlFile(shown)
-    loader = yaml.SafeLoader(text)
     try:
-        node = loader.get_single_node()
-        if node is not None:
-            _Reading(loader, found).file(node)
+        loader = yaml.SafeLoader(text)
+        try:
+            node = loader.get_single_node()
+            if node is not None:
+                _Reading(loader, found).file(node)
+        finally:
+            loader.dispose()
+    except yaml.reader.ReaderError as error:
+        found.broken = True
+        line, character = text.count("\n", 0, error.position) + 1, text[error.position]
+        found.problems.append((line, f"invalid YAML: it holds the character {character!r}, which is not allowed"))
     except yaml.YAMLError as error:
         found.broken = True
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         found.problems.append(
             (mark.line + 1 if mark else 1, f"invalid YAML: {getattr(error, 'problem', None) or error}")
         )
-    finally:
-        loader.dispose()
     return found
 
 

@@ -388,7 +388,7 @@ def test_a_label_that_is_the_name_of_a_method_is_refused_also_where_it_is_only_k
         @listen(end)
         def after(self): ...
 
-    with pytest.raises(ConfigError, match="router 'turn' returns the label 'end', which is also the name of a method"):
+    with pytest.raises(ConfigError, match="the label 'end', which is also the name of a method; rename one of them$"):
         Turn().kickoff({"to": "end"})
     Turn().kickoff({"to": "after"})  # nobody waits for this method
 

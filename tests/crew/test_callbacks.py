@@ -466,8 +466,8 @@ def test_a_field_that_a_result_does_not_have_cannot_be_set():
         ({"task_callback": lambda one, two: None}, "task_callback is .*takes the TaskOutput"),
         ({"step_callback": lambda: None}, "step_callback is .*takes a step"),
         ({"task": {"callback": "tell"}}, "callback is 'tell'; wanted a function that takes the TaskOutput"),
-        ({"task": {"async_execution": "yes"}}, "async_execution: Input should be a valid boolean"),
-        ({"max_concurrency": "2"}, "max_concurrency: Input should be a valid integer"),
+        ({"task": {"async_execution": "yes"}}, "async_execution is a str; wanted True or False"),
+        ({"max_concurrency": "2"}, "max_concurrency is a str; wanted a whole number"),
     ],
 )
 def test_what_cannot_be_called_back_is_found_at_definition(fields, problem):

@@ -175,3 +175,25 @@ def test_a_definition_shows_what_was_set_and_no_defaults():
     assert repr(made) == str(made) == shown
     assert "timeout" not in repr(look)
     assert str(CheckpointConfig(location="runs.db")) == "CheckpointConfig(location='runs.db')"
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        (
+            lambda of: of(output_pydantic=list[int]),
+            r"output_pydantic is list\[int\]; wanted a class of pydantic, such as",
+        ),
+        (lambda of: of(context=["first"]), "context.0 is a str; wanted a Task"),
+        (lambda of: of(agent="Clerk"), "agent is a str; wanted an Agent"),
+        (lambda of: of(markdown="sk-secret"), "markdown is a str; wanted True or False"),
+        (lambda of: Crew(tasks=[]), "tasks is empty; wanted at least one"),
+        (lambda of: Crew(tasks=["first"]), "tasks.0 is a str; wanted a Task$"),
+        (lambda of: Crew(tasks=[of()], process="parallel"), "process is a str; wanted 'sequential' or 'hierarchical'"),
+        (lambda of: CheckpointConfig(durability=None), "durability is None; wanted 'sync' or 'async'"),
+    ],
+)
+def test_a_value_of_another_kind_is_told_in_words(made, told):
+    with pytest.raises(ConfigError, match=told) as refused:
+        made(lambda **fields: Task(description="d", expected_output="x", **fields))
+    assert "secret" not in str(refused.value)

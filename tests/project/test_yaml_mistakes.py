@@ -86,6 +86,7 @@ def test_all_mistakes_of_both_files_are_told_at_once():
     [
         ("clerk: [a, b", 1, "invalid YAML"),
         ("clerk:\n  role: a\n\tgoal: b\n", 3, "invalid YAML"),
+        ("clerk:\n  role: a\x07\n", 2, r"invalid YAML: it holds the character '\x07', which is not allowed"),
         ("- clerk\n", 1, "wanted names, each with keys below it"),
         ("clerk: !!python/object/apply:os.system [ls]\n", 1, "clerk has no keys below it"),
         (

@@ -236,7 +236,8 @@ class Client:
 
 
 @pytest.mark.parametrize(
-    ("hint", "shown"), [(Client, "Client"), (Callable[[int], str], "Callable"), (type, "type"), (dict[str, Client], "dict")]
+    ("hint", "shown"),
+    [(Client, "Client"), (Callable[[int], str], "Callable"), (type, "type"), (dict[str, Client], "dict")],
 )
 def test_an_argument_that_no_model_can_pass_is_named_when_the_tool_is_made(hint, shown):
     def use(query: str, other: object):

@@ -194,9 +194,12 @@ class Graph:
     def check(self, flow: str, *, abstract: bool = False) -> None:
         """Raise ConfigError, which lists all mistakes in the graph, if there are any."""
         if problems := list(self._problems()):
-            complete = f"A class that only its subclasses complete: class {flow}(Flow, abstract=True)"
-            hint = "It is abstract: kick off a subclass that completes it" if abstract else complete
-            raise ConfigError(f"flow {flow!r} cannot work: {'; '.join(problems)}. ({hint})")
+            hint = f". (A class that only its subclasses complete: class {flow}(Flow, abstract=True))"
+            if abstract:
+                hint = ". (It is abstract: kick off a subclass that completes it)"
+            elif any(self.ambiguous & (labels or set()) for labels in self.labels.values()):
+                hint = ""
+            raise ConfigError(f"flow {flow!r} cannot work: {'; '.join(problems)}{hint}")
 
     @staticmethod
     def _two_meanings(router: str, label: str) -> str:
