@@ -20,6 +20,15 @@ def cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+def sentence(text: str) -> str:
+    """Return a text with a full stop, unless it ends in a mark that ends a sentence.
+
+    >>> sentence("High water"), sentence("Publish?")
+    ('High water.', 'Publish?')
+    """
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
 def number_of(count: int, one: str, more: str = "") -> str:
     """Return how many things there are: "1 step", "3 steps". `more`: the plural, if it is not formed by an s."""
     return f"{count:,} {one if count == 1 else more or f'{one}s'}"

@@ -23,7 +23,7 @@ from crewlite.llm.base import Message
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.steps.callbacks import called, name_of
 from crewlite.runtime.steps.voices import FamilyVoice
-from crewlite.wording import an
+from crewlite.wording import an, cut
 
 _WANTED = "wanted (True, value) or (False, reason)"
 _EVENTS = events.LLMGuardrailStartedEvent, events.LLMGuardrailCompletedEvent, events.LLMGuardrailFailedEvent
@@ -179,7 +179,8 @@ class _Check:
             try:
                 shape.read(text)
             except Misshapen as problem:
-                raise self._wrong(f"a value that does not fit {shape.model.__name__} ({problem})") from None
+                shown = durable.scope().mask(cut(text, 80))
+                raise self._wrong(f"{shown!r}, which does not fit {shape.model.__name__} ({problem})") from None
         return text
 
     def _as_json(self, value: object) -> str:

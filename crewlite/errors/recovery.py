@@ -6,6 +6,7 @@ from typing import Any
 
 from crewlite.errors.root import CrewliteError
 from crewlite.resuming import call_again, to_resume
+from crewlite.wording import sentence
 
 
 class RecoveryEscalated(CrewliteError, RuntimeError):
@@ -43,7 +44,7 @@ def _message(failure: Any, did: str, said: str, way_on: str) -> str:
     tries = "" if failure.attempts == 1 else f" in try {failure.attempts}"
     told = f"{failure.address or 'The run itself'} failed{tries}{kind}: {failure.error_type}: {failure.message}"
     texts = (told, f"{did}: {said}" if said else did, way_on)
-    return " ".join(text if text.endswith((".", "!", "?")) else f"{text}." for text in texts)
+    return " ".join(sentence(text) for text in texts)
 
 
 def _again(run_id: str, location: str | None, branch: str, kind: str) -> str:

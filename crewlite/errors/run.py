@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from crewlite import kinds
 from crewlite.errors.root import CrewliteError
 from crewlite.resuming import branch_ref, call_again, in_doubt_too, nth_attempt, to_resume
-from crewlite.wording import number_of
+from crewlite.wording import number_of, sentence
 
 
 class CheckpointIsBehind(CrewliteError, RuntimeError):
@@ -257,7 +257,7 @@ class Suspended(CrewliteError, RuntimeError):
     def __init__(
         self, run_id: str, location: str, waiting: Mapping[str, str], branch: str = "main", *, kind: str = "crew"
     ) -> None:
-        questions = "; ".join(f"{address}: {question}" for address, question in waiting.items())
+        questions = sentence("; ".join(f"{address}: {question}" for address, question in waiting.items()))
         first, where, again = next(iter(waiting)), branch_ref(run_id, branch), call_again(kind)
         answered = f"{to_resume(run_id, branch)}, answers={{{first!r}: ...}}"
         super().__init__(

@@ -27,6 +27,7 @@ from crewlite.errors import (
     text_of,
 )
 from crewlite.recovery.types import Evidence, FailureType, RecordedStep
+from crewlite.wording import sentence
 
 FailureKind = Literal["unavailable", "later", "timeout", "empty", "refused", "bug"]
 """unavailable: may work later (rate limit, server error, lost connection). later: the same, but the service asks to
@@ -185,7 +186,7 @@ def hint_of(failure: Failure) -> str:
     tries = "The last attempt" if failure.attempts == 1 else f"Attempt {failure.attempts}"
     told = [f"{tries} failed{where}: {message or failure.error_type}"]
     told += [f"Evidence: {_short(one.text)}" for one in failure.evidence if one.text not in failure.message]
-    return " ".join(text if text.endswith((".", "!", "?")) else f"{text}." for text in [*told, ADVICE[failure.type]])
+    return " ".join(sentence(text) for text in [*told, ADVICE[failure.type]])
 
 
 def _short(text: str) -> str:

@@ -388,7 +388,7 @@ def test_a_label_that_is_the_name_of_a_method_is_refused_also_where_it_is_only_k
         @listen(end)
         def after(self): ...
 
-    with pytest.raises(ConfigError, match="the label 'end', which is also the name of a method; rename one of them$"):
+    with pytest.raises(ConfigError, match="the label 'end', which is also the name of a method; rename one of them"):
         Turn().kickoff({"to": "end"})
     Turn().kickoff({"to": "after"})  # nobody waits for this method
 
@@ -508,3 +508,20 @@ def test_what_a_method_sets_in_context_variables_is_its_own_as_it_would_be_after
 
 
 trace = ContextVar("trace", default="none")
+
+
+def test_a_field_of_a_state_that_is_a_mapping_is_told_to_be_an_item():
+    class Count(Flow):
+        @start()
+        def begin(self):
+            with pytest.raises(
+                AttributeError, match=r"write state\['total'\]; for state.total, give the flow a pydantic class"
+            ):
+                self.state.total = 1
+            with pytest.raises(AttributeError, match=r"write state\['total'\]"):
+                print(self.state.total)
+            assert getattr(self.state, "total", None) is None
+            self.state["total"] = 2
+            return self.state["total"]
+
+    assert Count().kickoff() == 2

@@ -22,6 +22,7 @@ from crewlite.events import (
     TaskCompletedEvent,
     ToolUsageFinishedEvent,
 )
+from crewlite.flow import flow, step
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.testing import CrashInjector, ScriptedLLM
 
@@ -407,6 +408,32 @@ def test_a_failed_save_degrades_the_result_or_stops_the_run(make_crew, tmp_path)
         make_crew(["a", "b", "c"], checkpoint=strict).kickoff(run_id="r")
     llm = ScriptedLLM(["c"])
     assert make_crew(llm, checkpoint=strict).kickoff(run_id="r").raw == "c", "what was paid was saved late"
+
+
+def test_a_value_that_cannot_be_recorded_does_not_hide_a_disk_that_fails_after_it(tmp_path, caplog):
+    @step
+    def live():
+        return object()
+
+    @step
+    def plain():
+        return "plain"
+
+    def both(location):
+        def run():
+            live()
+            return plain()
+
+        return flow(name="both", checkpoint=CheckpointConfig(location=location))(run)
+
+    with CrashInjector() as clean:
+        both(tmp_path / "clean").kickoff()
+    at = next(n for n, operation in enumerate(clean.log, 1) if operation.data and b"step:plain" in operation.data)
+    caplog.clear()
+    with CrashInjector(at, error=OSError(28, "No space left on device")):
+        assert both(tmp_path / "full").kickoff() == "plain"
+    assert caplog.text.count("is an object, which cannot be recorded") == 1
+    assert "not everything is saved: [Errno 28] No space left on device" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["store", "store.db"])

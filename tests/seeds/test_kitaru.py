@@ -250,6 +250,7 @@ def test_what_cannot_be_recorded_names_its_path_and_is_never_pickled(on_disk, ra
     (failed,) = heard.of(CheckpointFailedEvent)
     assert "lines[1]" in failed.error
     assert "step:connect cannot be recorded and will run again" in caplog.text
+    assert caplog.text.count("lines[1]") == 1
     strict = flow(name="strict", checkpoint=on_disk(on_save_error="raise"))(pipeline.func)
     with pytest.raises(NotCodable, match=r"lines\[1\]"):
         strict.kickoff()

@@ -123,7 +123,7 @@ def test_a_value_takes_the_place_of_the_answer_also_after_a_resume(shape, return
         ((1, "x"), "wanted"),
         ((False, ""), "returned False and no reason"),
         ((True, 7), "returned True and an int; wanted text, data or None"),
-        ((True, "no fact"), "returned a value that does not fit Fact"),
+        ((True, "no fact"), "returned .no fact., which does not fit Fact"),
     ],
 )
 def test_a_function_that_returns_no_verdict_is_an_error_of_its_author(made, problem):

@@ -18,6 +18,7 @@ from crewlite.recovery.remedy import hinted, typed
 from crewlite.runtime.people.human import Question, question_step
 from crewlite.runtime.steps.voices import Silent
 from crewlite.state.reading.shown import begins_with
+from crewlite.wording import sentence
 
 _CHOICES: dict[str, Callable[[str], Remedy]] = {
     "retry": lambda said: Retry(hint=said),
@@ -68,7 +69,7 @@ def _text(suspend: Suspend, failure: Failure, how: str) -> str:
     kind = "" if failure.type is FailureType.UNKNOWN else f" ({failure.type})"
     what = f"{failure.address or 'The run itself'} failed in try {failure.attempts}{kind}"
     asked = suspend.question or f"{what}: {failure.error_type}: {failure.message}"
-    return f"{asked if asked.endswith(('.', '?', '!')) else f'{asked}.'} What next? ({how})"
+    return f"{sentence(asked)} What next? ({how})"
 
 
 def _remedy(said: str) -> Remedy:

@@ -288,6 +288,6 @@ class Run:
         """
         what = address or f"the {self.record.run['definition']['kind']} itself"
         self.journal.warn(f"{what} cannot be recorded and will run again on resume: {error}")
-        self.journal.failed(error)
+        self.journal.failed(error, warned=True)
         if self.journal.on_save_error == "raise":
             raise error

@@ -60,6 +60,7 @@ class Journal:
     claim: Claim | None = None
     """The claim under which this process writes the branch."""
     closed: bool = False
+    warned: bool = False  # of a failed save
     unstored: list[Commit] = field(default_factory=list)
     """All commits, if there is no store. They are not sealed, to save time and memory."""
     sums: Mapping[int, str] = field(default_factory=dict)
@@ -273,13 +274,12 @@ class Journal:
         """Log a warning about this run, with secrets masked."""
         log.warning("%s/%s: %s", self.run_id, self.branch, self.secrets.mask(message))
 
-    def failed(self, error: BaseException) -> None:
-        """Mark the durability of the run as degraded, and emit the event of a failed save."""
-        if not self.degraded:
+    def failed(self, error: BaseException, *, warned: bool = False) -> None:
+        """Mark the durability of the run as degraded, and emit the event. `warned`: the log tells of this already."""
+        if not (warned or self.warned):
             self.warn(f"the run goes on, but not everything is saved: {error}")
-        self.degraded = True
-        message = self.secrets.mask(str(error))
-        self.emit(events.CheckpointFailedEvent, error=message, error_type=type(error).__name__)
+        self.degraded, self.warned = True, self.warned or not warned
+        self.emit(events.CheckpointFailedEvent, error=self.secrets.mask(str(error)), error_type=type(error).__name__)
 
     def learn(self, *objects: object, extra: Iterable[str] = ()) -> None:
         """Mask the secrets in the fields of these objects, and the texts in `extra`, from now on."""

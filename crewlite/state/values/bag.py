@@ -295,7 +295,16 @@ class StepState(NamedValues):
                 f"RuntimeState.current().{name}: the state of a running step has no {name}, because the code of a step "
                 f"may run again. Use {name} in a handler (source, event, state), or on a state of RuntimeState.open"
             )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise AttributeError(
+            f"{type(self).__name__} has no attribute {name!r}. It is a mapping: write state[{name!r}]; for "
+            f"state.{name}, give the flow a pydantic class, as class Work(Flow[State])"
+        )
+
+    def __setattr__(self, name: str, value: object) -> None:
+        try:
+            super().__setattr__(name, value)
+        except AttributeError:
+            self.__getattr__(name)
 
 
 def _id(checkpoint: CheckpointRecord) -> str:
