@@ -17,7 +17,7 @@ from io import FileIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
-from crewlite.file_locks import BINARY, close_locked, open_locked, take_lock
+from crewlite.file_locks import BINARY, UNBLOCKED, close_locked, open_locked, take_lock
 from crewlite.forked import between_forks, lock
 from crewlite.ids import new_id
 from crewlite.lazy import lazy
@@ -36,7 +36,6 @@ except ImportError:  # Windows has another lock
 PATIENCE = 10.0  # seconds to wait for a database that another connection is writing to
 _making = lock()
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY
-_UNBLOCKED = getattr(os, "O_NONBLOCK", 0)  # the others have it; regular files do not heed it
 Verb = Literal["mkdir", "write", "truncate", "fsync", "rename", "fsync_dir", "unlink", "touch", "sql", "commit"]
 
 
@@ -286,7 +285,7 @@ def content(path: str | Path) -> bytes | None:
 
 
 def _handle(path: str | Path) -> int:
-    handle = os.open(path, os.O_RDONLY | BINARY | _UNBLOCKED)
+    handle = os.open(path, os.O_RDONLY | BINARY | UNBLOCKED)
     if stat.S_ISREG(os.fstat(handle).st_mode):
         return handle
     os.close(handle)

@@ -21,6 +21,7 @@ except ImportError:  # Windows has another lock
     import msvcrt
 
 BINARY = getattr(os, "O_BINARY", 0)  # Windows has it
+UNBLOCKED = getattr(os, "O_NONBLOCK", 0)  # the others have it: a pipe is opened at once; regular files do not heed it
 _locked: set[IO[bytes]] = set()
 """Files that this process has locked or is locking."""
 _LOCK_AT = 2**31 - 2  # on Windows a locked byte cannot be read, so this locks one beyond the end of any journal
@@ -85,7 +86,7 @@ def locked(paths: Iterable[Path], *, shared: bool = False) -> Iterator[None]:
 
 
 def _lock_file(path: str, *, shared: bool) -> FileIO | None:
-    flags = os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT
+    flags = UNBLOCKED | (os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT)
     try:
         handle = os.open(path, flags, 0o600)
     except FileNotFoundError:

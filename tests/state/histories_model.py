@@ -155,10 +155,14 @@ class Model:
 
     def parent(self, run, branch, place):
         """The nearest place before this one that is still there."""
-        there, parent = {one.tick for one in self.known(run, branch)}, place.parent
+        there, parent = {one.tick: one for one in self.known(run, branch)}, place.parent
         while parent is not None and parent not in there:
             parent = self._parents[parent]
-        return parent
+        if parent == place.parent or not self.counts(run, branch, place):
+            return parent
+        since = there[parent].at if parent else 0  # a label may be left at a place between, without the first there
+        labels = [one for one in self.shown(run, branch) if one.label and one.at > since and one.order < place.order]
+        return labels[-1].tick if labels else parent
 
     def kickoff(self, run, branch, topic, crash, limit):
         """Go on until the call numbered `crash` fails. Returns how many calls that takes, and whether it finishes."""

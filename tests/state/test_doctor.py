@@ -469,6 +469,16 @@ def test_what_is_no_file_where_one_belongs_is_not_opened_and_set_aside(tmp_path,
     assert going_on(store).kickoff(run_id="r").raw == "d"
 
 
+@pytest.mark.skipif(os.name == "nt", reason="makes named pipes")
+def test_a_pipe_for_a_lock_file_locks_as_well(tmp_path):
+    store = run_at(tmp_path / "store")
+    for lock in (store / "journal" / "~locks").iterdir():
+        lock.unlink()
+        os.mkfifo(lock)
+    assert doctored(store) == []
+    assert going_on(store).kickoff(run_id="r").raw == "d"
+
+
 # Databases.
 
 

@@ -433,6 +433,27 @@ def test_a_labelled_place_is_one_place(kept):
         assert (page.count(">good<"), page.count(first.id[-8:])) == (1, 1)
 
 
+def test_a_label_stands_for_the_checkpoint_of_its_place_that_was_dropped(kept):
+    crew_of(Said(), kept).kickoff(run_id="r")
+    with history_of(kept) as history:
+        labelled = history.label("r@task:first", "good")
+        history.prune(keep_last=1)
+        *_, before, last = history.run("r").checkpoints()
+        assert (before.id, last.parent_id) == (labelled.id, labelled.id)
+        assert history.checkpoint("r~1").id == labelled.id
+
+
+def test_an_inherited_place_is_labelled_on_the_branch_that_it_is_of(kept):
+    crew = crew_of(Said(), kept)
+    crew.kickoff(run_id="r")
+    crew.fork("r@task:first", branch="side")
+    with history_of(kept) as history:
+        labelled = history.label("r/side@task:first", "good")
+        assert (labelled.branch, history.checkpoint("r/main@label:good")) == ("main", labelled)
+        with pytest.raises(RefError):
+            history.checkpoint("r/side@label:good")
+
+
 def test_a_rewind_and_a_label_are_told_once(kept):
     crew_of(Said(), kept).kickoff(run_id="r")
     told = []

@@ -25,14 +25,32 @@ def along(checkpoint: CheckpointRecord) -> tuple[int, str]:
     return checkpoint["seq"], checkpoint["id"]
 
 
-def parent_of(checkpoint: CheckpointRecord, kept: Collection[str], dropped: Mapping[str, str | None]) -> str | None:
-    """Return the id of the nearest ancestor in `kept`, or None. `dropped`: removed checkpoints with their parents."""
+def parent_of(
+    checkpoint: CheckpointRecord,
+    kept: Mapping[str, CheckpointRecord],
+    dropped: Mapping[str, str | None],
+    counts: Callable[[int], bool],
+) -> str | None:
+    """Return the id of the nearest ancestor in `kept`, or None. `dropped`: removed checkpoints with their parents.
+
+    A label that was given later is no ancestor of the checkpoints after its place, but stands in for a removed one
+    there. `counts` takes the number of a commit, and returns False if a rewind has abandoned that commit.
+    """
     parent = checkpoint["parent"]
     for _ in range(len(dropped) + 1):
         if parent is None or parent in kept:
-            return parent
+            break
         parent = dropped.get(parent)
-    return None  # the parents form a circle, which crewlite never writes
+    else:
+        return None  # the parents form a circle, which crewlite never writes
+    if parent == checkpoint["parent"]:
+        return parent
+    labels = [one for one in kept.values() if one.get("label") and counts(one["seq"])]
+    since = kept[parent]["seq"] if parent else 0
+    between = [one for one in labels if one["seq"] > since and along(one) < along(checkpoint)]
+    if not between or not counts(checkpoint["seq"]):
+        return parent
+    return max(between, key=along)["id"]
 
 
 def droppable(

@@ -262,7 +262,7 @@ class Record:
 
     def parent(self, checkpoint: CheckpointRecord) -> str | None:
         """Return the id of the nearest ancestor of a checkpoint that was not removed; None if there is none."""
-        return parent_of(checkpoint, self.checkpoints, self.dropped)
+        return parent_of(checkpoint, self.checkpoints, self.dropped, self.counts)
 
     def _damaged(self, problem: str) -> JournalCorrupt:
         return JournalCorrupt(f"run {self.run.get('run_id')}, branch {self.run.get('branch')}", problem, None)
