@@ -50,7 +50,6 @@ JsonObject = dict[str, Json]
 C = TypeVar("C", bound=type)
 IMMUTABLE = (str, int, float, bool, type(None))  # types whose values cannot change
 log = logging.getLogger("crewlite.codec")
-_registered: dict[str, type] = {}
 _looked_into: weakref.WeakSet[type] = weakref.WeakSet()
 _MAX_DEPTH = 100  # a level may become three of JSON, and recursive functions must stay within Python's stack
 _INSIDE = 1_000  # more than any depth; added to it within an attribute, of which nothing may be left out
@@ -62,7 +61,7 @@ _PAIR = re.compile("(?<=[\ud800-\udbff])(?=[\udc00-\udfff])")  # two lone surrog
 
 def register(cls: C) -> C:
     """Declare a class, so that recorded objects of it are rebuilt as such. Can be used as a decorator."""
-    _registered[class_name(cls)] = cls
+    homes.registered[class_name(cls)] = cls
     return cls
 
 
@@ -364,7 +363,7 @@ def _decode(data: Json, known: Mapping[str, type]) -> Any:
 def _rebuild(data: dict[str, Any], value: Any, known: Mapping[str, type]) -> Any:
     """Rebuild the recorded instance; return its plain data if its class is not declared, or has changed too much."""
     tag, name = data["$"], data["c"]
-    cls: Any = known.get(name) or _registered.get(name) or _namesake(name, known)
+    cls: Any = known.get(name) or homes.declared(name, known)
     if cls is None and (own := homes.find(tag, name)):
         declare(cls := own)
     if cls is None:
@@ -389,12 +388,3 @@ def _rebuild(data: dict[str, Any], value: Any, known: Mapping[str, type]) -> Any
         log.warning("the record of %s holds no fields: its value stays plain data", name)
         return value
     return dataclass_of(cls, value | more.get("attributes", {}))
-
-
-def _namesake(name: str, known: Mapping[str, type]) -> type | None:
-    """Return the only class of that qualified name if its file was run as `__main__`, here or where it was recorded."""
-    module, _, qualified = name.partition(":")
-    if module != MAIN:
-        return known.get(f"{MAIN}:{qualified}") or _registered.get(f"{MAIN}:{qualified}")
-    found = {cls for cls in (*_registered.values(), *known.values()) if cls.__qualname__ == qualified}
-    return found.pop() if len(found) == 1 else None

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
+MAIN = "__main__"
+registered: dict[str, type] = {}
+"""The classes that the program has declared, by their names in a record."""
 _homes = set[str]()
 
 
@@ -57,7 +60,24 @@ def find(tag: str, name: str) -> type | None:
     return found if right and _FITS[tag](found) else None
 
 
-MAIN = "__main__"
+def class_of(tag: str, name: str) -> type | None:
+    """Return the class that recorded objects of this name are rebuilt as; None if the program does not have it."""
+    return declared(name, {}) or find(tag, name)
+
+
+def declared(name: str, known: Mapping[str, type]) -> type | None:
+    """Return the class that the program has declared under this name, or, if none is, under the name of a script.
+
+    A file has two names for its classes if it was run as `__main__`, here or where they were recorded. `known`: classes
+    that are declared beside the registered ones.
+    """
+    if name in registered:
+        return registered[name]
+    module, _, qualified = name.partition(":")
+    if module != MAIN:
+        return known.get(f"{MAIN}:{qualified}") or registered.get(f"{MAIN}:{qualified}")
+    found = {cls for cls in (*registered.values(), *known.values()) if cls.__qualname__ == qualified}
+    return found.pop() if len(found) == 1 else None
 
 
 def renamed(data: Any) -> Iterator[Any]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, ParamSpec, Self, TypeVar, get_type_hints, overload
 
-from crewlite import durable, kinds
+from crewlite import durable, homes, kinds
 from crewlite.errors import ConfigError, OnLoopThread, meant
 from crewlite.flow.options import (
     again,
@@ -68,6 +68,7 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
         returning(self.label, func)
         functools.update_wrapper(self, func)
         self.func = func
+        homes.note(func)
         check_checkpoint(self.label, checkpoint)
         self.checkpoint = checkpoint
         if not isinstance(verbose, bool):

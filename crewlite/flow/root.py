@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from crewlite import codec, events, homes
+from crewlite import codec, events
 from crewlite.codec import JsonObject
 from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError
@@ -36,7 +36,6 @@ class FlowRoot(Root[Returned]):
     def __init__(self, flow: Flow) -> None:
         super().__init__(flow)
         self.classes = codec.declare_hints(flow.func)
-        homes.note(flow.func)
         self._flow = flow
         self.verbose = flow.verbose
 

@@ -74,6 +74,7 @@ class StepFunction(Generic[P, R]):
             raise ConfigError(f"{label}: effect is {effect!r}; wanted one of {', '.join(get_args(Effect))}")
         self.type = type
         self._voice = PlainVoice(self, kinds.STEP, self.name, type)
+        homes.note(func)
         self._signature = inspect.signature(func)
         parameters = self._signature.parameters
         plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values())
@@ -155,7 +156,6 @@ class StepFunction(Generic[P, R]):
     def _made(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Step[Any]:
         if self._decode is None:  # not when it is decorated: its type hints may name classes further down in the file
             self._decode = functools.partial(codec.decode, classes=codec.declare_hints(self.func))
-            homes.note(self.func)
         given = self._given(args, kwargs)
         for argument, value in given.items():
             if type(value) not in codec.IMMUTABLE:

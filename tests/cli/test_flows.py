@@ -540,6 +540,41 @@ def test_a_change_that_cannot_be_is_told_and_nothing_is_forked(flows, words, cod
         assert [run.branch for run in history.runs()] == ["main"]
 
 
+REPORTS = """
+from pydantic import BaseModel
+from crewlite.flow import flow, step
+
+class Report(BaseModel):
+    title: str
+    pages: int
+
+@step
+def report():
+    return Report(title="x", pages=1)
+
+@flow
+def reports():
+    return report().pages
+"""
+
+
+def test_an_edit_of_fields_must_be_of_their_kinds_where_their_class_is_not_known(flows):
+    (flows.path / "reports.py").write_text(REPORTS, encoding="utf-8")
+
+    def fork(report, *words):
+        """In a process that has the class of the report only if a word names the flow."""
+        return flows.do("checkpoint", "fork", "s", "--edit", f"step:report:={json.dumps(report)}", "--no-run", *words)
+
+    assert flows.ask("run", "reports:reports", "--run-id", "s").returncode == 0
+    assert fork({"title": "y", "pages": 2.5}).returncode == 0, "a number is a number"
+    unknown = fork({"title": "y", "pages": "many"})
+    assert unknown.returncode == 1
+    assert 'step:report, pages is "many"; wanted a number, like the recorded value; to have its class' in unknown.stderr
+    known = fork({"title": "y", "pages": "many"}, "--crew", "reports:reports")
+    assert "wanted data that reports:Report takes (pages: Input should be a valid integer" in known.stderr
+    assert fork({"title": "y", "pages": "2"}, "--crew", "reports:reports").returncode == 0
+
+
 def test_the_address_may_be_left_out_where_one_question_waits_and_what_waits_is_told(flows):
     flows.ask("run", "flows:publish", "--input", "text=x", "--run-id", "p")
     for words in ((), ("human:who",)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePosixPath
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import pytest
-from pydantic import BaseModel
+from pydantic import AnyUrl, BaseModel, ConfigDict, Field, RootModel, model_validator
 
 from crewlite import Agent, Crew, History, LLMReply, Task, ToolCall, codec, tool
 from crewlite.errors import AnswerMisfit, BranchExists, ChangeUnused, ConfigError, RefError
@@ -374,6 +374,28 @@ class Hue(Enum):
     BLUE = "blue"
 
 
+class Level(Enum):
+    LOW = 1
+    HIGH = (2, "high")
+
+
+class Limits(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="allow")
+    most: int = Field(ge=0, le=9, validation_alias="mostOfAll")
+    names: list[str] = []
+    inner: Rating | None = None
+
+    @model_validator(mode="after")
+    def is_no_seven(self):
+        if self.most == 7:
+            raise ValueError("seven is too many")
+        return self
+
+
+class Numbers(RootModel[list[int]]):
+    """A list of numbers."""
+
+
 class Spot(NamedTuple):
     x: int
     y: int
@@ -386,6 +408,8 @@ class Shelf:
 
 
 MAY = date(2026, 5, 1)
+LIMITS = Limits(mostOfAll=1, more=0)
+OTHER_LIMITS = Limits(mostOfAll=3, names=["a"], inner=Rating(stars=2), more=1)
 NOON = datetime(2026, 5, 1, 12, tzinfo=ZoneInfo("Europe/Paris"))
 
 
@@ -422,6 +446,15 @@ def giving(config, value):
         (Decimal("1.50"), 2.5, Decimal("2.5")),
         (PurePosixPath("a/b"), "c", PurePosixPath("c")),
         (b"raw", "other", b"other"),
+        (timedelta(1), 90, timedelta(seconds=90)),
+        (AnyUrl("http://a.b/"), "http://c.d/", AnyUrl("http://c.d/")),
+        (Rating(stars=1), {"stars": "2", "when": "2027-01-02"}, Rating(stars=2, when=date(2027, 1, 2))),
+        (LIMITS, {"most": 3, "names": ["a"], "inner": {"stars": 2, "when": None}, "more": 1}, OTHER_LIMITS),
+        (Numbers([1]), {"root": ["2", 3]}, Numbers([2, 3])),
+        (Shelf([], Hue.RED), {"ratings": [{"stars": "2"}], "hue": "BLUE"}, Shelf([Rating(stars=2)], Hue.BLUE)),
+        (Spot(1, 2), ["3", 4], Spot(3, 4)),
+        (Level.LOW, "HIGH", Level.HIGH),
+        (frozenset({(1, 2)}), [[3, 4]], frozenset({(3, 4)})),
         # typed
         (5, Typed("7"), 7),
         (5, Typed("seven"), "seven"),
@@ -430,6 +463,10 @@ def giving(config, value):
         (MAY, Typed("2027-01-02"), date(2027, 1, 2)),
         (Decimal("1.50"), Typed("2.50"), Decimal("2.50")),
         (Hue.RED, Typed("blue"), Hue.BLUE),
+        (Hue.RED, Typed("BLUE"), Hue.BLUE),
+        (Level.HIGH, Typed("1"), Level.LOW),
+        (Level.LOW, Typed("HIGH"), Level.HIGH),
+        (timedelta(1), Typed("PT90S"), timedelta(seconds=90)),
         (Spot(1, 2), Typed("[3, 4]"), Spot(3, 4)),
         ({"a": 1}, Typed('{"a": 2}'), {"a": 2}),
     ],
@@ -458,6 +495,29 @@ def test_plain_data_becomes_what_was_recorded(config, was, edit, becomes):
         (Hue.RED, "green", 'wanted a .*:Hue: "red", "blue"'),
         ({1}, 7, "wanted a list, for a set"),
         (Decimal("1.50"), Typed("much"), "wanted a Decimal"),
+        (Rating(stars=1), {"stars": "many", "when": None}, r'"stars":"many".*:Rating takes \(stars: Input should be a'),
+        (Rating(stars=1), {"stars": None, "when": None}, "stars: Input should be a valid integer"),
+        (
+            [Rating(stars=1)],
+            [{"stars": [], "when": None}],
+            r"step:give\[0\] is .*stars: Input should be a valid integer",
+        ),
+        ({"best": Rating(stars=1)}, {"best": {"stars": "x", "when": None}}, "step:give, best is .*stars: "),
+        (
+            LIMITS,
+            {"most": 10, "names": [], "inner": None, "more": 0},
+            "mostOfAll: .*less than or equal to 9|most: .*to 9",
+        ),
+        (LIMITS, {"most": 7, "names": [], "inner": None, "more": 0}, "seven is too many"),
+        (LIMITS, {"most": 1, "names": [2], "inner": None, "more": 0}, r"names.0: Input should be a valid string"),
+        (Shelf([], Hue.RED), {"ratings": "none", "hue": "red"}, "ratings: Input should be a valid list"),
+        (Shelf([], Hue.RED), {"ratings": [], "hue": "green"}, 'step:give, hue is "green"; wanted a .*"red", "blue"'),
+        (Spot(1, 2), ["one", 2], "x: Input should be a valid integer"),
+        (Level.LOW, "TOP", r"wanted a .*:Level: 1 \(LOW\), .* \(HIGH\)"),
+        ({1}, [[1]], "wanted a list of what a set can hold: no list and no dict"),
+        (frozenset({"a"}), [{"a": 1}], "wanted a list of what a frozenset can hold"),
+        (timedelta(1), "soon", "wanted a timedelta, such as 1 day"),
+        (AnyUrl("http://a.b/"), "here", "wanted an AnyUrl, such as http://a.b/"),
     ],
     ids=str,
 )
@@ -466,6 +526,7 @@ def test_plain_data_that_cannot_be_what_was_recorded_is_refused_at_the_fork(conf
     giving(config, was).kickoff(run_id="r")
     with pytest.raises(ConfigError, match=says):
         giving(config, was).fork("r", branch="x", edits={"step:give": edit})
+    assert branches(config) == ["main"]
 
 
 @pytest.mark.parametrize(("said", "heard"), [("no", False), ("yes", True), ("false", False)])
