@@ -147,7 +147,7 @@ class RunHandle(Generic[R]):
 
     @property
     def _what(self) -> str:
-        return f"Run {self.run_id!r} of {self._name}"
+        return f"Run {self.run_id!r} of {self._name}" if self.run_id else f"A run of {self._name}"
 
     def _cut(self) -> None:
         self._is_cut = True
