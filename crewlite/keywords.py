@@ -41,7 +41,7 @@ def known_keywords(
 
         @functools.wraps(fn)
         def call(*args: Any, **given: Any) -> Any:
-            return fn(*args, **checked(given))
+            return fn(*args, **(checked(given) if given else given))
 
         @functools.wraps(fn)
         async def call_on_loop(*args: Any, **given: Any) -> Any:
