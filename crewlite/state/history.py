@@ -225,7 +225,7 @@ class History:
             StoreError: the rewind was not saved.
         """
         found = self._finder.find(ref)
-        with saving(self._location, "nothing has changed"):
+        with saving(self._location, "the rewind was not saved, or not completely"):
             name = ref if isinstance(ref, str) else found.ref
             rewind(self._store, found, self, ref=name, reason=reason, allow_effects=allow_effects)
         return RunHistory(self._store, found.run_id, found.branch)
@@ -243,7 +243,7 @@ class History:
             StoreError: the label was not saved.
         """
         found = self._checkpoint_of(self._finder.find(ref))
-        with saving(self._location, "the label was not saved"):
+        with saving(self._location, "the label was not saved, or not completely"):
             branch, identifier = label(self._store, found, name, self, self._provider.name)
         return self._checkpoint_of(Located(self._provider, self._location, found.run_id, branch, identifier))
 
@@ -276,7 +276,7 @@ class History:
         if not isinstance(address, str):
             raise ConfigError(f"address is {address!r}; wanted the address of a question, such as 'human:approve'")
         found = self._finder.standing(ref)
-        with saving(self._location, "the answer was not saved"):
+        with saving(self._location, "the answer was not saved, or not completely"):
             return answer(self._store, found.run_id, found.branch, address, value, ahead=ahead, replace=replace)
 
     def cancel(self, ref: str | UUID | Checkpoint | RunHistory) -> None:
@@ -293,7 +293,7 @@ class History:
             StoreError: the cancellation was not saved.
         """
         found = self._finder.standing(ref)
-        with saving(self._location, "the run was not cancelled"):
+        with saving(self._location, "the cancellation was not saved, or not completely"):
             cancel(self._store, found.run_id, found.branch)
 
     def prune(

@@ -298,6 +298,31 @@ def test_what_may_not_be_read_is_left_out_of_the_list_and_told_when_asked_for(hi
             store.read("run-1", "main")
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a directory is made read-only in other ways there")
+def test_a_label_of_which_only_the_journal_was_saved_says_so_and_is_completed_by_the_next(forbidden, tmp_path):
+    def label(directory):
+        store, branch = JsonProvider().open(str(directory / "store")), Branch().add(2)
+        branch.checkpoint()
+        store.append([branch.commit()])
+        with History(directory / "store") as history:
+            yield history
+            labelled = history.label(branch.entries[-1].commit["place"]["id"], "good")
+            assert [one.label for one in history.run("run-1").checkpoints()] == [None, "good"]
+            assert history.checkpoint("run-1@label:good") == labelled
+            assert history.doctor() == []
+        yield history
+
+    list(label(tmp_path))  # imports what root alone may
+    with forbidden() as directory:
+        giving = label(directory)
+        history = next(giving)
+        (directory / "store").chmod(0o500)  # the files in it can be written, and none can be made
+        with pytest.raises(StoreError, match="the label was not saved, or not completely .*, and try again"):
+            history.label(history.checkpoints()[0].id, "good")
+        (directory / "store").chmod(0o700)
+        next(giving)
+
+
 # Databases
 
 
