@@ -74,15 +74,21 @@ class JournalCorrupt(CrewliteError, ValueError):
     code = "journal_corrupt"
     ends_run = True
 
-    def __init__(self, where: str, problem: str, sound: str | None, location: str | None = None) -> None:
+    def __init__(
+        self, where: str, problem: str, sound: str | None, location: str | None = None, *, is_export: bool = False
+    ) -> None:
+        """`is_export`: the data are an export of a run, which no store holds yet."""
         repair = "History(location).doctor(repair=True)"
         if location is not None:
             repair = f"History({location!r}).doctor(repair=True), which is `{in_shell('doctor --repair', location)}`"
         newest = f"The newest sound checkpoint is {sound}." if sound else "No sound checkpoint comes before it."
-        super().__init__(
-            f"{where}: {problem}. {newest} Nothing was changed: restore an intact copy from a backup; or salvage the "
-            f"readable part with {repair}; or start again with another run_id."
+        advice = (
+            f"{newest} Nothing was changed: restore an intact copy from a backup; or salvage the readable part with "
+            f"{repair}; or start again with another run_id."
         )
+        if is_export:
+            advice = "Nothing was imported: export the run again."
+        super().__init__(f"{where}: {problem}. {advice}")
         self.where, self.problem, self.sound, self.location = where, problem, sound, location
 
 

@@ -287,7 +287,8 @@ def test_a_file_of_another_shape_is_refused(change, problem, exported, tmp_path)
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe\xfd", b"[" * 100_000, b"null"])
 def test_a_file_that_is_no_export_at_all_is_refused(data, tmp_path):
     (tmp_path / "run.json").write_bytes(data)
-    refused(tmp_path / "run.json", tmp_path)
+    told = refused(tmp_path / "run.json", tmp_path)
+    assert told.endswith("Nothing was imported: export the run again.") and "doctor" not in told
 
 
 def test_an_entry_of_a_newer_crewlite_is_refused(exported, tmp_path):

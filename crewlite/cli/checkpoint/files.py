@@ -128,4 +128,4 @@ def _imported(into: History, file: str) -> RunHistory:
     except JournalCorrupt as error:
         if not error.where.startswith(file):  # the location is damaged, not the file
             raise
-        raise Failed(f"{error.where}: {error.problem}. Nothing was imported: export the run again.") from error
+        raise Failed(str(error)) from error

@@ -141,25 +141,25 @@ def _verified(data: bytes, where: str) -> tuple[str, Journals]:
     try:
         parsed = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise JournalCorrupt(where, f"this is not JSON ({error})", None) from None
+        raise _unsound(where, f"this is not JSON ({error})") from None
     if not isinstance(parsed, dict) or parsed.get("crewlite") != "run" or type(parsed.get("schema")) is not int:
-        raise JournalCorrupt(where, "this is not an exported run", None)
+        raise _unsound(where, "this is not an exported run")
     if parsed["schema"] > SCHEMA:
         raise SchemaTooNew(where, parsed["schema"], SCHEMA)
     run_id = _name(parsed, "run_id", where)
     branches = parsed.get("branches")
     if not isinstance(branches, list) or not branches:
-        raise JournalCorrupt(where, "it holds no branches", None)
+        raise _unsound(where, "it holds no branches")
     journals: dict[str, list[Entry]] = {}
     for branch in branches:
         name = _name(branch, "branch", where)
         if name in journals:
-            raise JournalCorrupt(where, f"it holds branch {name!r} twice", None)
+            raise _unsound(where, f"it holds branch {name!r} twice")
         journals[name] = _entries(branch.get("entries"), run_id, name, f"{where}, branch {name}")
         if problem := lost_base(journals, name):
-            raise JournalCorrupt(f"{where}, branch {name}, entry 1", problem, None)
+            raise _unsound(f"{where}, branch {name}, entry 1", problem)
     if _digest(journals) != parsed.get("digest"):
-        raise JournalCorrupt(where, "its digest does not fit: branches, or the last entries of one, are missing", None)
+        raise _unsound(where, "its digest does not fit: branches, or the last entries of one, are missing")
     return run_id, journals
 
 
@@ -167,21 +167,21 @@ def _name(parsed: Any, kind: str, where: str) -> str:
     try:
         return check_name(kind, parsed[kind], slashes=kind == "branch")
     except (LookupError, TypeError):
-        raise JournalCorrupt(where, f"a {kind!r} is missing", None) from None
+        raise _unsound(where, f"a {kind!r} is missing") from None
     except ConfigError as problem:
-        raise JournalCorrupt(where, str(problem).rstrip("."), None) from None
+        raise _unsound(where, str(problem).rstrip(".")) from None
 
 
 def _entries(parsed: Any, run_id: str, branch: str, where: str) -> list[Entry]:
     if not isinstance(parsed, list) or not parsed:
-        raise JournalCorrupt(where, "it has no entries", None)
+        raise _unsound(where, "it has no entries")
     found: list[Entry] = []
     for number, line in enumerate(parsed, 1):
         try:
             entry = _unseal(line, found[-1].sum if found else None, f"{where}, entry {number}")
             check_follows(entry, found, run_id, branch, entry.seq)
         except InvalidEntry as problem:
-            raise JournalCorrupt(f"{where}, entry {number}", str(problem), None) from None
+            raise _unsound(f"{where}, entry {number}", str(problem)) from None
         found.append(entry)
     return found
 
@@ -196,3 +196,7 @@ def _unseal(line: Any, after: str | None, where: str) -> Entry:
     except (ValueError, RecursionError) as error:
         raise InvalidEntry(f"this is not an entry ({error})") from None
     return unseal(body, line["sum"], after=after, where=where)
+
+
+def _unsound(where: str, problem: str) -> JournalCorrupt:
+    return JournalCorrupt(where, problem, None, is_export=True)
