@@ -198,6 +198,9 @@ def test_a_conversation_is_forked_at_any_turn(config):
     calls = len(agent.llm.calls)
     assert edited.kickoff().turn == 3
     assert [said(agent, n)[-1] for n in range(calls, len(agent.llm.calls))] == ["What?", "3?"]
+    for wrong in (5, [], [{"role": "user"}], [{"role": "user", "content": 5}], [{"content": {"type": "text"}}]):
+        with pytest.raises(ConfigError, match="wanted a text, or a list of messages"):
+            agent.fork(config(restore_from="chat"), edits={"message#2": wrong})
 
 
 def test_a_ref_names_a_turn_and_a_fork_counts_on_from_there(config, caplog):

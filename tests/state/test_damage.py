@@ -101,7 +101,10 @@ def test_an_outcome_that_no_step_of_its_kind_has_is_not_read(kind, value):
         read_back(beginning(steps=[step(kind=kind, value=value)]))
 
 
-@pytest.mark.parametrize("inputs", [{}, {"messages": None}, {"messages": "x"}, {"messages": []}, {"messages": [5]}])
+@pytest.mark.parametrize(
+    "inputs",
+    [{}, {"messages": None}, {"messages": "x"}, {"messages": []}, {"messages": [5]}, {"messages": [{"content": {}}]}],
+)
 def test_an_agent_has_been_asked_something(inputs):
     asked = beginning()
     asked["run"] = {

@@ -21,7 +21,7 @@ def check_outcome(address: str, kind: str, value: Json) -> None:
 
 def check_inputs(kind: str, inputs: Json) -> None:
     """Raise ValueError if no definition of this kind can have been given these recorded inputs."""
-    if kinds.of(kind).takes_messages and not _are_messages(inputs.get("messages")):
+    if kinds.of(kind).takes_messages and not are_messages(inputs.get("messages")):
         raise ValueError(f"the inputs of {an(kinds.of(kind).title)} without messages")
 
 
@@ -70,12 +70,20 @@ def _is_mapping(value: Json) -> bool:
     return isinstance(value, dict) and value.get("$", "dict") == "dict"
 
 
-def _are_messages(value: Json) -> bool:
+def _tag(value: Json) -> Json:
+    return value.get("$") if isinstance(value, dict) else None
+
+
+def are_messages(value: Json) -> bool:
+    """Return whether these are the recorded messages of one turn of a conversation."""
     return bool(value) and _are(value, _is_message)
 
 
 def _is_message(message: Json) -> bool:
-    return isinstance(message, dict) and ("content" in message or message.get("$") == "dict")
+    if not isinstance(message, dict) or "$" in message:
+        return _is_mapping(message)
+    content = message.get("content", False)
+    return content is None or isinstance(content, list) or _is_text(content) or _tag(content) == "tuple"
 
 
 def _is_verdict(value: Json) -> bool:
@@ -99,7 +107,7 @@ _FORMS: dict[str, Callable[[Json], bool]] = {
     kinds.GUARDRAIL.name: _is_verdict,
     kinds.HUMAN.name: _is_answer,
     kinds.LLM.name: _is_reply,
-    kinds.MESSAGE.name: _are_messages,
+    kinds.MESSAGE.name: are_messages,
     kinds.OBSERVATION.name: _is_mapping,
     kinds.PLAN.name: lambda value: _are(value, _is_text),
     kinds.REASONING.name: _is_mapping,

@@ -20,6 +20,7 @@ from crewlite.llm.call import recorded
 from crewlite.secrets import Secrets
 from crewlite.state.format.addresses import BEGINNING, outers
 from crewlite.state.format.commit import AskedQuestion, StepRecord, invalidated
+from crewlite.state.format.forms import are_messages
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.reading.missing import no_step
@@ -166,8 +167,10 @@ def _done(outcome: Outcome, value: Any) -> Any:
 def _message(outcome: Outcome, value: Any) -> Any:
     if isinstance(value, str):
         return [{"role": "user", "content": value}]
-    if isinstance(value, list) and value and all(isinstance(one, dict) and "content" in one for one in value):
-        return _value(outcome, value)
+    if isinstance(value, list) and all(isinstance(one, dict) for one in value):
+        messages = _value(outcome, value)
+        if are_messages(messages):
+            return messages
     raise ConfigError(f"The edit of {outcome.address} is {value!r}; wanted a text, or a list of messages")
 
 
