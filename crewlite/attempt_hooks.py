@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from crewlite import durable
-from crewlite.errors import ConfigError, text_of
+from crewlite.errors import ConfigError, add_note, text_of
 from crewlite.keywords import known_keywords
 
 T = TypeVar("T")
@@ -95,7 +95,7 @@ class _Hooked:
             try:
                 self._enter(hook)
             except BaseException as error:
-                error.add_note(f"Raised by the hook {_name(hook)} before {self._what}")
+                add_note(error, f"Raised by the hook {_name(hook)} before {self._what}")
                 self.__exit__(type(error), error, error.__traceback__)
                 if isinstance(error, Exception):
                     raise

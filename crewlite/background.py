@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import contextvars
 import inspect
+import logging
 import math
 import os
 import queue
@@ -19,12 +20,13 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Never, TypeVar
 
 from crewlite.blocked_loops import LoopWatch
-from crewlite.errors import ConfigError, StepTimeout
+from crewlite.errors import ConfigError, StepTimeout, repr_of
 from crewlite.forked import in_child, lock
 from crewlite.lazy import asyncio, futures
 from crewlite.permits import permitted
 
 T = TypeVar("T")
+log = logging.getLogger("crewlite.run")
 
 _PATIENCE = 0.25  # seconds that timed-out work is given to end after its cancellation
 _LOOK = 0.5
@@ -42,9 +44,18 @@ def loop() -> asyncio.AbstractEventLoop:
     with _lock:
         if _loop is None:
             _loop = asyncio.new_event_loop()
-            _thread = threading.Thread(target=_loop.run_forever, name="crewlite-loop", daemon=True)
+            _thread = threading.Thread(target=_turn, args=(_loop,), name="crewlite-loop", daemon=True)
             _thread.start()
         return _loop
+
+
+def _turn(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the loop for ever. asyncio lets two exceptions end it, though all runs of the process need it."""
+    while True:
+        try:
+            return loop.run_forever()
+        except (SystemExit, KeyboardInterrupt):  # it has ended its task, so whoever awaits that hears of it
+            log.exception("code on the event loop tried to end the program, and has ended its own task only")
 
 
 @atexit.register
@@ -223,16 +234,28 @@ async def guarded(work: Awaitable[T]) -> T:
 def confine(error: BaseException) -> Never:
     """Raise, in place of what `guarded` lets nothing raise, a RuntimeError; else `error` itself, a cancellation."""
     if not isinstance(error, asyncio.CancelledError):
-        raise _ended_by(error) from error
-    me = asyncio.current_task()
-    if me and me.cancelling():
+        raise ordinary(error)
+    if is_cancelled():
         raise error
-    raise RuntimeError("the function raised CancelledError, though nobody cancelled it") from None
+    raise RuntimeError("the function raised CancelledError, though nobody cancelled it") from error
 
 
-def _ended_by(error: BaseException) -> RuntimeError:
-    """Build the error to raise in place of an exception that ends programs, such as SystemExit."""
-    return RuntimeError(f"it raised {type(error).__name__}({', '.join(map(repr, error.args))})")
+def is_cancelled() -> bool:
+    """Return whether somebody cancels the current task. If not, a CancelledError is one that its code has raised."""
+    me = asyncio.current_task()
+    return me is not None and me.cancelling() > 0
+
+
+def ordinary(error: BaseException) -> Exception:
+    """Return an error that a future can carry and that ends no more than one call: `error`, or a RuntimeError.
+
+    The RuntimeError has `error` as its cause. It replaces exceptions that end programs, tasks or iterations.
+    """
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    made = RuntimeError(f"it raised {repr_of(error)}")
+    made.__cause__ = error
+    return made
 
 
 async def acquire(open_: Callable[[], T], release: Callable[[T], object]) -> T:
@@ -289,12 +312,8 @@ def _begun_in_thread(fn: Callable[..., T], *args: Any, **kwargs: Any) -> asyncio
         error: BaseException | None = None
         try:
             result = context.run(fn, *args, **kwargs)
-        except StopIteration as stop:  # a future cannot carry it
-            error = RuntimeError(f"it raised StopIteration({stop.value!r})")
-        except Exception as raised:  # noqa: BLE001 - raised again where the call is awaited
-            error = raised
-        except BaseException as raised:  # noqa: BLE001 - raised on the loop it would end more than this call
-            error = _ended_by(raised)
+        except BaseException as raised:  # noqa: BLE001 - raised again where the call is awaited
+            error = ordinary(raised)
         try:
             here.call_soon_threadsafe(settle, result, error)
         except RuntimeError:

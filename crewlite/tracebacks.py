@@ -7,14 +7,13 @@ raised is a mistake in crewlite or a library, and keeps every frame after the us
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import traceback
 from collections.abc import Iterator
 from types import FrameType, TracebackType
 
-from crewlite.errors import CrewliteError
+from crewlite.errors import CrewliteError, add_note, notes_of
 
 _WHERE = "In step "
 RECORDED = "Recorded: "
@@ -56,14 +55,13 @@ def is_full() -> bool:
 
 def is_of_a_run(error: BaseException) -> bool:
     """Return whether a note says that this error has ended a run, or in which step it was raised."""
-    return any(str(note).startswith((_WHERE, RECORDED)) for note in getattr(error, "__notes__", ()))
+    return any(str(note).startswith((_WHERE, RECORDED)) for note in notes_of(error))
 
 
 def name_step(error: BaseException, address: str) -> None:
     """Add the address of the failed step to an error as a note, unless a step inside has added its own."""
     if address and not any(_is_told(one) for one in _with_causes(error, contexts=False)):
-        with contextlib.suppress(AttributeError, TypeError):  # the error is frozen, or its `__notes__` is not a list
-            error.add_note(f"{_WHERE}{address}")
+        add_note(error, f"{_WHERE}{address}")
 
 
 def text(error: BaseException) -> str:
@@ -80,7 +78,7 @@ def users_place(frame: FrameType | None) -> str:
 
 
 def _is_told(error: BaseException) -> bool:
-    return any(str(note).startswith(_WHERE) for note in getattr(error, "__notes__", ()))
+    return any(str(note).startswith(_WHERE) for note in notes_of(error))
 
 
 def _with_causes(error: BaseException, *, contexts: bool = True) -> Iterator[BaseException]:

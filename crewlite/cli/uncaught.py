@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 from crewlite.cli.shell import Again
-from crewlite.errors import CrewliteError, Suspended, text_of
+from crewlite.errors import CrewliteError, Suspended, notes_of, text_of
 from crewlite.resuming import branch_ref, to_resume
 from crewlite.state.history import History
 from crewlite.tracebacks import is_full, is_of_a_run
@@ -47,7 +47,7 @@ def brief(error: BaseException) -> list[str]:
     if not is_of_a_run(error) or isinstance(error, BaseExceptionGroup):
         return []
     ending = [*_cropped(_said(error), _TEXT), *_causes(error)]
-    ending += _cropped("\n".join(map(str, getattr(error, "__notes__", ()))), _NOTES)
+    ending += _cropped("\n".join(map(str, notes_of(error))), _NOTES)
     ending.append("(CREWLITE_TRACEBACK=full shows everything.)")
     return ["Traceback (most recent call last):", *_frames(error, _LINES - 1 - len(ending)), *ending]
 

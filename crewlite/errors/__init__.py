@@ -33,6 +33,7 @@ as the failures of recorded steps name it.
 from crewlite.errors.answers import *
 from crewlite.errors.definition import *
 from crewlite.errors.effects import *
+from crewlite.errors.foreign import *
 from crewlite.errors.guards import *
 from crewlite.errors.llm import *
 from crewlite.errors.record import *
@@ -45,4 +46,5 @@ _defined = {
     name for name, value in globals().items() if getattr(value, "__module__", "").startswith("crewlite.errors.")
 }
 
-__all__ = sorted(_defined - {"PlaceIsBehind"})  # noqa: PLE0605 - all that the modules above define
+_INSIDE = {"PlaceIsBehind", "add_note", "attribute_of", "notes_of", "repr_of"}
+__all__ = sorted(_defined - _INSIDE)  # noqa: PLE0605 - all that the modules above define

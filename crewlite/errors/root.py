@@ -29,14 +29,6 @@ def ends_run(error: BaseException) -> bool:
     return isinstance(error, CrewliteError) and error.ends_run
 
 
-def text_of(error: BaseException) -> str:
-    """Return the text of an error, also if its own `__str__` raises."""
-    try:
-        return str(error)
-    except Exception as failure:  # noqa: BLE001 - somebody else's __str__ may raise anything
-        return f"(its text cannot be read: {type(failure).__name__})"
-
-
 def meant(name: str, known: Iterable[str]) -> str:
     """Return the hint "did you mean 'x'?" about a misspelt name; "" if no known name is similar."""
     return did_you_mean(next((one for one in nearest(name, known) if _is_slip(name, one)), None))

@@ -16,6 +16,9 @@ from typing import Any
 from blinker import ANY
 
 from crewlite import durable, tracebacks
+from crewlite.background import is_cancelled
+from crewlite.callables import is_generator
+from crewlite.errors import repr_of
 from crewlite.events.base import BaseEvent
 
 log = logging.getLogger("crewlite.events")
@@ -99,9 +102,9 @@ class Lane:
                 try:
                     state = (item.state,) if self.receiver.wants_state else ()
                     await self.receiver.handler(item.source, item.event, *state)
-                except asyncio.CancelledError:
-                    raise
-                except BaseException as error:  # noqa: BLE001 - the border: a handler ends neither its queue nor a loop
+                except BaseException as error:  # the border: a handler ends neither its queue nor a loop
+                    if isinstance(error, asyncio.CancelledError) and is_cancelled():
+                        raise
                     report(self.receiver, item.event, error)
         finally:
             self.busy = False
@@ -125,9 +128,11 @@ def takes_state(handler: Handler) -> bool:
     except (TypeError, ValueError):
         return False
     parameters = list(signature.parameters.values())
+    name = getattr(handler, "__qualname__", repr(handler))
     if not any(_fits(signature, count) for count in (2, 3)):
-        name = getattr(handler, "__qualname__", repr(handler))
         raise TypeError(f"on() was given {name}{signature} as handler; wanted a function of (source, event)")
+    if is_generator(handler):
+        raise TypeError(f"on() was given the generator {name} as handler, none of whose code would run: do not yield")
     if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
         return True
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
@@ -145,4 +150,4 @@ def _fits(signature: inspect.Signature, count: int) -> bool:
 def report(receiver: Receiver, event: BaseEvent, error: BaseException) -> None:
     """Log an error that a handler raised."""
     tracebacks.shorten(error)
-    log.error("Handler %s failed on %s: %r", receiver.name, event.type, error, exc_info=error)
+    log.error("Handler %s failed on %s: %s", receiver.name, event.type, repr_of(error), exc_info=error)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import inspect
 import itertools
 import threading
 import weakref
@@ -25,6 +24,7 @@ from typing import Any, TypeVar
 from blinker import Signal
 
 from crewlite import background, durable
+from crewlite.callables import is_async
 from crewlite.errors import OnLoopThread
 from crewlite.events.base import BaseEvent
 from crewlite.events.delivery import (
@@ -206,8 +206,7 @@ class EventBus:
             handler,
             event,
             next(self._order),
-            is_async=inspect.iscoroutinefunction(handler)
-            or inspect.iscoroutinefunction(getattr(handler, "__call__", None)),  # noqa: B004 - objects may be async too
+            is_async=is_async(handler),
             wants_state=takes_state(handler),
             source=source,
         )

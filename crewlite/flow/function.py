@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, ParamSpec, Self, TypeVar, get_type_hints, overload
 
 from crewlite import durable, homes, kinds
+from crewlite.callables import is_async
 from crewlite.errors import ConfigError, OnLoopThread, meant
 from crewlite.flow.options import (
     again,
@@ -29,7 +30,6 @@ from crewlite.runtime.kickoffs.request import Bind, Finished, FromCheckpoint, Ki
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.runtime.steps.future import on
 from crewlite.state.config import CheckpointConfig
-from crewlite.tools.base import is_async
 
 if TYPE_CHECKING:
     from crewlite.runtime.kickoffs.root import Root

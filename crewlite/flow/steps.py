@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any, Generic, ParamSpec, TypeVar, get_args, overload
 
 from crewlite import codec, durable, homes, kinds
+from crewlite.callables import is_async
 from crewlite.codec import Json
 from crewlite.durable import Scope, Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread
@@ -21,7 +22,6 @@ from crewlite.runtime.steps.executors import Executor, Runtime
 from crewlite.runtime.steps.future import Awaited, StepFuture, StepFutures, on, settled
 from crewlite.runtime.steps.voices import PlainVoice
 from crewlite.step_parts import Effect, Limit
-from crewlite.tools.base import is_async
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -109,6 +109,7 @@ class _Call:
             async with guarding(
                 scope.guards,
                 lambda: GuardedCall("model", asked.model, address=scope.address, shared=scope.shared),
+                scope.mask,
             ):
                 reply = await ask_once(asked, self.messages, self.tools, {**self.context, "on_chunk": chunks})
                 if self.check:

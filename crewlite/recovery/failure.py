@@ -5,8 +5,8 @@ What follows from a failure alone is here too: how long to wait before the next 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -23,6 +23,7 @@ from crewlite.errors import (
     StepCrashed,
     StepRaised,
     TooManyCalls,
+    attribute_of,
     ends_run,
     text_of,
 )
@@ -82,7 +83,7 @@ class Failure:
     @classmethod
     def of(cls, error: BaseException, address: str = "", fallbacks: int = 0) -> Failure:
         """Build the failure of an error. The kind follows from the type of the error, never from its text."""
-        kind, wait = _kind(error), getattr(error, "retry_after", None)
+        kind, wait = _kind(error), _wait(error)
         if kind == "unavailable" and wait is not None and wait > LONGEST_WAIT:
             kind = "later"
         return cls(
@@ -106,6 +107,16 @@ def _lasts(error: BaseException) -> bool:
     return ends_run(error) or (isinstance(error, LLMRejected) and not isinstance(error, ContextOverflow))
 
 
+def _wait(error: BaseException) -> float | None:
+    """Return the seconds that an error asks to wait. Other libraries may keep a text, a date or a negative number."""
+    told = attribute_of(error, "retry_after")
+    try:
+        wait = float(told)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return wait if 0 <= wait < math.inf else None
+
+
 def _kind(error: BaseException) -> FailureKind:
     if isinstance(error, LLMUnavailable | StateConflict):
         return "unavailable"
@@ -122,8 +133,8 @@ def _kind(error: BaseException) -> FailureKind:
 
 def _type(error: BaseException) -> FailureType:
     """Return the type that an error itself names in an attribute `failure_type`; UNKNOWN if it names none."""
-    named = getattr(error, "failure_type", None)
-    return FailureType(named) if named in list(FailureType) else FailureType.UNKNOWN
+    named = attribute_of(error, "failure_type")
+    return FailureType(named) if isinstance(named, str) and named in list(FailureType) else FailureType.UNKNOWN
 
 
 def _classes(error: BaseException) -> tuple[str, ...]:
@@ -136,12 +147,11 @@ def _classes(error: BaseException) -> tuple[str, ...]:
 
 def _status(error: BaseException) -> int | None:
     """Return the HTTP status that an error or its response holds, under the names that HTTP libraries use."""
-    with contextlib.suppress(Exception):  # the border: attributes of errors of other libraries may raise anything
-        for holder in (error, getattr(error, "response", None)):
-            for name in ("status_code", "status", "code"):
-                found = getattr(holder, name, None)
-                if isinstance(found, int) and 400 <= found < 600:
-                    return int(found)
+    for holder in (error, attribute_of(error, "response")):
+        for name in ("status_code", "status", "code"):
+            found = attribute_of(holder, name)
+            if isinstance(found, int) and 400 <= found < 600:
+                return int(found)
     return None
 
 

@@ -7,14 +7,18 @@ refused. Only a circuit breaker knows more: what the runs of the same store have
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from crewlite import background
+from crewlite.callables import is_async, is_generator
 from crewlite.errors import CallVetoed, CircuitOpen, ConfigError, text_of
 from crewlite.recovery.checks import whole
 
+_log = logging.getLogger("crewlite.recovery")
 VETOES = (CallVetoed.__name__, CircuitOpen.__name__)
 
 
@@ -87,8 +91,11 @@ class Guard:
     def before(self, call: GuardedCall) -> Awaitable[None] | None:
         """Look at a call that is about to be made. Raises CallVetoed to refuse it. It may be async."""
 
-    def after(self, call: GuardedCall, error: BaseException | None) -> None:
-        """Learn how a call ended that was not refused here: the error, or None."""
+    def after(self, call: GuardedCall, error: BaseException | None) -> Awaitable[None] | None:
+        """Learn how a call ended that was not refused here: the error, or None. It may be async.
+
+        The call has been made, so an error of this method is logged and changes nothing.
+        """
 
     def asks(self, call: GuardedCall) -> bool:
         """Return whether a person has to approve a call of a tool. It must be pure: a resume asks again."""
@@ -159,23 +166,28 @@ def guards_of(policy: object) -> tuple[Guard, ...]:
     return getattr(policy, "guards", ())
 
 
-def guarding(guards: Sequence[Guard], seen: Callable[[], GuardedCall]) -> AbstractAsyncContextManager[None]:
-    """Let the guards refuse the call that the block makes, which `seen` returns, and tell the others how it ended."""
-    return _guarding(guards, seen()) if guards else _UNGUARDED
+def guarding(
+    guards: Sequence[Guard], seen: Callable[[], GuardedCall], mask: Callable[[str], str] = str
+) -> AbstractAsyncContextManager[None]:
+    """Let the guards refuse the call that the block makes, which `seen` returns, and tell the others how it ended.
+
+    `mask` hides secrets in what is logged.
+    """
+    return _guarding(guards, seen(), mask) if guards else _UNGUARDED
 
 
 _UNGUARDED = nullcontext()
 
 
 @asynccontextmanager
-async def _guarding(guards: Sequence[Guard], call: GuardedCall) -> AsyncIterator[None]:
+async def _guarding(guards: Sequence[Guard], call: GuardedCall, mask: Callable[[str], str]) -> AsyncIterator[None]:
     passed: list[Guard] = []
     error: BaseException | None = None
     try:
         for guard in guards:
-            looked = guard.before(call)
-            if inspect.isawaitable(looked):
-                await looked
+            if (said := await _awaited(guard.before(call))) is not None:
+                wanted = "None, or CallVetoed raised to refuse the call"
+                raise ConfigError(f"{type(guard).__name__}.before returned {said!r}; wanted {wanted}")
             passed.append(guard)
         yield
     except BaseException as raised:
@@ -183,11 +195,31 @@ async def _guarding(guards: Sequence[Guard], call: GuardedCall) -> AsyncIterator
         raise
     finally:
         for guard in passed:
-            guard.after(call, error)
+            await _tell(guard, call, error, mask)
+
+
+async def _tell(guard: Guard, call: GuardedCall, error: BaseException | None, mask: Callable[[str], str]) -> None:
+    async def after() -> None:
+        await _awaited(guard.after(call, error))
+
+    try:
+        await background.guarded(after())
+    except Exception as problem:  # noqa: BLE001 - the border: the call has been made, whatever this raises
+        said = f"{type(guard).__name__}.after raised {type(problem).__name__}: {text_of(problem)}"
+        _log.warning("%s, after the call of %s", mask(said), call.what)
+
+
+async def _awaited(made: Any) -> Any:
+    return await made if inspect.isawaitable(made) else made
 
 
 def check_guards(guards: object) -> tuple[Guard, ...]:
     """Return guards as a tuple. Raises ConfigError if one of them is not a guard."""
-    if isinstance(guards, list | tuple) and all(isinstance(one, Guard) for one in guards):
-        return tuple(guards)
-    raise ConfigError(f"FailurePolicy: guards is {guards!r}; wanted a list of guards, such as [LoopDetector()]")
+    if not isinstance(guards, list | tuple) or not all(isinstance(one, Guard) for one in guards):
+        raise ConfigError(f"FailurePolicy: guards is {guards!r}; wanted a list of guards, such as [LoopDetector()]")
+    for one in guards:
+        if is_async(one.asks) or any(map(is_generator, (one.asks, one.before, one.after))):
+            raise ConfigError(
+                f"{type(one).__name__}: asks cannot be async, and no method of a guard can be a generator"
+            )
+    return tuple(guards)

@@ -15,7 +15,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from crewlite.codec import Json, JsonObject, digest
 from crewlite.durable import Step
-from crewlite.errors import CrewliteError, SchemaTooNew
+from crewlite.errors import CrewliteError, SchemaTooNew, text_of
 from crewlite.ids import now, now_text
 from crewlite.state.format.entry import InvalidEntry, parse
 from crewlite.state.format.operations import Operation, check_operations, items_moved
@@ -131,6 +131,5 @@ def _found(step: Step[T], key: str, age: float | None, data: bytes, address: str
 
 
 def _error_text(error: BaseException) -> str:
-    return (
-        str(error) if isinstance(error, CrewliteError | OSError | InvalidEntry) else f"{type(error).__name__}: {error}"
-    )
+    speaks_for_itself = isinstance(error, CrewliteError | OSError | InvalidEntry)
+    return text_of(error) if speaks_for_itself else f"{type(error).__name__}: {text_of(error)}"

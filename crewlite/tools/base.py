@@ -21,6 +21,7 @@ from pydantic import (
 )
 from pydantic.errors import PydanticUserError
 
+from crewlite.callables import is_async, is_generator
 from crewlite.definition import Described
 from crewlite.errors import ConfigError, OnLoopThread, ends_run
 from crewlite.lazy import lazy
@@ -111,6 +112,8 @@ class BaseTool(Described, Resource):
         self._is_schema(self.args_schema)  # a default in the class is not validated as a field
         if type(self)._run is BaseTool._run and type(self)._arun is BaseTool._arun:
             raise ConfigError(f"tool {self.name!r} has no code: write _run or _arun in {type(self).__name__}")
+        if is_generator(self._code()):
+            raise ConfigError(f"tool {self.name!r} is a generator; wanted code that returns its result: have it return")
         for verb in ("ready", "aclose"):
             if not inspect.iscoroutinefunction(getattr(type(self), verb, None)):
                 raise ConfigError(
@@ -121,9 +124,10 @@ class BaseTool(Described, Resource):
                 f"tool {self.name!r} has effect='once', so that each call is made, and a cache_function, which answers "
                 f"calls with earlier results: leave one of them out"
             )
-        if self.cache_function and is_async(self.cache_function):
+        if self.cache_function and (is_async(self.cache_function) or is_generator(self.cache_function)):
+            how = "async" if is_async(self.cache_function) else "a generator"
             raise ConfigError(
-                f"tool {self.name!r}: cache_function is async; wanted a plain function that returns a bool"
+                f"tool {self.name!r}: cache_function is {how}; wanted a plain function that returns a bool"
             )
 
     if not TYPE_CHECKING:  # type checkers keep the signature made from the fields
@@ -251,8 +255,3 @@ def as_text(result: object) -> str:
     if isinstance(result, dict | list | tuple | bool | int | float):
         return json.dumps(result, ensure_ascii=False, default=str)
     return str(result)
-
-
-def is_async(fn: object) -> bool:
-    """Whether calling `fn` gives something to await."""
-    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004

@@ -161,7 +161,7 @@ async def use(tool: BaseTool, call: ToolCall, about: dict[str, Any]) -> ToolResu
     """Call the tool, which is made ready before. Raises an error that the model is not told of."""
     scope = durable.scope()
     try:
-        async with guarding(scope.guards, lambda: guarded(scope, tool, call, scope.address)):
+        async with guarding(scope.guards, lambda: guarded(scope, tool, call, scope.address), scope.mask):
             await resources.ready(tool, tool.timeout)
             result = await tool.arun(**call.arguments)
         text = as_text(result)

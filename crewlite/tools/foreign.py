@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, Field
 
 from crewlite import background
-from crewlite.errors import ConfigError
-from crewlite.tools.base import BaseTool, is_async
+from crewlite.callables import is_async
+from crewlite.errors import ConfigError, attribute_of
+from crewlite.tools.base import BaseTool
 from crewlite.tools.schema import arguments_model, model_of
 
 _WANTED = "a name, a description, and invoke, run, call, _run or func (or ainvoke, arun, acall, _arun or coroutine)"
@@ -44,8 +45,8 @@ class ForeignTool(BaseTool):
         result = await verb.call(arguments)
         if not hasattr(result, "raw_output"):
             return result
-        if _get(result, "is_error") is True:  # LlamaIndex does not raise what its tools raise
-            raise RuntimeError(str(_get(result, "content") or result.raw_output))
+        if attribute_of(result, "is_error") is True:  # LlamaIndex does not raise what its tools raise
+            raise RuntimeError(str(attribute_of(result, "content") or result.raw_output))
         return result.raw_output
 
 
@@ -61,12 +62,12 @@ def adopt(item: object, **fields: Any) -> BaseTool | None:
     """
     if isinstance(item, BaseTool | type) or inspect.isroutine(item):
         return None
-    about = item if isinstance(_get(item, "name"), str) else _get(item, "metadata")
-    name = _get(about, "name")
+    about = item if isinstance(attribute_of(item, "name"), str) else attribute_of(item, "metadata")
+    name = attribute_of(about, "name")
     if not isinstance(name, str):
         return None
     found, verb = f"a {type(item).__module__}.{type(item).__qualname__}", _verb(item)
-    description = _get(about, "description")
+    description = attribute_of(about, "description")
     description = description if isinstance(description, str) else ""
     description = description.rpartition(_COMPOSED)[2] if description.startswith("Tool Name:") else description
     if verb is None and not description and callable(item):
@@ -77,9 +78,9 @@ def adopt(item: object, **fields: Any) -> BaseTool | None:
     if verb is None:
         raise ConfigError(f"tool {name!r} is {found} with nothing to call; wanted: {_WANTED}")
     schema = _schema(item, about, name)
-    most = _get(item, "max_usage_count")
+    most = attribute_of(item, "max_usage_count")
     told = {
-        "result_as_answer": any(_get(one, word) is True for one in (item, about) for word in _DIRECT),
+        "result_as_answer": any(attribute_of(one, word) is True for one in (item, about) for word in _DIRECT),
         "max_usage_count": most if type(most) is int and most > 0 else None,
         "cache_function": _own_cache_function(item),
     }
@@ -112,7 +113,7 @@ def _verb(item: object) -> _Verb | None:
     for blocking, waiting in _VERBS:
         if counts and not blocking.startswith("_") and hasattr(item, "_run"):
             continue
-        found = [_get(item, word) for word in ((waiting, blocking) if _waits(item) else (blocking, waiting))]
+        found = [attribute_of(item, word) for word in ((waiting, blocking) if _waits(item) else (blocking, waiting))]
         if fn := next((fn for fn in found if callable(fn)), None):
             return _Verb(fn, blocking == "invoke")
     return None
@@ -121,14 +122,14 @@ def _verb(item: object) -> _Verb | None:
 def _waits(item: object) -> bool:
     """Whether its author wrote it asynchronously, rather than its framework, which makes each from the other."""
     if "coroutine" in dir(item):
-        return callable(_get(item, "coroutine"))
-    code = _get(item, "func") or _get(item, "real_fn") or _get(item, "fn")
+        return callable(attribute_of(item, "coroutine"))
+    code = attribute_of(item, "func") or attribute_of(item, "real_fn") or attribute_of(item, "fn")
     if callable(code):
         return is_async(code)
     blocking, waiting = _depth(item, "_run"), _depth(item, "_arun")
     if blocking is None or waiting is None:
         return blocking is None
-    return waiting <= blocking and is_async(_get(item, "_arun"))
+    return waiting <= blocking and is_async(attribute_of(item, "_arun"))
 
 
 def _depth(item: object, word: str) -> int | None:
@@ -138,21 +139,21 @@ def _depth(item: object, word: str) -> int | None:
 
 def _schema(item: object, about: object, name: str) -> type[BaseModel] | Mapping[str, Any]:
     """A pydantic class, or a JSON schema."""
-    given = _get(item, "args_schema") or _get(about, "fn_schema")
+    given = attribute_of(item, "args_schema") or attribute_of(about, "fn_schema")
     if given is not None:
-        offered = _get(item, "tool_call_schema")  # without what the framework puts in by itself
+        offered = attribute_of(item, "tool_call_schema")  # without what the framework puts in by itself
         given = offered if isinstance(offered, type | Mapping) else given
     if isinstance(given, Mapping) or (isinstance(given, type) and issubclass(given, BaseModel)):
         return given
     for word in ("model_json_schema", "schema"):
-        made = _get(given, word)
+        made = attribute_of(given, word)
         if isinstance(given, type) and callable(made) and isinstance(read := made(), Mapping):
             return read
     if given is not None:
         raise ConfigError(
             f"tool {name!r} has the args_schema {given!r}; wanted a pydantic class, or a JSON schema as a dict"
         )
-    arguments = _get(item, "args")
+    arguments = attribute_of(item, "args")
     if isinstance(arguments, Mapping):
         wanted = [key for key, field in arguments.items() if not (isinstance(field, Mapping) and "default" in field)]
         return {"type": "object", "properties": dict(arguments), "required": wanted}
@@ -162,27 +163,19 @@ def _schema(item: object, about: object, name: str) -> type[BaseModel] | Mapping
 def _code(item: object) -> Callable[..., Any]:
     """The function whose signature says what it takes."""
     words = ("func", "coroutine", "fn", "_run", "_arun", "run", "arun", "call", "acall", "invoke", "ainvoke")
-    found: Callable[..., Any] = next(fn for fn in (_get(item, word) for word in words) if callable(fn))
+    found: Callable[..., Any] = next(fn for fn in (attribute_of(item, word) for word in words) if callable(fn))
     return found
 
 
 def _own_cache_function(item: object) -> Any:
     """Its cache_function, unless it is the one that its framework gives to every tool."""
-    own = _get(item, "cache_function")
+    own = attribute_of(item, "cache_function")
     if not callable(own):
         return None
     for cls in reversed(type(item).__mro__):
-        field = (_get(cls, "model_fields") or {}).get("cache_function")
+        field = (attribute_of(cls, "model_fields") or {}).get("cache_function")
         plain = vars(cls).get("cache_function") if cls is not type(item) else None
         usual = field.default if field is not None else plain
         if usual is not None:
             return None if getattr(own, "__func__", own) is usual else own
     return own
-
-
-def _get(item: object, word: str) -> Any:
-    """An attribute, or None; a property of somebody else's may raise anything."""
-    try:
-        return getattr(item, word, None)
-    except Exception:  # noqa: BLE001 - the border: what cannot be read is not there
-        return None

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any, overload
 
 from crewlite import background
+from crewlite.callables import is_async
 from crewlite.errors import ConfigError
 from crewlite.keywords import known_keywords
 from crewlite.recovery.port import Policy
 from crewlite.step_parts import Effect
-from crewlite.tools.base import BaseTool, is_async
+from crewlite.tools.base import BaseTool
 from crewlite.tools.schema import summary
 
 

@@ -146,3 +146,28 @@ def test_a_handler_of_the_exit_that_waits_for_a_run_when_the_loop_has_halted_is_
     """
     ended = ending(code, tmp_path)
     assert "RuntimeError: the process is ending, and the event loop that does this work has halted" in ended.stderr
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_no_exception_ends_the_loop_that_all_runs_share(error, caplog):
+    async def ends():
+        raise error
+
+    async def works():
+        return "still there"
+
+    with pytest.raises(type(error)):
+        background.submit(ends()).result(10)
+    assert background.submit(works()).result(10) == "still there"
+    assert "has ended its own task only" in caplog.text
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), StopIteration(1), asyncio.CancelledError()])
+def test_what_replaces_an_exception_of_a_thread_says_where_that_was_raised(error):
+    def ends():
+        raise error
+
+    with pytest.raises(RuntimeError, match=f"it raised {type(error).__name__}") as caught:
+        background.run(background.in_thread(ends))
+    assert caught.value.__cause__ is error
+    assert error.__traceback__ is not None

@@ -26,6 +26,7 @@ FLOORS = {
         "background",
         "blocked_loops",
         "budget",
+        "callables",
         "coming_from",
         "definition",
         "forked",

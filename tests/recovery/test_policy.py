@@ -59,6 +59,25 @@ def test_a_failure_keeps_how_long_it_was_asked_to_wait():
     assert Failure.of(ValueError()).retry_after is None
 
 
+@pytest.mark.parametrize(
+    ("told", "wait"),
+    [("30", 30.0), ("Wed, 21 Oct 2026 07:28:00 GMT", None), (-1, None), (float("inf"), None), (object(), None)],
+)
+def test_the_wait_that_an_error_of_another_library_asks_for_may_be_of_any_type(told, wait):
+    error = ConnectionError("busy")
+    error.retry_after = told
+    assert Failure.of(error).retry_after == wait
+
+
+def test_an_error_whose_attributes_cannot_be_read_is_a_failure_like_any_other():
+    class Response(ConnectionError):
+        def __getattr__(self, name):
+            raise RuntimeError(f"{name} was not fetched")
+
+    failure = Failure.of(Response("lost"))
+    assert (failure.kind, failure.retry_after, failure.status) == ("unavailable", None, None)
+
+
 def test_without_rules_every_failure_is_given_up():
     assert FailurePolicy().decide(unavailable(), ()) == Abort()
 

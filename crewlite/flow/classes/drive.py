@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from crewlite import codec, durable, events, kinds
+from crewlite.background import ordinary
 from crewlite.durable import Stamp, Step
 from crewlite.errors import Suspended, TooManyCalls
 from crewlite.flow.classes.base import Flow
@@ -123,7 +124,7 @@ class Drive:
                     self._take(task, self._at_work.pop(task))
                 self._begin()
         except BaseException as error:  # noqa: BLE001 - the border: raised where the kickoff waits
-            self._over.set_exception(error)
+            self._over.set_exception(ordinary(error))
 
     def _in_turn(self) -> Sequence[asyncio.Task[Any]]:
         """Return the methods that have ended, in the order of their commits; none while an earlier one is to end."""

@@ -10,6 +10,7 @@ from enum import Enum
 from types import MethodType
 from typing import Any, Generic, Never, ParamSpec, TypeVar, Unpack
 
+from crewlite.callables import is_async
 from crewlite.errors import ConfigError
 from crewlite.flow.classes.conditions import Condition, address_name, condition_of
 from crewlite.flow.classes.feedback import Feedback
@@ -18,7 +19,6 @@ from crewlite.flow.options import CallOptions, Execution, called, named, returni
 from crewlite.keywords import known_keywords
 from crewlite.lazy import lazy
 from crewlite.state.config import CheckpointConfig
-from crewlite.tools.base import is_async
 from crewlite.wording import an
 
 reviewing = lazy("crewlite.flow.classes.reviewing")  # imports the engine

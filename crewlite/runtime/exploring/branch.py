@@ -100,7 +100,7 @@ class Branch:
             changed = isinstance(failure, QuestionsChanged)
             return _End("failed", f"{type(failure).__name__}: {text_of(failure)}", asks_otherwise=changed)
         except asyncio.CancelledError:
-            if (me := asyncio.current_task()) and me.cancelling():
+            if background.is_cancelled():
                 raise
             return _End("cancelled", "a signal has ended the run")
 

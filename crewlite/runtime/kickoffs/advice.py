@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 
 from crewlite import kinds
-from crewlite.errors import CrewliteError, Redacted, StepRaised, ends_run
+from crewlite.errors import CrewliteError, Redacted, StepRaised, add_note, ends_run, notes_of
 from crewlite.resuming import branch_ref
 from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.runtime.steps.run import Run
@@ -74,8 +74,8 @@ def note_way_on(error: Exception, kind: str, request: Request) -> None:
     again = {None: "", 0: " No step of it has finished.", 1: " It is not run again."}
     then = again.get(done, " They are not run again.")
     note = f"{RECORDED}{steps}run {progress.run_id!r} in {progress.location}.{then}\n{request.how_to_go_on(kind)}"
-    before = [one for one in getattr(error, "__notes__", ()) if not str(one).startswith(RECORDED)]
-    with contextlib.suppress(AttributeError, TypeError):  # the error is frozen, or its `__notes__` is not a list
+    before = [one for one in notes_of(error) if not str(one).startswith(RECORDED)]
+    with contextlib.suppress(Exception):  # as in `add_note`: the error may be frozen
         error.__notes__ = [*before, note]
 
 
@@ -92,5 +92,5 @@ def note_answered(error: Exception, kind: str, run: Run, progress: Progress) -> 
         f"{', '.join(answered)} answered from the record of run {ref!r}: changing the code of a step does not change "
         f"its recorded outcome. To run a step again: {again}"
     )
-    if note not in getattr(error, "__notes__", ()):
-        error.add_note(note)
+    if note not in notes_of(error):
+        add_note(error, note)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from crewlite import background, durable, events, kinds
-from crewlite.errors import BranchConflictError, ConfigError, OnLoopThread
+from crewlite.errors import BranchConflictError, ConfigError, OnLoopThread, text_of
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id
 from crewlite.lazy import lazy
@@ -328,7 +328,7 @@ def _announced(source: object, journal: Journal, target: Located) -> Iterator[No
     try:
         yield
     except Exception as error:
-        said = {"error": journal.secrets.mask(str(error)), "error_type": type(error).__qualname__}
+        said = {"error": journal.secrets.mask(text_of(error)), "error_type": type(error).__qualname__}
         event_bus.emit(source, events.CheckpointRestoreFailedEvent(**about, **said))
         raise
     found = {"checkpoint_id": target.checkpoint, "finished_steps": len(journal.record.outcomes)}

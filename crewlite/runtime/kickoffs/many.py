@@ -10,8 +10,9 @@ from itertools import islice
 from typing import Any, TypeVar
 from uuid import UUID
 
+from crewlite import background
 from crewlite.definition import check_inputs
-from crewlite.errors import AnswerRefused, ConfigError, InDoubt, Suspended
+from crewlite.errors import AnswerRefused, ConfigError, InDoubt, Suspended, add_note
 from crewlite.kinds import Kind
 from crewlite.permits import width
 from crewlite.refs import as_run_id
@@ -100,11 +101,11 @@ async def akickoff_for_each(
                 results[number] = await kickoff(definition, request, root)
         except Exception as error:  # noqa: BLE001 - raised, or returned, when all have ended
             shown = cut(Secrets.of(*definition.secret_sources()).mask(repr(request.inputs)), _SHOWN)
-            error.add_note(f"kickoff_for_each: this was inputs[{number}] of {len(all_inputs)}: {shown}")
+            add_note(error, f"kickoff_for_each: this was inputs[{number}] of {len(all_inputs)}: {shown}")
             _note_way_on(error, definition.run_kind, request.progress, name)
             failures[number] = error
         except asyncio.CancelledError as error:
-            if (me := asyncio.current_task()) and me.cancelling():
+            if background.is_cancelled():
                 raise
             failures[number] = error  # a signal has ended this one
 

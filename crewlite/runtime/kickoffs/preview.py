@@ -6,7 +6,6 @@ If it never had an outcome, the steps after it are unknown.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -16,7 +15,7 @@ from typing import Any, Literal, TypeVar
 
 from crewlite import background, codec, durable
 from crewlite.durable import Step
-from crewlite.errors import AnswerRefused, ConfigError, CrewliteError, NotCodable, RefError, RepeatedCall
+from crewlite.errors import AnswerRefused, ConfigError, CrewliteError, NotCodable, RefError, RepeatedCall, text_of
 from crewlite.resuming import nth_attempt
 from crewlite.runtime.kickoffs.plan import continued, plan
 from crewlite.runtime.kickoffs.repeats import made_beside, repeated
@@ -160,7 +159,7 @@ async def _driven(root: Root[Any], inputs: dict[str, Any], run: Drive) -> str:
     except CrewliteError:
         raise
     except Exception as error:  # noqa: BLE001 - the border: code of the user between the steps
-        said = run.journal.secrets.mask(str(error))
+        said = run.journal.secrets.mask(text_of(error))
         return f"After these steps {root.kind} {root.name!r} raises {type(error).__name__}: {said}"
     return ""
 
@@ -265,16 +264,8 @@ class DryScope(StepScope):
         inner.children.view = view = states.begin(address, self.start_inside())
         lines = len(self.run.steps)
         try:
-            with durable.entered(inner):
-                value = await step.work()
-                if inner.children.spawned:
-                    await inner.children.spawned.end()
-        except asyncio.CancelledError:
-            raise
-        except BaseException:
-            with contextlib.suppress(Exception, _Unknown):
-                if inner.children.spawned:
-                    await inner.children.spawned.end()
+            value = await _worked(step, inner)
+        except (Exception, _Unknown):
             if not inner.blind:
                 raise
             self.blind = True
@@ -354,6 +345,23 @@ class DryScope(StepScope):
         if step.placeholder is None:
             raise _Unknown
         return step.placeholder()
+
+
+async def _worked(step: Step[T], inner: DryScope) -> T:
+    """Do the work of a step as `work_in_full` does in a run: with the steps that it began and did not await."""
+    try:
+        with durable.entered(inner):
+            value = await step.work()
+            if inner.children.spawned:
+                await inner.children.spawned.end()
+    except (Exception, _Unknown):
+        with contextlib.suppress(Exception, _Unknown):  # the first one is raised
+            if inner.children.spawned:
+                await inner.children.spawned.end()
+        raise
+    except BaseException as error:  # noqa: BLE001 - what would end more than this step
+        background.confine(error)
+    return value
 
 
 class _Unknown(BaseException):

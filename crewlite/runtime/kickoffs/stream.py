@@ -105,7 +105,7 @@ class RunStream(Generic[R]):
     async def __aexit__(self, *error: object) -> None:
         if self.handle.at_work:
             self.cancel()
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception):  # as in `__exit__`
                 await self.handle
 
     @contextlib.contextmanager

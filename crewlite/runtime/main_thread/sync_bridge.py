@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from crewlite import background, durable, kinds
-from crewlite.errors import OnLoopThread
+from crewlite.errors import OnLoopThread, add_note
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.runtime.main_thread.handlers import GRACE, Waiting
@@ -85,7 +85,7 @@ def cut_short(
     if ending:
         _say(f"\n{advice}")
     else:
-        error.add_note(advice)
+        add_note(error, advice)
 
 
 def check_may_block(verb: str, instead: str) -> None:

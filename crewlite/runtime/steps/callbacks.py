@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Generator
 from types import CodeType
 from typing import Any, TypeVar
 
 from crewlite import background, codec, durable, kinds
+from crewlite.callables import is_async
 from crewlite.codec import Json
 from crewlite.durable import Step
+from crewlite.errors import ConfigError
 from crewlite.kinds import Kind
 from crewlite.runtime.steps.voices import PlainVoice
 from crewlite.step_parts import Drift
-from crewlite.tools.base import is_async
 from crewlite.tools.naming import address_name
 
 T = TypeVar("T")
@@ -34,11 +35,16 @@ async def call_back(callback: Callable[..., Any], argument: Any, question: Json,
 
 
 async def called(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function of the user, a blocking one in a thread, and return its result; await an awaitable result."""
+    """Call a function of the user, a blocking one in a thread, and return its result; await an awaitable result.
+
+    Raises ConfigError for a generator, none of whose code would run.
+    """
     if is_async(function):
-        return await function(*arguments)
+        return await background.guarded(function(*arguments))
     result = await background.blocking(function, *arguments)
-    return await result if inspect.isawaitable(result) else result
+    if isinstance(result, Generator | AsyncGenerator):
+        raise ConfigError(f"{name_of(function)} is a generator, so none of its code has run: let it return, not yield")
+    return await background.guarded(result) if inspect.isawaitable(result) else result
 
 
 def callback_step(

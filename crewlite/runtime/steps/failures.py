@@ -23,7 +23,7 @@ from typing import Any, Protocol, TypeVar
 from pydantic import ValidationError
 
 from crewlite import codec, homes
-from crewlite.errors import NotCodable, StepRaised, text_of
+from crewlite.errors import NotCodable, StepRaised, add_note, text_of
 from crewlite.runtime.steps import validation_errors
 from crewlite.state.format.failed import RaisedError
 from crewlite.wording import an, number_of
@@ -258,8 +258,7 @@ def _noted(error: E, raised: RaisedError) -> E:
     )
     for why, parts in told:
         if parts:
-            with contextlib.suppress(AttributeError, TypeError):  # the error is frozen, or its `__notes__` is no list
-                error.add_note(f"{why}: {', '.join(parts)}")
+            add_note(error, f"{why}: {', '.join(parts)}")
     return error
 
 

@@ -80,7 +80,7 @@ class Siblings:
     async def ended(self) -> None:
         """Wait until all steps have ended, and raise nothing: another failure is about to be raised."""
         self._left = True
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):  # each step has recorded and announced its own failure
             await self.end()
 
     def cut(self) -> None:

@@ -53,7 +53,7 @@ class Turns:
         if expected:
             self._expected.add(address)
         try:
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception):  # the task keeps its error, which is raised below, in its turn
                 await part
             await self.come(address, TURNS)
         except asyncio.CancelledError:

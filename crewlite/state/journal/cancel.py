@@ -32,13 +32,11 @@ def cancel(store: Store, run_id: str, branch: str) -> None:
             return
 
 
-def why_refused(store: Store, run_id: str, branch: str, after: int, error: BaseException) -> BaseException:
+def why_refused(store: Store, run_id: str, branch: str, after: int, error: BranchConflictError) -> Exception:
     """Return RunCancelled if a commit after number `after` cancelled the branch; otherwise `error`.
 
-    A store does not know the kind of the run, so a BranchConflictError of it is returned with that.
+    A store does not know the kind of the run, so `error` is returned with that.
     """
-    if not isinstance(error, BranchConflictError):
-        return error
     kind = recorded(store, run_id, branch).kind
     if any(entry.seq > after and "cancelled" in entry.commit for entry in store.read(run_id, branch)):
         return RunCancelled(run_id, branch, kind=kind)

@@ -17,7 +17,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from crewlite import events
-from crewlite.errors import BranchConflictError, NotCodable, RunCancelled, StoreError
+from crewlite.errors import BranchConflictError, NotCodable, RunCancelled, StoreError, text_of
 from crewlite.events.base import BaseEvent, UnheardEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.forked import in_child
@@ -257,10 +257,9 @@ class Journal:
         except NotCodable as error:
             self._not_saved(error)
             return
-        if stored:
-            self._behind += 1
-            if self._behind >= _FARTHEST_BEHIND:
-                await self.flush()
+        self._behind += stored
+        if stored and self._behind >= _FARTHEST_BEHIND:
+            await self.flush()
 
     def _not_saved(self, error: BaseException) -> None:
         """Announce a failed save, or raise the error that stops the run, as on_save_error says."""
@@ -268,7 +267,7 @@ class Journal:
             raise error
         self.failed(error)
         if self.on_save_error == "raise":
-            raise StoreError(self.location or "", f"a save failed: {error}") from error
+            raise StoreError(self.location or "", f"a save failed: {text_of(error)}") from error
 
     def warn(self, message: str) -> None:
         """Log a warning about this run, with secrets masked."""
@@ -277,9 +276,10 @@ class Journal:
     def failed(self, error: BaseException, *, warned: bool = False) -> None:
         """Mark the durability of the run as degraded, and emit the event. `warned`: the log tells of this already."""
         if not (warned or self.warned):
-            self.warn(f"the run goes on, but not everything is saved: {error}")
+            self.warn(f"the run goes on, but not everything is saved: {text_of(error)}")
         self.degraded, self.warned = True, self.warned or not warned
-        self.emit(events.CheckpointFailedEvent, error=self.secrets.mask(str(error)), error_type=type(error).__name__)
+        message = self.secrets.mask(text_of(error))
+        self.emit(events.CheckpointFailedEvent, error=message, error_type=type(error).__name__)
 
     def learn(self, *objects: object, extra: Iterable[str] = ()) -> None:
         """Mask the secrets in the fields of these objects, and the texts in `extra`, from now on."""
@@ -366,7 +366,7 @@ class Journal:
         late = bool(queue.backlog)
         problem = await asyncio.wrap_future(settling(queue))
         if (problem or late) and not queue.fenced:
-            self.warn(f"still not saved: {problem}" if problem else "what had failed is saved now")
+            self.warn(f"still not saved: {text_of(problem)}" if problem else "what had failed is saved now")
 
     def listen(self) -> None:
         """Have the writer's thread set the future `fenced` once another process has written to the branch."""

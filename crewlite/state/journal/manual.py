@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import NamedTuple, TypeVar
 
-from crewlite.errors import BranchConflictError, StoreError
+from crewlite.background import ordinary
+from crewlite.errors import BranchConflictError, StoreError, text_of
 from crewlite.state.format.commit import Commit, CommitParts
 from crewlite.state.format.entry import Entry, seal
 from crewlite.state.journal.journal import Journal
@@ -55,7 +56,7 @@ def name_checkpoint(journal: Journal, make: Callable[[], CommitParts], at: Write
         def done(error: BaseException | None) -> None:
             queue.pinned.discard(seq)
             if error:
-                named.set_exception(StoreError(queue.store.location, f"the checkpoint was not saved: {error}"))
+                named.set_exception(StoreError(queue.store.location, f"the checkpoint was not saved: {text_of(error)}"))
             else:
                 named.set_result(DurableCheckpoint(parts, queue))
 
@@ -94,7 +95,7 @@ def change(
             if isinstance(error, BranchConflictError):
                 changed.set_exception(error)
             elif error:
-                changed.set_exception(StoreError(journal.location or "", f"{what} not saved: {error}"))
+                changed.set_exception(StoreError(journal.location or "", f"{what} not saved: {text_of(error)}"))
             elif failed:
                 changed.set_exception(failed[0])
             else:
@@ -124,7 +125,7 @@ def flush(journal: Journal) -> Future[int]:
         if error and queue.writer.over:
             flushed.set_exception(journal.ended())
         elif error:
-            flushed.set_exception(StoreError(queue.store.location, f"not everything is saved: {error}"))
+            flushed.set_exception(StoreError(queue.store.location, f"not everything is saved: {text_of(error)}"))
         else:
             flushed.set_result(queue.seq)
 
@@ -143,7 +144,7 @@ def _on_its_thread(journal: Journal, act: Callable[[Future[T]], None]) -> Future
                 raise journal.ended()
             act(done)
         except BaseException as error:  # noqa: BLE001 - raised where the future is awaited
-            done.set_exception(error)
+            done.set_exception(ordinary(error))
 
     try:
         journal.mailbox.do(guarded)

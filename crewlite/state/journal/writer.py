@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-from crewlite.errors import BranchConflictError, RunCancelled, StoreError
+from crewlite.background import ordinary
+from crewlite.errors import BranchConflictError, RunCancelled, StoreError, text_of
 from crewlite.forked import lock
 from crewlite.state.format.entry import Entry
 from crewlite.state.journal.cancel import why_refused
@@ -112,7 +113,7 @@ class WriteQueue:
             try:
                 done.set_result(act(self.store))
             except BaseException as problem:  # noqa: BLE001 - whatever storage raises is raised where the future is awaited
-                done.set_exception(problem)
+                done.set_exception(ordinary(problem))
 
         self.writer.put(run)
         return done
@@ -228,8 +229,8 @@ class Writer:
             job = job and self._next()
         try:
             self.store.close()
-        except Exception as error:  # noqa: BLE001 - all is stored, and callers wait for the end
-            log.warning("%s was not closed: %s", self.store.location, error)
+        except BaseException as error:  # noqa: BLE001 - all is stored, and callers wait for the end
+            log.warning("%s was not closed: %s", self.store.location, text_of(ordinary(error)))
         self.over = True
         self._refuse()
         self._ended.set_result(None)
@@ -285,21 +286,22 @@ class Writer:
                     if self.store.sum_at(queue.run_id, queue.branch, queue.seq + 1):  # written between those two calls
                         self.store.append([sign])
                 queue.moved = False
-            except Exception as error:  # noqa: BLE001 - whatever storage raises, the thread goes on
+            except BaseException as error:  # noqa: BLE001 - whatever storage raises, the thread goes on
                 why = self._fence(queue, error)
                 if (due or queue.fenced) and not isinstance(why, RunCancelled):  # the kickoff reports a cancellation
-                    log.warning("%s/%s gave no sign of life: %s", queue.run_id, queue.branch, why)
+                    log.warning("%s/%s gave no sign of life: %s", queue.run_id, queue.branch, text_of(why))
 
-    def _fence(self, queue: WriteQueue, error: BaseException) -> BaseException:
+    def _fence(self, queue: WriteQueue, error: BaseException) -> Exception:
         """Return the reason why a write failed. If another process has written to the branch, fence its queue."""
         if not isinstance(error, BranchConflictError):
-            return error
-        with contextlib.suppress(Exception):  # if the reason cannot be read, the conflict itself is reported
-            error = why_refused(self.store, queue.run_id, queue.branch, queue.seq, error)
+            return ordinary(error)
+        why: Exception = error
+        with contextlib.suppress(BaseException):  # if the reason cannot be read, the conflict itself is reported
+            why = why_refused(self.store, queue.run_id, queue.branch, queue.seq, error)
         queue.fenced = True
         if queue.on_fenced:
-            queue.on_fenced(error)
-        return error
+            queue.on_fenced(why)
+        return why
 
     def _compact(self, queue: WriteQueue) -> None:
         """Compact a branch that has dropped checkpoints, if it has grown enough since its last compaction."""
@@ -311,8 +313,8 @@ class Writer:
             if queue.seq >= 2 * queue.compacted + _FIRST_COMPACTION:
                 queue.compacted = queue.seq  # before `pinned` is read: see manual.name_checkpoint
                 compact_branch(self.store, queue.run_id, queue.branch, tuple(queue.pinned))
-        except Exception as error:  # noqa: BLE001 - whatever storage raises, the thread goes on
-            log.warning("%s/%s could not be compacted: %s", queue.run_id, queue.branch, error)
+        except BaseException as error:  # noqa: BLE001 - whatever storage raises, the thread goes on
+            log.warning("%s/%s could not be compacted: %s", queue.run_id, queue.branch, text_of(ordinary(error)))
 
     def _write(self, jobs: list[_Job]) -> None:
         waiting: dict[WriteQueue, list[Entry]] = {}
@@ -355,4 +357,7 @@ class Writer:
 
 def _call_all(dones: list[Done], error: BaseException | None) -> None:
     for done in dones:
-        done(error)
+        try:
+            done(error)
+        except Exception:  # a mistake of crewlite: the other runs, which wait for theirs, hear of their commits
+            log.exception("what was to follow a commit has failed")

@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from typing import Any, NoReturn, Self, SupportsIndex
 
 from crewlite.codec import Json, encode
-from crewlite.errors import ConfigError, CrewliteError, RefError
+from crewlite.errors import ConfigError, CrewliteError, RefError, add_note
 from crewlite.keywords import methods_with_known_keywords
 from crewlite.refs import check_name
 from crewlite.state.format.checkpoints import SNAPSHOT
@@ -176,7 +176,7 @@ class Bag(NamedValues):
                 try:
                     self._put_back(before)
                 except CrewliteError as problem:
-                    error.add_note(f"The restored values are not recorded: {problem}")
+                    add_note(error, f"The restored values are not recorded: {problem}")
             raise
 
     def _open(self) -> Journal:

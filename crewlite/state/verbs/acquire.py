@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from crewlite import background
-from crewlite.errors import BranchConflictError, CrewliteError, JournalCorrupt, StoreUnusable
+from crewlite.errors import BranchConflictError, CrewliteError, JournalCorrupt, StoreUnusable, text_of
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.record import Record
 from crewlite.state.format.rewinds import own_of
@@ -75,7 +75,8 @@ async def store_claim(journal: Journal, parts: CommitParts) -> None:
             raise await background.in_thread(_with_holder, error, journal.queue.store) from None
         if isinstance(error, CrewliteError):
             raise
-        problem = f"nothing can be saved ({error}), so nothing was started: make it writable, or use another location"
+        remedy = "make it writable, or use another location"
+        problem = f"nothing can be saved ({text_of(error)}), so nothing was started: {remedy}"
         raise StoreUnusable(journal.location or "", problem) from error
 
 

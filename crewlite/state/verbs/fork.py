@@ -105,7 +105,7 @@ def fork(
         with contextlib.closing(found.provider.open(found.location)) as store:
             _fork(store, found, name, operation, changed, known, base, check=check, allow_effects=allow_effects)
     except Exception as error:
-        said = {"error": str(error), "error_type": type(error).__qualname__}
+        said = {"error": errors.text_of(error), "error_type": type(error).__qualname__}
         event_bus.emit(source, events.CheckpointForkFailedEvent(**about, **said))
         if isinstance(error, OSError) and not isinstance(error, errors.CrewliteError):
             raise errors.StoreError(found.location, f"nothing was forked ({error})") from error

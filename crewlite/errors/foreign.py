@@ -1,0 +1,45 @@
+"""What is read of errors and objects of other code, whose own methods may raise anything.
+
+An error that is being reported must not be replaced by one about its text, its attributes or its notes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+
+def text_of(error: BaseException) -> str:
+    """Return the text of an error, also if its own `__str__` raises."""
+    try:
+        return str(error)
+    except Exception as failure:  # noqa: BLE001 - somebody else's __str__ may raise anything
+        return f"(its text cannot be read: {type(failure).__name__})"
+
+
+def repr_of(error: BaseException) -> str:
+    """Return the class of an error with its arguments, also if they or the class cannot be shown."""
+    try:
+        return f"{type(error).__name__}({', '.join(map(repr, error.args))})"
+    except Exception as failure:  # noqa: BLE001 - somebody else's __repr__ may raise anything
+        return f"{type(error).__name__} (its arguments cannot be read: {type(failure).__name__})"
+
+
+def attribute_of(item: object, name: str) -> Any:
+    """Return an attribute of somebody else's object, or None; also if a property or a __getattr__ raises."""
+    try:
+        return getattr(item, name, None)
+    except Exception:  # noqa: BLE001 - somebody else's attribute may raise anything: what cannot be read is not there
+        return None
+
+
+def notes_of(error: BaseException) -> list[Any]:
+    """Return the notes of an error; [] if they cannot be read."""
+    notes = attribute_of(error, "__notes__")
+    return notes if isinstance(notes, list) else []
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Add a note to an error, unless its class takes none: it may be frozen, or have notes of its own kind."""
+    with contextlib.suppress(Exception):  # the error itself is raised, and must not be replaced by one about its notes
+        error.add_note(note)
