@@ -225,7 +225,7 @@ def test_a_task_that_was_skipped_and_has_no_condition_now_is_asked_something_els
     else:
         with pytest.raises(Stop):
             first.kickoff(run_id="r")
-    with pytest.raises(TaskDrifted, match="under another condition now"):
+    with pytest.raises(TaskDrifted, match="markdown or condition"):
         plain(run([], "error")).kickoff(run_id="r")
     if finished:
         with pytest.raises(QuestionsChanged):

@@ -260,7 +260,7 @@ def test_a_shape_that_a_finished_answer_does_not_fit_is_a_clear_error(on_disk):
 
     with pytest.raises(Stop):
         crew("plain text", Stop()).kickoff(run_id="r")
-    with pytest.raises(RunMismatch, match="does not fit Fact.*on_drift='rerun'"):
+    with pytest.raises(RunMismatch, match=r"does not fit Fact.*fork 'r' with rerun=\['task:a'\]"):
         crew("x", output_pydantic=Fact).kickoff(run_id="r")
 
 
