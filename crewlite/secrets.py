@@ -30,6 +30,8 @@ _SETTINGS = 64  # entries; a larger dict holds data, not settings
 _SECRETS = (SecretStr, SecretBytes)
 _NEVER = {NoneType, bool, int, float, FunctionType, MethodType, Pace}
 """Types whose values neither are secrets nor have parts that are searched."""
+_NOTHING = ()
+"""What most fields that take several things hold; there is one empty tuple."""
 _PLAIN = (NoneType, bool, int, float)
 """The same, for the type hints of fields, whose values may be of subclasses."""
 _KEYS = (
@@ -157,7 +159,7 @@ class _Search:
             self._seen.add(id(value))
             for part, item, known in _parts(value, name, declared):
                 kind = type(item)
-                if kind not in _NEVER and (kind is not str or _bears(part)):
+                if kind not in _NEVER and (_bears(part) if kind is str else item is not _NOTHING):
                     self.look_at(item, part, depth=depth + 1, declared=known)
 
     def _headers(self, value: Mapping[object, object] | Iterable[object]) -> None:
@@ -185,7 +187,7 @@ def _parts(value: object, name: str, declared: bool) -> list[tuple[str, object, 
     if isinstance(value, BaseModel):
         cls, held = type(value), vars(value)
         searched, fields = _searched(cls)
-        parts = [(key, held[key], declares) for key, declares in searched.items() if key in held]
+        parts = [(key, item, declares) for key, declares in searched.items() if (item := held.get(key)) is not None]
         if more := held.keys() - fields:
             parts += [(key, held[key], False) for key in more if not hasattr(cls, key)]  # else it is made from fields
         for others in (value.__pydantic_private__, value.__pydantic_extra__, _of_class(cls)):

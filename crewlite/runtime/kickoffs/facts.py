@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 from crewlite.codec import JsonObject
@@ -35,9 +36,10 @@ def facts_of(definition: Described, base: type[Described], apart: Collection[str
     facts: JsonObject = {}
     live: dict[str, str | list[Any]] = {}
     models: dict[str, dict[str, Any]] = {}
-    for name, field in type(definition).model_fields.items():
-        value = getattr(definition, name)
-        if name in apart or value is field.default:
+    held = vars(definition)
+    for name, default in _defaults(type(definition)).items():
+        value = held[name]
+        if value is default or name in apart:
             continue
         plain = _plain(value) if name in base.model_fields and name != _NEVER else _LIVE
         if isinstance(value, CheckpointConfig):
@@ -46,11 +48,16 @@ def facts_of(definition: Described, base: type[Described], apart: Collection[str
             live[name] = _called(value)
             if isinstance(value, BaseLLM) and (settings := value.plain_settings()):
                 models[name] = settings
-        elif plain != _plain(field.default):
+        elif plain != _plain(default):
             facts[name] = plain
     if type(definition) is not base:
         live["class"] = type(definition).__name__
     return facts | ({"live": live} if live else {}) | ({"models": models} if models else {})
+
+
+@lru_cache(maxsize=1024)
+def _defaults(cls: type[Described]) -> dict[str, Any]:
+    return {name: field.default for name, field in cls.model_fields.items()}
 
 
 def is_plain(data: object) -> bool:
@@ -67,6 +74,8 @@ def _is_scalar(value: object) -> bool:
 
 
 def _plain(value: object) -> Any:
+    if value is None or type(value) is str:
+        return value
     if isinstance(value, Enum):
         return _plain(value.value)
     if isinstance(value, tuple | list):
