@@ -56,6 +56,9 @@ class Kind(NamedTuple):
     """Whether the user's code requests such steps, and may give them a key."""
     takes_messages: bool = False
     """Whether a definition of this kind takes messages instead of named inputs."""
+    is_flow: bool = False
+    """Whether its own code is that of a flow: it only leads from one step inside it to the next. So the kickoff after
+    it has failed for good goes on in it, and takes what is finished there from the record."""
     worker: Literal["", "model", "code"] = ""
     """Who works in the step: an agent with its model, or code. Steps with a worker are the units of work, which
     remedies such as Replan run again."""
@@ -72,12 +75,12 @@ CONDITION = Kind("condition", "condition", holds_value=True, heard=False)
 CREW = Kind("crew", "crew", enters=True, rebuilt=True, takes_key=True)
 DECISION = Kind("decision", "decision", heard=False, is_aside=True, is_about_failure=True)
 EVALUATION = Kind("evaluation", "evaluation", holds_value=True, heard=False, is_aside=True)
-FLOW = Kind("flow", "flow", enters=True, takes_key=True, worker="code")
+FLOW = Kind("flow", "flow", enters=True, is_flow=True, takes_key=True, worker="code")
 GUARDRAIL = Kind("guardrail", "guardrail", holds_value=True, is_aside=True)
 HUMAN = Kind("human", "human", given=lambda outcome: outcome.get("answer"), asks_person=True, waits=True)
 LLM = Kind("llm", "model", asks_model=True)
 MESSAGE = Kind("message", "message")
-METHOD = Kind("method", "method", holds_value=True, is_ordered=True, worker="code")
+METHOD = Kind("method", "method", holds_value=True, is_ordered=True, is_flow=True, worker="code")
 OBSERVATION = Kind("observation", "observation", is_aside=True)
 PLAN = Kind("plan", "plan", holds_value=True, heard=False, is_aside=True, worker="model")
 REASONING = Kind("reasoning", "reasoning", is_aside=True)

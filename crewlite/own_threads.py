@@ -1,21 +1,32 @@
-"""Steps that are called in threads of the user's own: `bound` carries the running step into them."""
+"""Steps that are called in threads other than the run's: `bound` carries the running step into a thread of the user's.
+
+An async function that calls a blocking verb, such as `crew.kickoff()`, would stop the loop on which the run itself goes
+on. It is called in a thread, on an event loop of its own, which it may block.
+"""
 
 from __future__ import annotations
 
+import dis
 import functools
 import inspect
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar, copy_context
+from types import CodeType
 from typing import Any, ParamSpec, TypeVar
 
 from crewlite import codec
 from crewlite.durable import Scope, scope
 from crewlite.errors import ConfigError
+from crewlite.lazy import asyncio
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Json = Any
+_BLOCKING = frozenset({"execute_sync", "execute_task", "kickoff", "kickoff_for_each"})
+"""Methods of definitions that block until the work is done."""
+_CALLS = ("LOAD_METHOD", "LOAD_ATTR")  # Python's instruction before a method is called: up to 3.11, and from 3.12
 
 _bound_scope: ContextVar[Scope | None] = ContextVar("crewlite_bound_scope", default=None)
 _call_key: ContextVar[Json] = ContextVar("crewlite_call_key", default=None)
@@ -50,3 +61,37 @@ def bound(fn: Callable[P, R]) -> Callable[P, R]:
         return own.run(fn, *args, **kwargs)
 
     return call
+
+
+@functools.lru_cache(maxsize=1024)
+def blocks(fn: Callable[..., object]) -> bool:
+    """Return whether a coroutine function itself calls a method that blocks, such as `crew.kickoff()`.
+
+    Coroutine functions that are defined in it count; plain ones do not, as they may be called in threads.
+    """
+    code = getattr(inspect.unwrap(fn), "__code__", None)
+    return isinstance(code, CodeType) and _blocks(code)
+
+
+def _blocks(code: CodeType) -> bool:
+    if not code.co_flags & inspect.CO_COROUTINE:
+        return False
+    if not _BLOCKING.isdisjoint(code.co_names) and any(map(_calls_one, dis.get_instructions(code))):
+        return True
+    return any(_blocks(inner) for inner in code.co_consts if isinstance(inner, CodeType))
+
+
+def _calls_one(instruction: dis.Instruction) -> bool:
+    if instruction.opname not in _CALLS or instruction.argval not in _BLOCKING:
+        return False
+    return instruction.opname == "LOAD_METHOD" or (sys.version_info >= (3, 12) and bool((instruction.arg or 0) & 1))
+
+
+def on_own_loop(fn: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
+    """Return a blocking function that runs a coroutine function on an event loop of its own, bound as by `bound`."""
+
+    @functools.wraps(fn)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        return asyncio.run(fn(*args, **kwargs))
+
+    return bound(call)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from crewlite import background, durable
 from crewlite.agent.shape import Misshapen, Shape, check_format, wanted
+from crewlite.durable import Step
 from crewlite.errors import ConfigError, OutputInvalid
 from crewlite.llm.base import BaseLLM, LLMReply, Message
 from crewlite.llm.call import call_step, read_back
-from crewlite.runtime.steps.future import Awaited, StepFuture, on
+from crewlite.runtime.steps.future import requested
 from crewlite.wording import an
 
 
@@ -25,9 +25,6 @@ def asked(llm: BaseLLM, messages: str | Sequence[Message], response_format: obje
 
     def value(reply: LLMReply) -> Any:
         return shape.read(reply.text) if shape else reply.text
-
-    async def after(reply: Awaitable[LLMReply]) -> Any:
-        return value(await reply)
 
     def check(reply: LLMReply) -> None:
         try:
@@ -46,11 +43,13 @@ def asked(llm: BaseLLM, messages: str | Sequence[Message], response_format: obje
     scope = durable.scope()
     step = call_step(llm, conversation, response_schema=schema, question=[conversation, schema], check=check)
     step = replace(step, decode=decode)
-    if scope.loop is None and not _in_coroutine():
-        return background.run(after(step.work()))
-    if scope.loop is None or on(scope.loop):
-        return Awaited("ask(...)", scope.step(step), after)
-    return value(StepFuture(scope, step).result())
+    if scope.loop is None and not background.running_loop():
+        return value(background.run(_work(step)))
+    return requested(scope, step, "ask(...)", value)
+
+
+async def _work(step: Step[LLMReply]) -> LLMReply:
+    return await step.work()
 
 
 def _messages(messages: object) -> list[Message]:
@@ -62,11 +61,3 @@ def _messages(messages: object) -> list[Message]:
         f"ask(messages={messages!r:.80}) is given {an(type(messages).__name__)}; wanted text, or a list of messages "
         f"such as {{'role': 'user', 'content': 'Well?'}}"
     )
-
-
-def _in_coroutine() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

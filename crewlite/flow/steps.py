@@ -19,7 +19,7 @@ from crewlite.flow.options import Execution, called, decorated, integers, named,
 from crewlite.flow.reuse import Inside, Reuse, code_of, dependencies, lifetime, version_of
 from crewlite.recovery import Policy
 from crewlite.runtime.steps.executors import Executor, Runtime
-from crewlite.runtime.steps.future import Awaited, StepFuture, StepFutures, on, settled
+from crewlite.runtime.steps.future import StepFuture, StepFutures, on, requested, settled
 from crewlite.runtime.steps.voices import PlainVoice
 from crewlite.step_parts import Effect, Limit
 
@@ -98,11 +98,11 @@ class StepFunction(Generic[P, R]):
         if scope.loop is None:
             return self.func(*args, **kwargs)
         step = self._made(args, kwargs)
-        if not on(scope.loop):
-            return StepFuture[R](scope, step).result()
-        if not self._async:
+        if self._async:
+            return requested(scope, step, f"{self.name}(...)")  # type: ignore[no-any-return]  # R is awaitable
+        if on(scope.loop):
             raise OnLoopThread(self.name, f"await {self.name}.submit(...)")
-        return Awaited(f"{self.name}(...)", scope.step(step))  # type: ignore[return-value]  # R is awaitable
+        return StepFuture[R](scope, step).result()
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> StepFuture[Any]:
         """Begin the step and return a future of its result at once. Raises ConfigError outside a flow."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,7 +13,7 @@ from crewlite import background, codec, durable, events, kinds
 from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError
 from crewlite.ids import now
-from crewlite.runtime.steps.future import Awaited, StepFuture, on
+from crewlite.runtime.steps.future import Awaited, requested
 
 
 def sleep_for(seconds: float) -> Any:
@@ -28,10 +27,7 @@ def sleep_for(seconds: float) -> Any:
     scope = durable.scope()
     if scope.loop is None:
         return _wait(now() + timedelta(seconds=seconds))
-    timer = _timer(seconds)
-    if on(scope.loop):
-        return Awaited("sleep_for(...)", scope.step(timer), _awaited)
-    return _wait(StepFuture[datetime](scope, timer).result())
+    return requested(scope, _timer(seconds), "sleep_for(...)", _wait)
 
 
 def _timer(seconds: float) -> Step[datetime]:
@@ -48,10 +44,6 @@ def _timer(seconds: float) -> Step[datetime]:
         decode=codec.decode,
         placeholder=now,
     )
-
-
-async def _awaited(timer: Awaitable[datetime]) -> None:
-    await asyncio.sleep(_left(await timer))
 
 
 def _wait(until: datetime) -> Any:

@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task
-from crewlite.flow import Flow, and_, listen, or_, router, start
+from crewlite.flow import Flow, and_, flow, listen, or_, router, start, step
 from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
 from tests.children import PIPE, Child, run
@@ -217,3 +217,54 @@ def test_a_killed_process_is_resumed(tmp_path):
     done = run([sys.executable, "plan.py"], cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout == "turns=4\n", done.stderr
     assert (tmp_path / "done.txt").read_text().split("\n") == ["begin", "turn 1", "turn 2", "turn 3", "turn 4", ""]
+
+
+def failing_on(answer_of, config):
+    class Parse(Flow):
+        checkpoint = config
+
+        @start()
+        def read(self):
+            return int(answer_of().raw)
+
+    return Parse()
+
+
+def test_the_kickoff_after_a_method_has_failed_goes_on_in_it_and_pays_nothing_twice(on_disk):
+    config, llm = on_disk(), ScriptedLLM(["seven"])
+    agent = Agent(role="r", goal="g", llm=llm)
+    crew = Crew(tasks=[Task(description="Count", expected_output="a number", agent=agent)])
+    with pytest.raises(ValueError, match="seven") as first:
+        failing_on(crew.kickoff, config).kickoff(run_id="p")
+    assert "Recorded: 4 finished steps of run 'p'" in first.value.__notes__[-1]
+    with pytest.raises(ValueError, match="seven") as second:
+        failing_on(crew.kickoff, config).kickoff(run_id="p")
+    assert "flow.fork('p', rerun=['method:read/crew:crew']).kickoff()" in "".join(second.value.__notes__)
+
+    class Parse(Flow):
+        checkpoint = config
+
+        @start()
+        def read(self):
+            return {"seven": 7}[crew.kickoff().raw]
+
+    assert Parse().kickoff(run_id="p") == 7
+    assert len(llm.calls) == 1
+
+
+def test_what_is_inside_a_step_that_begins_anew_is_not_said_to_be_kept(on_disk):
+    agent = Agent(role="r", goal="g", llm=ScriptedLLM(["seven", "8"]))
+    crew = Crew(tasks=[Task(description="Count", expected_output="a number", agent=agent)])
+
+    @step
+    def read():
+        return int(crew.kickoff().raw)
+
+    @flow(name="reading", checkpoint=on_disk())
+    def reading():
+        return read()
+
+    with pytest.raises(ValueError, match="seven") as caught:
+        reading.kickoff(run_id="p")
+    assert "No step of it has finished." in caught.value.__notes__[-1]
+    assert reading.kickoff(run_id="p") == 8

@@ -197,6 +197,8 @@ def test_the_result_of_a_run_answers_unless_it_is_superseded():
         ([failure(1, final=False, kind="timeout"), failure(2)], 0, 3, []),  # so has a resume after giving up
         ([failure(1, cause="step:go/step:in")], 0, 1, []),  # a child failed, which can run again
         ([failure(1, for_author=True)], 0, 1, []),
+        ([replace(failure(1), kind="method")], 0, 1, []),  # a flow goes on after its failure
+        ([replace(failure(1), kind="task")], 0, 2, []),
         ([failure(1, error_type="StepTimeout")], 0, 1, []),
     ],
 )

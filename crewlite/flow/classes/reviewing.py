@@ -7,7 +7,6 @@ model says twice what an answer means.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable
 from datetime import datetime
 from typing import Any, Literal, cast
 
@@ -28,7 +27,7 @@ from crewlite.flow.classes.running import running
 from crewlite.ids import now
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.people.human import question_step
-from crewlite.runtime.steps.future import Awaited, StepFuture, on
+from crewlite.runtime.steps.future import requested
 from crewlite.runtime.steps.voices import Silent
 
 _TURNS = 5  # replies that an outcome may take
@@ -71,13 +70,7 @@ def call(method: FlowMethod[Any, Any], flow: Flow[Any], /, *args: Any, **kwargs:
         )
     given = {"args": args, "kwargs": kwargs}
     step = _step(flow, method.name, lambda: reviewed(flow, method, args, kwargs), codec.known(given), given)
-    if on(scope.loop):
-        return Awaited(f"self.{method.name}(...)", scope.step(step), _answered)
-    return _answer(StepFuture[HumanFeedbackResult](scope, step).result())
-
-
-async def _answered(result: Awaitable[HumanFeedbackResult]) -> Any:
-    return _answer(await result)
+    return requested(scope, step, f"self.{method.name}(...)", _answer)
 
 
 def _answer(result: HumanFeedbackResult) -> Any:

@@ -10,7 +10,7 @@ from crewlite.errors import CrewliteError, Redacted, StepRaised, add_note, ends_
 from crewlite.resuming import branch_ref
 from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.runtime.steps.run import Run
-from crewlite.state.format.addresses import is_question, is_right_below
+from crewlite.state.format.addresses import is_question, outer
 from crewlite.state.format.record import Record
 from crewlite.state.providers.base import declares
 from crewlite.state.verbs.effects import repeats
@@ -39,15 +39,20 @@ def warn_unused(run: Run) -> None:
 
 
 def _answered_before(kind: str, run: Run) -> tuple[str, ...]:
-    """Return the addresses of the last top-level steps whose outcomes this kickoff reused.
+    """Return the addresses of the last steps whose outcomes this kickoff reused, of those that the code of a flow got.
 
     `kind`: the kind of the run.
     """
     outcomes = run.record.outcomes
-    before = (
-        [at for at in run.begun if at in outcomes and is_right_below(at, "")] if not kinds.of(kind).begins_anew else []
-    )
+    if kinds.of(kind).begins_anew:
+        return ()
+    before = [at for at in run.begun if at in outcomes and _is_in_flow(outer(at), run.record)]
     return tuple(sorted(before, key=lambda at: outcomes[at].seq)[-_NAMED:])
+
+
+def _is_in_flow(around: str, record: Record) -> bool:
+    """Return whether the step at `around` is the root, or an unfinished flow or method."""
+    return not around or (around not in record.outcomes and kinds.at(around).is_flow)
 
 
 def to_run_again(kind: str, ref: str, record: Record, steps: Sequence[str]) -> tuple[str, tuple[str, ...]]:

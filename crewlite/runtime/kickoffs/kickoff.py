@@ -21,6 +21,7 @@ from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.main_thread.signals import PATIENCE, Listener, listed_signals
 from crewlite.runtime.steps import sayings
 from crewlite.runtime.steps.budgets import worked
+from crewlite.runtime.steps.keyed import to_another_loop
 from crewlite.runtime.steps.run import EventStamp, Run
 from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.state.format.commit import CommitParts
@@ -194,7 +195,8 @@ async def inside(scope: StepScope, root: Root[T], request: Request, step: Step[T
     home = journal.loop
     if home is asyncio.get_running_loop():
         return await work()
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), home))  # from a blocking tool's thread
+    begun = to_another_loop().run(asyncio.run_coroutine_threadsafe, work(), home)
+    return await asyncio.wrap_future(begun)  # from a thread of blocking code
 
 
 def _listener(root: Root[Any], run: Run, setting: Setting) -> Listener | None:

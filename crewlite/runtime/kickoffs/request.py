@@ -20,6 +20,7 @@ from crewlite.keywords import known_keywords
 from crewlite.lazy import lazy
 from crewlite.refs import as_run_id
 from crewlite.resuming import call_again, to_resume
+from crewlite.runtime.steps.attempts import reusable
 from crewlite.state.config import CheckpointConfig
 from crewlite.step_parts import Durability
 from crewlite.usage import NO_USAGE, Usage
@@ -94,7 +95,7 @@ class Progress:
     waited: bool = False
     """Whether this kickoff has waited for another process."""
     finished_steps: int | None = None
-    """The number of recorded outcomes, set when the run releases its branch."""
+    """The number of finished steps that the next kickoff reuses, set when the run releases its branch."""
     unsettled: Mapping[str, int] = field(default_factory=dict)
     """The calls that the next kickoff stops at with InDoubt, and how often they were begun, set when the run releases
     its branch."""
@@ -125,7 +126,7 @@ class Progress:
     def end(self) -> None:
         """Note that the run has released its branch. Keeps the usage and drops the journal."""
         if self.journal:
-            self.finished_steps = len(self.journal.record.outcomes)
+            self.finished_steps = reusable(self.journal.record)
             self.unsettled = steps.unsettled(self.journal.record)
         self.paid, self.journal = self.usage, None
 

@@ -16,6 +16,7 @@ from crewlite.errors import OnLoopThread, add_note
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.runtime.main_thread.handlers import GRACE, Waiting
+from crewlite.runtime.steps.keyed import to_another_loop
 
 uncaught = lazy("crewlite.cli.uncaught")  # on the roof: how errors that end a program are printed
 
@@ -58,7 +59,7 @@ def run_sync(kind: Kind, verb: str, work: Callable[[], Coroutine[Any, Any, T]], 
 
     with Waiting() as waiting:
         try:
-            return waiting.wait(background.submit(in_full()))
+            return waiting.wait(to_another_loop().run(background.submit, in_full()))
         except BaseException as error:
             if isinstance(error, ENDING) or not ended.is_set():  # else it is an error of the run
                 cut = partial(waiting.cut, cancel, ending=isinstance(error, ENDING))

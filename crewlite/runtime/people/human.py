@@ -24,7 +24,7 @@ from crewlite.ids import now
 from crewlite.keywords import known_keywords
 from crewlite.runtime.people.terminal import line, piped, terminal, turn
 from crewlite.runtime.steps.budgets import paused
-from crewlite.runtime.steps.future import Awaited, StepFuture, on
+from crewlite.runtime.steps.future import requested
 from crewlite.runtime.steps.replay import Basis, recorded_answer, recorded_question
 from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.state.format.addresses import NAME_RULE, can_be_name
@@ -70,10 +70,7 @@ def asked_here(asked: Question, name: str | None) -> Any:
             return asked.at_terminal()
         except EOFError:
             raise ConfigError(f"ask({asked.text!r}): nobody answered at the terminal, as its input has ended") from None
-    step = question_step(asked, name)
-    if on(scope.loop):
-        return Awaited("ask(...)", scope.step(step), lambda answer: _in_time(answer, asked))
-    return asked.in_time(StepFuture[Any](scope, step).result())
+    return requested(scope, question_step(asked, name), "ask(...)", asked.in_time)
 
 
 def put(asked: Question, name: str, leads_to: str) -> Awaitable[Any]:
@@ -98,10 +95,6 @@ async def _put_inside(scope: StepScope, asked: Question, step: Step[Any], leads_
         except AnswerRefused as refused:
             raise AnswerRefused(at, refused.problem, edit=True, by_run=True) from None
     return await scope.step(step)
-
-
-async def _in_time(answer: Awaitable[Any], asked: Question) -> Any:
-    return asked.in_time(await answer)
 
 
 @dataclass(frozen=True, slots=True)

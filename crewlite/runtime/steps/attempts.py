@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from crewlite import kinds
 from crewlite.errors import DeadlineExceeded, StateConflict, StepTimeout
 from crewlite.recovery import Remedy, Resume, Retry, Rollback
+from crewlite.state.format.addresses import outers
 from crewlite.state.format.outcome import Attempt
 from crewlite.state.format.record import Record
 from crewlite.state.journal.view import Change
@@ -18,9 +19,10 @@ def next_attempt(past: Sequence[Attempt], base: int, *, once: bool) -> tuple[int
     A resume after a final failure starts a new budget. So does a fork: only failures after `base`, the commit it is
     forked from, are charged to the fork's budget.
 
-    After a final failure the resume repeats the last attempt number if a child step failed, if the error tells of a
-    mistake in the program, or if time ran out: the child steps that finished are then reused. In all other cases the
-    number goes up, so that the child steps run again. A step that is done `once` begins with attempt 1.
+    After a final failure the resume repeats the last attempt number if the step is a flow or a method of one, if a
+    child step failed, if the error tells of a mistake in the program, or if time ran out: the child steps that finished
+    are then reused. In all other cases the number goes up, so that the child steps run again. A step that is done
+    `once` begins with attempt 1.
     """
     if not past:
         return 1, []
@@ -57,8 +59,18 @@ def following(last: Attempt) -> int:
         return last.number
     late = last.error_type in (StepTimeout.__qualname__, DeadlineExceeded.__qualname__)
     reuses = last.final or (isinstance(last.remedy, Retry) and not last.remedy.anew)
-    goes_on = last.cause is not None or last.for_author or late
+    goes_on = last.cause is not None or last.for_author or late or (last.final and kinds.of(last.kind).is_flow)
     return last.number if reuses and goes_on else last.number + 1
+
+
+def reusable(record: Record) -> int:
+    """Return how many finished steps the next kickoff reuses: all but those inside steps that it begins anew."""
+    anew = {
+        address
+        for address, tries in record.attempts.items()
+        if address and address not in record.outcomes and following(tries[-1]) != tries[-1].number
+    }
+    return sum(anew.isdisjoint(outers(at)) for at in record.outcomes)
 
 
 def beside_conflict(record: Record, address: str) -> dict[str, list[Change]]:

@@ -21,6 +21,7 @@ from typing import Any, Literal, Protocol, cast
 
 from crewlite import background, codec, durable, tracebacks
 from crewlite.errors import ConfigError, StepCrashed, text_of
+from crewlite.own_threads import blocks, on_own_loop
 from crewlite.runtime.steps.failures import Told, raised, written
 from crewlite.runtime.steps.future import settled
 from crewlite.runtime.steps.step_scope import StepScope
@@ -62,20 +63,20 @@ class Executor(Protocol):
 
 
 class Inline:
-    """Runs an async function on the run's loop, and a blocking one in a thread of this process."""
+    """Runs an async function on the run's loop, and one that blocks in a thread of this process."""
 
     def check(self, name: str, func: Callable[..., Any]) -> None:
         """Accept any function."""
 
     async def run(self, job: Job) -> Any:
         """Make the call."""
-        if job.is_async:
+        if job.is_async and not blocks(job.func):
             if isinstance(frame := durable.scope(), StepScope):
                 frame.children.task = asyncio.current_task()
             value = await job.func(*job.args, **job.kwargs)
         else:
             in_thread = background.blocking if job.counts else background.in_thread
-            value = await in_thread(job.func, *job.args, **job.kwargs)
+            value = await in_thread(on_own_loop(job.func) if job.is_async else job.func, *job.args, **job.kwargs)
         return settled(value, f"the result of {job.name}")
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import contextvars
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
+from functools import partial
 from types import CoroutineType
 from typing import Any, Generic, TypeVar, overload
 
@@ -14,6 +14,7 @@ from crewlite import background, codec, durable
 from crewlite.durable import Scope, Step
 from crewlite.errors import ConfigError, OnLoopThread
 from crewlite.keywords import methods_with_known_keywords
+from crewlite.runtime.steps.keyed import to_another_loop
 from crewlite.tracebacks import shortened
 
 T = TypeVar("T")
@@ -34,7 +35,7 @@ class StepFuture(Generic[T]):
         if on(scope.loop):
             self._begin(step, start)
         else:  # the loop runs these callbacks in the order of the calls
-            scope.loop.call_soon_threadsafe(self._begin, step, start, context=contextvars.copy_context())
+            scope.loop.call_soon_threadsafe(self._begin, step, start, context=to_another_loop())
 
     def result(self, timeout: float | None = None) -> T:
         """Wait for the step to end and return its value.
@@ -101,6 +102,25 @@ class StepFuture(Generic[T]):
         """Mark the step as awaited: its failure was raised to the waiter, so the enclosing step need not raise it."""
         if self._task and self._task.done():  # else the waiter timed out and was not given any failure
             self._scope.mark_awaited(self._task)
+
+
+def requested(scope: Scope, step: Step[T], call: str, then: Callable[[T], Any] = durable.same) -> Any:
+    """Request a step for code of users. In a coroutine, return an awaitable of `then(result)`; elsewhere wait for that.
+
+    `call`: the call, as error messages write it. In a coroutine, `then` may return an Awaited, which is awaited too.
+    """
+    if scope.loop is None or on(scope.loop):
+        asked = scope.step(step)
+    elif background.running_loop():  # an event loop of the user's, or of a function that blocks its loop
+        asked = StepFuture(scope, step)._awaited()
+    else:
+        return then(StepFuture(scope, step).result())
+    return Awaited(call, asked, None if then is durable.same else partial(_after, then))
+
+
+async def _after(then: Callable[[T], Any], asked: Awaitable[T]) -> Any:
+    value = then(await asked)
+    return await value if isinstance(value, Awaited) else value
 
 
 @methods_with_known_keywords("futures", constructed=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextvars import ContextVar, Token
+from contextvars import Context, ContextVar, Token, copy_context
 from typing import Any
 
 from crewlite import background, durable
@@ -62,6 +62,15 @@ class keyed:  # noqa: N801 - a context manager
     def __exit__(self, *raised: object) -> None:
         if self._token:
             _held.reset(self._token)
+
+
+def to_another_loop() -> Context:
+    """Return a copy of the context for a request that another event loop takes, where a key counts as it does here."""
+    context, held = copy_context(), _held.get()
+    if held:
+        task = asyncio.current_task() if background.running_loop() else None
+        context.run(_held.set, (held[0], held[1], None) if held[2] in (None, task) else None)
+    return context
 
 
 def key_here(scope: Scope) -> str | None:

@@ -1,0 +1,202 @@
+"""An async method that calls a blocking kickoff, as programs for CrewAI do, runs in a thread and may block there."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+
+import pytest
+
+from crewlite import Agent, Crew, History, Task
+from crewlite.flow import Flow, ask, flow, keyed, listen, sleep_for, start, step
+from crewlite.own_threads import blocks
+from crewlite.testing import ScriptedLLM
+
+
+class Cut(BaseException):
+    """Stands for a kill: nothing after it is recorded."""
+
+
+class Writers:
+    """A model, and crews of one task that ask it."""
+
+    def __init__(self, cut_at=None):
+        self.cut_at = cut_at
+        self.llm = ScriptedLLM(self._answer)
+
+    def _answer(self, messages):
+        topic = messages[-1]["content"].partition("about ")[2].partition("\n")[0].rstrip(".")
+        if topic == self.cut_at:
+            return KeyboardInterrupt()
+        return f"On {topic}"
+
+    def crew(self):
+        agent = Agent(role="Writer", goal="write", llm=self.llm)
+        return Crew(tasks=[Task(description="Write about {topic}.", expected_output="text", agent=agent)])
+
+    @property
+    def asked(self):
+        return len(self.llm.calls)
+
+
+def book(writers, **settings):
+    class Book(Flow[dict]):
+        @start()
+        async def outline(self):
+            text = writers.crew().kickoff({"topic": "all"}).raw
+            self.state["outline"] = await asyncio.sleep(0, text)
+            return text
+
+        @listen(outline)
+        async def write(self):
+            async def chapter(number):
+                await asyncio.sleep(0.001 * (3 - number))
+                return writers.crew().kickoff({"topic": f"chapter {number}"}).raw
+
+            texts = await asyncio.gather(*[asyncio.create_task(chapter(number)) for number in (1, 2, 3)])
+            self.state["chapters"] = texts
+            return texts
+
+        @listen(write)
+        async def close(self, texts):
+            return [*texts, (await writers.crew().akickoff({"topic": "the end"})).raw]
+
+    return Book(**settings)
+
+
+WHOLE = ["On chapter 1", "On chapter 2", "On chapter 3", "On the end"]
+
+
+def test_async_methods_may_call_blocking_kickoffs():
+    made = book(Writers())
+    assert made.kickoff() == WHOLE
+    assert (made.state["outline"], made.state["chapters"]) == ("On all", WHOLE[:3])
+    assert asyncio.run(book(Writers()).akickoff()) == WHOLE
+
+
+@pytest.mark.parametrize("at", ["all", "chapter 1", "chapter 2", "chapter 3", "the end"])
+def test_a_run_that_was_cut_in_a_blocking_kickoff_goes_on_and_pays_nothing_twice(memory, at):
+    config, first = memory(), Writers(cut_at=at)
+    with pytest.raises((KeyboardInterrupt, RuntimeError)):
+        book(first, checkpoint=config).kickoff(run_id="b")
+    second = Writers()
+    assert book(second, checkpoint=config).kickoff(run_id="b") == WHOLE
+    assert first.asked + second.asked == 6  # five questions, of which one was cut
+
+
+def test_a_key_names_what_a_coroutine_of_such_a_method_kicks_off(memory):
+    config, writers = memory(), Writers()
+
+    class Book(Flow):
+        checkpoint = config
+
+        @start()
+        async def write(self):
+            async def chapter(number):
+                await asyncio.sleep(0)
+                with keyed(number):
+                    return writers.crew().kickoff({"topic": f"chapter {number}"}).raw
+
+            return await asyncio.gather(chapter(1), chapter(2))
+
+    Book().kickoff(run_id="b")
+    with History(config.location, provider=config.provider) as history:
+        crews = [one.address for one in history.run("b").steps if one.kind == "crew"]
+    assert sorted(crews) == ["method:write/crew:crew#[1]", "method:write/crew:crew#[2]"]
+
+
+@step
+async def doubled(number):
+    return 2 * number
+
+
+@step
+def halved(number):
+    return number // 2
+
+
+def test_such_a_method_awaits_steps_questions_and_pauses_as_any_other(memory):
+    writers = Writers()
+
+    class Mixed(Flow):
+        checkpoint = memory()
+
+        @start()
+        async def go(self):
+            text = writers.crew().kickoff({"topic": "tea"}).raw
+            many = await asyncio.gather(*[doubled(number) for number in (1, 2)])
+            await sleep_for(0)
+            future = halved.submit(8)
+            return text, many, await future, halved(4), await ask("How many?", int, name="count")
+
+    assert Mixed().kickoff(answers={"method:go/human:count": 3}, run_id="m") == ("On tea", [2, 4], 4, 2, 3)
+
+
+def test_a_function_flow_and_a_step_may_block_too():
+    writers = Writers()
+
+    @step
+    async def written(topic):
+        return writers.crew().kickoff({"topic": topic}).raw
+
+    @flow
+    async def both():
+        return await written("one"), writers.crew().kickoff({"topic": "two"}).raw
+
+    assert both.kickoff() == ("On one", "On two")
+
+
+def test_such_a_method_can_be_given_up_after_its_time():
+    class Slow(Flow):
+        @start(timeout=0.05)
+        async def go(self):
+            if self is None:
+                Writers().crew().kickoff()
+            await asyncio.sleep(30)
+
+    with pytest.raises(TimeoutError):
+        Slow().kickoff()
+
+
+def functions():
+    crew = Writers().crew()
+
+    async def direct():
+        return crew.kickoff()
+
+    async def for_each():
+        return crew.kickoff_for_each([{}])
+
+    async def inside():
+        async def inner():
+            return crew.kickoff()
+
+        return await inner()
+
+    async def handed_to_a_thread():
+        return await asyncio.to_thread(crew.kickoff)
+
+    async def in_a_lambda():
+        return await asyncio.to_thread(lambda: crew.kickoff())
+
+    async def awaits():
+        return await crew.akickoff()
+
+    def plain():
+        return crew.kickoff()
+
+    return {
+        direct: True,
+        for_each: True,
+        inside: True,
+        handed_to_a_thread: False,
+        in_a_lambda: False,
+        awaits: False,
+        plain: False,
+    }
+
+
+def test_what_blocks_is_read_from_the_code():
+    found = {function.__name__: blocks(function) for function in functions()}
+    assert found == {function.__name__: wanted for function, wanted in functions().items()}
+    assert inspect.iscoroutinefunction(next(iter(functions())))
