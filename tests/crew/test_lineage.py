@@ -142,13 +142,13 @@ def test_a_ref_into_a_fork_names_no_checkpoint_that_its_base_has_dropped(make_cr
         make_crew(["d", "e", Stop()], 6, checkpoint=config(max_checkpoints=1)).kickoff(run_id="r")
     with history(config()) as found:
         label, last = found.run("r/f").checkpoints()
-        assert (label.label, last.id, last.parent_id) == ("begin", base.id, None)
+        assert (label.label, last.id, last.parent_id) == ("begin", base.id, label.id)
         for ref in ("r/f@task:t1", f"r/f@{second.id}"):
             for act in (found.checkpoint, found.fork):
                 with pytest.raises(RefError, match="names no checkpoint of this branch any more"):
                     act(ref)
         with pytest.raises(RefError, match="further than the first one"):
-            found.checkpoint("r/f~1")
+            found.checkpoint("r/f~2")
 
 
 def test_a_ref_into_what_a_rewind_abandoned_names_no_checkpoint_that_was_dropped(make_crew, config):

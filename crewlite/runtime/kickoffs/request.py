@@ -20,11 +20,11 @@ from crewlite.keywords import known_keywords
 from crewlite.lazy import lazy
 from crewlite.refs import as_run_id
 from crewlite.resuming import call_again, to_resume
-from crewlite.runtime.steps.attempts import reusable
 from crewlite.state.config import CheckpointConfig
 from crewlite.step_parts import Durability
 from crewlite.usage import NO_USAGE, Usage
 
+attempts = lazy("crewlite.runtime.steps.attempts")
 steps = lazy("crewlite.state.reading.steps")  # only a run reads a record, and every definition loads this module
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class Progress:
     def end(self) -> None:
         """Note that the run has released its branch. Keeps the usage and drops the journal."""
         if self.journal:
-            self.finished_steps = reusable(self.journal.record)
+            self.finished_steps = attempts.reusable(self.journal.record)
             self.unsettled = steps.unsettled(self.journal.record)
         self.paid, self.journal = self.usage, None
 
