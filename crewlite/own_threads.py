@@ -11,7 +11,7 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from contextvars import ContextVar, copy_context
 from types import CodeType
 from typing import Any, ParamSpec, TypeVar
@@ -26,6 +26,8 @@ R = TypeVar("R")
 Json = Any
 _BLOCKING = frozenset({"execute_sync", "execute_task", "kickoff", "kickoff_for_each"})
 """Methods of definitions that block until the work is done."""
+_COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
+_IS_ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _CALLS = ("LOAD_METHOD", "LOAD_ATTR")  # Python's instruction before a method is called: up to 3.11, and from 3.12
 
 _bound_scope: ContextVar[Scope | None] = ContextVar("crewlite_bound_scope", default=None)
@@ -63,22 +65,42 @@ def bound(fn: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-@functools.lru_cache(maxsize=1024)
 def blocks(fn: Callable[..., object]) -> bool:
     """Return whether a coroutine function itself calls a method that blocks, such as `crew.kickoff()`.
 
-    Coroutine functions that are defined in it count; plain ones do not, as they may be called in threads.
+    What it wraps counts, and so do comprehensions and coroutine functions that are defined in it. Plain functions do
+    not, as they may be called in threads.
     """
-    code = getattr(inspect.unwrap(fn), "__code__", None)
-    return isinstance(code, CodeType) and _blocks(code)
+    return any(isinstance(code, CodeType) and _blocks(code) for code in map(_code, _layers(fn)))
 
 
+def _layers(fn: Any) -> Iterator[Any]:
+    """Yield a function, and each that it wraps as `functools.wraps` or `functools.partial` tells."""
+    while fn is not None:
+        yield fn
+        fn = fn.func if isinstance(fn, functools.partial) else getattr(fn, "__wrapped__", None)
+
+
+def _code(fn: Any) -> CodeType | None:
+    return getattr(fn, "__code__", None) or getattr(getattr(type(fn), "__call__", None), "__code__", None)  # noqa: B004
+
+
+@functools.lru_cache(maxsize=1024)  # of code: a method would keep its flow
 def _blocks(code: CodeType) -> bool:
-    if not code.co_flags & inspect.CO_COROUTINE:
+    if not code.co_flags & _IS_ASYNC:
         return False
-    if not _BLOCKING.isdisjoint(code.co_names) and any(map(_calls_one, dis.get_instructions(code))):
+    if any(map(_calls_one, _instructions(code))):
         return True
     return any(_blocks(inner) for inner in code.co_consts if isinstance(inner, CodeType))
+
+
+def _instructions(code: CodeType) -> Iterator[dis.Instruction]:
+    """Yield the instructions of a function, and those of the comprehensions in it, which run as its own code does."""
+    if not _BLOCKING.isdisjoint(code.co_names):
+        yield from dis.get_instructions(code)
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType) and inner.co_name in _COMPREHENSIONS:
+            yield from _instructions(inner)
 
 
 def _calls_one(instruction: dis.Instruction) -> bool:

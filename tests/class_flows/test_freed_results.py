@@ -1,12 +1,14 @@
-"""What a method returned is freed once no method needs it: a long flow without a store does not grow."""
+"""What a method returned is freed once no method needs it, and a flow once nobody has it: long programs do not grow."""
 
 from __future__ import annotations
 
 import gc
+import time
 import weakref
 
 from pydantic import BaseModel
 
+from crewlite import Agent, Crew, Task
 from crewlite.flow import Flow, listen, router, start
 
 
@@ -74,3 +76,27 @@ def test_the_results_of_earlier_rounds_are_freed():
     assert Improve().kickoff() == "published"
     assert len(given) == 6
     assert max(left) <= 2, left
+
+
+def test_a_flow_that_was_kicked_off_is_freed_with_its_last_reference():
+    crew = Crew(tasks=[Task(description="d", expected_output="o", agent=Agent(role="r", goal="g", llm="offline"))])
+
+    class Write(Flow):
+        @start()
+        def first(self):
+            return "first"
+
+        @listen(first)
+        async def second(self):
+            return crew.kickoff().raw
+
+    made = Write()
+    made.kickoff()
+    assert made.state is not None
+    gone = weakref.ref(made)
+    del made
+    until = time.monotonic() + 5
+    while gone() is not None and time.monotonic() < until:  # the run's threads may still be ending
+        gc.collect()
+        time.sleep(0.01)
+    assert gone() is None

@@ -278,10 +278,12 @@ class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
 
     def _note_kickoff(self, progress: Progress) -> None:
         """Let `state` show what the kickoff leaves."""
-        last_kickoff.keep({self: last_kickoff.Kickoff(lambda: progress.outcome, self._left)})
+        kind = self.state_kind
 
-    def _left(self, outcome: Outcome) -> Left:
-        return Left(outcome.made(self.state_kind), outcome.feedback)
+        def left(outcome: Outcome) -> Left:  # does not hold the flow, which its own last kickoff would keep for ever
+            return Left(outcome.made(kind), outcome.feedback)
+
+        last_kickoff.keep({self: last_kickoff.Kickoff(lambda: progress.outcome, left)})
 
     @classmethod
     def rebuilt(cls, source: FromCheckpoint, bind: Bind) -> Self:
