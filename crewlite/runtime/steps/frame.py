@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
-from crewlite import codec, durable, kinds
+from crewlite import codec, durable, kinds, own_threads
 from crewlite.durable import Scope, Stamp, Step
 from crewlite.errors import ChangeUnused, ConfigError, InDoubt, NonDeterminism
 from crewlite.events.base import BaseEvent
@@ -109,6 +110,16 @@ class Frame(Scope):
     def state(self) -> View | None:
         """The state as this attempt sees it."""
         return self.children.view
+
+    @property
+    def in_other_task(self) -> bool:
+        """Whether the running task is another than that of this step's own coroutine."""
+        return self.children.task is not None and self.children.task is not asyncio.current_task()
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether the running code is beside the step's own: another task, or a `bound` thread."""
+        return own_threads.bound_scope() is self or self.in_other_task
 
     def doubt(self, what: str, failed: str, arguments: str) -> InDoubt:
         """Build the error of the call that runs here, with effect="once", which failed and may have taken effect."""

@@ -65,11 +65,17 @@ class keyed:  # noqa: N801 - a context manager
 
 
 def to_another_loop() -> Context:
-    """Return a copy of the context for a request that another event loop takes, where a key counts as it does here."""
-    context, held = copy_context(), _held.get()
+    """Return a copy of the context for a request that another event loop takes.
+
+    A key counts there as it does here, and code beside a step's own is told apart there as it is here.
+    """
+    on_loop = background.running_loop() is not None
+    context, held, scope = copy_context(), _held.get(), durable.scope()
     if held:
-        task = asyncio.current_task() if background.running_loop() else None
+        task = asyncio.current_task() if on_loop else None
         context.run(_held.set, (held[0], held[1], None) if held[2] in (None, task) else None)
+    if on_loop and isinstance(scope, Frame) and scope.is_beside:
+        scope.children.numbering.note_asker(context)
     return context
 
 

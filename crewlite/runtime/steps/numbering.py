@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import types
 import weakref
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -34,6 +34,8 @@ class _Asker(NamedTuple):
     """Identifies its functions and arguments; the same on every resume."""
     code: object = None
     """The asyncio task that it runs in, by a weak reference; in a thread, the `bound` call."""
+    asks_of: Numbering | None = None
+    """Of which attempt it requests a step from another event loop, where a task of the engine makes the request."""
 
 
 _NOBODY = _Asker()
@@ -67,7 +69,7 @@ class Numbering:
         ConfigError if two of them have the same fingerprint and differ nevertheless: in the agent, crew or model that
         answers, or in an argument that cannot be recorded. A resume could swap their answers.
         """
-        asker, stem = _who_asks(), _stem(step.kind.name, step.name)
+        asker, stem = self._who_asks(), _stem(step.kind.name, step.name)
         place = f"{stem}#{codec.digest([fingerprint, asker.digest])[:_TOLD_APART]}"
         self._besides = {} if self._besides is None else self._besides
         others = self._besides.setdefault(place, [])
@@ -80,6 +82,10 @@ class Numbering:
             )
         return self._at(place)
 
+    def note_asker(self, context: Context) -> None:
+        """Note who requests a step from beside in the context in which another event loop takes the request."""
+        context.run(_asker.set, self._who_asks()._replace(asks_of=self))
+
     def keyed(self, kind: str, name: str, key: str) -> str:
         """Return the address of a step requested under a key that the author gave (see `keyed`)."""
         return self._at(f"{_stem(kind, name)}#[{key}]")
@@ -88,6 +94,20 @@ class Numbering:
         """Reserve a key, from any thread. Returns False if it was reserved before."""
         mine = object()
         return self._keys.setdefault(key, mine) is mine
+
+    def _who_asks(self) -> _Asker:
+        """Return the code that requests a step: its coroutine or `bound` function, and the calls around that."""
+        asker, call = _asker.get(), own_threads.call_key()
+        if asker.asks_of is self:
+            return asker
+        task = asyncio.current_task()
+        if task is None:
+            return _Asker(codec.digest([asker.digest, call]), call)
+        code = weakref.ref(task)  # one object for each task
+        if asker.code is not code:
+            asker = _Asker(codec.digest([asker.digest, call, _call(task.get_coro())]), code)
+            _asker.set(asker)
+        return asker
 
     def _at(self, place: str) -> str:
         count = self._count(place)
@@ -108,18 +128,6 @@ def is_counted(address: str) -> bool:
 
 def _stem(kind: str, name: str | None) -> str:
     return f"{kind}:{name}" if name else kind
-
-
-def _who_asks() -> _Asker:
-    """Return the code that requests a step: its coroutine or `bound` function, and the calls around that."""
-    task, asker, call = asyncio.current_task(), _asker.get(), own_threads.call_key()
-    if task is None:
-        return _Asker(codec.digest([asker.digest, call]), call)
-    code = weakref.ref(task)  # one object for each task
-    if asker.code is not code:
-        asker = _Asker(codec.digest([asker.digest, call, _call(task.get_coro())]), code)
-        _asker.set(asker)
-    return asker
 
 
 def _call(coroutine: Any) -> Json:

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Awaitable, Collection
 from typing import Any, NamedTuple, TypeVar
 
-from crewlite import codec, own_threads, tracebacks
+from crewlite import codec, tracebacks
 from crewlite.durable import Step
 from crewlite.errors import (
     CONTROL_FLOW,
@@ -102,12 +102,7 @@ class StepScope(Frame):
         """Return whether the running step's own coroutine makes this request; tasks beside it do so in any order."""
         if not self.inherited.mode.strict_replay or step.chained or (step.kind.asks_person and step.name):
             return True
-        return own_threads.bound_scope() is not self and not self.in_other_task
-
-    @property
-    def in_other_task(self) -> bool:
-        """Whether the running task is another than that of this step's own coroutine."""
-        return self.children.task is not None and self.children.task is not asyncio.current_task()
+        return not self.is_beside
 
     def addressed(self, step: Step[T]) -> Step[T]:
         """Return the step with its address set. This counts as the request for the step."""
