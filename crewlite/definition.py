@@ -364,24 +364,33 @@ def _found_and_wanted(item: Mapping[str, Any]) -> str:
 
 
 def _kind(value: object) -> str:
-    """Return what a value is, in words, without the value."""
-    if isinstance(value, type) or get_origin(value) is not None:
-        return getattr(value, "__name__", str(value)) if isinstance(value, type) else str(value)
-    if value is None or value in ([], ()):
-        return "None" if value is None else "empty"
-    return an(type(value).__name__)
+    """Return what a value is, in words, without the value: it may hold a key."""
+    if isinstance(value, type):
+        return value.__name__
+    if get_origin(value) is not None:  # such as list[str]
+        return str(value)
+    if value is None:
+        return "None"
+    return "empty" if isinstance(value, list | tuple) and not value else an(type(value).__name__)
 
 
 def _wanted(item: Mapping[str, Any]) -> str:
-    """Return the values that one of several types accepts, in words."""
-    plain = {"string_type": "text", "bool_type": "True or False", "bool_parsing": "True or False"}
-    plain |= dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number")
-    plain |= {
-        "is_subclass_of": "a class of pydantic, such as RootModel[list[...]] for a list",
-        "too_short": "at least one",
-    }
+    """Return what a field, or one of several types, accepts, in words."""
     if item["type"] == "model_type":
         return an(item["ctx"]["class_name"])
-    return plain.get(item["type"]) or item["msg"].removeprefix("Input should be ").replace(
-        "greater", "a number greater"
-    )
+    if plain := _WANTED.get(item["type"]):
+        return plain
+    return str(item["msg"]).removeprefix("Input should be ").replace("greater", "a number greater")
+
+
+_WANTED = {
+    "string_type": "text",
+    "bool_type": "True or False",
+    "bool_parsing": "True or False",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "is_subclass_of": "a class of pydantic, such as RootModel[list[...]] for a list",
+    "too_short": "at least one",
+}
+"""What a field accepts, by the type of pydantic's error about it."""

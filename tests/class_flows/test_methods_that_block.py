@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from dataclasses import dataclass
 
 import pytest
 
@@ -234,3 +235,23 @@ def functions():
 def test_what_blocks_is_read_from_the_code():
     for function, wanted in functions().items():
         assert blocks(function) is wanted, function
+
+
+@dataclass
+class Addition:
+    """A callable object without a hash, as it is compared by its fields."""
+
+    number: int
+
+    async def __call__(self, other):
+        return self.number + other
+
+
+def test_a_callable_object_without_a_hash_may_be_a_step():
+    add = step(name="add")(Addition(2))
+
+    @flow
+    async def five():
+        return await add(3)
+
+    assert five.kickoff() == 5

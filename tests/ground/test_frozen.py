@@ -197,3 +197,17 @@ def test_a_value_of_another_kind_is_told_in_words(made, told):
     with pytest.raises(ConfigError, match=told) as refused:
         made(lambda **fields: Task(description="d", expected_output="x", **fields))
     assert "secret" not in str(refused.value)
+
+
+class Table:
+    """Stands for an array, which is neither equal to a list nor unequal to it as a whole."""
+
+    def __eq__(self, other):
+        raise ValueError("the truth value of an array is ambiguous")
+
+    __hash__ = None
+
+
+def test_a_value_that_cannot_be_compared_is_told_in_words():
+    with pytest.raises(ConfigError, match="tasks is a Table; wanted"):
+        Crew(tasks=Table())
