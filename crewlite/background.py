@@ -232,7 +232,10 @@ async def guarded(work: Awaitable[T]) -> T:
 
 
 def confine(error: BaseException) -> Never:
-    """Raise, in place of what `guarded` lets nothing raise, a RuntimeError; else `error` itself, a cancellation."""
+    """Raise `error` if it is the cancellation of the current task; otherwise a RuntimeError in its place.
+
+    For code that awaits others' code and, like `guarded`, lets nothing pass that would end more than this call.
+    """
     if not isinstance(error, asyncio.CancelledError):
         raise ordinary(error)
     if is_cancelled():

@@ -8,12 +8,16 @@ import inspect
 
 def is_async(fn: object) -> bool:
     """Return whether calling `fn` gives something to await."""
-    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
+    return any(map(inspect.iscoroutinefunction, _called(fn)))
 
 
 def is_generator(fn: object) -> bool:
     """Return whether calling `fn` gives a generator, sync or async, and so runs nothing of its code."""
+    return any(inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one) for one in _called(fn))
+
+
+def _called(fn: object) -> tuple[object, object]:
+    """Return what a call of `fn` may run: the function itself, or the `__call__` of an object."""
     while isinstance(fn, functools.partial):
         fn = fn.func
-    ways = fn, getattr(fn, "__call__", None)  # noqa: B004 - objects may be generators too
-    return any(inspect.isgeneratorfunction(way) or inspect.isasyncgenfunction(way) for way in ways)
+    return fn, getattr(fn, "__call__", None)  # noqa: B004 - it is looked at, not asked for

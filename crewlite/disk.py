@@ -107,7 +107,8 @@ class SyncBatch:
     ) -> None:
         """Write `data` to a temporary file, to be renamed over `path` at the end of the block."""
         directory, name = os.path.split(path)
-        temporary = os.path.join(directory, f".{name}.{writer}{new_id()[len(writer) - 12 :]}.tmp")
+        unique = f"{writer}{new_id()[-12:]}"[:12]
+        temporary = os.path.join(directory, f".{name}.{unique}.tmp")
         self._renames.append((temporary, str(path), durable))
         file = self._temporary[temporary] = FileIO(os.open(temporary, _NEW, mode), "wb")
         _write(file, temporary, data, 0)

@@ -30,8 +30,8 @@ _SETTINGS = 64  # entries; a larger dict holds data, not settings
 _SECRETS = (SecretStr, SecretBytes)
 _NEVER = {NoneType, bool, int, float, FunctionType, MethodType, Pace}
 """Types whose values neither are secrets nor have parts that are searched."""
-_NOTHING = ()
-"""What most fields that take several things hold; there is one empty tuple."""
+_EMPTY = ()
+"""The empty tuple, of which Python makes only one: the value of most fields that may hold several things."""
 _PLAIN = (NoneType, bool, int, float)
 """The same, for the type hints of fields, whose values may be of subclasses."""
 _KEYS = (
@@ -159,7 +159,7 @@ class _Search:
             self._seen.add(id(value))
             for part, item, known in _parts(value, name, declared):
                 kind = type(item)
-                if kind not in _NEVER and (_bears(part) if kind is str else item is not _NOTHING):
+                if kind not in _NEVER and (_bears(part) if kind is str else item is not _EMPTY):
                     self.look_at(item, part, depth=depth + 1, declared=known)
 
     def _headers(self, value: Mapping[object, object] | Iterable[object]) -> None:

@@ -35,7 +35,7 @@ class Limit(NamedTuple):
     key: str
     width: int
     counts_inside: bool = False
-    """Whether of the steps inside it only the first that runs counts as one with it, and those beside it count too."""
+    """Whether a step counts as one with only one step inside it at a time, and those that run beside that one count."""
 
 
 class Intent(NamedTuple):

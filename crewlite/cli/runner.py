@@ -175,11 +175,9 @@ class Runner:
                     again = self._placed().line("fork", self._ref() or "RUN", *self.progress.again)
                     text = f"{text} - to run a recorded step again: {again}"
         self._tell_error(code if isinstance(code, str) else "failed", text)
-        waits, misses = (
-            isinstance(error, errors.InDoubt | errors.BudgetExceeded),
-            isinstance(error, errors.MissingInput),
-        )
-        return Failed(text, code=WAITS if waits else USAGE if misses else FAILED)
+        if isinstance(error, errors.InDoubt | errors.BudgetExceeded):
+            return Failed(text, code=WAITS)
+        return Failed(text, code=USAGE if isinstance(error, errors.MissingInput) else FAILED)
 
     def _waits(self, suspended: errors.Suspended) -> click.ClickException:
         """Build the exception that ends the command when the run waits for people: with questions and commands."""

@@ -74,7 +74,7 @@ class FlowRoot(Root[Returned]):
             encode=lambda result: codec.encode_to_keep(result.value),
             decode=lambda data: Returned(codec.decode(data, self.classes)),
             with_usage=lambda result, usage: result._replace(usage=usage),
-            inherited_limits=(Limit(f"flow:{flow.name}", flow.width, True),) if flow.width else (),
+            inherited_limits=(Limit(f"flow:{flow.name}", flow.width, counts_inside=True),) if flow.width else (),
             strict_replay=True,
             round_trip=True,
             drift="rerun",

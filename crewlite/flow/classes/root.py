@@ -83,7 +83,9 @@ class ClassRoot(Root[Outcome]):
             encode=_encoded,
             decode=_decoded,
             with_usage=lambda outcome, usage: outcome._replace(usage=usage),
-            inherited_limits=(Limit(f"flow:{self.name}", flow.max_concurrency, True),) if flow.max_concurrency else (),
+            inherited_limits=(Limit(f"flow:{self.name}", flow.max_concurrency, counts_inside=True),)
+            if flow.max_concurrency
+            else (),
             strict_replay=True,
             round_trip=True,
             own_state=True,

@@ -39,7 +39,7 @@ def warn_unused(run: Run) -> None:
 
 
 def _answered_before(kind: str, run: Run) -> tuple[str, ...]:
-    """Return the addresses of the last steps whose outcomes this kickoff reused, of those that the code of a flow got.
+    """Return the addresses of the last steps whose recorded outcomes the code of a flow got in this kickoff.
 
     `kind`: the kind of the run.
     """

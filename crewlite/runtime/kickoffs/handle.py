@@ -25,6 +25,7 @@ R = TypeVar("R")
 Status = Literal["running", "waiting", "finished", "failed", "cancelled"]
 log = logging.getLogger("crewlite.run")
 _unfinished: dict[RunHandle[Any], None] = {}
+"""The handles of runs that have not ended, in the order in which they were submitted."""
 _TO_BEGIN = 0.02  # seconds that `submit` may block a running loop to learn whether the run has begun
 
 

@@ -135,7 +135,7 @@ def _note_way_on(error: Exception, kind: Kind, progress: Progress, name: str | N
     if not isinstance(error, InDoubt | AnswerRefused | Suspended) or progress.location is None or progress.address:
         return
     then = f", then call kickoff_for_each again with run_id={name!r}" if name else ""
-    error.add_note(f"To go on with that run: {kind}.kickoff(run_id={progress.run_id!r}, answers= or rerun=){then}")
+    add_note(error, f"To go on with that run: {kind}.kickoff(run_id={progress.run_id!r}, answers= or rerun=){then}")
 
 
 def _check(definition: Runnable[Any], inputs: object, max_concurrency: object) -> None:

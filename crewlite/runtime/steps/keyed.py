@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextvars import Context, ContextVar, Token, copy_context
-from typing import Any
+from typing import Any, NamedTuple
 
 from crewlite import background, durable
 from crewlite.durable import Scope
@@ -13,7 +13,16 @@ from crewlite.runtime.steps.frame import Frame
 from crewlite.state.format.addresses import can_be_name
 
 _LONGEST = 100  # characters of a key
-_Held = tuple[Scope, str, asyncio.Task[Any] | None]
+
+
+class _Held(NamedTuple):
+    """A key, and where it counts: in this scope, and in this task only, if there is one."""
+
+    scope: Scope
+    key: str
+    task: asyncio.Task[Any] | None
+
+
 _held: ContextVar[_Held | None] = ContextVar("crewlite_key", default=None)
 
 
@@ -56,8 +65,7 @@ class keyed:  # noqa: N801 - a context manager
         if not scope.children.numbering.takes_key(self._key):
             where = scope.address or scope.name
             raise ConfigError(f"keyed({self._key!r}) was used before in {where}: give each block a key of its own")
-        task = asyncio.current_task() if background.running_loop() else None
-        self._token = _held.set((scope, self._key, task))
+        self._token = _held.set(_Held(scope, self._key, _task_here()))
 
     def __exit__(self, *raised: object) -> None:
         if self._token:
@@ -69,12 +77,10 @@ def to_another_loop() -> Context:
 
     A key counts there as it does here, and code beside a step's own is told apart there as it is here.
     """
-    on_loop = background.running_loop() is not None
     context, held, scope = copy_context(), _held.get(), durable.scope()
     if held:
-        task = asyncio.current_task() if on_loop else None
-        context.run(_held.set, (held[0], held[1], None) if held[2] in (None, task) else None)
-    if on_loop and isinstance(scope, Frame) and scope.is_beside:
+        context.run(_held.set, held._replace(task=None) if held.task in (None, _task_here()) else None)
+    if background.running_loop() and isinstance(scope, Frame) and scope.is_beside:
         scope.children.numbering.note_asker(context)
     return context
 
@@ -82,6 +88,11 @@ def to_another_loop() -> Context:
 def key_here(scope: Scope) -> str | None:
     """Return the key of the block that requests a step in this scope; None outside of such a block."""
     held = _held.get()
-    if held is None or held[0] is not scope or (held[2] is not None and held[2] is not asyncio.current_task()):
+    if held is None or held.scope is not scope or (held.task and held.task is not asyncio.current_task()):
         return None
-    return held[1]
+    return held.key
+
+
+def _task_here() -> asyncio.Task[Any] | None:
+    """Return the running task; None in a thread without an event loop."""
+    return asyncio.current_task() if background.running_loop() else None

@@ -36,21 +36,22 @@ def parent_of(
     A label that was given later is no ancestor of the checkpoints after its place, but stands in for a removed one
     there. `counts` takes the number of a commit, and returns False if a rewind has abandoned that commit.
     """
-    parent = checkpoint["parent"]
+    parent = _kept_ancestor(checkpoint["parent"], kept, dropped)
+    if parent == checkpoint["parent"] or not counts(checkpoint["seq"]):
+        return parent
+    since = kept[parent]["seq"] if parent else 0
+    labels = [one for one in kept.values() if one.get("label") and counts(one["seq"])]
+    between = [one for one in labels if one["seq"] > since and along(one) < along(checkpoint)]
+    return max(between, key=along)["id"] if between else parent
+
+
+def _kept_ancestor(parent: str | None, kept: Collection[str], dropped: Mapping[str, str | None]) -> str | None:
+    """Return `parent`, or the nearest of its ancestors, that is in `kept`; None if there is none."""
     for _ in range(len(dropped) + 1):
         if parent is None or parent in kept:
-            break
+            return parent
         parent = dropped.get(parent)
-    else:
-        return None  # the parents form a circle, which crewlite never writes
-    if parent == checkpoint["parent"]:
-        return parent
-    labels = [one for one in kept.values() if one.get("label") and counts(one["seq"])]
-    since = kept[parent]["seq"] if parent else 0
-    between = [one for one in labels if one["seq"] > since and along(one) < along(checkpoint)]
-    if not between or not counts(checkpoint["seq"]):
-        return parent
-    return max(between, key=along)["id"]
+    return None  # the parents form a circle, which crewlite never writes
 
 
 def droppable(

@@ -42,7 +42,7 @@ from crewlite.state.format.fields import (
     Text,
     Time,
 )
-from crewlite.state.format.forms import check_inputs, check_outcome
+from crewlite.state.format.forms import check_outcome, check_recorded_inputs
 from crewlite.usage import UsageRecord
 
 STRICT = ConfigDict(strict=True, extra="allow", hide_input_in_errors=True)
@@ -342,7 +342,7 @@ def _check_run(run: RunStart) -> RunStart:
             raise ValueError("neither inputs nor a base")
         _check_definition(run["definition"])
     if "inputs" in run:
-        check_inputs(run["definition"]["kind"], run["inputs"])
+        check_recorded_inputs(run["definition"]["kind"], run["inputs"])
     return run
 
 

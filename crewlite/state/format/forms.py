@@ -19,7 +19,7 @@ def check_outcome(address: str, kind: str, value: Json) -> None:
         raise ValueError(f"the outcome of {address!r} is not one of {an(kinds.of(kind).title)}")
 
 
-def check_inputs(kind: str, inputs: Json) -> None:
+def check_recorded_inputs(kind: str, inputs: Json) -> None:
     """Raise ValueError if no definition of this kind can have been given these recorded inputs."""
     if kinds.of(kind).takes_messages and not are_messages(inputs.get("messages")):
         raise ValueError(f"the inputs of {an(kinds.of(kind).title)} without messages")
@@ -32,6 +32,11 @@ def checked_result(definition: JsonObject, value: Json) -> Json:
     ):
         raise ValueError("it is not that of a flow with methods")
     return value
+
+
+def are_messages(value: Json) -> bool:
+    """Return whether these are the recorded messages of one turn of a conversation."""
+    return bool(value) and _are(value, _is_message)
 
 
 def _is_text(value: Json) -> bool:
@@ -72,11 +77,6 @@ def _is_mapping(value: Json) -> bool:
 
 def _tag(value: Json) -> Json:
     return value.get("$") if isinstance(value, dict) else None
-
-
-def are_messages(value: Json) -> bool:
-    """Return whether these are the recorded messages of one turn of a conversation."""
-    return bool(value) and _are(value, _is_message)
 
 
 def _is_message(message: Json) -> bool:

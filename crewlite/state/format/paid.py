@@ -37,7 +37,7 @@ class Paid:
     def __init__(self) -> None:
         self._all = self._own = _Sums()
         self.counting = self
-        """The usage in commits that count, without those that rewinds have abandoned."""
+        """The same without what rewinds have abandoned: another object once a rewind has abandoned something."""
 
     @property
     def total(self) -> Usage:
@@ -73,7 +73,7 @@ class Paid:
             self.counting.fork()
 
     def back_at(self, then: Paid) -> Paid:
-        """Return this usage after a rewind: of it counts what had been paid at the place gone back to, `then`."""
+        """Note a rewind to a place at which `then` had been paid: only that still counts. Returns this usage."""
         self.counting = then
         return self
 

@@ -11,7 +11,6 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
@@ -60,7 +59,7 @@ class Journal:
     claim: Claim | None = None
     """The claim under which this process writes the branch."""
     closed: bool = False
-    warned: bool = False  # of a failed save
+    warned: bool = False  # whether the log says that not everything is saved
     unstored: list[Commit] = field(default_factory=list)
     """All commits, if there is no store. They are not sealed, to save time and memory."""
     sums: Mapping[int, str] = field(default_factory=dict)
@@ -257,9 +256,10 @@ class Journal:
         except NotCodable as error:
             self._not_saved(error)
             return
-        self._behind += stored
-        if stored and self._behind >= _FARTHEST_BEHIND:
-            await self.flush()
+        if stored:
+            self._behind += 1
+            if self._behind >= _FARTHEST_BEHIND:
+                await self.flush()
 
     def _not_saved(self, error: BaseException) -> None:
         """Announce a failed save, or raise the error that stops the run, as on_save_error says."""
@@ -274,12 +274,14 @@ class Journal:
         log.warning("%s/%s: %s", self.run_id, self.branch, self.secrets.mask(message))
 
     def failed(self, error: BaseException, *, warned: bool = False) -> None:
-        """Mark the durability of the run as degraded, and emit the event. `warned`: the log tells of this already."""
+        """Mark the durability of the run as degraded, and emit the event. `warned`: the caller has logged it."""
+        self.degraded = True
         if not (warned or self.warned):
+            self.warned = True
             self.warn(f"the run goes on, but not everything is saved: {text_of(error)}")
-        self.degraded, self.warned = True, self.warned or not warned
-        message = self.secrets.mask(text_of(error))
-        self.emit(events.CheckpointFailedEvent, error=message, error_type=type(error).__name__)
+        self.emit(
+            events.CheckpointFailedEvent, error=self.secrets.mask(text_of(error)), error_type=type(error).__name__
+        )
 
     def learn(self, *objects: object, extra: Iterable[str] = ()) -> None:
         """Mask the secrets in the fields of these objects, and the texts in `extra`, from now on."""
@@ -328,7 +330,8 @@ class Journal:
             if self.unsettled or self._behind or queue.backlog:
                 await self._settle_and_warn(queue)
         finally:
-            ended = self.leave(queue)
+            self._drop_claim()
+            ended = queue.leave()
         if ended:
             await asyncio.wrap_future(ended)
 
@@ -336,11 +339,6 @@ class Journal:
         """Close this copy of the journal, in a forked child: the threads that write are those of the parent."""
         self.closed, self.states.shared.closed = True, self._why_ended()
         self.mailbox.forget()
-
-    def leave(self, queue: WriteQueue) -> Future[None] | None:
-        """Release the branch and the store. Returns a future that ends once that is closed; None if it stays open."""
-        self._drop_claim()
-        return queue.leave()
 
     def _drop_claim(self) -> None:
         if self.claim:

@@ -10,7 +10,7 @@ from typing import Any
 from crewlite.errors import BranchConflictError, JournalCorrupt, SchemaTooNew, StoreError
 from crewlite.state.format.commit import CheckpointRecord, ForkBase, Rewind
 from crewlite.state.format.entry import Entry, InvalidEntry, start_of, unseal
-from crewlite.state.format.forms import check_inputs
+from crewlite.state.format.forms import check_recorded_inputs
 from crewlite.state.format.rewinds import Ranges, is_abandoned
 from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, Head
 
@@ -85,7 +85,7 @@ def check_follows(entry: Entry, before: Sequence[Entry], run_id: str, branch: st
         expected = before[-1].seq + 1
         if "inputs" in commit:
             try:
-                check_inputs(before[0].commit["run"]["definition"]["kind"], commit["inputs"])
+                check_recorded_inputs(before[0].commit["run"]["definition"]["kind"], commit["inputs"])
             except ValueError as misfit:
                 raise InvalidEntry(f"no crewlite wrote this: {misfit}") from None
     else:

@@ -296,7 +296,7 @@ class SqliteStore:
         Raises JournalCorrupt if this very branch has such commits, with a number higher than those of all rows.
         """
         last: int = self._database.ask("SELECT ifnull(max(id), 0) FROM branch").fetchone()[0]
-        orphans = self._database.ask(
+        orphans = self._database.ask(  # a number beyond 9e18 is damage, and leaves none for the next branch
             "SELECT branch_id, sum, body, min(seq) FROM entry WHERE branch_id > ? AND branch_id < 9e18 "
             "GROUP BY branch_id ORDER BY branch_id",
             (last,),

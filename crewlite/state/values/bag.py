@@ -234,8 +234,9 @@ class Bag(NamedValues):
         manual.change(journal, parts, lambda parts: None).result()
 
 
-_FOR_OTHERS = {name for cls in Bag.__mro__ for name in vars(cls)} | {"checkpoint", "acheckpoint", "flush", "aflush"}
-_FOR_OTHERS |= {"open", "aopen", "close", "aclose"}
+_OUTSIDE_STEPS = {name for cls in Bag.__mro__ for name in vars(cls)} | {"checkpoint", "acheckpoint", "flush", "aflush"}
+_OUTSIDE_STEPS |= {"open", "aopen", "close", "aclose"}
+"""The names that the state of a handler or a saved state has, and the state of a running step does not have."""
 
 
 class StepState(NamedValues):
@@ -290,7 +291,7 @@ class StepState(NamedValues):
         )
 
     def __getattr__(self, name: str) -> Any:
-        if name in _FOR_OTHERS and not name.startswith("_"):
+        if name in _OUTSIDE_STEPS and not name.startswith("_"):
             raise ConfigError(
                 f"RuntimeState.current().{name}: the state of a running step has no {name}, because the code of a step "
                 f"may run again. Use {name} in a handler (source, event, state), or on a state of RuntimeState.open"

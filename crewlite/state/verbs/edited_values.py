@@ -7,7 +7,6 @@ elsewhere a field takes data of the kind that was recorded in it.
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
@@ -116,15 +115,14 @@ def _taken(cls: type, values: Mapping[str, Any]) -> Mapping[str, Any]:
         given = values["root"] if issubclass(cls, RootModel) else values
         own, extra = fields_of_model(cls.model_validate(given, by_alias=True, by_name=True))
         return own | extra
-    with contextlib.suppress(
-        NameError, TypeError, PydanticUserError
-    ):  # hints of which pydantic, or the program, knows nothing
+    try:
         hints = get_type_hints(cls, include_extras=True)
         shape = cast(Any, TypedDict)(cls.__name__, {name: hints.get(name, Any) for name in values})
         shape.__pydantic_config__ = ConfigDict(arbitrary_types_allowed=True)
-        taken: Mapping[str, Any] = TypeAdapter(shape).validate_python(values)
-        return taken
-    return values
+        adapter: TypeAdapter[Mapping[str, Any]] = TypeAdapter(shape)
+    except (NameError, TypeError, PydanticUserError):  # type hints that the program, or pydantic, does not know
+        return values
+    return adapter.validate_python(values)
 
 
 def _check_kind(given: Json, recorded: Json, what: str) -> None:
