@@ -218,8 +218,10 @@ def check_guards(guards: object) -> tuple[Guard, ...]:
     if not isinstance(guards, list | tuple) or not all(isinstance(one, Guard) for one in guards):
         raise ConfigError(f"FailurePolicy: guards is {guards!r}; wanted a list of guards, such as [LoopDetector()]")
     for one in guards:
-        if is_async(one.asks) or any(map(is_generator, (one.asks, one.before, one.after))):
-            raise ConfigError(
-                f"{type(one).__name__}: asks cannot be async, and no method of a guard can be a generator"
-            )
+        called = type(one).__name__
+        if is_async(one.asks):
+            raise ConfigError(f"{called}.asks is async; wanted a plain method that returns True or False")
+        for name in ("asks", "before", "after"):
+            if is_generator(getattr(one, name)):
+                raise ConfigError(f"{called}.{name} is a generator, none of whose code would run: do not yield")
     return tuple(guards)

@@ -113,7 +113,7 @@ class BaseTool(Described, Resource):
         if type(self)._run is BaseTool._run and type(self)._arun is BaseTool._arun:
             raise ConfigError(f"tool {self.name!r} has no code: write _run or _arun in {type(self).__name__}")
         if is_generator(self._code()):
-            raise ConfigError(f"tool {self.name!r} is a generator; wanted code that returns its result: have it return")
+            raise ConfigError(f"tool {self.name!r} is a generator; wanted code that returns its result, without yield")
         for verb in ("ready", "aclose"):
             if not inspect.iscoroutinefunction(getattr(type(self), verb, None)):
                 raise ConfigError(

@@ -97,7 +97,7 @@ OUTCOMES = {
 @pytest.mark.parametrize("value", [None, 5, True, [[]], {"$": "str", "v": [1]}, {"$": "tuple", "v": [1, 2]}], ids=str)
 def test_an_outcome_that_no_step_of_its_kind_has_is_not_read(kind, value):
     read_back(beginning(steps=[step(kind=kind, value=OUTCOMES[kind])]))
-    with pytest.raises(InvalidEntry, match="the outcome of 'a' is not one of an? "):
+    with pytest.raises(InvalidEntry, match="the outcome of 'a' is not that of an? "):
         read_back(beginning(steps=[step(kind=kind, value=value)]))
 
 

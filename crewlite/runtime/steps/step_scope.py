@@ -380,7 +380,7 @@ class StepScope(Frame):
             if isinstance(error, CrewliteError):
                 raise
             problem = (
-                f"the outcome of {address!r} is not one of {an(step.kind.title)} ({type(error).__name__}: {error})"
+                f"the outcome of {address!r} is not that of {an(step.kind.title)} ({type(error).__name__}: {error})"
             )
             branch = f"run {self.run.run_id}, branch {self.run.branch}"
             raise JournalCorrupt(branch, problem, None, self.run.journal.location) from error

@@ -16,7 +16,7 @@ from crewlite.wording import an
 def check_outcome(address: str, kind: str, value: Json) -> None:
     """Raise ValueError if no step of this kind can have been recorded with this value."""
     if (fits := _FORMS.get(kind)) and not fits(value):
-        raise ValueError(f"the outcome of {address!r} is not one of {an(kinds.of(kind).title)}")
+        raise ValueError(f"the outcome of {address!r} is not that of {an(kinds.of(kind).title)}")
 
 
 def check_recorded_inputs(kind: str, inputs: Json) -> None:

@@ -131,7 +131,7 @@ def _check_kind(given: Json, recorded: Json, what: str) -> None:
         return
     cls, wanted = next((cls, name) for cls, name in _KINDS if isinstance(recorded, cls))
     if not isinstance(given, cls) or isinstance(given, bool) is not isinstance(recorded, bool):
-        raise _misfit(given, what, wanted, "; to have its class decide, fork the definition itself")
+        raise _misfit(given, what, wanted, "; in a program that has its class, the class decides")
 
 
 def _member(given: Json, recorded: Json, what: str) -> Json:
