@@ -1,6 +1,7 @@
-"""The modules whose functions this program has made steps or flows of: there, classes are found by their names.
+"""Classes by their names in a record: those that the program has declared, and those in the modules of its flows.
 
-Nothing is imported: only what such a module has defined already is found. A script is the module `__main__` when it is
+Such a module is one whose functions the program has made steps or flows of. Nothing is imported: only what the module
+has defined already is found. A script is the module `__main__` when it is
 run, and another one when it is imported, so its classes have two names.
 """
 
@@ -41,10 +42,10 @@ def note(func: Any) -> None:
 
 def namesakes(module: str) -> list[str]:
     """Return the names under which this program may have the module of that name: a script, run or imported."""
-    if module == "__main__":
+    if module == MAIN:
         return list(_homes)
-    script = getattr(sys.modules.get("__main__"), "__file__", None)
-    return ["__main__"] if script and Path(script).stem == module.rpartition(".")[2] else []
+    script = getattr(sys.modules.get(MAIN), "__file__", None)
+    return [MAIN] if script and Path(script).stem == module.rpartition(".")[2] else []
 
 
 def find(tag: str, name: str) -> type | None:

@@ -214,7 +214,7 @@ async def _awaited(made: Any) -> Any:
 
 
 def check_guards(guards: object) -> tuple[Guard, ...]:
-    """Return guards as a tuple. Raises ConfigError if one of them is not a guard."""
+    """Return guards as a tuple. Raises ConfigError if one is no guard, or has a method whose code could not run."""
     if not isinstance(guards, list | tuple) or not all(isinstance(one, Guard) for one in guards):
         raise ConfigError(f"FailurePolicy: guards is {guards!r}; wanted a list of guards, such as [LoopDetector()]")
     for one in guards:

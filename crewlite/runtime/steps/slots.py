@@ -21,7 +21,7 @@ class Queue:
     def __init__(self, width: int) -> None:
         self._left = width
         self._waiting: deque[asyncio.Future[Queue]] = deque()
-        """Those who wait, in the order in which they came, and those who were cancelled, or served elsewhere."""
+        """Those who wait, in the order in which they came, and those who were cancelled, or got a slot elsewhere."""
 
     def locked(self) -> bool:
         """Return whether nothing is left, so that `acquire` would wait."""
@@ -105,17 +105,17 @@ class Slots:
         self._pools = pools
         self._limits = [limit for limit in limits if limit.counts_inside or limit.key not in around]
         self._borrowed: dict[str, Queue] = {}
-        """By the keys of limits: from whom the step has borrowed a slot."""
+        """By the keys of limits: the queue of one slot from which this step has borrowed that slot."""
         self._lent: dict[str, Queue] = {}
-        """Likewise: the one slot that a step inside may borrow from this one."""
+        """By the keys of limits: the queue of the one slot that steps inside this one may borrow, in turn."""
 
     async def take(self) -> None:
         """Wait for a slot under each limit. Raises StepDeadlock if none can ever become free."""
         for limit in self._limits:
             pool = self._pools.pool(limit)
-            if lender := self._lender(limit):  # a sibling has borrowed it, so this wait is part of no circle
-                if (given := await first_of(lender, pool.free)) is lender:
-                    self._borrowed[limit.key] = given
+            if lender := self._lender(limit):  # held by a step beside this one, if at all: the wait closes no circle
+                if await first_of(lender, pool.free) is lender:
+                    self._borrowed[limit.key] = lender
                     continue
             elif pool.free.locked() and any(one.held for one in _outwards(self)):
                 await self._wait(pool)
@@ -125,7 +125,7 @@ class Slots:
             pool.holders.add(self)
 
     def _lender(self, limit: Limit) -> Queue | None:
-        """Return the slot to borrow under a limit: of the nearest enclosing step that has one; None without one."""
+        """Return the queue to borrow from under a limit: of the nearest enclosing step with a slot; else None."""
         for one in _outwards(self.outer):
             if limit.key in one._borrowed or any(pool.limit.key == limit.key for pool in one.held):
                 return one._lent.setdefault(limit.key, Queue(1))

@@ -75,15 +75,12 @@ def _is_mapping(value: Json) -> bool:
     return isinstance(value, dict) and value.get("$", "dict") == "dict"
 
 
-def _tag(value: Json) -> Json:
-    return value.get("$") if isinstance(value, dict) else None
-
-
 def _is_message(message: Json) -> bool:
     if not isinstance(message, dict) or "$" in message:
         return _is_mapping(message)
-    content = message.get("content", False)
-    return content is None or isinstance(content, list) or _is_text(content) or _tag(content) == "tuple"
+    content = message.get("content", False)  # None is no text, and without any content it is no message
+    is_tuple = isinstance(content, dict) and content.get("$") == "tuple"
+    return content is None or isinstance(content, list) or is_tuple or _is_text(content)
 
 
 def _is_verdict(value: Json) -> bool:
