@@ -6,6 +6,7 @@ on. It is called in a thread, on an event loop of its own, which it may block.
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import functools
 import inspect
@@ -19,7 +20,7 @@ from typing import Any, ParamSpec, TypeVar
 from crewlite import codec
 from crewlite.durable import Scope, scope
 from crewlite.errors import ConfigError
-from crewlite.lazy import asyncio
+from crewlite.lazy import asyncio, futures
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -29,6 +30,7 @@ _BLOCKING = frozenset({"execute_sync", "execute_task", "kickoff", "kickoff_for_e
 _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 _IS_ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _CALLS = ("LOAD_METHOD", "LOAD_ATTR")  # Python's instruction before a method is called: up to 3.11, and from 3.12
+_PATIENCE = 0.25  # seconds that a cancelled call on a loop of its own is given to end
 
 _bound_scope: ContextVar[Scope | None] = ContextVar("crewlite_bound_scope", default=None)
 _call_key: ContextVar[Json] = ContextVar("crewlite_call_key", default=None)
@@ -109,11 +111,35 @@ def _calls_one(instruction: dis.Instruction) -> bool:
     return instruction.opname == "LOAD_METHOD" or (sys.version_info >= (3, 12) and bool((instruction.arg or 0) & 1))
 
 
-def on_own_loop(fn: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
-    """Return a blocking function that runs a coroutine function on an event loop of its own, bound as by `bound`."""
+async def on_own_loop(
+    in_thread: Callable[..., Coroutine[Any, Any, R]],
+    fn: Callable[P, Coroutine[Any, Any, R]],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> R:
+    """Call a coroutine function on an event loop of its own, in the thread that `in_thread` calls, bound as by `bound`.
+
+    If the caller is cancelled, so is the call, where it next awaits something. The caller waits a moment for its end.
+    """
+    begun = futures.Future[Any]()
+
+    async def call() -> R:
+        begun.set_result(asyncio.current_task())  # InvalidStateError if it was cancelled
+        return await fn(*args, **kwargs)
 
     @functools.wraps(fn)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        return asyncio.run(fn(*args, **kwargs))
+    def run(*_: P.args, **__: P.kwargs) -> R:
+        return asyncio.run(call())
 
-    return bound(call)
+    running = asyncio.ensure_future(in_thread(bound(run), *args, **kwargs))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        if not begun.cancel():
+            with contextlib.suppress(RuntimeError):  # it has ended meanwhile, and its loop is closed
+                begun.result().get_loop().call_soon_threadsafe(begun.result().cancel)
+            await asyncio.wait({running}, timeout=_PATIENCE)
+        raise
+    finally:
+        running.cancel()
+        running.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody else looks at its error

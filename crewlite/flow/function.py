@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, ParamSpec, Self, TypeVar, get_type_hints, overload
 
-from crewlite import durable, homes, kinds
+from crewlite import background, durable, homes, kinds
 from crewlite.callables import is_async
 from crewlite.errors import ConfigError, OnLoopThread, meant
 from crewlite.flow.options import (
@@ -28,7 +28,6 @@ from crewlite.recovery import checks
 from crewlite.recovery.port import Policy, check_policy
 from crewlite.runtime.kickoffs.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request
 from crewlite.runtime.kickoffs.runnable import Runnable
-from crewlite.runtime.steps.future import on
 from crewlite.state.config import CheckpointConfig
 
 if TYPE_CHECKING:
@@ -91,8 +90,8 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function without a run of its own: its steps belong to the enclosing run, or are plain calls."""
-        loop = durable.scope().loop
-        if loop is None or on(loop) == self.is_async:
+        loop, here = durable.scope().loop, background.running_loop()
+        if loop is None or (here is not None if self.is_async else here is not loop):
             return self.func(*args, **kwargs)
         if self.is_async:
             raise ConfigError(

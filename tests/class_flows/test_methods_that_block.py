@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import threading
 from dataclasses import dataclass
 
 import pytest
@@ -157,6 +158,65 @@ def test_such_a_method_can_be_given_up_after_its_time():
 
     with pytest.raises(TimeoutError):
         Slow().kickoff()
+
+
+def test_a_function_flow_that_blocks_calls_other_flows_by_their_names():
+    writers = Writers()
+
+    @flow
+    async def chapter(number):
+        return writers.crew().kickoff({"topic": f"chapter {number}"}).raw, await doubled(number)
+
+    @flow
+    def title():
+        return writers.crew().kickoff({"topic": "title"}).raw
+
+    @flow
+    async def whole():
+        text = writers.crew().kickoff({"topic": "all"}).raw
+        return text, title(), await chapter(1), await asyncio.gather(chapter(2), chapter(3))
+
+    written = "On all", "On title", ("On chapter 1", 2), [("On chapter 2", 4), ("On chapter 3", 6)]
+    assert whole.kickoff() == asyncio.run(whole.akickoff()) == written
+
+
+def waiting(ended, config=None):
+    class Slow(Flow):
+        checkpoint = config
+
+        @start(timeout=None if config else 0.2)
+        async def go(self):
+            Writers().crew().kickoff({"topic": "tea"})
+            try:
+                await asyncio.sleep(30)
+            finally:
+                await asyncio.sleep(0)
+                ended.append(threading.current_thread())
+
+    return Slow()
+
+
+def test_such_a_method_is_cancelled_where_it_awaits_when_its_time_is_up():
+    ended = []
+    with pytest.raises(TimeoutError):
+        waiting(ended).kickoff()
+    assert len(ended) == 1
+
+
+def test_such_a_method_is_cancelled_where_it_awaits_when_its_run_is(memory):
+    ended = []
+
+    async def cancelled():
+        running = asyncio.create_task(waiting(ended, memory()).akickoff(run_id="s"))
+        await asyncio.sleep(0.3)
+        running.cancel()
+        await running
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancelled())
+    assert len(ended) == 1
+    ended[0].join(5)
+    assert not ended[0].is_alive()
 
 
 def functions():

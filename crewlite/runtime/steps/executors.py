@@ -70,13 +70,15 @@ class Inline:
 
     async def run(self, job: Job) -> Any:
         """Make the call."""
+        in_thread = background.blocking if job.counts else background.in_thread
         if job.is_async and not blocks(job.func):
             if isinstance(frame := durable.scope(), StepScope):
                 frame.children.task = asyncio.current_task()
             value = await job.func(*job.args, **job.kwargs)
+        elif job.is_async:
+            value = await on_own_loop(in_thread, job.func, *job.args, **job.kwargs)
         else:
-            in_thread = background.blocking if job.counts else background.in_thread
-            value = await in_thread(on_own_loop(job.func) if job.is_async else job.func, *job.args, **job.kwargs)
+            value = await in_thread(job.func, *job.args, **job.kwargs)
         return settled(value, f"the result of {job.name}")
 
 
