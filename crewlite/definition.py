@@ -323,7 +323,7 @@ def _readable(cls: type[BaseModel], error: ValidationError) -> str:
         elif item["type"] == "missing":
             problems.append(f"{name!r} is missing")
         elif item["type"] == "too_short" and item["input"]:
-            continue  # what is wrong with its items is told already
+            continue  # pydantic does not count items that do not fit, and these are told already
         else:
             message = item["msg"].removeprefix("Value error, ")
             is_number = isinstance(item.get("input"), int | float)  # another value may hold a key

@@ -1,8 +1,8 @@
 """Classes by their names in a record: those that the program has declared, and those in the modules of its flows.
 
 Such a module is one whose functions the program has made steps or flows of. Nothing is imported: only what the module
-has defined already is found. A script is the module `__main__` when it is
-run, and another one when it is imported, so its classes have two names.
+has defined already is found. A script is the module `__main__` when it is run, and another one when it is imported, so
+its classes have two names.
 """
 
 from __future__ import annotations

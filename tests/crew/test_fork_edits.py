@@ -12,7 +12,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import pytest
-from pydantic import AnyUrl, BaseModel, ConfigDict, Field, RootModel, model_validator
+from pydantic import AnyUrl, BaseModel, ConfigDict, Field, RootModel, create_model, model_validator
 
 from crewlite import Agent, Crew, History, LLMReply, Task, ToolCall, codec, tool
 from crewlite.errors import AnswerMisfit, BranchExists, ChangeUnused, ConfigError, RefError
@@ -527,6 +527,16 @@ def test_plain_data_that_cannot_be_what_was_recorded_is_refused_at_the_fork(conf
     with pytest.raises(ConfigError, match=says):
         giving(config, was).fork("r", branch="x", edits={"step:give": edit})
     assert branches(config) == ["main"]
+
+
+def test_a_field_that_the_class_has_no_more_may_stand_in_an_edit(config):
+    then = create_model("Harbour", __module__=__name__, port=(str, ...), depth=(int, 0))
+    now = create_model("Harbour", __module__=__name__, port=(str, ...))
+    giving(config, codec.register(then)(port="Brest", depth=9)).kickoff(run_id="r")
+    fork = giving(config, codec.register(now)(port="Brest")).fork(
+        "r", branch="x", edits={"step:give": {"port": "Cork", "depth": 5}}
+    )
+    assert fork.kickoff() == repr(now(port="Cork"))
 
 
 @pytest.mark.parametrize(("said", "heard"), [("no", False), ("yes", True), ("false", False)])

@@ -100,9 +100,12 @@ def _validated(cls: type, fields: JsonObject, given: Json, called: str, what: st
     except Exception as error:  # noqa: BLE001 - the border: a validator is code of the user's
         problem = f"{type(error).__name__}: {text_of(error)}"
     else:
-        coded = {name: codec.encode(taken[name], f"{what}, {name}") for name in values if name in taken}
-        same = {name: coded.get(name) == codec.encode(value) for name, value in values.items()}
-        return {name: item if same[name] else coded[name] for name, item in fields.items()}
+        made = dict(fields)  # also those that the class has no more
+        for name in values.keys() & taken.keys():
+            coded = codec.encode(taken[name], f"{what}, {name}")
+            if coded != codec.encode(values[name]):
+                made[name] = coded
+        return made
     raise _misfit(given, what, f"data that {called} takes ({problem})")
 
 
