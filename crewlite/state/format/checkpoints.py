@@ -37,12 +37,14 @@ def parent_of(
     there. `counts` takes the number of a commit, and returns False if a rewind has abandoned that commit.
     """
     parent = _kept_ancestor(checkpoint["parent"], kept, dropped)
-    if parent == checkpoint["parent"] or not counts(checkpoint["seq"]):
+    if parent == checkpoint["parent"]:
         return parent
     since = kept[parent]["seq"] if parent else 0
     labels = [one for one in kept.values() if one.get("label") and counts(one["seq"])]
     between = [one for one in labels if one["seq"] > since and along(one) < along(checkpoint)]
-    return max(between, key=along)["id"] if between else parent
+    if not between or not counts(checkpoint["seq"]):
+        return parent
+    return max(between, key=along)["id"]
 
 
 def _kept_ancestor(parent: str | None, kept: Collection[str], dropped: Mapping[str, str | None]) -> str | None:
