@@ -61,10 +61,14 @@ def bound(fn: Callable[P, R]) -> Callable[P, R]:
         if os.getpid() != process:  # forked: the run is at work in the parent alone
             return fn(*args, **kwargs)
         own = context.copy()  # because only one thread at a time can enter a context
-        own.run(_call_key.set, [_call_key.get(), getattr(fn, "__qualname__", ""), *map(codec.known, [args, kwargs])])
+        own.run(_call_key.set, _key(fn, args, kwargs))
         return own.run(fn, *args, **kwargs)
 
     return call
+
+
+def _key(fn: object, args: tuple[object, ...], kwargs: dict[str, object]) -> Json:
+    return [_call_key.get(), getattr(fn, "__qualname__", ""), codec.known(args), codec.known(kwargs)]
 
 
 def blocks(fn: Callable[..., object]) -> bool:
@@ -128,10 +132,12 @@ async def on_own_loop(
         return await fn(*args, **kwargs)
 
     @functools.wraps(fn)
-    def run(*_: P.args, **__: P.kwargs) -> R:
+    def run() -> R:  # in a context of its own, as all that in_thread calls
+        _bound_scope.set(scope())
+        _call_key.set(_key(fn, args, kwargs))
         return asyncio.run(call())
 
-    running = asyncio.ensure_future(in_thread(bound(run), *args, **kwargs))
+    running = asyncio.ensure_future(in_thread(run))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:

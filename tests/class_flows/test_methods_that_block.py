@@ -6,6 +6,7 @@ import asyncio
 import functools
 import threading
 from dataclasses import dataclass
+from queue import SimpleQueue
 
 import pytest
 
@@ -180,43 +181,60 @@ def test_a_function_flow_that_blocks_calls_other_flows_by_their_names():
     assert whole.kickoff() == asyncio.run(whole.akickoff()) == written
 
 
-def waiting(ended, config=None):
+def test_such_methods_inside_each_other_do_not_wait_for_each_other(monkeypatch):
+    monkeypatch.setenv("CREWLITE_MAX_CONCURRENCY", "1")
+
+    def nested(levels):
+        class Level(Flow):
+            @start(timeout=10)
+            async def go(self):
+                return nested(levels - 1).kickoff() if levels else "the innermost"
+
+        return Level()
+
+    assert nested(3).kickoff() == "the innermost"
+
+
+def waiting(ended, config=None, begun=None):
     class Slow(Flow):
         checkpoint = config
 
-        @start(timeout=None if config else 0.2)
+        @start(timeout=None if config else 1)
         async def go(self):
-            Writers().crew().kickoff({"topic": "tea"})
+            if self is None:
+                Writers().crew().kickoff()
             try:
+                if begun:
+                    begun.set()
                 await asyncio.sleep(30)
             finally:
                 await asyncio.sleep(0)
-                ended.append(threading.current_thread())
+                ended.put(threading.current_thread())
 
     return Slow()
 
 
 def test_such_a_method_is_cancelled_where_it_awaits_when_its_time_is_up():
-    ended = []
+    ended = SimpleQueue()
     with pytest.raises(TimeoutError):
         waiting(ended).kickoff()
-    assert len(ended) == 1
+    assert ended.get(timeout=10)
 
 
 def test_such_a_method_is_cancelled_where_it_awaits_when_its_run_is(memory):
-    ended = []
+    ended, begun = SimpleQueue(), threading.Event()
 
     async def cancelled():
-        running = asyncio.create_task(waiting(ended, memory()).akickoff(run_id="s"))
-        await asyncio.sleep(0.3)
+        running = asyncio.create_task(waiting(ended, memory(), begun).akickoff(run_id="s"))
+        await asyncio.to_thread(begun.wait, 10)
         running.cancel()
         await running
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(cancelled())
-    assert len(ended) == 1
-    ended[0].join(5)
-    assert not ended[0].is_alive()
+    thread = ended.get(timeout=10)
+    thread.join(10)
+    assert not thread.is_alive()
 
 
 def functions():
