@@ -14,6 +14,7 @@ import pytest
 from crewlite import CheckpointConfig, History
 from crewlite.codec import decode
 from crewlite.errors import CheckpointMismatch, CrewliteError, JournalCorrupt, SchemaTooNew, StoreError, StoreUnusable
+from crewlite.flow import flow, step as flow_step
 from crewlite.ids import new_id, now
 from crewlite.resuming import in_shell
 from crewlite.state import JsonProvider, SqliteProvider
@@ -415,6 +416,27 @@ def test_a_run_whose_row_is_gone_is_not_begun_again(rows):
     with History(path) as history:
         history.doctor(repair=True)
         assert {run.ref for run in history.runs()} == {"one/main", "one/late", "two/main"}
+
+
+def test_a_checkpoint_whose_row_is_damaged_is_not_taken_for_that_of_a_fork_with_other_inputs(tmp_path):
+    path = tmp_path / "runs.db"
+
+    @flow_step
+    def noted(about):
+        return f"of {about}"
+
+    @flow(checkpoint=CheckpointConfig(location=path))
+    def told(about):
+        return noted(about)
+
+    told.kickoff("tides", run_id="one")
+    with History(path) as history:
+        place = history.run("one").checkpoints()[0]
+        history.fork(place, inputs={"about": "ships"}, branch="other")
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        assert db.execute("UPDATE place SET seq = seq + 1000 WHERE id = ?", (place.id,)).rowcount == 1
+        db.commit()
+    assert told.kickoff(from_checkpoint=f"{path}#{place.id}") == "of tides"
 
 
 # Found by chance, kept as they are.

@@ -20,7 +20,7 @@ from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.format.rewinds import ends_of_tails
-from crewlite.state.journal.lineage import read_lineage
+from crewlite.state.journal.lineage import read_lineage, trace
 from crewlite.state.providers import (
     BaseProvider,
     BranchInfo,
@@ -159,9 +159,19 @@ def _fork_bases(store: Store, part: str) -> list[CheckpointInfo]:
     found: dict[str, CheckpointInfo] = {}
     for info in store.branches():
         if part and info.base and (checkpoint := info.base["place"]) and part in checkpoint["id"]:
-            run = {"run_id": info.run_id, "branch": info.branch}
-            found.setdefault(checkpoint["id"], checkpoint_info(run, checkpoint))
+            owner = _owner(store, info, checkpoint["id"]) if checkpoint["id"] not in found else ""
+            found.setdefault(checkpoint["id"], checkpoint_info({"run_id": info.run_id, "branch": owner}, checkpoint))
     return list(found.values())
+
+
+def _owner(store: Store, fork: BranchInfo, identifier: str) -> str:
+    """Return the branch that answers for the checkpoint a fork starts from: its own, unless that has dropped it.
+
+    The store's index of checkpoints does not tell, as it may be damaged. Raises JournalCorrupt.
+    """
+    assert fork.base
+    base = fork.base["branch"]
+    return base if identifier in Record.of(*trace(store, fork.run_id, base)).checkpoints else fork.branch
 
 
 def _one_checkpoint(checkpoints: Sequence[CheckpointInfo], provider: BaseProvider, location: str, part: str) -> Located:
