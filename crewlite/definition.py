@@ -84,6 +84,11 @@ class Definition(Described):
     _bound: Any = PrivateAttr(default=None)
     """The default of `from_checkpoint` at a kickoff: a CheckpointConfig with `restore_from`, or None."""
 
+    @field_validator("verbose", mode="before", check_fields=False)
+    @classmethod
+    def _is_switch(cls, value: object) -> object:
+        return bool(value) if type(value) is int else value  # programs for early CrewAI give a level: verbose=2
+
     @field_validator("agents", "tasks", "context", mode="before", check_fields=False)
     @classmethod
     def _is_list(cls, value: object, info: ValidationInfo) -> object:

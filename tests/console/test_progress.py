@@ -285,6 +285,13 @@ def test_of_crews_side_by_side_in_a_flow_only_the_verbose_one_is_shown(capsys):
     assert "task quiet" not in out
 
 
+@pytest.mark.parametrize(("level", "shown"), [(0, False), (1, True), (2, True)])
+def test_a_level_as_programs_for_early_crewai_give_it_is_on_or_off(level, shown):
+    agent = Agent(role="r", goal="g", verbose=level)
+    task = Task(description="d", expected_output="e", agent=agent)
+    assert (agent.verbose, Crew(tasks=[task], verbose=level).verbose) == (shown, shown)
+
+
 def test_what_is_not_true_or_false_is_no_verbose_of_a_flow():
     with pytest.raises(ConfigError, match="verbose is 'yes'; wanted True or False"):
         flow(verbose="yes")(lambda: None)
