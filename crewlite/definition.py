@@ -92,12 +92,10 @@ class Definition(Described):
     @field_validator("agents", "tasks", "context", mode="before", check_fields=False)
     @classmethod
     def _is_list(cls, value: object, info: ValidationInfo) -> object:
-        if isinstance(value, Definition):
-            kind = type(value).__name__
-            raise ConfigError(f"{info.field_name} is one {kind}; wanted a list: {info.field_name}=[...]")
-        if isinstance(value, str):
+        if isinstance(value, Definition | str):
+            found = repr(value) if isinstance(value, str) else f"one {type(value).__name__}"
             kind = "agents" if info.field_name == "agents" else "tasks"
-            raise ConfigError(f"{info.field_name} is {value!r}; wanted a list of {kind}: {info.field_name}=[...]")
+            raise ConfigError(f"{info.field_name} is {found}; wanted a list of {kind}: {info.field_name}=[...]")
         return value
 
     @field_validator(

@@ -24,6 +24,7 @@ from crewlite.flow.options import (
 )
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
+from crewlite.own_threads import blocks
 from crewlite.recovery import checks
 from crewlite.recovery.port import Policy, check_policy
 from crewlite.runtime.kickoffs.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request
@@ -74,7 +75,7 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
             raise ConfigError(f"{self.label}: verbose is {verbose!r}; wanted True or False")
         self.verbose = verbose
         self.signature = inspect.signature(func)
-        self.is_async = is_async(func)
+        self.is_async, self.blocks = is_async(func), blocks(func)
         self._bound = None
         integers(self.label, retries=(retries, 0), max_concurrency=(max_concurrency, 1))
         checks.seconds(self.label, retry_delay=retry_delay)

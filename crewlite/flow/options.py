@@ -11,6 +11,7 @@ from typing import Any, TypedDict, TypeVar
 from crewlite import durable
 from crewlite.errors import ConfigError
 from crewlite.keywords import refuse_unknown
+from crewlite.own_threads import blocks
 from crewlite.recovery import FailureKind, FailurePolicy, Policy, Rule, checks
 from crewlite.recovery.port import check_policy
 from crewlite.runtime.steps.executors import EXECUTORS, Executor, Job, Runtime, executor_of
@@ -45,6 +46,8 @@ class Execution:
     remedies: FailurePolicy | None
     """What `retries` asks for; None if they are not given."""
     policy: Policy | None
+    blocks: bool
+    """See Job."""
 
     @classmethod
     def of(
@@ -75,6 +78,7 @@ class Execution:
             time_limit(label, timeout),
             None if retries is None else again(retries, retry_delay) or FailurePolicy(),
             check_policy(failure_policy, label),
+            blocks(func),
         )
 
     def call(
@@ -83,7 +87,7 @@ class Execution:
         """Call the function in the step that runs here."""
         inline = self.executor is EXECUTORS["inline"]  # which passes no key on, and to compute one takes time
         key = "" if inline else durable.scope().idempotency_key
-        return self.executor.run(Job(self.name, func, is_async, args, kwargs, key))
+        return self.executor.run(Job(self.name, func, is_async, args, kwargs, key, blocks=self.blocks))
 
 
 def decorated(kind: str, of: Callable[..., T], func: Callable[..., Any] | None, options: dict[str, Any]) -> Any:

@@ -62,7 +62,9 @@ class FlowRoot(Root[Returned]):
 
         async def work() -> Returned:
             bound = flow.arguments(inputs)
-            job = Job(flow.name, flow.func, flow.is_async, bound.args, bound.kwargs, counts=False)
+            job = Job(
+                *(flow.name, flow.func, flow.is_async, bound.args, bound.kwargs), counts=False, blocks=flow.blocks
+            )
             return Returned(await EXECUTORS["inline"].run(job))
 
         return Step(

@@ -70,12 +70,12 @@ def flow_of(way, office, config):
 
         if asyncio.iscoroutinefunction(way):
 
-            @start()
             async def go(self):
                 return await way(office)
 
             if way is not in_threads_of_asyncio:
-                go.func.__wrapped__ = way  # its code is that of the method
+                go.__wrapped__ = way  # its code is that of the method
+            go = start()(go)
 
         else:
 

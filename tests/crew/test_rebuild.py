@@ -554,11 +554,11 @@ def test_one_thing_where_a_list_is_wanted_is_said_in_a_line():
     who = Agent(role="A", goal="g")
     task = Task(description="d", expected_output="x", agent=who)
     for make, said in [
-        (lambda: Crew(tasks=task), "Crew: tasks is one Task; wanted a list: tasks=[...]"),
-        (lambda: Crew(tasks=[task], agents=who), "Crew: agents is one Agent; wanted a list: agents=[...]"),
+        (lambda: Crew(tasks=task), "Crew: tasks is one Task; wanted a list of tasks: tasks=[...]"),
+        (lambda: Crew(tasks=[task], agents=who), "Crew: agents is one Agent; wanted a list of agents: agents=[...]"),
         (
             lambda: Task(description="d", expected_output="x", context=task),
-            "Task: context is one Task; wanted a list: context=[...]",
+            "Task: context is one Task; wanted a list of tasks: context=[...]",
         ),
         (lambda: Crew(tasks="abc"), "Crew: tasks is 'abc'; wanted a list of tasks: tasks=[...]"),
         (lambda: Crew(tasks=[task], agents="A"), "Crew: agents is 'A'; wanted a list of agents: agents=[...]"),

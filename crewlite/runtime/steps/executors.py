@@ -21,7 +21,7 @@ from typing import Any, Literal, Protocol, cast
 
 from crewlite import background, codec, durable, tracebacks
 from crewlite.errors import ConfigError, StepCrashed, text_of
-from crewlite.own_threads import blocks, on_own_loop
+from crewlite.own_threads import on_own_loop
 from crewlite.runtime.steps.failures import Told, raised, written
 from crewlite.runtime.steps.future import settled
 from crewlite.runtime.steps.step_scope import StepScope
@@ -44,6 +44,8 @@ class Job:
     counts: bool = True
     """Whether a blocking call counts towards the limit on threads that block at once. A flow, which mostly waits,
     does not."""
+    blocks: bool = False
+    """Whether the function is async and calls a method that blocks: it needs an event loop of its own."""
 
 
 class Executor(Protocol):
@@ -71,7 +73,7 @@ class Inline:
     async def run(self, job: Job) -> Any:
         """Make the call."""
         in_thread = background.blocking if job.counts else background.in_thread
-        if job.is_async and not blocks(job.func):
+        if job.is_async and not job.blocks:
             if isinstance(frame := durable.scope(), StepScope):
                 frame.children.task = asyncio.current_task()
             value = await job.func(*job.args, **job.kwargs)
