@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from crewlite import codec, disk
+from crewlite import codec, disk, homes
 from crewlite.runtime.steps import replay
 from crewlite.state.format import entry
 from crewlite.state.journal.journal import Journal
@@ -115,7 +115,7 @@ SWITCHES: dict[str, Callable[[], None]] = {
         lambda _: lambda data, classes=(): codec._decode(data, {codec.class_name(c): c for c in classes}),
     ),
     "a class is imported": replaced(
-        codec, "_namesake", lambda _: lambda name, known: __import__(name.partition(":")[0])
+        homes, "declared", lambda _: lambda name, known: __import__(name.partition(":")[0])
     ),
 }
 
