@@ -158,9 +158,10 @@ def _fork_bases(store: Store, part: str) -> list[CheckpointInfo]:
     """
     found: dict[str, CheckpointInfo] = {}
     for info in store.branches():
-        if part and info.base and (checkpoint := info.base["place"]) and part in checkpoint["id"]:
-            owner = _owner(store, info, checkpoint["id"]) if checkpoint["id"] not in found else ""
-            found.setdefault(checkpoint["id"], checkpoint_info({"run_id": info.run_id, "branch": owner}, checkpoint))
+        checkpoint = info.base["place"] if part and info.base else None
+        if checkpoint and part in checkpoint["id"] and checkpoint["id"] not in found:
+            run = {"run_id": info.run_id, "branch": _owner(store, info, checkpoint["id"])}
+            found[checkpoint["id"]] = checkpoint_info(run, checkpoint)
     return list(found.values())
 
 
