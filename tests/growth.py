@@ -37,6 +37,7 @@ def counted(code: Callable[[], object]) -> Work:
             others[frame.f_code] += len(arg.__self__)
 
     before = sys.gettrace(), sys.getprofile()
+    gc.collect()  # garbage of other code is found by some of what is counted: asyncio's set of all tasks, for one
     gc.disable()  # what it finalises belongs to other code
     threading.settrace(trace)
     threading.setprofile(profile)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import os
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import children
+from tests.growth import counted
 
 TESTS = Path(__file__).parents[1]
 posix = pytest.mark.skipif(os.name == "nt", reason="sends POSIX signals to another process")
@@ -97,3 +100,23 @@ def test_a_program_that_is_forked_is_like_one_that_is_started(code, as_file, tmp
 def frames(traceback):
     """A traceback without the lines of code: Python 3.13 knows those of `-c` too."""
     return [line for line in traceback.splitlines() if not line.startswith(b"    ")]
+
+
+def test_work_is_counted_without_the_garbage_of_earlier_code():
+    async def left():
+        for _ in range(200):
+            task = asyncio.create_task(asyncio.sleep(0, result := []))  # which asyncio lists until it is collected
+            result.append(task)
+            await task
+
+    def work():
+        return sum(counted(lambda: asyncio.run(asyncio.sleep(0))).values())  # which looks for all tasks at its end
+
+    work()  # what is made at the first use alone is there
+    before = work()
+    gc.disable()
+    try:
+        asyncio.run(left())
+        assert work() == before
+    finally:
+        gc.enable()
