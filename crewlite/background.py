@@ -30,8 +30,8 @@ log = logging.getLogger("crewlite.run")
 
 _PATIENCE = 0.25  # seconds that timed-out work is given to end after its cancellation
 _LOOK = 0.5
-"""Seconds after which a wait looks for signals. One that comes just before a wait begins does not end it, and Python
-would handle it only afterwards. On Windows no signal ends a wait."""
+"""How often, in seconds, a wait looks for signals. A signal that comes just before a wait begins would otherwise be
+handled only after the wait. On Windows no signal ends a wait."""
 _GRACE = 2.0  # seconds that a cancelled caller waits for what it was opening, and the end of the process for the loop
 _lock = lock()
 _loop: asyncio.AbstractEventLoop | None = None
@@ -60,7 +60,7 @@ def _turn(loop: asyncio.AbstractEventLoop) -> None:
 
 @atexit.register
 def _halt() -> None:
-    """Halt the loop between two callbacks, for ever. Waits for that, at most 2 seconds.
+    """Halt the loop between two callbacks, for ever. Waits at most 2 seconds until it has halted.
 
     Python stops daemon threads wherever they are as the process ends. One that it stops in an import keeps Python's
     lock of imports, and whatever imports after that waits for ever: litellm does both. The thread is kept, since the
@@ -146,8 +146,8 @@ def next_of(
     """Wait for the next item of a queue and return it. Raises queue.Empty after `timeout` seconds.
 
     An exception of a signal handler ends the wait. (In the wait of a threading.Event it may become a RuntimeError.)
-    A warning tells if code blocks the loop `of` which the item is expected; None: the background loop, and RuntimeError
-    is raised if that has halted.
+    Logs a warning while code blocks `of`, the event loop that has to deliver the item. With None that is the background
+    loop, and RuntimeError is raised if it has halted.
     """
     watch: LoopWatch | None = None
     until = math.inf if timeout is None else time.monotonic() + timeout
@@ -219,9 +219,9 @@ def _close_unbegun(work: Awaitable[Any]) -> None:
 
 
 async def guarded(work: Awaitable[T]) -> T:
-    """Await `work`. Raises RuntimeError if it raises SystemExit or the like, or CancelledError without a cancellation.
+    """Await `work`. Raises RuntimeError for SystemExit and the like, and for a CancelledError without a cancellation.
 
-    Any of these would otherwise end more than this call.
+    Those errors would end more than this call.
     """
     try:
         return await work
@@ -244,7 +244,7 @@ def confine(error: BaseException) -> Never:
 
 
 def is_cancelled() -> bool:
-    """Return whether somebody cancels the current task. If not, a CancelledError is one that its code has raised."""
+    """Return whether the current task is being cancelled. If not, its code has raised the CancelledError itself."""
     me = asyncio.current_task()
     return me is not None and me.cancelling() > 0
 

@@ -25,7 +25,7 @@ _REF = re.compile(r"(?P<path>[^@~]*)(?:@(?P<at>[^~]+))?(?:~(?P<back>\d{1,9}))?")
 def as_run_id(run_id: object) -> str:
     """Return the run_id of a kickoff as text, with a UUID converted. Raises ConfigError if no run may be so named."""
     if run_id == "main":
-        raise ConfigError("run_id 'main' is not usable: every run has a branch 'main', which a ref to 'main' means")
+        raise ConfigError("run_id 'main' is taken: the ref 'main' means the branch of that name. Choose another")
     return check_name("run_id", str(run_id) if isinstance(run_id, UUID) else run_id)
 
 

@@ -93,7 +93,7 @@ class AnswerTimeout(CrewliteError, TimeoutError):
 
     def __init__(self, address: str, limit: float) -> None:
         super().__init__(
-            f"Nobody answered {address} within {limit:g} s. Catch this where the flow asks, to go on without an "
-            f"answer, or allow more time in a new run."
+            f"Nobody answered {address} within {limit:g} s. To go on without an answer, catch this error where "
+            f"the flow asks; or allow more time in a new run."
         )
         self.address, self.limit = address, limit

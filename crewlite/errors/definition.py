@@ -23,7 +23,7 @@ class UnknownOption(ConfigError, TypeError):
     def __init__(self, what: str, options: Mapping[str, str], takes: Iterable[str]) -> None:
         """`options`: the unknown keywords, each with what to write instead; "" if nothing is known."""
         told = " and ".join(f"no option {name!r}{f' ({hint})' if hint else ''}" for name, hint in options.items())
-        listed = "" if all(options.values()) else f"; it takes {', '.join(takes)}"
+        listed = "" if all(options.values()) else f"; it takes: {', '.join(takes)}"
         super().__init__(f"{what} has {told}{listed}")
         self.what, self.options = what, tuple(options)
 
@@ -65,8 +65,8 @@ class BindMissing(ConfigError):
         listing = ", ".join(f"{path!r}: <{wanted}>" for path, wanted in missing.items())
         also = f" Also: {'; '.join(hints)}." if hints else ""
         super().__init__(
-            f"The definition of {where} has live parts, which no record holds. Pass them: bind={{{listing}}}. The last "
-            f"word of a path binds every part of that name; None leaves a part out.{also}"
+            f"The definition of {where} has live parts, which no record holds. Pass them: bind={{{listing}}}. A key "
+            f"may also be the last word of a path, for all parts of that name; None leaves a part out.{also}"
         )
         self.where, self.missing = where, tuple(missing)
 
@@ -81,13 +81,15 @@ class NotCodable(CrewliteError, TypeError):
     ends_run = True
 
     def __init__(self, path: str, value: object, why: str = "") -> None:
+        """`why`: what is wrong with this value; "" if no value of its type can be recorded."""
         found = type(value).__qualname__
         shown = path if len(path) <= _PATH else f"{path[:_PATH]}..."
-        super().__init__(
-            f"{shown or 'the value'} is {an(found)}, which cannot be recorded{f' ({why})' if why else ''}. "
-            f"Wanted: plain data, a dataclass, a named tuple, an enum or a pydantic model. Pass or return the data of "
-            f"the live object instead."
+        wanted = (
+            "Wanted: plain data, a dataclass, a named tuple, an enum or a pydantic model. Pass or return the data of "
+            "the live object instead."
         )
+        said = f"{shown or 'the value'} is {an(found)}, which cannot be recorded"
+        super().__init__(f"{said} ({why})." if why else f"{said}. {wanted}")
         self.path, self.found = path, found
 
 
@@ -145,6 +147,6 @@ class MissingKey(ConfigError):
     def __init__(self, model: str, names: Sequence[str]) -> None:
         super().__init__(
             f"Model {model!r} needs an API key, and none was found. Set {' or '.join(names)} in the environment, or "
-            f"pass LLM(model={model!r}, api_key=...). A key that is passed is never written or shown."
+            f"pass LLM(model={model!r}, api_key=...)."
         )
         self.model, self.names = model, tuple(names)

@@ -80,11 +80,11 @@ class JournalCorrupt(CrewliteError, ValueError):
         """`is_export`: the data are an export of a run, which no store holds yet."""
         repair = "History(location).doctor(repair=True)"
         if location is not None:
-            repair = f"History({location!r}).doctor(repair=True), which is `{in_shell('doctor --repair', location)}`"
-        newest = f"The newest sound checkpoint is {sound}." if sound else "No sound checkpoint comes before it."
+            repair = f"History({location!r}).doctor(repair=True), or `{in_shell('doctor --repair', location)}`"
+        newest = f"The newest sound checkpoint is {sound}. " if sound else ""
         advice = (
-            f"{newest} Nothing was changed: restore an intact copy from a backup; or salvage the readable part with "
-            f"{repair}; or start again with another run_id."
+            f"{newest}Nothing was changed. Restore a backup; or salvage the readable part: {repair}; or begin a run "
+            f"with another run_id."
         )
         if is_export:
             advice = "Nothing was imported: export the run again."

@@ -179,8 +179,8 @@ class StateConflict(CrewliteError, RuntimeError):
     def __init__(self, address: str, names: Sequence[str]) -> None:
         super().__init__(
             f"{address} has changed {', '.join(map(repr, names))} of the state, and so has another step that ran "
-            f"in parallel. Give each step a name of its own in the state; or have this step tried again, which then "
-            f"begins with the other's change; or set on_conflict='last', so that the later commit counts."
+            f"in parallel. Give each step a name of its own in the state; or retry this step, which then begins with "
+            f"the other's change; or set on_conflict='last', so that the later commit counts."
         )
         self.address, self.names = address, tuple(names)
 
@@ -198,9 +198,9 @@ class NonDeterminism(RunMismatch):
         )
         super().__init__(
             f"{address or 'the flow'} of run {run_id!r} does not request the steps that it recorded: expected "
-            f"{expected}; found {found}. {workers if beside else ''}Put time, chance and whatever else may differ into "
-            f"a step, and go through sets with sorted(...), as each process has another order. Undo the change to the "
-            f"code; or set on_drift='rerun' to run again from there; or begin a new run."
+            f"{expected}; found {found}. {workers if beside else ''}If the code has changed, undo that. If not, put "
+            f"what may differ (time, chance) into a step, and sort sets, whose order is another one in each process. "
+            f"Or set on_drift='rerun' to run again from there; or begin a new run."
         )
         self.run_id, self.address, self.expected, self.found = run_id, address, expected, found
 
@@ -381,8 +381,8 @@ class GuardrailFailed(CrewliteError, ValueError):
 
     def __init__(self, task: str, guardrail: str, reason: str, *, tries: int) -> None:
         super().__init__(
-            f"{task}: no answer of {tries} passes the guardrail {guardrail!r}. Its reason for refusing the last one: "
-            f"{reason.rstrip('.')}. Start the run again for a new attempt, raise guardrail_max_retries, or relax it."
+            f"{task}: no answer of {tries} passes the guardrail {guardrail!r}. Its last reason: {reason.rstrip('.')}. "
+            f"Start the run again for a new attempt, raise guardrail_max_retries, or relax the guardrail."
         )
         self.task, self.guardrail, self.reason, self.tries = task, guardrail, reason, tries
 

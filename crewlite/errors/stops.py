@@ -45,8 +45,7 @@ class BudgetExceeded(CrewliteError, RuntimeError):
         else:
             way_on = (
                 f"Its record is kept: raise {setting} of the {self.of} and {call_again(kind)} with "
-                f"{to_resume(run_id, branch)} to go on. "
-                f"Nothing that is recorded is paid again."
+                f"{to_resume(run_id, branch)} to go on."
             )
         super().__init__(f"{self.found}, so the run has stopped. {way_on}")
 

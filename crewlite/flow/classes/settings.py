@@ -52,5 +52,5 @@ def check_attributes(flow: str, base: type, attributes: Mapping[str, object], se
         end = "" if hint.endswith("?") else "."
         raise ConfigError(
             f"class {flow}(Flow): a flow has no setting {name!r}; {hint}{end} If it is an attribute of your own, give "
-            f"it another name, which resembles none"
+            f"it a name that resembles no setting"
         )

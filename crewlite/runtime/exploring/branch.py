@@ -37,7 +37,7 @@ class _End:
     error: str = ""
     result: Any = None
     asks_otherwise: bool = False
-    """Whether the branch is finished, but its variant now asks finished steps something else."""
+    """Whether the branch is finished, but its variant has since changed the question of a finished step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Branch:
         return f"{self.found.run_id}/{self.found.branch}"
 
     async def row(self, judge: Judge | None, *, is_new: bool = False) -> Row | None:
-        """Run the branch to its end and return its row. A failure of the variant or of the judge is part of the row.
+        """Run the branch to its end and return its row, which includes a failure of the variant or of the judge.
 
         Returns None if the branch exists already and answered other questions than its variant asks now.
         """

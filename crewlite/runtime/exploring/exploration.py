@@ -25,7 +25,8 @@ class Row:
     ref: str
     """The branch of the variant, as `run/branch`: fork, diff or explore it under this ref."""
     status: Status
-    """`waiting`: for answers of people. `stopped`: by a budget. Explored again, all but `finished` ones continue."""
+    """`waiting`: for a person's answer. `stopped`: by a budget. Exploring again continues all but `finished`
+    variants."""
     output: str = ""
     """The text of the result; "" if the variant has not finished."""
     score: float | None = None

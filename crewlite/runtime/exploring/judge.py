@@ -33,8 +33,8 @@ class Asked:
 class Judge:
     """A judge, and the text that identifies it in recorded scores.
 
-    The text is None for a function, which is called each time: nothing tells whether it is still the same one, as what
-    it returns may follow from more than its code: from values around it, defaults, its object, other functions.
+    For a function the text is None, and the function is called each time: it may have changed since, because its result
+    may depend on values outside its code.
     """
 
     known_by: str | None

@@ -178,7 +178,7 @@ class _Study:
         return branches, base
 
     def branch(self, variant: Variant, beside: Sequence[Branch] = ()) -> Branch:
-        """Return the next branch of a variant, not yet created; neither the study nor `beside` has its name."""
+        """Return the next branch to create for a variant, under a name that is free in the study and in `beside`."""
         known = {one.found.branch for one in beside}
         free = (self._branch(variant, name) for name in _names(variant) if name not in self.taken)
         return next(one for one in free if one.found.branch not in known)
@@ -277,7 +277,7 @@ def _names(variant: Variant) -> Iterator[str]:
 
 
 def _check_asked_there(definition: Runnable[Any], found: Located, record: Record) -> None:
-    """Raise ConfigError if `definition` asks finished steps of a study's branch something else than its variant did."""
+    """Raise ConfigError if `definition` asks a finished step of a branch another question than the branch's variant."""
     if not found.branch.startswith(STUDIES):
         return
     root = root_of(definition)

@@ -37,7 +37,7 @@ class Variant:
     messages: Mapping[str, Any] | None
     """For an agent, the question that its kickoff asks; None for a crew or a flow, whose inputs are changes."""
     known_by: str
-    """A digest of model, prompt and messages: variants that have the same name but differ in these differ in it."""
+    """A digest of model, prompt and messages, to tell variants with the same name apart."""
     model: BaseLLM | None
     """The model that the variant sets; None if it sets none."""
     mistakes: list[str]
@@ -45,7 +45,7 @@ class Variant:
 
     @property
     def asks_anew(self) -> bool:
-        """Whether finished steps that the variant asks something else run again."""
+        """Whether a finished step runs again if the variant changes its question."""
         return "prompt" in self.keys
 
     @property
@@ -107,7 +107,7 @@ def _each(changed: Changes) -> Iterator[Changes]:
 
 
 async def find_unready(variant: Variant) -> None:
-    """Add to the variant's mistakes that its model cannot be called: no such provider, or no key for it."""
+    """Add a mistake if the variant's model cannot be called: its provider is unknown, or has no key."""
     if variant.model is not None and not variant.mistakes:
         with _collected(variant.mistakes):
             await resources.ready(variant.model)

@@ -64,9 +64,9 @@ def to_run_again(kind: str, ref: str, record: Record, steps: Sequence[str]) -> t
 
 
 def note_way_on(error: Exception, kind: str, request: Request) -> None:
-    """Add a note to an error that ends the outermost kickoff: what is recorded, and how to resume. `kind`: of the run.
+    """Add a note to an error that ends the outermost kickoff of a run: what is recorded, and how to resume.
 
-    Adds none without a store that outlives the process, nor to errors about the run, which say it themselves.
+    `kind`: the kind of the run. Adds none if no store outlives the process, or if the error says this itself.
     """
     progress = request.progress
     if ends_run(error) and not isinstance(error, Redacted):
@@ -85,7 +85,7 @@ def note_way_on(error: Exception, kind: str, request: Request) -> None:
 
 
 def note_answered(error: Exception, kind: str, run: Run, progress: Progress) -> None:
-    """Add a note to an error of the user's code: a changed step keeps its recorded outcome, and how to run it again."""
+    """Add a note to an error of the user's code: how to run again a step that was changed but keeps its outcome."""
     answered = _answered_before(kind, run)
     if not answered or (isinstance(error, CrewliteError) and not isinstance(error, StepRaised | Redacted)):
         return

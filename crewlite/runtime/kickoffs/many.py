@@ -131,7 +131,7 @@ def _noted(begun: list[Progress] | None, progress: Progress) -> Iterator[None]:
 
 
 def _note_way_on(error: Exception, kind: Kind, progress: Progress, name: str | None) -> None:
-    """Add to an error that wants an answer or a rerun the call that takes it, as kickoff_for_each does not."""
+    """Add a note to an error that asks for an answer or a rerun: which call takes it, as kickoff_for_each does not."""
     if not isinstance(error, InDoubt | AnswerRefused | Suspended) or progress.location is None or progress.address:
         return
     then = f", then call kickoff_for_each again with run_id={name!r}" if name else ""
@@ -156,9 +156,9 @@ def _check(definition: Runnable[Any], inputs: object, max_concurrency: object) -
 async def side_by_side(works: Iterable[Awaitable[None]], width: int) -> None:
     """Await all works, at most `width` at once. When all have ended, raise the first failure.
 
-    The iterable makes a work when it begins, so that those which wait take no memory. Coroutines share `width` tasks:
-    one in which code of users runs needs a task of its own, as what that code leaves there, such as context variables,
-    would be there for the next coroutine.
+    Take each work from the iterable only when it can begin, so that those which wait take no memory. Coroutines share
+    `width` tasks: one in which code of users runs needs a task of its own, as what that code leaves there, such as
+    context variables, would be there for the next coroutine.
     """
     waiting, failures = iter(works), list[Exception]()
 

@@ -40,7 +40,7 @@ class Plan:
     config: CheckpointConfig | None
     """The run's one store; None keeps the record in memory."""
     own: CheckpointConfig | None
-    """The configuration in the definitions, without the overrides of the kickoff; None if they have none."""
+    """The configuration that the definitions give, before the kickoff overrides it; None if none of them gives one."""
     setting: Setting
     """The checkpoint setting of the root."""
 

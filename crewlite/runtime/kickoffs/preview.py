@@ -348,7 +348,7 @@ class DryScope(StepScope):
 
 
 async def _worked(step: Step[T], inner: DryScope) -> T:
-    """Do the work of a step as `work_in_full` does in a run: with the steps that it began and did not await."""
+    """Do the work of a step and await the steps that it began, as `work_in_full` does in a run."""
     try:
         with durable.entered(inner):
             value = await step.work()

@@ -44,7 +44,7 @@ class KickoffOptions(TypedDict, total=False):
     run_id: str | UUID | None
     """Name of the run. A new run is started, an unfinished one resumed; for a finished one, its result is returned."""
     from_checkpoint: FromCheckpoint
-    """A ref, or CheckpointConfig(restore_from=ref), to resume from. Its fields override the definition's own."""
+    """A ref to resume from, or CheckpointConfig(restore_from=ref), whose fields override the definition's."""
     answers: Mapping[str, Any] | None
     """Answers of people, and results of calls in doubt, by address."""
     rerun: Iterable[str]
@@ -52,7 +52,7 @@ class KickoffOptions(TypedDict, total=False):
     resume: bool
     """Resume the newest unfinished run of this definition with these inputs; start a new run if there is none."""
     auto_approve: bool | None
-    """Approve every call of a tool that requires approval. Recorded, so a resume does the same; None leaves it so."""
+    """Approve every call of a tool that requires approval. Recorded: a resume that passes None keeps the choice."""
     wait: bool
     """Join a run that a live process is working on: wait until it ends, and return its result."""
 
@@ -84,8 +84,8 @@ class Progress:
     outcome: Any = None
     """The outcome of the root step once the run has finished; before, what `Root.left` returns."""
     again: tuple[str, ...] = ()
-    """If the run has failed by the user's code after a step that answered from the record: the words after `crewlite
-    checkpoint fork REF` that run that step again."""
+    """If the user's code failed after a step that answered from the record: the arguments of `crewlite checkpoint fork
+    REF` that run this step again."""
     cancelled: bool = False
     """Whether the caller has asked to cancel the run."""
     target: Located | None = None

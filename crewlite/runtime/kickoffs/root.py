@@ -111,7 +111,7 @@ class Root(ABC, Generic[T]):
         """Raise an error if the definition cannot run with these inputs. Called before anything is recorded or paid."""
 
     def check_recorded(self, inputs: Mapping[str, Any], run_id: str) -> None:
-        """Do the same for the recorded inputs of a run: a ConfigError says that they are not those of the call."""
+        """Check the recorded inputs of a run in the same way. A ConfigError says that they come from the record."""
         try:
             self.check(inputs)
         except ConfigError as error:
@@ -121,7 +121,7 @@ class Root(ABC, Generic[T]):
             ) from None
 
     def continuing(self, request: Request) -> Callable[[CheckpointConfig], Request] | None:
-        """Return a function that reads the store and returns the request with the run that its inputs name; or None."""
+        """Return a function that finds the run which the inputs name, and returns the request for that run; or None."""
         return None
 
     @abstractmethod

@@ -46,7 +46,7 @@ def learn(journal: Journal, inputs: Mapping[str, Any], coded: Any) -> None:
 
 
 def with_secrets(inputs: Mapping[str, Any], masked: Any) -> dict[str, Any]:
-    """Return the inputs in which the text of configured secrets is masked, decoded, with their own secrets as given.
+    """Return the inputs for the program: decoded from `masked`, except secret values, which are those given.
 
     Raises ConfigError for an input that holds both a secret value, such as a SecretStr, and the text of a configured
     secret: it can be neither recorded nor decoded.

@@ -22,7 +22,7 @@ uncaught = lazy("crewlite.cli.uncaught")  # on the roof: how errors that end a p
 
 T = TypeVar("T")
 ENDING = (KeyboardInterrupt, SystemExit)
-"""What ends programs that do not catch it."""
+"""The exceptions that end a program unless it catches them."""
 
 
 def run_sync(kind: Kind, verb: str, work: Callable[[], Coroutine[Any, Any, T]], how_to_go_on: Callable[[], str]) -> T:

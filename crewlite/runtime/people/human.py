@@ -69,7 +69,7 @@ def asked_here(asked: Question, name: str | None) -> Any:
         try:
             return asked.at_terminal()
         except EOFError:
-            raise ConfigError(f"ask({asked.text!r}): nobody answered at the terminal, as its input has ended") from None
+            raise ConfigError(f"ask({asked.text!r}): nobody answered at the terminal: its input has ended") from None
     return requested(scope, question_step(asked, name), "ask(...)", asked.in_time)
 
 
@@ -114,8 +114,7 @@ class Question:
     schema: Any = None
     timeout: float | None = None
     wider: tuple[Any, Callable[[Any], Any]] | None = None
-    """(JSON schema, function that reads an answer or raises ValueError): accepts more answers than `schema`, which
-    alone is part of the question."""
+    """For answers that `schema` does not accept: (their JSON schema, function that reads one or raises ValueError)."""
     check: Callable[[Any], object] | None = None
     """Raises ValueError for an answer that fits and cannot be used. Recorded answers are checked only if edited."""
     is_approval: bool = False

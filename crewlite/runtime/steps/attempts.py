@@ -21,8 +21,8 @@ def next_attempt(past: Sequence[Attempt], base: int, *, once: bool) -> tuple[int
 
     After a final failure the resume repeats the last attempt number if the step is a flow or a method of one, if a
     child step failed, if the error tells of a mistake in the program, or if time ran out: the child steps that finished
-    are then reused. In all other cases the number goes up, so that the child steps run again. A step that is done
-    `once` begins with attempt 1.
+    are then reused. In all other cases the number goes up, so that the child steps run again. `once`: the step is a
+    root whose finished steps answer in every attempt, so a new budget begins with attempt 1.
     """
     if not past:
         return 1, []

@@ -24,7 +24,7 @@ class Children:
     """The child steps of one attempt of a step. Most attempts use little of this, so the class holds the defaults."""
 
     ahead: list[str] | None = None
-    """Recorded child steps that had not been requested when one was looked at first, the latest first."""
+    """Recorded child steps that were not yet requested when `is_next` was first called, the latest first."""
     expected = _NONE
     """Addresses of steps that may begin although the run is stopping: they were decided on before it stopped."""
     suspended: CrewliteError | None = None
@@ -58,7 +58,7 @@ class Children:
         self.failed: dict[str, BaseException] = {}
         """Addresses of the steps that failed, with their errors; the latest last."""
         self.texts: dict[str, str] = {}
-        """Long texts in outcomes of child steps, with the step's address, which stands for the text in the parent's."""
+        """Long texts in outcomes of child steps, each with the child's address: the parent's outcome refers to that."""
         self.compensators: dict[str, Callable[[Any], Any]] = {}
         """By address of a requested step: the function that undoes its work."""
         self.view = view
@@ -77,7 +77,7 @@ class Children:
             self.texts.setdefault(text, address)
 
     def heard_before(self, address: str) -> list[str]:
-        """Return the digests of what the model here heard and said, up to its last reply before the step at `address`.
+        """Return the digests of what the model of this step heard and said before its child step at `address`.
 
         Steps that run in parallel with that child step therefore make no difference.
         """
@@ -87,7 +87,7 @@ class Children:
         return [digest for at in before if (digest := self.asked[at])]
 
     def unobserved(self) -> list[str]:
-        """Return the addresses of spawned steps whose failures, if any, no awaiter was given."""
+        """Return the addresses of spawned steps that failed and were not awaited, or that were cancelled."""
         return self.spawned.unobserved() if self.spawned else []
 
     @property
@@ -112,7 +112,7 @@ class Children:
         return self.turns
 
     def committing(self, address: str, journal: Journal) -> None:
-        """Note that the next commit has the outcome or the failure of a child step, which gives the result its turn."""
+        """Note that the next commit holds the outcome or the failure of a child step, whose turn follows from it."""
         if self.turns:
             self.turns.committed(address, journal.next_order)
 

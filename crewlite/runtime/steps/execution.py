@@ -305,11 +305,11 @@ class Execution(Generic[T]):
         return value
 
     def _encoded(self, value: T) -> Json:
-        """Encode an outcome. Raises NotCodable also for a value of the program with the text of a secret input."""
+        """Encode an outcome. Raises NotCodable, also for a value that contains the text of a secret input."""
         data: Json = self.step.encode(value)
         passed = self.outer.run.journal.passed
         if passed and self.step.kind.holds_value and passed.mask_data(data) != data:
-            raise NotCodable("", value, "it holds the text of a secret that the kickoff was given")
+            raise NotCodable("", value, "it contains a secret input: return it without the secret")
         return data
 
     def _outcome(self, data: Json, ended: Ended, usage: Json, said: SaidRecord | None) -> StepRecord:

@@ -1,8 +1,8 @@
-"""A failed attempt as it is recorded: with its remedy; or without it, if steps must run before a remedy can be chosen.
+"""Record a failed attempt with its remedy; or before it, if a step must run first to choose the remedy.
 
-Such a step is a classifier's question to a model. The failure is recorded first then, by a step inside the failed
-one, with all that the choice needs: after a kill the run goes on to choose, and does not make the failed call again.
-A step whose code only runs other steps is not recorded so: run again, it fails in the same way.
+A classifier that asks a model is such a step. A step inside the failed one then records the failure first, with all
+that the choice needs: a run that is killed meanwhile goes on to choose, and does not make the failed call again. The
+failure of a step whose code only runs other steps is not recorded first: when it runs again, it fails in the same way.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def described(step: Step[Any], frame: Frame, error: Exception) -> ErrorRecord:
 
 
 def _original(frame: Frame, error: Exception) -> Exception:
-    """Return the error that put this call in doubt, which the next InDoubt tells again; else `error` itself."""
+    """Return the error that put this call in doubt, so that the next InDoubt can show it; else `error` itself."""
     before = error.__cause__ if isinstance(error, InDoubt) and error.address == frame.address else None
     return before if isinstance(before, Exception) else error
 

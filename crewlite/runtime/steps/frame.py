@@ -126,7 +126,7 @@ class Frame(Scope):
         return self.run.doubt(self.address, what, failed, arguments)
 
     def start_inside(self) -> Start:
-        """The state with which a step starts that is requested now."""
+        """The state with which a step requested now starts."""
         view = self.children.view
         return view.start_inside() if view else self.run.journal.states.beginning
 
@@ -183,7 +183,7 @@ class Frame(Scope):
             self.sayings.hear(address, said)
 
     def go_on_otherwise(self) -> None:
-        """Allow the code to ask recorded steps something else: after a rollback it goes on differently."""
+        """Allow the code to change the questions of recorded steps: after a rollback it goes on differently."""
         mode = dataclasses.replace(self.inherited.mode, rolled_back=True)
         self.inherited = self.inherited._replace(mode=mode)
 

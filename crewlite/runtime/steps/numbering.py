@@ -35,7 +35,7 @@ class _Asker(NamedTuple):
     code: object = None
     """The asyncio task that it runs in, by a weak reference; in a thread, the `bound` call."""
     asks_of: Numbering | None = None
-    """Of which attempt it requests a step from another event loop, where a task of the engine makes the request."""
+    """The attempt in which this code, on another event loop, has a task of the engine request a step; else None."""
 
 
 _NOBODY = _Asker()
@@ -54,7 +54,8 @@ class Numbering:
         self._counts: dict[str, int] = {}
         self._keys: dict[str, object] = {}
         self._besides: dict[str, list[_Beside]] | None = None
-        """By place: the requests from beside that differ in the code, in who does the work, or in what is given."""
+        """Requests of code beside the attempt's own that differ in code, worker or arguments, by address without
+        count."""
 
     def next(self, kind: str, name: str | None) -> str:
         """Return the next address for this kind and name, numbered in the order of the calls."""
@@ -83,7 +84,7 @@ class Numbering:
         return self._at(place)
 
     def note_asker(self, context: Context) -> None:
-        """Note who requests a step from beside in the context in which another event loop takes the request."""
+        """Note in `context` which code requests a step, because another event loop takes the request."""
         context.run(_asker.set, self._who_asks()._replace(asks_of=self))
 
     def keyed(self, kind: str, name: str, key: str) -> str:
@@ -143,7 +144,7 @@ def _call(coroutine: Any) -> Json:
 
 @dataclass(slots=True)
 class _Beside:
-    """A request from beside, for those with the same question that come later."""
+    """A request of code beside the attempt's own, kept to compare later requests with the same question."""
 
     code: object
     """The code that made it; `_SEVERAL` if more than one did."""
@@ -178,7 +179,7 @@ def _noted(others: list[_Beside], code: object, step: Step[Any]) -> str:
 
 
 def _alike(one: object, other: object) -> bool:
-    """Return whether, as far as one can tell, it makes no difference which of two objects does or gets the work."""
+    """Return whether two objects are interchangeable for a step, as far as one can tell."""
     try:
         return _same(one, other, set())
     except Exception:  # noqa: BLE001 - what comparing raises is up to the classes of users; it is no verdict
@@ -186,7 +187,7 @@ def _alike(one: object, other: object) -> bool:
 
 
 def _same(one: Any, other: Any, begun: set[tuple[int, int]]) -> bool:
-    """Compare two objects. Definitions, models and functions that are made alike are alike, and so are equal data.
+    """Compare two objects. Definitions, models and functions with the same parts are alike, and so are equal data.
 
     `begun`: pairs of objects that are being compared, as a function may hold itself.
     """
@@ -222,7 +223,7 @@ def _parts(one: Any) -> list[Any] | dict[str, Any] | None:
 
 
 def _data(resource: object) -> dict[str, object]:
-    """Return the settings of a model or tool; what it opens, counts in objects or locks makes no difference."""
+    """Return the settings of a model or tool, without connections, counters and locks."""
     return {name: value for name, value in vars(resource).items() if type(value) in _DATA}
 
 

@@ -90,7 +90,7 @@ def unapplied(record: Record, address: str) -> Attempt | None:
 
 
 def counted(record: Record, address: str, past: Sequence[Remedy]) -> list[Remedy]:
-    """Return the remedies that a step's budget counts: its own (`past`), and those that steps around applied for it.
+    """Return the remedies that a step's budget counts: its own (`past`), and those that enclosing steps applied for it.
 
     A call of a model or a tool gets a new address in each attempt at its task, and a step around may have gone back to
     a named place: then the earlier failures of the same work are recorded at other addresses.
@@ -149,7 +149,7 @@ def context_of(attempts: Sequence[Attempt]) -> RecoveryContext | None:
 
 
 def is_behind(record: Record, attempts: Sequence[Attempt], address: str) -> bool:
-    """Return whether a step is in a task after the one for whose failure its crew has gone back.
+    """Return whether a step is in a later task than the one whose failure made the crew go back.
 
     Nothing in such a task has failed or runs again because of that failure, so the task is told nothing about it.
     """

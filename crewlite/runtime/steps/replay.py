@@ -28,12 +28,12 @@ class Basis(NamedTuple):
     """What an outcome depends on beside its step's question: enclosing questions, and what models there heard."""
 
     digest: str = ""
-    """A digest of that; "" where only the root step encloses the step."""
+    """A digest of the basis; "" if only the root step encloses the step."""
     after: int = 0
     """The number of the commit that an enclosing step reacts to: earlier outcomes are outdated."""
 
     def holds(self, seq: int, recorded: str | None) -> bool:
-        """Return whether what commit `seq` recorded, with the basis digest `recorded`, holds on this basis as well."""
+        """Return whether an outcome in commit `seq`, with the basis digest `recorded`, is valid on this basis too."""
         return seq >= self.after and (recorded is None or recorded == self.digest)
 
 
@@ -75,7 +75,7 @@ class Mode:
     diverged: bool = False
     """Whether an earlier step differs from the record, so that no later recorded outcome applies."""
     rolled_back: bool = False
-    """Whether the code continues after a rollback, told what went wrong: it may ask recorded steps something else."""
+    """Whether the code continues after a rollback, so that it may ask recorded steps other questions."""
     superseded: bool = False
     """Whether the recorded result of the run answers another question than this kickoff asks."""
     rerun: frozenset[str] = frozenset()
@@ -159,7 +159,7 @@ def decide(
 
 
 def recorded_question(record: Record, address: str, digest: str, basis: Basis) -> AskedQuestion | None:
-    """Return the question to a person that is recorded at an address, if it is this one, asked on the same basis."""
+    """Return the question to a person recorded at an address, if it has this digest and this basis; else None."""
     asked = record.asked.get(address)
     if asked is None or asked.get("digest") != digest:
         return None
@@ -217,7 +217,7 @@ def _answered_strictly(
 
 
 def _other_forms(asked: Json) -> Iterator[Json]:
-    """Yield the forms in which a question may be recorded by the same program, run in another way, or by an old one."""
+    """Yield other recorded forms of a question: of the program run in another way, or of an earlier release."""
     yield from renamed(asked)
     if (before := _as_before(asked)) != asked:
         yield before
@@ -225,7 +225,7 @@ def _other_forms(asked: Json) -> Iterator[Json]:
 
 
 def _as_before(data: Json) -> Json:
-    """Return encoded data as releases wrote it that did not tell apart what differs only in these parts."""
+    """Return encoded data in the form in which releases without `_LATER_PARTS` wrote it."""
     if isinstance(data, list):
         return [_as_before(item) for item in data]
     if not isinstance(data, dict):

@@ -119,7 +119,7 @@ class Run:
     begun: frozenset[str] = frozenset()
     """Addresses of steps that an earlier kickoff started."""
     heard_start: bool = False
-    """Whether handlers of the run's start changed the state in an earlier kickoff, which is recorded."""
+    """Whether the record has changes of the state by handlers of the run's start, made in an earlier kickoff."""
     begun_calls: BegunCalls = field(default_factory=BegunCalls)
     inside: dict[str, frozenset[str]] = field(default_factory=dict)
     """Addresses of the steps that earlier kickoffs finished, by their prefix up to the last slash."""
@@ -187,7 +187,7 @@ class Run:
         return InDoubt(address, what, failed, arguments, times, others=others, kind=self.record.kind, resume=resume)
 
     def _in_doubt_beside(self, address: str) -> dict[str, int]:
-        """Return the other calls at which this kickoff would stop, or the next one, and how often each was begun."""
+        """Return the other calls at which this or the next kickoff stops with InDoubt, and how often each was begun."""
         undecided = self.doubts - self.answers.keys() - {address, *outers(address)}
         found = {at: times for at, times in unsettled(self.record).items() if at in undecided}
         return {at: times for at, times in found.items() if self.rerun.get(at) != times}
@@ -266,7 +266,7 @@ class Run:
         return error if masked == text else Redacted(type(error).__qualname__, masked, ends_run=ends_run(error))
 
     def incomplete(self, address: str, step: str, raised: RaisedError) -> None:
-        """Warn that a failure comes back from a resume with less than it holds now; once for each class and part."""
+        """Warn, once for each class and part, that a resume can rebuild a failure only without this part."""
         if self.journal.location is None:
             return
         name, (parts, same) = class_of(raised), lost(step, raised)

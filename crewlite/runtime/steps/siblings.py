@@ -61,14 +61,14 @@ class Siblings:
         self._has_failed = True
 
     def unobserved(self) -> list[str]:
-        """Return the addresses of the steps whose failures were raised to no awaiter, and of cancelled steps.
+        """Return the addresses of failed steps that nobody has awaited, and of cancelled steps.
 
         A cancelled step may have failed: its failure was being recorded at that moment.
         """
         return [*self._failed.values(), *self._cut]
 
     async def end(self) -> None:
-        """Wait until all steps have ended. Raises the first failure that no awaiter was given."""
+        """Wait until all steps have ended. Raises the first failure of a step that nobody has awaited."""
         while self._running or self._turns.busy:
             if self._running:
                 await asyncio.wait(self._running)
@@ -78,7 +78,7 @@ class Siblings:
             await task
 
     async def ended(self) -> None:
-        """Wait until all steps have ended, and raise nothing: another failure is about to be raised."""
+        """Wait until all steps have ended. Raises nothing, because another failure is about to be raised."""
         self._left = True
         with contextlib.suppress(Exception):  # each step has recorded and announced its own failure
             await self.end()

@@ -1,8 +1,8 @@
-"""Limits on how many steps run at once. A wait that could never end raises StepDeadlock.
+"""Limits on how many steps run at once. A step that would wait for ever raises StepDeadlock.
 
 A step holds its slots while an attempt runs. Steps inside that attempt need no further slot of the same limit, unless
-they run at the same time: under a limit that counts them, such as that of a flow, the step lends its slot to one of
-them, and the others need a slot of their own or wait until it is given back.
+the limit counts them too, as that of a flow does. Then the step lends its slot to one of them at a time, and the others
+need slots of their own.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from crewlite.step_parts import Limit
 
 
 class Queue:
-    """A semaphore for many waiters: who releases it wakes the first of them, where that of asyncio looks at each."""
+    """A semaphore for many waiters: `release` wakes the first one. That of asyncio looks at each waiter."""
 
     def __init__(self, width: int) -> None:
         self._left = width
         self._waiting: deque[asyncio.Future[Queue]] = deque()
-        """Those who wait, in the order in which they came, and those who were cancelled, or got a slot elsewhere."""
+        """The waiters, first come first; among them some that were cancelled or got a slot elsewhere."""
 
     def locked(self) -> bool:
-        """Return whether nothing is left, so that `acquire` would wait."""
+        """Return whether no slot is free, so that `acquire` would wait."""
         return not self._left
 
     async def acquire(self) -> None:
-        """Take one; wait for it if none is left. First come, first served."""
+        """Take a slot; wait if none is free. First come, first served."""
         await first_of(self)
 
     def release(self) -> None:
-        """Give one back: to the first who waits, if any does."""
+        """Give a slot to the first waiter, or make it free."""
         while self._waiting:
             first = self._waiting.popleft()
             if not first.done():
@@ -42,7 +42,7 @@ class Queue:
 
 
 async def first_of(*queues: Queue) -> Queue:
-    """Take one from the first of these queues that has one left; wait if none has. Returns that queue."""
+    """Take a slot from the first queue with a free one; wait if none has one. Returns the queue it came from."""
     for queue in queues:
         if queue._left:
             queue._left -= 1
@@ -105,9 +105,9 @@ class Slots:
         self._pools = pools
         self._limits = [limit for limit in limits if limit.counts_inside or limit.key not in around]
         self._borrowed: dict[str, Queue] = {}
-        """By the keys of limits: the queue of one slot from which this step has borrowed that slot."""
+        """By key of a limit: the queue from which this step has borrowed a slot."""
         self._lent: dict[str, Queue] = {}
-        """By the keys of limits: the queue of the one slot that steps inside this one may borrow, in turn."""
+        """By key of a limit: the queue from which steps inside this one may borrow its slot, one at a time."""
 
     async def take(self) -> None:
         """Wait for a slot under each limit. Raises StepDeadlock if none can ever become free."""
@@ -125,7 +125,7 @@ class Slots:
             pool.holders.add(self)
 
     def _lender(self, limit: Limit) -> Queue | None:
-        """Return the queue to borrow from under a limit: of the nearest enclosing step with a slot; else None."""
+        """Return the queue of the nearest enclosing step that has a slot under a limit and can lend it; else None."""
         for one in _outwards(self.outer):
             if limit.key in one._borrowed or any(pool.limit.key == limit.key for pool in one.held):
                 return one._lent.setdefault(limit.key, Queue(1))

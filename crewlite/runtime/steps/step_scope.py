@@ -210,7 +210,7 @@ class StepScope(Frame):
     def _admit(self, step: Step[Any], asked: Asked) -> None:
         """Raise the error that is stopping the run, or the failure whose remedy an enclosing step has yet to apply.
 
-        Otherwise the outcome that is recorded, if there is one, counts no more.
+        If neither is raised, the step runs, and its recorded outcome, if any, becomes void.
         """
         record, address = self.run.record, asked.address
         if asked.behind:
@@ -232,7 +232,7 @@ class StepScope(Frame):
         return self._raised(step, failure)
 
     async def _failed(self, error: Exception, address: str, *, told: bool) -> None:
-        """Note the failure of a child step. `told`: this step's code awaits the child, so the error is raised there."""
+        """Note the failure of a child step. `told`: whether this step's code awaits the child and so gets the error."""
         self.children.failed[address] = error
         if not isinstance(error, CONTROL_FLOW):
             tracebacks.name_step(error, address)
@@ -266,8 +266,9 @@ class StepScope(Frame):
     async def in_turn(self, task: asyncio.Task[T], part: Awaitable[T]) -> T:
         """Return the result of a spawned step. `part`: the task of the step, or a shield around it.
 
-        If several tasks await steps, results and failures are handed over one after another, in the order of their
-        commits, as code may react to the first that comes. Without a store no resume has to do the same.
+        If several tasks await steps, they get results and failures one after another, in the order of the commits, so
+        that code which reacts to the first one does the same after a resume. Without a store there is no resume, and no
+        order.
         """
         if not (self.in_other_task or self.children.others_first):
             return await part

@@ -18,7 +18,7 @@ from crewlite.state.format.kept import Order
 
 T = TypeVar("T")
 TURNS = 8
-"""Turns of the loop that a result or an error takes at most to reach the code that goes on with it. A task that awaits
+"""The most turns of the event loop until a result or an error reaches the code that awaits it. A task that awaits
 `asyncio.wait` goes on after two turns; each `gather`, `wait_for` or task in between takes two more."""
 
 
@@ -32,7 +32,7 @@ class Turns:
         """Addresses of steps that run, whose results enter the queue when they are committed."""
         self._waiting: dict[str, asyncio.Event] = {}
         self._handed_over = 0
-        """The number of results that have left the queue."""
+        """How many results have left the queue so far."""
 
     @property
     def busy(self) -> bool:
@@ -44,8 +44,8 @@ class Turns:
     ) -> T:
         """Await the task of a step, and return its result or raise its failure in its turn.
 
-        `part`: the task, or a shield around it. `recorded`: the position of its outcome or failure, if it has one.
-        `expected`: whether it has a turn also if it ends only now.
+        `part`: the task, or a shield around it. `recorded`: the position of its recorded outcome or failure; None if it
+        has none yet. `expected`: whether a step that still runs gets a turn too, when it ends.
         """
         address = task.get_name()
         if recorded:
@@ -83,9 +83,9 @@ class Turns:
         self._entered[address] = order
 
     async def come(self, address: str, turns: int = 1) -> None:
-        """Wait until this result is the first, and the code has gone on with those that were handed over meanwhile.
+        """Wait until this result is the first, and the code has gone on with the results handed over before it.
 
-        `turns`: turns of the loop to wait at least, in which results that come before it may be queued.
+        `turns`: wait at least so many turns of the loop, because an earlier result may enter the queue meanwhile.
         """
         while address in self._entered:
             if self._first() != address:
@@ -100,7 +100,7 @@ class Turns:
             turns = TURNS
 
     def leave(self, address: str) -> None:
-        """Remove a result that was handed over, or a step that has none. Does nothing if it is not there."""
+        """Remove a step whose result was handed over, or that has no result. Does nothing if the step is not here."""
         self._expected.discard(address)
         self.withdraw(address)
 

@@ -1,7 +1,7 @@
 """Undo what finished steps of a flow have done: call their compensators, newest first, each as a recorded step.
 
-The failure that leads to it is recorded before, or happens again in the same way. So a run that is killed in between
-continues after the last compensator that was recorded, and calls none twice.
+The failure that leads to this is recorded first, or happens again in the same way. So a run that is killed meanwhile
+continues after the last recorded compensator, and calls none twice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Errors of pydantic's validation as plain data: no constructor makes them, and their arguments and fields are empty.
+"""Validation errors of pydantic as plain data. Python cannot construct them from arguments and fields, as other errors.
 
 An input that cannot be recorded is left out. The text of the error that comes back shows no inputs then.
 """

@@ -363,9 +363,9 @@ def _check_commit(commit: Commit) -> Commit:
     if checkpoint:
         check_checkpoint(checkpoint, seq)
     if base and (base["seq"] >= seq or (base["place"] and base["place"]["seq"] > base["seq"])):
-        raise ValueError("it is forked from a commit that comes later")
+        raise ValueError("the fork starts from a later commit")
     if (back := commit.get("rewind")) and (run or back["seq"] >= commit.get("folded", {}).get("first", seq)):
-        raise ValueError("it goes back to a commit that does not come before it")
+        raise ValueError("the rewind goes back to no earlier commit")
     return commit
 
 

@@ -301,7 +301,7 @@ class Values(MutableMapping[str, Any], ABC):
         """Return the encoded and masked value to record; the object `before` itself if nothing has changed."""
         secrets = self.secrets()
         if secrets.mask(key) != key:
-            raise NotCodable(_path(MASK), key, "a name that holds a configured secret")
+            raise NotCodable(_path(MASK), key, "its name contains a configured secret: choose another name")
         plain = self._plain(key, value)
         coded: Json = secrets.mask_data(plain)
         if self._same(before, coded):
@@ -325,7 +325,7 @@ def _encoded(key: str, value: Any) -> Json:
             return encode_to_keep(value, _path(key))
         except RuntimeError:  # "dictionary changed size during iteration"
             continue
-    raise NotCodable(_path(key), value, "another thread changes it all the time")
+    raise NotCodable(_path(key), value, "another thread keeps changing it: wait for that thread")
 
 
 def _path(key: str) -> str:

@@ -1,6 +1,6 @@
 """The state as one attempt of a step sees it: the state when the step was requested, with the changes since.
 
-The changes of a step inside become visible when its result is handed to the code of this step. That is the same point
+The changes of a child step become visible when its result is handed to the code of this step. That is the same point
 of the program after every resume, so the code always sees the same state. Of concurrent changes to the same value, the
 one with the later commit wins, whichever result is handed over first.
 """
@@ -78,7 +78,7 @@ class View:
         self._values: _Own | None = None
         self._inside: _Inside | None = None
         self.handed: dict[str, None] = {}  # there is one for each step, and an empty set takes three times as much
-        """The addresses of steps inside whose results were handed to the code."""
+        """The addresses of child steps whose results were handed to the code."""
         self.unshown: dict[str, None] = {}
         """The names that the code of the step has changed since a commit last recorded them."""
         self.ended = False
@@ -93,7 +93,7 @@ class View:
 
     @property
     def pending(self) -> Mapping[str, list[Change]]:
-        """By address: the changes of steps inside whose results have not been handed to the code."""
+        """By address: the changes of child steps whose results have not been handed to the code."""
         return self._inside.pending if self._inside else {}
 
     def now(self) -> Mapping[str, Json]:
@@ -104,7 +104,7 @@ class View:
             return self._settled(self._current())
 
     def outlook(self, but: Collection[str] = (), more: Mapping[str, Sequence[Change]] = _NONE) -> Mapping[str, Json]:
-        """Return the values with all committed changes of steps inside, without those of `but`, with `more`."""
+        """Return the values with all committed changes of child steps, without those of `but`, with `more`."""
         with self._shared.lock:
             pending = (each for address, each in {**more, **self.pending}.items() if address not in but)
             changes = sorted((change for each in pending for change in each), key=itemgetter(0))
@@ -123,7 +123,7 @@ class View:
             self.now()
 
     def note_request(self, address: str, start: Start) -> None:
-        """Note that a step inside is requested, which begins with the state `start`.
+        """Note that a child step is requested, which begins with the state `start`.
 
         Its own changes are applied after those in `start`, whichever were committed first: steps may have run again.
         """
@@ -132,9 +132,9 @@ class View:
                 self._inside.seen[address] = start.delivered
 
     def newest_inside(self, recorded: Mapping[str, Sequence[Change]] = _NONE) -> Start:
-        """Return the state including the changes of steps inside whose results have not been handed over.
+        """Return the state including the changes of child steps whose results have not been handed over.
 
-        `recorded`: the changes of recorded steps inside, which the code may not have requested since a resume.
+        `recorded`: the changes of recorded child steps, which the code may not have requested since a resume.
         """
         with self._shared.lock:
             delivered = self._inside.delivered if self._inside else 0
@@ -152,7 +152,7 @@ class View:
             return values.since(self.start.values, self._shared.refused)
 
     def commit(self, address: str, changes: Sequence[Change], *, late: bool = False) -> None:
-        """Add the committed changes of a step inside. `late`: handlers made them after the step had ended."""
+        """Add the committed changes of a child step. `late`: handlers made them after the step had ended."""
         changes = [change for change in changes if change[1]]
         if not changes:
             return
@@ -168,7 +168,7 @@ class View:
                 self._inside.touched.note(address, operations)
 
     def deliver(self, address: str) -> None:
-        """Apply the changes of a step inside, because its result is handed to the code now."""
+        """Apply the changes of a child step, because its result is handed to the code now."""
         with self._shared.lock:
             self.handed[address] = None
             if self._inside is None or not (changes := self._inside.pending.pop(address, None)):
@@ -179,7 +179,7 @@ class View:
             self._apply(self._inside, changes, after=self._inside.seen.pop(address, 0))
 
     def deliver_rest(self) -> None:
-        """Apply the changes of all steps inside whose results the code has not awaited, because this step ends now."""
+        """Apply the changes of all child steps whose results the code has not awaited, because this step ends now."""
         if self._inside:
             with self._shared.lock:
                 for address in sorted(self.pending, key=lambda at: self.pending[at][0][0]):
@@ -228,7 +228,7 @@ class View:
                 inside.add(self._values, name, before.get(name, ABSENT), (order, own), after)
 
     def _settled(self, values: Values) -> Mapping[str, Json]:
-        """Return the values, encoded. What the code has written itself overrides earlier changes of steps inside."""
+        """Return the values, encoded. What the code has written itself overrides earlier changes of child steps."""
         if self.mirror:
             self.mirror.write(values)
         now = values.settle(self._shared.refused)
@@ -265,7 +265,7 @@ class _Own(Values):
             whose = self._address or "the run"
             raise ConfigError(
                 f"The state of {whose} was changed after {whose} had ended, so the change cannot be recorded. Change "
-                f"it earlier, and wait for threads that do. To change the state of the step that runs now, call "
+                f"it earlier, and wait for threads that change it. To change the state of the step that runs now, call "
                 f"RuntimeState.current() there"
             )
 

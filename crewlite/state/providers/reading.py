@@ -222,11 +222,11 @@ def _check_accounts(run_id: str, branch: str, own: Sequence[Entry], entries: Seq
             raise InvalidEntry(f"commit {entry.seq} has another sum")
         read.append(entry)
     if not read or (read[-1].seq, read[-1].sum) != (own[-1].seq, own[-1].sum):
-        raise InvalidEntry(f"it does not end with commit {own[-1].seq}")
+        raise InvalidEntry(f"commit {own[-1].seq} is not the last one")
     if _rewinds(read) != _rewinds(own):
         raise InvalidEntry("the commits that rewind the branch are different")
     if read[0].commit["run"] != own[0].commit["run"]:
-        raise InvalidEntry("it begins another branch")
+        raise InvalidEntry("the first commit begins another branch")
 
 
 def _rewinds(entries: Iterable[Entry]) -> list[tuple[int, Rewind]]:

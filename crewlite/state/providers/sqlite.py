@@ -357,5 +357,5 @@ def _abandoned(rows: Sequence[tuple[str, str, bytes]]) -> dict[tuple[str, str], 
 def _chained(total: object, body: object) -> str:
     """Return the checksum that the commit after this row is chained to. Raises InvalidEntry if the row is damaged."""
     if not isinstance(body, bytes) or not isinstance(total, str):
-        raise InvalidEntry("the bytes of the commit before it are gone")
+        raise InvalidEntry("the commit before this one has lost its bytes")
     return chained(parse(body), total)
