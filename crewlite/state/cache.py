@@ -34,7 +34,7 @@ class Found(NamedTuple, Generic[T]):
     origin: str
     """The step that produced it, as `run/branch@address`."""
     changes: Sequence[Operation] = ()
-    """The changes that the step made to the state there."""
+    """The changes that this step made to the state."""
 
 
 class Cache:

@@ -141,7 +141,7 @@ def _same(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 def _span(start: int, end: int) -> str:
-    """Return a range of lines as a unified diff writes it."""
+    """Return a range of lines as a unified diff writes it, such as `3,2`."""
     length = end - start
     return f"{start + 1}" if length == 1 else f"{start + 1 if length else start},{length}"
 

@@ -34,10 +34,7 @@ def for_parts() -> dict[str, Any]:
 
 
 def _first_shown() -> Callable[[object, str, FieldDiff], str | None]:
-    """Return a function of (diff, address, field) that returns the first address it was given with this difference.
-
-    It returns None the first time.
-    """
+    """Return a function that finds the first address at which a difference was shown: None if this is the first."""
     seen: dict[tuple[int, tuple[str, ...]], str] = {}
 
     def find(diff: object, address: str, field: FieldDiff) -> str | None:
@@ -48,7 +45,7 @@ def _first_shown() -> Callable[[object, str, FieldDiff], str | None]:
 
 
 def marked(lines: Sequence[str]) -> Iterator[tuple[str, list[Part]]]:
-    """Yield (mark, parts) for the lines of a text diff. Of a group, the first removed is beside the first added."""
+    """Yield (mark, parts) for the lines of a text diff. Removed and added lines of a group are compared in pairs."""
     number = 0
     while number < len(lines):
         gone = _run(lines, number, "-")

@@ -112,9 +112,9 @@ class StepDiff:
     a: StepSide | None
     b: StepSide | None
     dropped: tuple[Literal["a", "b"], ...] = ()
-    """The runs in which it cannot be compared, as a prune has dropped details of it.
+    """The runs in which the step cannot be compared, because a prune has dropped details of it.
 
-    With the status `unknown` the step itself; with `changed` what tells how it was asked something else.
+    With the status `unknown` the step itself is dropped; with `changed`, the details of how its question changed.
     """
 
 
@@ -298,7 +298,7 @@ def _keyed(run: _Run) -> dict[_Key, _Step]:
 
 
 def _merged(ours: Mapping[_Key, _Step], theirs: Iterable[_Key]) -> Iterator[_Key]:
-    """Yield all keys: those of the first run in order, each key of the second alone after the key that precedes it."""
+    """Yield all keys in the first run's order; one of the second run alone comes after its predecessor there."""
     behind: dict[_Key | None, list[_Key]] = {}
     last: _Key | None = None
     for key in theirs:

@@ -51,7 +51,7 @@ def in_order(addresses: Collection[str]) -> Iterator[str]:
 
 
 def hollow(address: str, known: Collection[str], begun: Iterable[str]) -> str:
-    """Return the known step around an address that had steps inside, none of which is known now; "" if there is none.
+    """Return the known step that encloses an address and has lost all child steps it once began; "" if there is none.
 
     `begun`: the steps that have begun.
     """

@@ -33,8 +33,9 @@ def parent_of(
 ) -> str | None:
     """Return the id of the nearest ancestor in `kept`, or None. `dropped`: removed checkpoints with their parents.
 
-    A label that was given later is no ancestor of the checkpoints after its place, but stands in for a removed one
-    there. `counts` takes the number of a commit, and returns False if a rewind has abandoned that commit.
+    A checkpoint that was made later to label an earlier place is no ancestor of the checkpoints after that place,
+    unless the checkpoint there was removed: then it takes its place. `counts` takes the number of a commit, and returns
+    False if a rewind has abandoned that commit.
     """
     parent = _kept_ancestor(checkpoint["parent"], kept, dropped)
     if parent == checkpoint["parent"]:
@@ -70,7 +71,7 @@ def droppable(
 
 
 def at_no_commit(checkpoints: Iterable[CheckpointRecord], sums: Mapping[int, str]) -> CheckpointRecord | None:
-    """Return the first checkpoint whose commit is missing or has changed. `sums`: those of all entries, by seq."""
+    """Return the first checkpoint whose commit is missing or changed. `sums`: the checksums of all entries, by seq."""
     for one in checkpoints:
         found = sums.get(one["seq"])
         if found is None or one.get("sum", found) != found:

@@ -1,4 +1,4 @@
-"""The inputs and the definition that were valid when a step finished. The run may have been given others since."""
+"""The inputs and the definition that were valid when a step finished. The run may have got others since."""
 
 from __future__ import annotations
 

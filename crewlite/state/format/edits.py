@@ -1,4 +1,4 @@
-"""What edits of recorded steps, and other inputs, make void in a record."""
+"""Which parts of a record become void when steps are edited or inputs change."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def take_back(
 
 
 def withdraw(asked: ByAddress, open_ones: Iterable[Mapping[str, Any]]) -> None:
-    """Remove the open questions to people: a changed fork may never ask them, and asks them again if it does."""
+    """Remove the open questions to people: a fork with changes may never ask them; if it does, it asks them again."""
     for question in open_ones:
         asked.pop(question["address"], None)

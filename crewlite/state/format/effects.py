@@ -23,7 +23,7 @@ MARKS = (b'"once"', b'"made"')
 
 
 def once_calls(entries: Sequence[Entry]) -> list[MadeCall]:
-    """Return the calls with effect="once" that these entries record, in order: finished ones, and ones in doubt."""
+    """Return the calls with effect="once" that these entries record, in order, whether finished or in doubt."""
     if not any(map(_has_any, entries)):  # most runs: what their models request need not be looked at
         return []
     found, requested = list[MadeCall](), _Requested()
@@ -53,7 +53,7 @@ def arguments_of(entries: Sequence[Entry]) -> dict[str, str]:
 
 
 def requested_calls(reply: Json, prefix: str, counts: Counter[str]) -> Iterator[tuple[str, Any]]:
-    """Yield (address, call) for the tool calls that a recorded reply requests. `counts`: those before, by address."""
+    """Yield (address, call) for the tool calls that a recorded reply requests. `counts`: earlier calls, by address."""
     for call in reply.get("tool_calls", ()) if isinstance(reply, dict) else ():
         stem = f"{prefix}{kinds.TOOL.name}:{address_name(call[0])}"
         counts[stem] += 1

@@ -28,7 +28,7 @@ _START = re.compile(
     rb'{"kind":"#","name":"#"[,}]'.replace(b"#", rb'([^"\\]*)')
     % SCHEMA
 )
-"""The beginning of a run's first entry, if its names need no escapes: all that a listing needs, before long values."""
+"""The beginning of a run's first entry, if its names need no escapes. A listing needs only this part."""
 _DEEPEST = 350  # levels of JSON: the codec writes at most 300, and recursive functions must stay within Python's stack
 
 

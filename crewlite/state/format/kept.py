@@ -24,17 +24,17 @@ class Kept:
     values: Mapping[str, Json] = field(default_factory=dict)
     """The values as the code of the run sees them, with the changes of its steps."""
     own: Mapping[str, Json] = field(default_factory=dict)
-    """The values without the changes of steps, with which the code of the run begins after every resume."""
+    """The values without the changes of steps: after every resume the code of the run begins with these."""
     versions: Mapping[str, int] = field(default_factory=dict)
     """The number of changes to each value, deleted ones included."""
     steps: dict[str, int] = field(default_factory=dict)
     """The steps whose changes are in `values`, numbered. If one runs again, a later commit records what the code sees.
 
-    It grows in place and is shared with the values after later commits, so that a commit copies nothing that grows with
-    the run: only steps with numbers below `ended` count here.
+    The mapping is shared with the values after later commits and grows in place, so that no commit copies it: only
+    steps with numbers below `ended` belong to this commit.
     """
     ended: int = 0
-    """How many of `steps` count at this commit."""
+    """How many of `steps` belong to this commit."""
 
     def after(self, commit: CommitParts) -> Kept:
         """Return the values after a commit."""
@@ -76,7 +76,7 @@ class Kept:
 
 
 def _touched(operations: Iterable[Operation], before: Mapping[str, Json], after: Mapping[str, Json]) -> Iterable[str]:
-    """Return the names of the values that operations change, without those that have only moved behind other names."""
+    """Return the names of the values that operations change, except values that only move in the order of names."""
     found, removed = dict[str, None](), set[str]()
     for operation in operations:
         path = operation[1]

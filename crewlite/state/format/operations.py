@@ -140,7 +140,7 @@ def items_in(values: Mapping[str, Json]) -> dict[str, Mapping[str, Json]]:
 
 
 def _keys_in_place(before: Mapping[str, Json], after: Mapping[str, Json]) -> set[str]:
-    """Return the keys that can stay: removing all others, then setting those of `after`, gives the order of `after`."""
+    """Return the keys to keep in place: after removing the others and setting those of `after`, the order is right."""
     kept, order = set[str](), iter(before)
     for key in after:
         if key not in before or key not in order:  # this moves `order` on to the key
@@ -164,7 +164,7 @@ def _leads_somewhere(root: dict[str, Json], path: Sequence[str]) -> bool:
 
 
 def _opened(target: dict[str, Json], key: str, own: dict[int, Any], kind: type) -> Any:
-    """Return the container at `key`, copied at its first change; `own` holds the copies made so far."""
+    """Return a container at `key` that may be changed: a copy, made at the first change and kept in `own`."""
     found = target.get(key)
     if (kind is dict and not is_plain(found)) or (kind is list and not isinstance(found, list)):
         found = kind()

@@ -37,7 +37,7 @@ class Paid:
     def __init__(self) -> None:
         self._all = self._own = _Sums()
         self.counting = self
-        """The same without what rewinds have abandoned: another object once a rewind has abandoned something."""
+        """The usage without what rewinds have abandoned: this very object while they have abandoned nothing."""
 
     @property
     def total(self) -> Usage:
@@ -55,7 +55,7 @@ class Paid:
         return self._all.total.total_tokens
 
     def so_far(self) -> UsageSum:
-        """Return a copy of the run's usage at this moment, which need not become a `Usage`."""
+        """Return a copy of the run's usage at this moment. It becomes a `Usage` only if somebody asks for that."""
         return self._all.total.copy()
 
     def inside(self, address: str) -> Usage:
@@ -63,7 +63,7 @@ class Paid:
         return self._all.of(address)
 
     def own_inside(self, address: str) -> Usage:
-        """Return the part of `inside` that this branch has since it was forked."""
+        """Return the part of `inside` that this branch has used since it was forked."""
         return self._own.of(address)
 
     def fork(self) -> None:
@@ -73,7 +73,7 @@ class Paid:
             self.counting.fork()
 
     def back_at(self, then: Paid) -> Paid:
-        """Note a rewind to a place at which `then` had been paid: only that still counts. Returns this usage."""
+        """Note a rewind to a place with the usage `then`, from which `counting` goes on. Returns this object."""
         self.counting = then
         return self
 
@@ -115,5 +115,5 @@ class Paid:
 
     @property
     def _sums(self) -> tuple[_Sums, ...]:
-        """The sums that grow: until a fork begins, its own are those of all."""
+        """The sums to add new usage to. Until a fork begins, the branch's own sums are those of the run."""
         return (self._all,) if self._own is self._all else (self._all, self._own)

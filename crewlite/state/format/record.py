@@ -153,7 +153,7 @@ class Record:
 
     @property
     def current(self) -> list[AskedQuestion]:
-        """Questions to people, answered or not, of steps that are not settled; of several about a failure, the last."""
+        """The questions to people, answered or not, of unsettled steps; of several about one failure, only the last."""
         last = last_about_each(sorted(self.asked, key=self.asked_in.__getitem__))
         return [self.asked[at] for at in last if not self.settled(at)]
 
@@ -373,7 +373,7 @@ class Record:
             self._bind(address)
 
     def _bind(self, address: str) -> None:
-        """Bind an answer given ahead to the first question at its address, so that it answers no later one there."""
+        """Bind an answer given ahead to the first question at its address, so that it answers no later question."""
         answer = self.answers.get(address)
         if answer and answer.get("ahead"):
             bound: GivenAnswer = {**answer}

@@ -61,7 +61,7 @@ class Times:
             self._add(at, spans)
 
     def _add(self, address: str, spans: list[_Span]) -> None:
-        """Add spans to a step and to those that enclose it, up to one whose time is recorded."""
+        """Add spans to a step and to its enclosing steps, up to the first whose time is recorded."""
         for step in dict.fromkeys((address, *outers(address), "")):
             if step != address and step in self._whole:
                 return
@@ -90,18 +90,18 @@ class Times:
 
 
 def _span(ended: str, milliseconds: float, what: int) -> _Span:
-    """Return the span of what took this long and ended at this time, in ISO 8601."""
+    """Return a span from its end, in ISO 8601, and its length."""
     end = datetime.fromisoformat(ended).timestamp()
     return end - milliseconds / 1000, end, what
 
 
 def tries_of(record: Record, address: str) -> Sequence[Attempt]:
-    """Return the failed attempts that count for a step; those of the base do if the step ended there."""
+    """Return the failed attempts that count for a step: those in a fork's base only if the step ended there."""
     return record.attempts.get(address, ())[tries_of_base(record, address) :]
 
 
 def tries_of_base(record: Record, address: str) -> int:
-    """Return how many failed attempts at a step come first and do not count for a fork, because its base made them."""
+    """Return how many of a step's first failed attempts do not count for a fork, because they were made in its base."""
     tries, ended = record.attempts.get(address, ()), record.outcomes.get(address) or record.failures.get(address)
     before = sum(one.seq <= record.base for one in tries)
     ended_there = ended is not None and ended.seq <= record.base and before == len(tries)
@@ -109,9 +109,9 @@ def tries_of_base(record: Record, address: str) -> int:
 
 
 def calls_in_doubt(record: Record) -> dict[str, str]:
-    """Return the calls without an outcome or a failure that counts, each with its effect, by address.
+    """Return the calls that have neither an outcome nor a failure that counts: by address, their effects.
 
-    Of calls that failed before a fork, these are the ones with effect="once", which may have taken effect.
+    Includes calls with effect="once" that failed before the fork, because they may have taken effect.
     """
     return {
         at: effect

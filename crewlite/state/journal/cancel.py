@@ -35,7 +35,7 @@ def cancel(store: Store, run_id: str, branch: str) -> None:
 def why_refused(store: Store, run_id: str, branch: str, after: int, error: BranchConflictError) -> Exception:
     """Return RunCancelled if a commit after number `after` cancelled the branch; otherwise `error`.
 
-    A store does not know the kind of the run, so `error` is returned with that.
+    The returned `error` names the kind of the run, which a store does not know.
     """
     kind = recorded(store, run_id, branch).kind
     if any(entry.seq > after and "cancelled" in entry.commit for entry in store.read(run_id, branch)):

@@ -66,7 +66,7 @@ def compacted_entries(
     branches: Sequence[BranchInfo],
     pinned: Iterable[int] = (),
 ) -> list[Entry]:
-    """Return the own entries of a branch, compacted. `branches` are all branches of the run, the rest as above."""
+    """Return the own entries of a branch, compacted. `branches` are all branches of the run, `pinned` as above."""
     stands = set(pinned)
     for fork in (info.base for info in branches if info.base):
         if fork["branch"] == branch:
@@ -75,7 +75,7 @@ def compacted_entries(
 
 
 def compact_entries(before: Sequence[Entry], own: Sequence[Entry], stands: Iterable[int]) -> list[Entry]:
-    """Return a branch's own entries without details that its checkpoints, its head and `stands` do not need.
+    """Return a branch's own entries, without details that no checkpoint, nor the head, nor an entry of `stands` needs.
 
     `before` are the entries that it inherits, `stands` the numbers of entries that must not be merged with later ones.
     The first entry stays too, as it tells when the branch was created. Raises JournalCorrupt if an entry is missing.
@@ -171,17 +171,17 @@ def _merged(
 
 
 class _StepsLeftOut:
-    """The steps of a branch from which a compaction leaves out others. Their times do not follow from the rest."""
+    """The steps of a branch whose child steps a compaction leaves out. Their times must be recorded with them."""
 
     def __init__(self, record: Record) -> None:
         self._record, self._steps = record, set[str]()
 
     def add(self, gone: Iterable[str]) -> None:
-        """Note that these steps are left out."""
+        """Note that the compaction leaves out these steps."""
         self._steps |= {at for step in gone for at in (*outers(step), "")}
 
     def timed(self, step: StepRecord) -> StepRecord:
-        """Return the outcome of such a step with its time, unless it has one; any other step as it is."""
+        """Return the record of a step; with its time, if it is the outcome of a step with child steps left out."""
         outcome = self._record.outcomes.get(at := step["address"]) if step["address"] in self._steps else None
         same = outcome and (step.get("digest"), step["ms"]) == (outcome.digest, outcome.milliseconds)
         if not same or "worked" in step:
@@ -206,7 +206,7 @@ def _tombstones(held: dict[str, Outcome], live: Record) -> list[StepRecord]:
 
 
 def _kept(part: Sequence[Entry], steps: list[StepRecord], live: Record) -> CommitParts:
-    """Return what a merged commit keeps of the entries `part`, as commit parts, with `steps` as its steps."""
+    """Return the commit parts of a merged commit: its `steps`, and what it keeps of the entries `part`."""
     commits = [entry.commit for entry in part]
     answered = dict.fromkeys(answer["address"] for commit in commits for answer in commit.get("answers", ()))
     lists: CommitParts = {
@@ -230,7 +230,7 @@ def _kept(part: Sequence[Entry], steps: list[StepRecord], live: Record) -> Commi
 
 
 def _dated(entry: Entry, last: Entry) -> list[StepRecord]:
-    """Return the steps of an entry with what merging would lose: the order, and the time unless it stays the same."""
+    """Return the steps of an entry, with their order and time added where merging would lose them."""
     steps = entry.commit.get("steps", [])
     if entry is not last:
         steps = [{"order": [entry.seq, n], **step} if _is_ordered(step) else step for n, step in enumerate(steps)]
@@ -254,7 +254,7 @@ def _late(entry: Entry, live: Record) -> list[LateChanges]:
 
 
 def _values(commit: Commit, before: Kept, restored: str | None, live: Record) -> ValueChanges:
-    """Build the value changes of a merged commit, from `before` and `restored`, as they were before it, to `live`."""
+    """Build the value changes of a merged commit, from `before` (and `restored`) to the values of `live`."""
     changed: ValueChanges = {}
     commit["values"] = changed  # set for the computation below, which applies the commit
     if own := difference(before.own, live.kept.own):

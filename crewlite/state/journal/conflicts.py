@@ -18,7 +18,7 @@ class Start(NamedTuple):
     delivered: int = 0
     """The number of sibling steps whose changes were handed over before this start, and are in these values."""
     known: frozenset[str] = frozenset()
-    """The sibling steps whose changes are in these values although they had not been handed over."""
+    """The sibling steps whose changes are in these values before being handed over."""
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class Touched:
             mark.delivered.append((number, address))
 
     def conflicts(self, operations: Iterable[Operation], start: Start) -> list[str]:
-        """Return the names in which a step that began with `start` changes a path that another step has changed unseen.
+        """Return the names in which changes of a step conflict with others that it could not see at its `start`.
 
         Two steps that append to the same list, or set different keys of a mapping, do not conflict.
         """

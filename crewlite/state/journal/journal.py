@@ -73,7 +73,7 @@ class Journal:
     _buffered_events: list[Event] = field(default_factory=list)
     _tombstones: list[StepRecord] = field(default_factory=list)
     unsettled: int = 0
-    """The number of commits that nobody awaits to the end, because of a cancellation, a failure or a manual commit."""
+    """The number of commits for which nobody waits any more, after a cancellation, a failure or a manual commit."""
     _behind: int = 0
     """The number of commits that are being written while the run continues."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
@@ -108,7 +108,7 @@ class Journal:
         return self.next_seq, len(self._tombstones)
 
     def buffer_event(self, event: BaseEvent | UnheardEvent) -> None:
-        """Buffer an event: the next commit records it."""
+        """Keep an event for the next commit, which records it."""
         if isinstance(event, UnheardEvent):
             self._buffered_events.append(event)
         elif not event.fleeting:
@@ -131,7 +131,8 @@ class Journal:
 
         `sealed` is called before the commit is queued, while the record is as the commit leaves it. `done` is called
         once the commit is stored or has failed, never without a store; see WriteQueue.put, also for `behind`. Events
-        come last, as a handler may commit, and the numbers in `parts` are of this commit. Raises StoreError if closed.
+        are emitted last, because a handler may commit, and the numbers in `parts` are those of this commit. Raises
+        StoreError if closed.
         """
         if self.closed:
             raise self.ended()
@@ -207,13 +208,13 @@ class Journal:
             self.completed(parts, started, self.queue)
 
     def take_claim(self) -> Claim:
-        """Build a claim of this process to commit. Until it is dropped, `at_work_on` finds this journal by it."""
+        """Build a claim of this process, to be committed. `at_work_on` finds this journal by the claim."""
         self.claim = claim(self.loop)
         _journals[self.claim["id"]] = self
         return self.claim
 
     def give_up_claim(self) -> None:
-        """Drop a claim that could not be stored, and the entries that wait in the queue: the run has not started."""
+        """Drop a claim that could not be stored, and the queued entries: the run has not started."""
         self._drop_claim()
         self.claim = None
         if self.queue:
@@ -354,7 +355,7 @@ class Journal:
             self.failed(error)
 
     def _give_back(self, queue: WriteQueue, why: CommitParts) -> None:
-        """Commit the release of the branch: the run has not ended, but this process lives on and stops running it."""
+        """Commit the release of the branch: this process stops running the run, which has not ended."""
         entry = next_entry({"released": True, **why}, after=self.record.head)
         self.record.apply(entry)
         self.unsettled += 1

@@ -39,15 +39,15 @@ def gone(store: Store, name: str, kind: str) -> RefError:
 
 
 def find_lineage(store: Store, run_id: str, branch: str) -> list[Entry]:
-    """Read the entries of a branch, with inherited ones; [] if there is no such branch. Raises JournalCorrupt."""
+    """Read the entries of a branch, including inherited ones; [] if there is no such branch. Raises JournalCorrupt."""
     return trace(store, run_id, branch)[0]
 
 
 def trace(store: Store, run_id: str, branch: str) -> tuple[list[Entry], dict[str, str | None]]:
     """Return (the entries that `find_lineage` returns, {id of a checkpoint that the branch lacks: id of its parent}).
 
-    The latter are the checkpoints that were dropped, and those that the base branches created after the fork, except
-    those that a fork starts from, as the fork has a copy.
+    A branch lacks the checkpoints that were dropped, and those that its base branches created after the fork. It does
+    not lack those that a fork starts from: the fork has a copy.
     """
     entries, lacks, stood = list[Entry](), dict[str, str | None](), set[str]()
     for own in journals_of_branch(store, run_id, branch).values():

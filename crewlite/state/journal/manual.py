@@ -33,7 +33,7 @@ def opened_at(location: str, provider: BaseProvider | None) -> Writer:
 def name_checkpoint(journal: Journal, make: Callable[[], CommitParts], at: Writer | None) -> Future[DurableCheckpoint]:
     """Commit a checkpoint with the parts that `make` returns. The future gets it once it is durable, or an error.
 
-    With `at`, a run without a store is stored there from now on. This function releases `at` in any case.
+    With `at`, a run without a store is stored there from now on. This function always releases `at`.
     """
 
     def act(named: Future[DurableCheckpoint]) -> None:

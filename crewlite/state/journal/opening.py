@@ -11,7 +11,7 @@ from crewlite.state.journal.writer import Writer, guard, writers
 from crewlite.state.providers import BaseProvider
 
 _opening: WeakValueDictionary[tuple[str, str], threading.Lock] = WeakValueDictionary()
-"""Held while a location is being opened, so that runs which want it at that moment share the writer."""
+"""Locked while a location is being opened, so that runs which open it at the same moment share the writer."""
 
 
 def open_writer(provider: BaseProvider, location: str) -> Writer:
@@ -36,7 +36,7 @@ def _key(provider: BaseProvider, location: str) -> tuple[str, str]:
 
 
 def _is_interchangeable(provider: BaseProvider) -> bool:
-    """Return whether all providers of exactly this class open the same store at a location."""
+    """Return whether every provider of exactly this class opens the same store at a location."""
     return bool(vars(type(provider)).get("named_by_location"))
 
 

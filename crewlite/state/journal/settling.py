@@ -1,7 +1,7 @@
-"""The last entries of a run, on their way to the store when it releases its branch.
+"""The last entries of a run, which are still being written when the run releases its branch.
 
-A run that is cancelled twice does not wait for them. Whoever acquires the branch next in this process does: it would
-read a branch that is still being written to.
+A run that is cancelled twice does not wait for them. The next run of this process that acquires the branch does,
+because it must not read a branch that is still being written.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Late:
     """The address of the step to which changes belong; "" for the run itself."""
     values: Values
     base: Mapping[str, Json]
-    """The values when they were last settled, without changes made through this view since."""
+    """The values when they were last settled, before any later changes through this view."""
     moment: int
     """`Shared.moment` at the last update."""
 
@@ -52,11 +52,12 @@ class States:
         self._running: dict[str, View] = {}
         """The views of the running steps, by address."""
         self._late: list[tuple[weakref.ref[object], Late]] = []
-        """The views from outside, by weak references to their holders: a living holder may change values inside."""
+        """The views from outside, each with a weak reference to its holder, which may change the values while it
+        lives."""
         self._own: list[Operation] = []
-        """Changes of the values of the run itself, to be recorded by the next commit."""
+        """Changes of the run's own values that the next commit records."""
         self._ended: list[LateChanges] = []
-        """Changes to the state of steps that have ended, to be recorded by the next commit."""
+        """Changes to the state of steps that have ended; the next commit records them."""
         self._missing = set[str]()
         """Recorded steps with changes that the code of the run has not requested since the run was resumed."""
         self._unsure = False
@@ -68,7 +69,7 @@ class States:
         self._numbers: dict[str, Iterator[int]] = {}
         """Counters for the ids of items added from outside the steps, by the address to which the items belong."""
         self._drops = False
-        """Whether changes to the state of the run itself are dropped at the moment."""
+        """Whether changes to the state of the run itself are being dropped: see `dropping`."""
         self._of_run = False
         """Whether the code of a run has begun; False in a state that was opened without a run."""
 
@@ -124,7 +125,7 @@ class States:
             self._drops = False
 
     def given(self, address: str, holder: object) -> Late | View:
-        """Return the state of a step for a handler: the step's own view if it is running, else a view from outside."""
+        """Return the state of a step for a handler: its own view while it runs, afterwards a view from outside."""
         shared = self.shared
         with shared.lock:
             shared.used = True
@@ -258,7 +259,7 @@ class States:
             around.commit(address, [change], late=True)
 
     def _running_around(self, address: str) -> tuple[str, View | None]:
-        """Return (its child around this step, its view) of the nearest running step around; None if none runs."""
+        """Find the nearest running step that encloses a step: return (its child around the step, its view or None)."""
         while True:
             around = outer(address)
             if view := self._running.get(around):
@@ -268,7 +269,7 @@ class States:
             address = around
 
     def _outlook(self, address: str) -> Mapping[str, Json]:
-        """Return the values as they are around a step that has ended, with its own changes."""
+        """Return the values that the code around a step sees once the step has ended."""
         view = self._running_around(address)[1] if address else self._running.get("")
         return view.outlook() if view else self._recorded()
 
@@ -301,7 +302,7 @@ class _FromOutside(Values):
 def _difference(
     before: Mapping[str, Json], after: Mapping[str, Json], names: Collection[str] | None = None
 ) -> list[Operation]:
-    """Return the operations that turn `before` into `after`, ignoring the order of names; with `names`, only theirs."""
+    """Return the operations that turn `before` into `after`, only for `names` if given, ignoring the order of names."""
     order = [*before, *(name for name in after if name not in before)]
     wanted = order if names is None else [name for name in order if name in names]
     return difference(

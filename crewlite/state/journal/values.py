@@ -43,12 +43,12 @@ class Values(MutableMapping[str, Any], ABC):
         self._coded = coded
         """All values, in order, as they were when last settled; ABSENT for a new one that has not been settled."""
         self._handed_out = True
-        """Whether others hold `_coded`, such as a caller of `settle`, so that it must be copied before it changes."""
+        """Whether other code, such as a caller of `settle`, has `_coded`: it must then be copied before it changes."""
         self._lent: dict[str, Any] = {}
         """The values that were set or accessed, decoded."""
         self._read: dict[str, tuple[Json, Json]] = {}
-        """For values that were read from the record and may be unchanged: the recorded form, and the form in which this
-        program encodes it (ABSENT until it is needed)."""
+        """Values from the record that may be unchanged: (as recorded, as this program encodes it; ABSENT until
+        needed)."""
         self._fixed: dict[str, object] = {}
         """Settled values of immutable types."""
         self._added_to: dict[str, dict[str, Json]] = {}
@@ -58,7 +58,7 @@ class Values(MutableMapping[str, Any], ABC):
         self._written = set[str]()
         """The names that the program has changed since the last `take_written`."""
         self._lock = rlock()
-        """Its own: user code runs under it (decoding calls pydantic's hooks), and no other step may wait for that."""
+        """Locks these values alone: decoding runs user code (pydantic's hooks), for which no other step may wait."""
 
     @abstractmethod
     def secrets(self) -> Secrets:
@@ -66,7 +66,7 @@ class Values(MutableMapping[str, Any], ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Raise if a change that is made now could not be recorded."""
+        """Raise an error if a change made now could not be recorded."""
 
     @abstractmethod
     def next_id(self) -> str:
@@ -104,8 +104,8 @@ class Values(MutableMapping[str, Any], ABC):
     def setdefault(self, key: str, default: Any = None) -> Any:
         """Return the value of a name; set it to `default` first if there is none.
 
-        If `default` is an empty list or mapping, what is added to it is recorded as an addition, so that concurrent
-        steps can add to the same one.
+        If `default` is an empty list or mapping, each addition to it is recorded by itself, so that concurrent steps
+        can add to the same one.
         """
         with self._lock:
             if key in self:
@@ -216,7 +216,7 @@ class Values(MutableMapping[str, Any], ABC):
     def place(self, key: str, behind: Callable[[str], bool]) -> None:
         """Insert a name without a value; `replace` sets one. Does nothing if the name exists.
 
-        It goes before the names at the end for which `behind` returns True, up to the first for which it returns False.
+        The name goes near the end: before the last names in a row for which `behind` returns True.
         """
         with self._lock:
             if key not in self._coded:
@@ -245,7 +245,7 @@ class Values(MutableMapping[str, Any], ABC):
             return found
 
     def replace(self, key: str, coded: Json, *, begun: bool = False) -> None:
-        """Set a value from outside the program; ABSENT removes it. `begun`: it was empty, as after `setdefault`."""
+        """Set a value on behalf of other code; ABSENT removes it. `begun`: it began empty, as after `setdefault`."""
         with self._lock:
             for known in (self._lent, self._read, self._fixed, self._added_to):
                 known.pop(key, None)
@@ -325,7 +325,7 @@ def _encoded(key: str, value: Any) -> Json:
             return encode_to_keep(value, _path(key))
         except RuntimeError:  # "dictionary changed size during iteration"
             continue
-    raise NotCodable(_path(key), value, "another thread keeps changing it: wait for that thread")
+    raise NotCodable(_path(key), value, "another thread changes it all the time: wait for that thread")
 
 
 def _path(key: str) -> str:

@@ -104,7 +104,7 @@ class View:
             return self._settled(self._current())
 
     def outlook(self, but: Collection[str] = (), more: Mapping[str, Sequence[Change]] = _NONE) -> Mapping[str, Json]:
-        """Return the values with all committed changes of child steps, without those of `but`, with `more`."""
+        """Return the values with `more` and all committed changes of child steps, except the steps `but`."""
         with self._shared.lock:
             pending = (each for address, each in {**more, **self.pending}.items() if address not in but)
             changes = sorted((change for each in pending for change in each), key=itemgetter(0))
@@ -123,9 +123,10 @@ class View:
             self.now()
 
     def note_request(self, address: str, start: Start) -> None:
-        """Note that a child step is requested, which begins with the state `start`.
+        """Note that a child step is requested. It begins with the state `start`.
 
-        Its own changes are applied after those in `start`, whichever were committed first: steps may have run again.
+        The child's changes are applied after those in `start`, even if they were committed first: steps may have run
+        again.
         """
         if self._inside:
             with self._shared.lock:
@@ -202,7 +203,7 @@ class View:
             return inside.touched.conflicts(operations, start)
 
     def end(self) -> None:
-        """Note that the attempt has ended, after which nothing changes these values. The caller holds the lock."""
+        """Note that the attempt has ended: from now on nothing changes these values. The caller holds the lock."""
         self.ended = True
         if self._values is not None:
             self._values.ended = True
@@ -289,7 +290,7 @@ class _Inside:
         self.placed: dict[str, Order] = {}
         """New names in these changes, with the positions by which the names are ordered."""
         self.behind: dict[str, None] = {}
-        """The names whose values have to be computed anew."""
+        """The names with changes that their values do not include yet."""
         self.touched = Touched()
 
     def add(self, values: Values, name: str, before: Json, change: Change, after: int) -> None:
@@ -311,7 +312,7 @@ class _Inside:
                 self.placed[name] = order
 
     def catch_up(self, values: Values) -> None:
-        """Compute the values that have to be computed anew."""
+        """Compute the values of the names in `behind`."""
         behind, self.behind = self.behind, {}
         for name in behind:
             trail = self.trails[name]
@@ -330,7 +331,7 @@ class _Trail:
         self._base = self._value = base
         self._changes: list[Change] = []
         self._numbers: list[int] = []
-        """For each change, the number of changes that had been handed over when it was."""
+        """For each change, how many changes had been handed over by then, this one included."""
         self._done = 0
         """The number of changes that `_value` includes."""
         self.is_begun = base is ABSENT

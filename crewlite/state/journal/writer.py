@@ -67,11 +67,11 @@ class WriteQueue:
     compacted: int = 0
     """The number of the branch's last commit at its last compaction."""
     held: bool = False
-    """Whether this process has written to the branch. If it only read it, another process may own the branch by now."""
+    """Whether this process has written to the branch. If it has only read it, another process may own it by now."""
     moved: bool = False
     """Whether this process has written to the branch since the last check."""
     touched: float = 0.0
-    """The time of the last sign of life according to the store, read after this process had given it."""
+    """The time of this process's last sign of life, as the store has recorded it."""
     fenced: bool = False
     """Whether the store refuses further entries, because another process has written to the branch."""
     on_fenced: Callable[[BaseException], None] | None = None
@@ -97,7 +97,7 @@ class WriteQueue:
         Entries that were not written stay queued, and the next `put` of this branch tries them again first. `done` is
         called on `loop`, or on the writer's thread if that is None. Without entries, it is called once the earlier ones
         are written or have failed. If the store is closed first, it is called with a StoreError. `behind`: nobody waits
-        for them, so the thread may wait a moment for more.
+        for these entries, so the thread may wait a moment for more.
         """
         self.writer.put(_Job(self, entries, done, loop, behind))
 
@@ -144,9 +144,9 @@ class Writer:
     """Seconds between signs of life."""
     users: int = 0
     _jobs: SimpleQueue[_Job | Done | None] = field(default_factory=SimpleQueue)
-    """Commits, and functions to call with None, or with the error that refuses them. None ends the thread."""
+    """Commits, and functions to call with None, or with an error if refused. None ends the thread."""
     _hurry: SimpleQueue[None] = field(default_factory=SimpleQueue)
-    """Gets an item when the thread lingers, and need not any more."""
+    """Receives an item when the thread can stop lingering: see `_linger`."""
     _lingers: bool = False
     _ended: Future[None] = field(default_factory=Future)
     over: bool = False
@@ -157,7 +157,7 @@ class Writer:
     _looked: float = field(default_factory=time.monotonic)
 
     def put(self, job: _Job | Done) -> None:
-        """Queue a job for the thread. A job that comes after the thread has ended fails with a StoreError."""
+        """Queue a job for the thread. After the thread has ended, the job fails with a StoreError."""
         self._jobs.put(job)
         if self._lingers and not (isinstance(job, _Job) and job.behind):
             self._hurry.put(None)
@@ -236,7 +236,7 @@ class Writer:
         self._ended.set_result(None)
 
     def _linger(self) -> None:
-        """Wait a moment for more commits for which nobody waits, until a job comes for which somebody does."""
+        """Wait a moment for more commits, because nobody waits for the present ones; stop when somebody does."""
         self._lingers = True
         with contextlib.suppress(Empty):
             self._hurry.get(timeout=_LINGER_BEHIND)

@@ -36,7 +36,7 @@ _text = encoder_of(json.JSONEncoder())
 class Changes:
     """Checkpoint files to write (`made`: their content by path) and to remove (`gone`).
 
-    No file is in both: one that is to be removed is not written, whichever was asked for first.
+    No file is in both: a file to be removed is not written, in whichever order the two were requested.
     """
 
     made: dict[str, bytes] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class CheckpointFiles:
         return {one["id"]: self.path(one) for one in checkpoints}
 
     def amiss(self, entries: Sequence[Entry]) -> Changes:
-        """Return missing checkpoint files, and those of dropped checkpoints: a killed writer may have left both."""
+        """Return the changes that repair what a killed writer left: missing files, and files of dropped checkpoints."""
         dropped = set(dropped_by(entries))
         changes, run = Changes(), entries[0].commit["run"]
         journal = self._paths.journal(run["run_id"], run["branch"])
@@ -101,7 +101,8 @@ class CheckpointFiles:
         """Add the files that a commit creates and drops to `changes`. Returns the tail with the files of the branch.
 
         Covers all entries of the commit, because entries that an earlier, failed attempt wrote may lack their files.
-        `read()` returns all entries of the branch, at the first drop; None: the commit has all.
+        `read()` returns all entries of the branch, and is called when the commit drops a checkpoint; None if the commit
+        itself has all entries.
         """
         named = dict[str, str]()
         for entry in commit.entries:

@@ -2,10 +2,10 @@
 
     location/heads/<run>/<branch>.json             the number and checksum of that commit, the checkpoint, the rewinds
 
-The file is outside `journal/`, because a backup may restore that directory alone. It is synced for a rewind only: it
-states a length that the journal must have at least, so an outdated file does no harm. A file that cannot be read is
-ignored. The rewinds are repeated here so that a listing tells abandoned checkpoints apart without reading journals.
-Each file is overwritten in place, so a process writes and reads it while it holds the file's lock.
+The file is outside `journal/`, because a backup may restore that directory alone. It states the least length of the
+journal, so an outdated file does no harm. Only a rewind syncs it to disk. A file that cannot be read is ignored. The
+rewinds are repeated here so that a listing tells abandoned checkpoints apart without reading journals. Each file is
+overwritten in place, so a process writes and reads it while it holds the file's lock.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class HeadFiles:
         disk.remove_directory(self._paths.heads(run_id))
 
     def remove_left(self, run_id: str) -> None:
-        """Delete the head files of a run that is about to begin; warn if there are any, as a journal was lost."""
+        """Delete the head files of a run that is about to begin. Warn if there are any: then its journal was lost."""
         if head := next(self._paths.heads(run_id).rglob("*.json"), None):
             told = "%s is gone, though %s notes a checkpoint in it: run %r begins anew, and pays again for what it held"
             log.warning(told, self._paths.run(run_id), head, run_id)

@@ -35,7 +35,7 @@ class JournalFiles:
         self._paths, self._location = paths, str(paths.root)
         self._ref = ref
         self._told: set[tuple[str, int, int]] = set()
-        """The torn writes that the log tells of, as (path, offset, size): each save reads them again."""
+        """The torn writes that were logged already, as (path, offset, size), because each save reads them again."""
 
     def scan(self, run_id: str, branch: str) -> tuple[list[Entry], int]:
         """Return (the entries of a journal, the offset of their end); ([], 0) without one. Raises JournalCorrupt."""
@@ -43,7 +43,7 @@ class JournalFiles:
         return ([], 0) if data is None else self.sound(run_id, branch, data)
 
     def sound(self, run_id: str, branch: str, data: bytes) -> tuple[list[Entry], int]:
-        """Return (the entries in this content, the offset of their end), but a torn write. Raises JournalCorrupt."""
+        """Return (the entries in `data`, the offset of their end), without a torn last write. Raises JournalCorrupt."""
         path = self._paths.journal(run_id, branch)
         if not data:
             raise JournalCorrupt(str(path), "it is empty, and a journal always has a first line", None, self._location)
@@ -149,8 +149,8 @@ class JournalFiles:
 def is_torn(tail: bytes, offset: int) -> bool:
     """Return whether `tail`, the bytes after the last intact line, is an incomplete write rather than damage.
 
-    A line without a newline is incomplete, and so is one with parts that the disk did not write: these read as many
-    zeros, where a single zero is damage. `offset` is the offset of `tail` in the file.
+    A line without a newline is incomplete. So is a line with parts that the disk did not write, which read as many
+    zeros; a single zero is damage. `offset` is the offset of `tail` in the file.
     """
     line, newline, _ = tail.partition(b"\n")
     holes = re.finditer(rb"\0+", line)

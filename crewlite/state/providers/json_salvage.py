@@ -173,7 +173,7 @@ class JsonSalvage:
         return Flaw("stale_index", str(path), problem, act, partial(_quarantine, path, data), branch)
 
     def _no_files(self) -> Iterator[Flaw]:
-        """Yield what stands where a file belongs and is none, such as a directory or a pipe."""
+        """Yield what is no file but stands in the place of one, such as a directory or a pipe."""
         heads = (path for path in _within(self._paths.root / "heads") if path.suffix == ".json")
         journals = (path for path in _within(self._paths.journals) if path.suffix == ".jsonl" and not path.is_dir())
         for path in sorted([*heads, *journals]):

@@ -115,7 +115,7 @@ def ends_claim(data: Mapping[str, Any]) -> bool:
 def committed_at(commit: Commit) -> float:
     """Return the time to store as the branch's last sign of life, in seconds since the epoch.
 
-    That is the time of the last entry, which for an imported run is long ago; for a commit without entries, it is now.
+    That is the time of the last entry, which is long ago in an imported run; without entries, the current time.
     """
     return datetime.fromisoformat(commit.entries[-1].commit["at"]).timestamp() if commit.entries else time.time()
 
@@ -156,8 +156,9 @@ def check_base(
 ) -> None:
     """Raise BranchConflictError unless the commit that a fork starts from, and that of its checkpoint, are stored.
 
-    A prune may have removed only the latter: if a rewind abandoned it. `sum_at(seq)` returns the checksum of a commit
-    of the branch that is forked, `branches()` all branches of the run. Call this under the lock of the append.
+    A prune may have removed the checkpoint's commit alone, if a rewind had abandoned it. `sum_at(seq)` returns the
+    checksum of a commit of the branch that is forked, `branches()` all branches of the run. Call this under the lock of
+    the append.
     """
     stored, checkpoint = sum_at(base["seq"]) == base["sum"], base["place"]
     if stored and checkpoint and sum_at(checkpoint["seq"]) is None:

@@ -46,7 +46,7 @@ class RawBranch:
     handle: Any
     """The store's own key for the branch; the doctor only passes it back."""
     homeless: bool = False
-    """Whether the store has commits of the branch but no branch, and cannot tell to which branch they belong."""
+    """Whether the store has only commits, and cannot tell to which branch they belong."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ class Database:
         self._file: tuple[int, int] | None = None
         """(device, inode) of the file to which the writing connection was opened; None before that."""
         self._thread = 0
-        """The number of the thread that opened the writing connection, which alone uses that connection."""
+        """The number of the thread that opened the writing connection. No other thread uses the connection."""
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -220,7 +220,7 @@ def is_database_file(path: Path) -> bool:
 def problem_with_file(path: Path) -> str:
     """Return why SQLite does not accept a file as a database or cannot open it, and what to do; "" if it does.
 
-    Only SQLite may open a database, so it is SQLite that looks: see `disk.connect`.
+    SQLite itself looks, because nothing else may open a database: see `disk.connect`.
     """
     another = "is not a SQLite database; choose another location"
     try:
@@ -271,7 +271,7 @@ def version_of(db: sqlite3.Connection, location: str) -> int:
 
 
 def as_text(data: bytes) -> str:
-    """Decode a text, bad UTF-8 as lone surrogates: only its row fails then, and not the query, as by default."""
+    """Decode a text. Bad UTF-8 becomes lone surrogates, so that it fails its row and not the complete query."""
     return data.decode("utf-8", "surrogateescape")
 
 

@@ -1,7 +1,7 @@
 """The conversation of an agent as its record holds it: the replies of the model, and the tool calls that they request.
 
-A fork that asks a step again may get a reply that requests no more tools. The replies and calls of the earlier
-conversation stay in the record, but nothing requests them.
+In a fork, a model that is asked again may request other tools, or none. The later replies and calls of the earlier
+conversation then stay in the record, but nothing requests them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def superseded(record: Record) -> set[str]:
 
 
 def _in_use(record: Record, prefix: str) -> Iterator[str]:
-    """Yield the addresses of a conversation's replies, of the calls they request, and of the next reply if failed."""
+    """Yield the addresses of a conversation's replies, of the calls they request, and of a next reply that failed."""
     turns = turns_of(record.outcomes, prefix)
     for turn in turns:
         yield turn.reply.address

@@ -1,6 +1,6 @@
-"""Why an address names no recorded step: it is misspelt, or what was inside a finished step is not recorded any more.
+"""Why an address names no recorded step: it is misspelt, or a prune has removed the steps inside a finished step.
 
-The events of a run are kept when steps are pruned, so they tell the one from the other.
+A prune keeps the events of a run, so they tell which it is.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def no_step(
 def spelt_alike(address: str, known: Iterable[str]) -> list[str]:
     """Return the known addresses that are spelt like this one, the most similar first.
 
-    The names in them are compared one by one: what all addresses share, such as `task:`, makes no two of them alike.
+    The names in them are compared one by one, without what all addresses share, such as `task:`.
     """
     is_alike = cache(_is_alike_name)  # most addresses consist of the same names
     alike = nearest(address, [at for at in known if _is_alike(address, at, is_alike)])
@@ -59,7 +59,7 @@ def spelt_alike(address: str, known: Iterable[str]) -> list[str]:
 
 
 def _is_alike(address: str, known: str, is_alike: Callable[[str, str], bool]) -> bool:
-    """Return whether two addresses are spelt alike. One without its enclosing steps is like any that ends so."""
+    """Return whether two addresses are spelt alike. `tool:search` is like every address that ends so."""
     if "/" not in address and bare_name(address) == bare_name(known):
         return True
     while address and known and is_alike(bare_name(address), bare_name(known)):

@@ -1,8 +1,8 @@
 """The prompt of a model call, put together from the record: texts of the task, outputs it builds on, replies, results.
 
 No prompt is stored. Texts with their placeholders filled in are in the outcome of the task, all else is the outcome of
-another step. The words of the templates around the parts are left out, as they are those of the release that asked.
-What was live, such as the schema of an answer, is recorded by its name alone.
+another step. The words of crewlite's templates around these parts are left out, as they change between releases. Live
+objects, such as the schema of an answer, are recorded by name alone.
 """
 
 from __future__ import annotations

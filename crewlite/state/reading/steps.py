@@ -161,7 +161,7 @@ def _tries(record: Record) -> dict[str, tuple[Attempt, ...]]:
 
 
 def _numbered_on(attempts: list[Attempt]) -> Iterator[Attempt]:
-    """Yield the attempts with increasing numbers: those after a resume, recorded from 1 again, continue the count."""
+    """Yield the attempts with increasing numbers, although a resume may number them from 1 again in the record."""
     number = 0
     for attempt in attempts:
         number = max(number + 1, attempt.number)

@@ -17,7 +17,7 @@ _OF_OTHERS = {*dir(MutableMapping), *dir(list)} - {*dir(Mapping)}
 
 
 class NamedValues(MutableMapping[str, Any]):
-    """Named values that the program may change. A subclass says which ones they are at the moment."""
+    """Named values that the program may change. A subclass determines which values those are."""
 
     __slots__ = ()
 

@@ -67,9 +67,9 @@ def typed(text: str, schema: Any) -> Any:
 
 
 def converted(value: Any, schema: Any) -> Any:
-    """Return the answer that is meant: what a person typed converted by `typed`, and yes or no as True or False.
+    """Return the answer that a person meant: typed text is converted by `typed`, yes or no to True or False.
 
-    A text that the schema takes as it is stays that text.
+    A text that fits the schema stays a text.
     """
     if isinstance(value, Typed):
         return typed(value, schema)
@@ -195,7 +195,7 @@ def check_task(run_id: str, definition: Mapping[str, Any], address: str) -> None
 
 
 def _may_misfit(asked: AskedQuestion, answer: GivenAnswer) -> bool:
-    """Return whether another answer may replace this one: it does not fit, or only the run can tell whether it fits."""
+    """Return whether another answer may replace this one: it does not fit, or only the run can tell if it fits."""
     schema = asked.get("schema")
     value = decode_answer(answer, schema)
     return bool(misfit(value, schema)) or is_unchecked(schema, value)
@@ -297,7 +297,7 @@ def _has_answer(record: Record, asked: AskedQuestion | None, given_answer: Given
 def _may_be_same(value: Any, recorded: Any) -> bool:
     """Return whether an answer may be the one from which the recorded outcome of its question was made.
 
-    True also where the schema has converted the answer to another type, as the two cannot be compared then.
+    Returns True if the schema has converted the answer to another type, because the two cannot be compared then.
     """
     if "answer" not in recorded:  # the question timed out
         return False
@@ -312,7 +312,7 @@ def check(asked: AskedQuestion, value: Any, mask: Callable[[str], str]) -> None:
 
 
 def misfit(value: Any, schema: Any) -> str:
-    """Return in words why an answer does not fit a JSON schema, or None for any text; "" if it fits."""
+    """Return in words why an answer does not fit a JSON schema; "" if it fits. A schema of None accepts any text."""
     if schema is None:
         return "" if isinstance(value, str) else f"{value!r} is not a text"
     validator = jsonschema.Draft202012Validator(schema, registry=referencing.Registry(), format_checker=_formats())

@@ -123,7 +123,7 @@ def _checked(record: Record, outcome: Outcome, value: Any, secrets: Secrets) -> 
 
 
 def _approval(outcome: Outcome, was: Any) -> AskedQuestion | None:
-    """Return the question whose answer `auto_approve` gave in place of a person; None if a person gave the answer."""
+    """Return the question if `auto_approve` answered it in place of a person; None if a person did."""
     if not (isinstance(was, dict) and "automatic" in was):
         return None
     return {"address": outcome.address, "question": "", "at": outcome.at, "schema": schema_of(None)}

@@ -1,8 +1,8 @@
-"""Plain data in the place of a recorded value: it becomes what was recorded, and must fit that.
+"""Convert plain data that replaces a recorded value to the type of that value, and check that it fits.
 
 A person who edits a step in a terminal can enter only plain data. The recorded value supplies the type: fields become a
-model, a text becomes a date or a member of an enum. Where the program has the class, the class decides what fits;
-elsewhere a field takes data of the kind that was recorded in it.
+model, a text becomes a date or a member of an enum. If the program has the class, the class decides what fits; if not,
+each field takes data of the kind recorded in it.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _fields(given: Json, recorded: Json, what: str) -> Json:
 
 
 def _validated(cls: type, fields: JsonObject, given: Json, called: str, what: str) -> JsonObject:
-    """Return the encoded fields as the class takes them: the text of a number becomes a number. Raises ConfigError.
+    """Return the encoded fields as the class converts them, such as "3" to 3. Raises ConfigError.
 
     `given`: the fields as they were given, and `called` the name of the class, for the error.
     """
@@ -129,7 +129,7 @@ def _taken(cls: type, values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _check_kind(given: Json, recorded: Json, what: str) -> None:
-    """Raise ConfigError if plain data is of another kind than the plain data in its place. None fits everywhere."""
+    """Raise ConfigError if plain data is of another kind than the recorded plain data. None fits any kind."""
     if given is None or recorded is None or _tag(given) or _tag(recorded):
         return
     cls, wanted = next((cls, name) for cls, name in _KINDS if isinstance(recorded, cls))

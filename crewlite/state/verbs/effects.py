@@ -1,4 +1,4 @@
-"""Which calls with effect="once" a fork or a rewind may repeat, and the refusal of one that was not allowed to."""
+"""Which calls with effect="once" a fork or a rewind may repeat, and the error if that was not allowed."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def tried(found: Located, changed: Changes, check: Callable[[Record], None]) -> 
 
 
 def with_fork_advice(error: errors.QuestionsChanged, found: Located) -> errors.QuestionsChanged:
-    """Return the error with advice for this place: the fork that it names also allows calls that it would repeat."""
+    """Return an error that advises to fork, with `allow_effects` in its advice if that fork would repeat calls."""
     with contextlib.closing(found.provider.open(found.location)) as store:
         return Origin(store, found).with_advice(error)
 
@@ -226,7 +226,7 @@ class Origin:
                 raise self.with_advice(error) from None
 
     def with_advice(self, error: errors.QuestionsChanged) -> errors.QuestionsChanged:
-        """Return the error with advice: the fork that it names also allows calls that it would repeat."""
+        """Return the error with the advice of `with_fork_advice`."""
         again = Changes(rerun=tuple(address for address in error.changed if address))
         found, repeats = self._found, False
         try:
@@ -316,7 +316,7 @@ def _is_free(taken: BranchInfo | None, found: Located, operation: str | None) ->
 
 
 def _at_listed(store: Store, run_id: str, identifier: str) -> ForkBase | None:
-    """Build the base at a listed checkpoint, reading only the entry that names it; None if it is not listed."""
+    """Build the base at a checkpoint in the store's list, reading only that entry; None if it is not in the list."""
     checkpoint = _listed(store, identifier)
     total = store.sum_at(run_id, checkpoint.branch, checkpoint.seq) if checkpoint else None
     if checkpoint is None or total is None or not _listed(store, identifier):

@@ -33,7 +33,7 @@ def holder_at(location: str, run_id: str, branch: str, claim: Claim | None, touc
 
 
 def check_idle(store: Store, record: Record, what: str) -> None:
-    """Raise BranchConflictError if a live process runs the branch of a record. `what` ends the sentence about that."""
+    """Raise BranchConflictError if a live process runs the branch of a record. `what` ends the error's sentence."""
     run_id, branch = record.run["run_id"], record.run["branch"]
     if by := holder(store, run_id, branch, record.claim):
         raise BranchConflictError(run_id, branch, holder=by, problem=f"is being run by {by}, {what}")

@@ -22,7 +22,7 @@ from crewlite.state.subscriber import new_checkpoint
 from crewlite.state.verbs.from_outside import appended, check_idle
 
 Lines = dict[str, list[Entry]]
-"""The entries of each branch of a run, by its name; a fork's begin with those that it inherits."""
+"""The entries of each branch of a run, by name. Those of a fork begin with the inherited ones."""
 
 
 def label(store: Store, found: Checkpoint, name: str, source: object, provider: str) -> tuple[str, str]:

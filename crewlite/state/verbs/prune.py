@@ -102,7 +102,7 @@ class _Run:
 
     @cached_property
     def branches(self) -> list[BranchInfo]:
-        """All branches, also forks that were created since the run was read. A rewrite refuses to break later ones."""
+        """All branches, with forks created since the run was read. A rewrite refuses to break forks created later."""
         return self.store.branches(self.run_id)
 
     @property

@@ -1,4 +1,4 @@
-"""The score of a finished branch: the metadata of a checkpoint at its end, so that no judge is asked twice."""
+"""The score of a finished branch, recorded as metadata of a checkpoint at its end, so that no judge is asked twice."""
 
 from __future__ import annotations
 

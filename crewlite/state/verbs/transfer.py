@@ -130,7 +130,7 @@ def _digest(journals: Mapping[str, Sequence[Entry]]) -> str:
 
 
 def _commit(run_id: str, branch: str, entries: Sequence[Entry]) -> Commit:
-    """Build the commit of a complete branch. As it creates the branch, it cannot be appended to a different run."""
+    """Build the commit of a complete branch. It creates the branch, so no different run can get its entries."""
     base = entries[0].commit["run"].get("base")
     after: Head = (base["seq"], base["sum"]) if base else (0, "")
     return Commit(run_id, branch, *after, tuple(entries))
