@@ -525,3 +525,33 @@ def test_a_field_of_a_state_that_is_a_mapping_is_told_to_be_an_item():
             return self.state["total"]
 
     assert Count().kickoff() == 2
+
+
+def test_a_join_waits_in_each_round_for_all_branches_that_a_label_starts_again():
+    class Rounds(Flow[Any]):
+        @start()
+        def begin(self):
+            self.state["drafts"] = 0
+
+        @listen(or_(begin, "again"))
+        async def draft(self):
+            await asyncio.sleep(0.01)
+            self.state["drafts"] += 1
+
+        @listen(or_(begin, "again"))
+        def look_up(self): ...
+
+        @router(and_(draft, look_up))
+        def judge(self):
+            return "again" if self.state["drafts"] < 3 else "done"
+
+        @listen("done")
+        def end(self):
+            return f"{self.state['drafts']} drafts"
+
+    assert Rounds(checkpoint=True).kickoff(run_id=RUN) == "3 drafts"
+    with History() as history:
+        methods = [step.address for step in history.run(RUN).steps if step.kind == "method"]
+    assert [len([one for one in methods if name in one.split("@")[0]]) for name in ("draft", "look_up", "judge")] == [
+        3
+    ] * 3

@@ -10,6 +10,13 @@ from crewlite.flow.classes.machine import Machine
 S, R = start(), lambda *given: router(*given, emit=["x", "y"])
 LOOP = {"begin": S, "draft": listen(or_("begin", "x")), "check": R("draft"), "end": listen("y")}
 TURNS = {"talk": R(or_("hello", "one", "two")), "hello": S, "one": listen("x"), "two": listen("y")}
+SIDES = {
+    "begin": S,
+    "left": listen(or_("begin", "x")),
+    "right": listen(or_("begin", "x")),
+    "join": R(and_("left", "right")),
+    "end": listen("y"),
+}
 INNER = {**LOOP, "other": S, "join": listen(and_("y", "other"))}
 
 CASES = {
@@ -78,6 +85,43 @@ CASES = {
         },
         "begin plan side draft check:again draft check:fine publish:next plan draft check:fine side publish:stop",
         "publish>check publish>side",
+    ),
+    "branches that begin side by side are joined in each round": (
+        SIDES,
+        "begin left right join:x right left join:x left right join:y end",
+        "left>begin join>right left>join join>left left>join join>right end>join",
+    ),
+    "so are branches that begin the flow": (
+        {"left": start("x"), "right": start("x"), "join": R(and_("left", "right"))},
+        "left right join:x right left join:y",
+        "join>right join>left",
+    ),
+    "so are branches that begin behind different methods": (
+        {**SIDES, "other": S, "right": listen(or_("other", "x"))},
+        "other begin left right join:x right left join:y",
+        "join>right join>left",
+    ),
+    "so are branches of several methods, and what follows the join decides": (
+        {
+            **SIDES,
+            "more": listen("left"),
+            "join": listen(and_("more", "right")),
+            "decide": R("join"),
+            "end": listen("y"),
+        },
+        "begin left right more join decide:x right left more join decide:y",
+        "join>more join>more end>decide",
+    ),
+    "so are branches of which one has a cycle of its own": (
+        {
+            "begin": S,
+            "left": listen(or_("begin", "x", "again")),
+            "right": listen(or_("begin", "x")),
+            "check": router("left", emit=["again", "fine"]),
+            "join": R(and_("fine", "right")),
+        },
+        "begin left right check:again left check:fine join:x right left check:again left check:fine join:y",
+        "join>check join>check",
     ),
 }
 

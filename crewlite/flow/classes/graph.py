@@ -16,7 +16,7 @@ from crewlite.flow.classes.conditions import Condition, method_at
 from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.labels import known_labels, label_of
 from crewlite.flow.classes.methods import Decorator, FlowMethod
-from crewlite.flow.classes.rounds import Path, Round, cycles, ranks
+from crewlite.flow.classes.rounds import Cycles, Path, Round, Way, cycles, ranks
 from crewlite.wording import an
 
 _WITH_PARENTHESES = {
@@ -72,15 +72,45 @@ class Graph:
         return frozenset(name for one in self.conditions.values() for name in one.names() if name in self.methods)
 
     @cached_property
+    def _cycles(self) -> Cycles:
+        return cycles(self._following, self.entries)
+
+    @property
     def paths(self) -> Mapping[str, Path]:
         """The cycles that each reachable method is in."""
-        return cycles(self._following, self.entries)
+        return self._cycles.paths
+
+    def way(self, path: Path, to: Path, listener: str | None, by: str | None = None) -> Way:
+        """Return how the round changes on the way from the cycles `path` to the cycles `to`.
+
+        `listener`: the method that starts; None for a part of a condition, with which no round begins. `by`: the method
+        whose end starts it.
+        """
+        closing = self._cycles.closing
+        return Way.between(
+            path,
+            to,
+            by if by in closing and listener is not None else None,
+            listener if listener not in closing else None,
+        )
 
     @cached_property
     def places(self) -> Mapping[str, tuple[int, int]]:
         """How far each of them is from the beginning, and its place in the class."""
-        far = ranks(self._following, self.paths)
+        far = ranks(self._following, self._cycles)
         return {name: (far[name], at) for at, name in enumerate(self.methods) if name in self.paths}
+
+    @cached_property
+    def _beginnings(self) -> Mapping[str, tuple[int, int]]:
+        """The place of the method with which each cycle begins."""
+        found: dict[str, tuple[int, int]] = {}
+        for name, place in self.places.items():
+            for cycle in self.paths[name]:
+                if cycle in self._cycles.closing:
+                    found[cycle] = min(place, found.get(cycle, place))
+                else:
+                    found[cycle] = self.places[cycle]
+        return found
 
     @property
     def _following(self) -> Mapping[str, Sequence[str]]:
@@ -187,8 +217,8 @@ class Graph:
     def place(self, method: str, round_: Round) -> tuple[tuple[int, ...], ...]:
         """Return a sort key by which the last method of a run is found: the furthest one, in the latest round."""
         found: list[tuple[int, ...]] = []
-        for first, turn in zip(self.paths[method], round_, strict=True):
-            found += [self.places[first], (turn,)]
+        for cycle, turn in zip(self.paths[method], round_, strict=True):
+            found += [self._beginnings[cycle], (turn,)]
         return (*found, self.places[method])
 
     def check(self, flow: str, *, abstract: bool = False) -> None:

@@ -1,28 +1,52 @@
 """The cycles of a flow, and the rounds in them: which turn of which cycle a method runs in.
 
-A cycle begins again wherever its first method starts anew. A round is a tuple with one number for each cycle around a
+A cycle begins again wherever its first method starts anew; or, if its branches begin side by side, whenever the method
+that joins them has finished. A round is a tuple with one number for each cycle around a
 method, the outermost first; outside of all cycles it is empty. Which round a method runs in follows from the graph and
 from what happened before it, never from which of two methods was faster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 Path = tuple[str, ...]
-"""The cycles around a method, outermost first, each named by its first method."""
+"""The cycles around a method, outermost first, each named after the method that begins its rounds, or ends them."""
 Round = tuple[int, ...]
 
 
-def cycles(following: Mapping[str, Sequence[str]], entries: Sequence[str]) -> dict[str, Path]:
-    """Return the cycles around each method that can be reached from `entries`.
+class Cycles(NamedTuple):
+    """The cycles of a graph."""
+
+    paths: dict[str, Path]
+    """The cycles around each method that can be reached."""
+    closing: frozenset[str]
+    """The methods that end the rounds of the cycle named after them, and do not begin them."""
+
+
+def cycles(following: Mapping[str, Sequence[str]], entries: Sequence[str]) -> Cycles:
+    """Return the cycles of the methods that can be reached from `entries`.
 
     `following`: the methods that may start after each method. The cycles are those of a weak topological order
-    (Bourdoncle, Efficient chaotic iteration strategies with widenings, 1993): every way round passes the first method
-    of its innermost cycle.
+    (Bourdoncle, Efficient chaotic iteration strategies with widenings, 1993): every way round passes the method that
+    its innermost cycle is named after.
     """
-    return _Search(following).of(entries)
+    graph = _Graph(following, entries)
+    paths, closing = dict[str, Path](), set[str]()
+    waiting: list[tuple[Collection[str], Sequence[str], Path]] = [(graph.before, entries, ())]
+    while waiting:
+        members, starts, around = waiting.pop()
+        for component in graph.components(members, starts):
+            if not graph.is_cycle(component):
+                paths[component[0]] = around
+                continue
+            name = graph.first_or_last(component)
+            if name != component[0]:
+                closing.add(name)
+            paths[name] = (*around, name)
+            waiting.append((set(component) - {name}, following[name], paths[name]))
+    return Cycles(paths, frozenset(closing))
 
 
 def shared(one: Path, other: Path) -> int:
@@ -46,26 +70,34 @@ class Way(NamedTuple):
     """The first turns of the cycles that are entered."""
 
     @classmethod
-    def between(cls, path: Path, to: Path, listener: str | None = None) -> Way:
-        """Build the way from `path` to `to`. `listener`: the method that starts; a cycle may begin again with it."""
+    def between(cls, path: Path, to: Path, by: str | None = None, listener: str | None = None) -> Way:
+        """Build the way from `path` to `to`.
+
+        `listener`: the method that starts, if a cycle begins again with it. `by`: the method whose end starts it, if
+        a cycle ends with that one.
+        """
         both = shared(path, to)
-        return cls(both, both == len(to) and both > 0 and to[-1] == listener, (1,) * (len(to) - both))
+        ends = both > 0 and both == len(path) and path[-1] == by
+        return cls(both, ends or (both == len(to) and both > 0 and to[-1] == listener), (1,) * (len(to) - both))
 
     def to(self, round_: Round) -> Round:
         """Return the round at the end of the way."""
         found = round_[: self.around_both]
         if self.again:
-            return (*found[:-1], found[-1] + 1)
+            found = (*found[:-1], found[-1] + 1)
         return found + self.entered
 
 
-def ranks(following: Mapping[str, Sequence[str]], paths: Mapping[str, Path]) -> dict[str, int]:
+def ranks(following: Mapping[str, Sequence[str]], cycles: Cycles) -> dict[str, int]:
     """Return how far each method is from the beginning: the length of the longest way to it within a round."""
+    paths, closing = cycles
     found: dict[str, int] = {}
     before: dict[str, list[str]] = {}
     for name, others in following.items():
         for other in others if name in paths else ():
-            if other not in paths[name]:  # else it begins the next round
+            begins = other in paths[name] and other not in closing
+            ends = name in closing and name in paths[other]
+            if not begins and not ends:  # else it is in the next round
                 before.setdefault(other, []).append(name)
 
     for name in paths:
@@ -79,58 +111,78 @@ def ranks(following: Mapping[str, Sequence[str]], paths: Mapping[str, Path]) -> 
     return {name: found[name] for name in paths}
 
 
-_Visit = Generator["_Visit", float, float]
+class _Graph:
+    """The methods that can be reached from `entries`, and which may start after which."""
 
-
-class _Search:
-    def __init__(self, following: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, following: Mapping[str, Sequence[str]], entries: Sequence[str]) -> None:
         self._following = following
-        self._number: dict[str, float] = {}
-        self._stack: list[str] = []
-        self._count = 0
-        self._found: dict[str, Path] = {}
+        self._entries = frozenset(entries)
+        self.before: dict[str, set[str]] = {name: set() for name in entries}
+        """The methods that may start each method."""
+        waiting = [*self.before]
+        while waiting:
+            name = waiting.pop()
+            for other in following.get(name, ()):
+                if other not in self.before:
+                    self.before[other] = set()
+                    waiting.append(other)
+                self.before[other].add(name)
 
-    def of(self, entries: Sequence[str]) -> dict[str, Path]:
-        for entry in entries:
-            if not self._number.get(entry):
-                self._run(self._visit(entry, ()))
-        return self._found
+    def components(self, members: Collection[str], starts: Iterable[str]) -> list[list[str]]:
+        """Return the strongly connected components of `members` that a depth-first search from `starts` finds.
 
-    @staticmethod
-    def _run(visit: _Visit) -> None:
-        """Run a visit with those inside it, without recursion: a way may be longer than the stack of Python is deep."""
-        stack: list[_Visit] = [visit]
-        result: float | None = None
-        while stack:
-            try:
-                inner = next(stack[-1]) if result is None else stack[-1].send(result)
-            except StopIteration as ended:
-                stack.pop()
-                result = ended.value
-            else:
-                stack.append(inner)
-                result = None
-
-    def _visit(self, name: str, around: Path) -> _Visit:
-        """Search from one method on. Returns the number of the earliest method that leads to it and follows it.
-
-        Yields the visits inside it, and is sent what they return.
+        The methods of each are in the order in which the search comes to them (Tarjan 1972). Without recursion, as a
+        way may be longer than the stack of Python is deep.
         """
-        self._stack.append(name)
-        self._count += 1
-        first = self._number[name] = float(self._count)
-        again = False
-        for other in self._following.get(name, ()):
-            found = self._number.get(other) or (yield self._visit(other, around))
-            if found <= first:
-                first, again = found, True
-        if first == self._number[name]:
-            self._number[name] = float("inf")
-            while (element := self._stack.pop()) != name:
-                self._number[element] = 0  # searched again, inside the cycle that begins here
-            self._found[name] = (*around, name) if again else around
-            if again:
-                for other in self._following.get(name, ()):
-                    if not self._number.get(other):
-                        yield self._visit(other, (*around, name))
-        return first
+        number, lowest = dict[str, int](), dict[str, int]()
+        open_, found = list[str](), list[list[str]]()
+        closed = set[str]()
+        for start in starts:
+            if start in number or start not in members:
+                continue
+            visits = [(start, iter(self._following.get(start, ())))]
+            number[start] = lowest[start] = len(number)
+            open_.append(start)
+            while visits:
+                name, others = visits[-1]
+                for other in others:
+                    if other not in members or other in closed:
+                        continue
+                    if other not in number:
+                        number[other] = lowest[other] = len(number)
+                        open_.append(other)
+                        visits.append((other, iter(self._following.get(other, ()))))
+                        break
+                    lowest[name] = min(lowest[name], number[other])
+                else:
+                    visits.pop()
+                    if visits:
+                        lowest[visits[-1][0]] = min(lowest[visits[-1][0]], lowest[name])
+                    if lowest[name] == number[name]:
+                        at = open_.index(name)
+                        found.append(open_[at:])
+                        closed.update(open_[at:])
+                        del open_[at:]
+        return found
+
+    def is_cycle(self, component: Sequence[str]) -> bool:
+        return len(component) > 1 or component[0] in self._following.get(component[0], ())
+
+    def first_or_last(self, cycle: Sequence[str]) -> str:
+        """Return the method that begins the rounds of a cycle, which is its first one; or another one that ends them.
+
+        Branches that begin side by side may both be in the cycle. No branch begins the rounds then: the other branches
+        would be in cycles inside of its cycle. The method that joins them ends the rounds.
+        """
+        if self._ways_in(cycle) > 1:
+            for name in (cycle[0], *reversed(cycle[1:])):
+                inside = set(cycle) - {name}
+                inner = filter(self.is_cycle, self.components(inside, [one for one in cycle if one != name]))
+                if all(self._ways_in(one) == 1 for one in inner):
+                    return name
+        return cycle[0]
+
+    def _ways_in(self, cycle: Sequence[str]) -> int:
+        """Return with how many of its methods a cycle can begin."""
+        members = {*cycle}
+        return sum(name in self._entries or not self.before[name] <= members for name in cycle)
