@@ -14,10 +14,11 @@ key does no harm. once: a repetition does harm."""
 Durability = Literal["sync", "async", "degraded", "off"]
 """How a run was saved. sync: every outcome was stored before the run continued. async: everything is stored now.
 degraded: an outcome was not saved, or only after a retry. off: the run has no store."""
-Drift = Literal["diverge", "keep", "rerun", "configured"]
+Drift = Literal["diverge", "keep", "rerun", "configured", "may_differ"]
 """What happens to a recorded step whose question has changed. diverge: from here on, no step is answered from the
 record. keep: use the outcome. rerun: execute this step again, while its child steps may be answered from the record.
-configured: as CheckpointConfig.on_drift says."""
+configured: as CheckpointConfig.on_drift says. may_differ: as diverge, also under strict replay,
+where a changed question is an error otherwise."""
 
 
 class Cached(NamedTuple):

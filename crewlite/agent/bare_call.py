@@ -1,19 +1,23 @@
-"""One model call without an agent: `llm.ask(...)`, a recorded step of the code that makes it."""
+"""One model call without an agent: `llm.ask(...)` and `llm.call(...)`, recorded steps of the code that makes them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from crewlite import background, durable
+from crewlite import background, codec, durable, kinds
 from crewlite.agent.shape import Misshapen, Shape, check_format, wanted
 from crewlite.durable import Step
-from crewlite.errors import ConfigError, OutputInvalid
-from crewlite.llm.base import BaseLLM, LLMReply, Message
+from crewlite.errors import ConfigError, OnLoopThread, OutputInvalid
+from crewlite.llm.base import BaseLLM, LLMReply, Message, Reply, ReplyText, as_messages, context_for, whole_reply
 from crewlite.llm.call import call_step, read_back
-from crewlite.runtime.steps.future import requested
+from crewlite.runtime.steps.future import StepFuture, on, requested
+from crewlite.usage import Usage
 from crewlite.wording import an
+
+_OF_THE_STEP = ("agent", "from_agent", "from_task", "on_chunk")
+"""What a model is told about who asks, and how it streams: no part of the question."""
 
 
 def asked(llm: BaseLLM, messages: str | Sequence[Message], response_format: object) -> Any:
@@ -21,7 +25,7 @@ def asked(llm: BaseLLM, messages: str | Sequence[Message], response_format: obje
     model = check_format(response_format)
     shape = Shape(model) if model else None
     opening = [{"role": "system", "content": wanted(shape)}] if shape else []
-    conversation = [*opening, *_messages(messages)]
+    conversation = [*opening, *_messages(messages, "ask")]
 
     def value(reply: LLMReply) -> Any:
         return shape.read(reply.text) if shape else reply.text
@@ -48,16 +52,58 @@ def asked(llm: BaseLLM, messages: str | Sequence[Message], response_format: obje
     return requested(scope, step, "ask(...)", value)
 
 
+def called(llm: BaseLLM, messages: str | list[Message], context: Mapping[str, Any]) -> ReplyText:
+    """Call as `LLM.call` does, and wait for the reply. Raises what `_called_plainly` does, or the step."""
+    scope = durable.scope()
+    if scope.loop is None or kinds.at(scope.address).asks_model:  # a model that asks another one is one call
+        return _called_plainly(llm, messages, context, "acall")
+    if on(scope.loop) or "on_chunk" in context:
+        return _called_plainly(llm, messages, context, "ask")
+    conversation = _messages(messages, "call")
+    told = {name: value for name, value in context.items() if name not in _OF_THE_STEP}
+    step = call_step(
+        llm,
+        conversation,
+        tools=context.get("tools") or (),
+        agent=str(context.get("agent", "")),
+        source=context.get("from_agent"),
+        task=context.get("from_task"),
+        question=codec.known([conversation, told]),
+        more=told,
+    )
+    step = replace(step, with_usage=_with_usage, drift="may_differ")
+    return ReplyText(StepFuture(scope, step).result())
+
+
+def _called_plainly(llm: BaseLLM, messages: str | list[Message], context: Mapping[str, Any], instead: str) -> ReplyText:
+    """Call `acall` from blocking code: nothing is recorded, retried or emitted.
+
+    Raises OnLoopThread, which advises the verb `instead`, LLMEmptyReply, and what the model raises.
+    """
+    if background.on_loop_thread():
+        raise OnLoopThread("call", f"await {instead}(messages)")
+    reply = background.run(_acall(llm, as_messages(messages), context))
+    return ReplyText(whole_reply(reply, llm.model))
+
+
+async def _acall(llm: BaseLLM, messages: list[Message], context: Mapping[str, Any]) -> Reply:
+    return await llm.acall(messages, **context_for(type(llm).acall, dict(context)))
+
+
+def _with_usage(reply: LLMReply, usage: Usage) -> LLMReply:
+    return reply.model_copy(update={"usage": usage})
+
+
 async def _work(step: Step[LLMReply]) -> LLMReply:
     return await step.work()
 
 
-def _messages(messages: object) -> list[Message]:
+def _messages(messages: object, verb: str) -> list[Message]:
     if isinstance(messages, str):
-        return [{"role": "user", "content": messages}]
+        return as_messages(messages)
     if isinstance(messages, list | tuple) and messages and all(isinstance(one, dict) for one in messages):
         return list(messages)
     raise ConfigError(
-        f"ask(messages={messages!r:.80}) is given {an(type(messages).__name__)}; wanted text, or a list of messages "
+        f"{verb}(messages={messages!r:.80}) is given {an(type(messages).__name__)}; wanted text, or a list of messages "
         f"such as {{'role': 'user', 'content': 'Well?'}}"
     )

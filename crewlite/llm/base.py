@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from crewlite.errors import ConfigError, LLMEmptyReply, LLMError, OnLoopThread, meant
+from crewlite.errors import ConfigError, LLMEmptyReply, LLMError, meant
 from crewlite.lazy import asyncio, lazy
 from crewlite.resources import Resource
 from crewlite.usage import Usage
@@ -212,12 +212,13 @@ class BaseLLM(Resource):
             raise ConfigError(f"{cls.__name__}.call is async; wanted a plain function: rename it to acall")
 
     def call(self, messages: list[Message], **context: Any) -> Reply:
-        """Answer the messages. Blocks; a run calls it in a thread. Unless overridden, it runs `acall`."""
+        """Answer the messages. Blocks; a run calls it in a thread. Unless overridden, it does what `LLM.call` does."""
         if type(self).acall is BaseLLM.acall:
             raise ConfigError(
                 f"{type(self).__name__}.call called super().call(), but BaseLLM cannot answer: return the reply instead"
             )
-        return ask_outside(self, messages, context)
+        reply: ReplyText = bare_call.called(self, messages, context)
+        return reply
 
     async def acall(self, messages: list[Message], **context: Any) -> Reply:
         """Answer the messages. Unless overridden, it runs `call` in a thread."""
@@ -252,25 +253,9 @@ def _annotated(cls: type) -> frozenset[str]:
     return frozenset(name for base in cls.__mro__ for name in inspect.get_annotations(base))
 
 
-def ask_outside(llm: BaseLLM, messages: str | list[Message], context: dict[str, Any]) -> ReplyText:
-    """Call `acall` from blocking code and return its reply. Not part of a run: nothing is recorded, retried or emitted.
-
-    A text in place of messages is sent as one user message. Raises OnLoopThread, LLMEmptyReply, and what the model
-    raises.
-    """
-    if background.on_loop_thread():
-        raise OnLoopThread("call", "await acall(messages)")
-    reply = background.run(_acall(llm, as_messages(messages), context))
-    return ReplyText(whole_reply(reply, llm.model))
-
-
 def as_messages(asked: str | list[Message]) -> list[Message]:
     """Return messages as they are, and a text as one message of a user."""
     return [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
-
-
-async def _acall(llm: BaseLLM, messages: list[Message], context: dict[str, Any]) -> Reply:
-    return await llm.acall(messages, **context_for(type(llm).acall, context))
 
 
 def _from_a_thread(on_chunk: OnChunk) -> Any:

@@ -38,6 +38,7 @@ def call_step(
     policy: Policy | None = None,
     question: Any = None,
     check: Callable[[LLMReply], object] | None = None,
+    more: Mapping[str, Any] = {},
 ) -> Step[LLMReply]:
     """Build the step that asks a model, or a fallback where a policy chooses one, for a complete reply.
 
@@ -48,9 +49,9 @@ def call_step(
     of all others.
 
     `question`: what the call is asked, as plain JSON, where it does not follow from the steps before it. `check` raises
-    an error for a reply that is a failure, and not to be recorded.
+    an error for a reply that is a failure, and not to be recorded. `more`: what else models are told that take it.
     """
-    context = {"agent": agent, "from_agent": source, "from_task": task, "response_schema": response_schema}
+    context = {"agent": agent, "from_agent": source, "from_task": task, "response_schema": response_schema, **more}
     call = _Call(llm, messages, tools, agent, context, may_overflow, check)
     if policy is None and llm.failure_policy is not None:
         policy = check_policy(llm.failure_policy, f"model {llm.model!r}")

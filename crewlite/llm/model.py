@@ -26,7 +26,7 @@ from crewlite.llm.base import (
     ReplyText,
     ToolProtocol,
     as_messages,
-    ask_outside,
+    bare_call,
     whole_reply,
 )
 from crewlite.recovery.policy import model_calls
@@ -144,8 +144,14 @@ class LLM(BaseLLM):
         self._stand_in = offline.OfflineLLM() if model == OFFLINE else None
 
     def call(self, messages: str | list[Message], **context: Any) -> ReplyText:
-        """Ask and wait for the complete reply. Not part of a run: nothing is recorded, retried or emitted."""
-        return ask_outside(self, messages, context)
+        """Ask and wait for the complete reply. A text in place of messages is sent as one user message.
+
+        In the code of a flow, a step, a tool or a callback, the call is a recorded step of the run, as `ask` is: a
+        resume does not make it again, unless it asks something else. Outside a run, in a coroutine, with `on_chunk`,
+        and when one model asks another, it is a plain call: no record, events or retries.
+        """
+        reply: ReplyText = bare_call.called(self, messages, context)
+        return reply
 
     def plain_settings(self) -> dict[str, Any] | None:
         """Return the settings that differ from the defaults, without keys.

@@ -8,7 +8,7 @@ from typing import Any
 
 from crewlite.errors import ConfigError, ScriptExhausted
 from crewlite.forked import lock
-from crewlite.llm.base import BaseLLM, LLMReply, Message, Reply, ReplyText, ask_outside, context_for
+from crewlite.llm.base import BaseLLM, LLMReply, Message, Reply, ReplyText, bare_call, context_for
 from crewlite.usage import Usage
 
 Line = Reply | BaseException
@@ -37,8 +37,9 @@ class ScriptedLLM(BaseLLM):
         self._lock = lock()
 
     def call(self, messages: str | list[Message], **context: Any) -> ReplyText:
-        """Answer with the next line, outside a run."""
-        return ask_outside(self, messages, context)
+        """Answer with the next line, as a step of the run that the caller is in, if any: see `LLM.call`."""
+        reply: ReplyText = bare_call.called(self, messages, context)
+        return reply
 
     async def acall(self, messages: list[Message], **context: Any) -> Reply:
         """Answer with the next line."""

@@ -63,6 +63,7 @@ def verdict(decision: object) -> str:
         (ASKED, "diverge", "keep", "reuse"),
         (ASKED, "rerun", "error", "reuse"),
         (OTHER, "diverge", "keep", "run, and diverge"),
+        (OTHER, "may_differ", "error", "run, and diverge"),
         (OTHER, "rerun", "keep", "run"),
         (OTHER, "keep", "error", "reuse, drifted step:go"),
         (OTHER, "configured", "keep", "reuse, drifted step:go"),
@@ -171,6 +172,14 @@ def test_a_failure_that_was_handled_is_raised_again_under_strict_replay(mode, di
 def test_a_new_step_before_a_recorded_one_is_refused_unless_it_may_have_waited(mode, late, expected):
     known = record(outcome("step:first"))
     assert verdict(decide(known, question(comes_late=late), mode, {"step:first"})) == expected
+
+
+def test_a_step_that_may_differ_runs_again_under_strict_replay_and_nothing_recorded_counts_after_it():
+    other, later = question(OTHER, drift="may_differ"), {"step:later"}
+    assert verdict(decide(record(outcome()), other, STRICT, later)) == "run, and diverge"
+    assert verdict(decide(record(failed=failure()), other, STRICT, later)) == "run, and diverge"
+    assert verdict(decide(record(outcome()), question(drift="may_differ"), STRICT, later)) == "reuse"
+    assert verdict(decide(record(failed=failure()), question(drift="may_differ"), STRICT)) == "raise again"
 
 
 def test_what_follows_a_failure_that_is_tried_again_is_not_missed():

@@ -153,6 +153,8 @@ def decide(
         failure = record.failures.get(question.address)
         if failure and question.address not in mode.rerun and failure.fingerprint == question.digest:
             return Reraise(failure)
+        if failure and question.drift == "may_differ":
+            return Run(diverges=True)
         if passed := _passed_over(record, question, mode, unrequested):
             return Refuse("passed over", passed)
     return RUN
@@ -195,7 +197,7 @@ def _answered(
         return Reuse(recorded, recorded.drifted if keeps_own else (recorded.address,))
     if drift == "error":
         return Refuse("drifted", (recorded.address,))
-    return Run(diverges=drift == "diverge")
+    return Run(diverges=drift in ("diverge", "may_differ"))
 
 
 def _answered_strictly(
@@ -203,14 +205,15 @@ def _answered_strictly(
 ) -> Reuse | Run | Refuse:
     """Decide as `_answered` does, in strict replay, which refuses a step whose question is not the recorded one.
 
-    It makes exceptions for a question recorded in another form, an edited branch, other inputs, and `mode.reruns`.
+    It makes exceptions for a question recorded in another form, an edited branch, other inputs, `mode.reruns`, and a
+    step that may differ.
     """
     if any(codec.digest([question.kind, other]) == recorded.fingerprint for other in _other_forms(question.asked)):
         return Reuse(recorded, recorded.drifted)
     address = recorded.address
     if record.edited or has_other_inputs(record, address):  # a changed fork may ask other questions
         return Reuse(recorded, recorded.drifted) if recorded.edited else RUN
-    if mode.reruns:
+    if mode.reruns or question.drift == "may_differ":
         return Run(diverges=True)
     others = (at for at in sorted(siblings) if at in record.outcomes)
     return Refuse("other question", tuple(at for at in others if record.outcomes[at].fingerprint == question.digest))

@@ -1,0 +1,191 @@
+"""`llm.call(...)` in the code of a run, as programs for CrewAI have it: recorded like `llm.ask`, and never paid twice."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from crewlite import Agent, BaseLLM, CheckpointConfig, Crew, History, LLMReply, Task, ToolCall, Usage, event_bus
+from crewlite.errors import ConfigError, LLMUnavailable, OnLoopThread
+from crewlite.events import LLMCallCompletedEvent
+from crewlite.flow import Flow, flow, listen, start, step
+from crewlite.state import InMemoryProvider
+from crewlite.testing import ScriptedLLM
+from crewlite.tools import tool
+from tests.cuts import RUN, cut, entries_of
+
+LOOKUP = {"type": "function", "function": {"name": "lookup", "parameters": {"type": "object", "properties": {}}}}
+
+
+def model():
+    """A model that answers with what it is asked, and asks for a tool if it is given one."""
+
+    def answer(messages, tools=()):
+        said = messages[-1]["content"]
+        if "use the tool" in said:
+            return ToolCall("harbour", {"name": "Brest"})
+        if tools and said == "look it up":
+            return ToolCall("lookup", {})
+        return LLMReply(text=f"re: {said}", usage=Usage(prompt_tokens=4, requests=1))
+
+    return ScriptedLLM(answer)
+
+
+def asked(llm):
+    return [messages[-1]["content"] for messages in llm.calls]
+
+
+def voyage(llm, setting):
+    """A flow that calls the model in a method, a step, a tool, a guardrail and a callback."""
+    heard = []
+
+    @step
+    def log(text):
+        return f"{llm.call(f'log {text}')}"
+
+    @tool
+    def harbour(name: str) -> str:
+        """Look at a harbour."""
+        return llm.call([{"role": "user", "content": f"harbour {name}"}])
+
+    def is_short(output):
+        return "re: short?" in llm.call("short?"), output.raw
+
+    agent = Agent(role="Pilot", goal="pilot", llm=llm, tools=[harbour])
+    task = Task(
+        description="use the tool",
+        expected_output="text",
+        agent=agent,
+        guardrail=is_short,
+        callback=lambda output: heard.append(str(llm.call("done"))),
+    )
+
+    class Voyage(Flow):
+        @start()
+        def plan(self):
+            found = llm.call("look it up", tools=[LOOKUP])
+            text = llm.call("plan")
+            return [text, text.usage.prompt_tokens, text.usage.requests, found.tool_calls[0].name, log("it")]
+
+        @listen(plan)
+        def sail(self, planned):
+            return [*planned, Crew(tasks=[task]).kickoff().raw]
+
+    return Voyage(checkpoint=setting)
+
+
+def test_a_call_is_a_recorded_step_wherever_the_run_is_cut():
+    setting, heard, llm = CheckpointConfig(location="here", provider=InMemoryProvider()), [], model()
+    event_bus.on(LLMCallCompletedEvent, lambda source, event: heard.append(event.address))
+    whole = voyage(llm, setting).kickoff(run_id=RUN)
+    assert whole[:5] == ["re: plan", 4, 1, "lookup", "re: log it"]
+    inside = "method:sail@plan/crew:crew/task#1"
+    assert [address.partition("callback")[0] for address in heard] == [
+        *("method:plan/llm#1", "method:plan/llm#2", "method:plan/step:log/llm#1", f"{inside}/llm#1"),
+        *(f"{inside}/tool:harbour/llm#1", f"{inside}/llm#2", f"{inside}/guardrail#1/llm#1", f"{inside}/"),
+    ]
+    entries, paid = entries_of(setting), len(llm.calls)
+    for at in range(1, len(entries) + 1):
+        again, other = cut(entries, at), model()
+        with History("cut", again.provider) as history:
+            known = sum(one.kind == "llm" and one.status == "finished" for one in history.run(RUN).steps)
+        assert voyage(other, again).kickoff(run_id=RUN) == whole, f"cut after commit {at}"
+        assert asked(other) == asked(llm)[known:], f"cut after commit {at}"
+        with History("cut", again.provider) as history:
+            assert history.run(RUN).usage.requests == paid, "each call is counted once"
+
+
+def test_a_call_that_asks_something_else_is_made_again_and_so_is_what_follows_it(on_disk):
+    llm, moments, fails = model(), itertools.count(), [True]
+    agent = Agent(role="Writer", goal="write", llm=llm)
+    crew = Crew(tasks=[Task(description="Write about {said}", expected_output="text", agent=agent)])
+
+    class Daily(Flow):
+        @start()
+        def first(self):
+            llm.call("always the same")
+            said = llm.call(f"It is {next(moments)} o'clock")
+            told = crew.kickoff(inputs={"said": said}).raw
+            if fails.pop():
+                raise KeyError("cut")
+            return [str(said), told]
+
+    with pytest.raises(KeyError):
+        Daily(checkpoint=on_disk()).kickoff(run_id="r")
+    fails.append(False)
+    said, told = Daily(checkpoint=on_disk()).kickoff(run_id="r")
+    assert said == "re: It is 1 o'clock", "the answer to another question does not pass for the answer to this one"
+    assert "It is 1 o'clock" in llm.calls[-1][-1]["content"]
+    assert [one for one in asked(llm) if "Write" not in one] == [
+        "always the same",
+        "It is 0 o'clock",
+        "It is 1 o'clock",
+    ]
+
+
+def test_a_call_that_failed_is_retried_in_a_run_and_its_failure_reaches_the_code(on_disk):
+    replies = [LLMUnavailable("busy"), "fine", ValueError("no"), "else"]
+    llm = ScriptedLLM(replies)
+
+    @flow(checkpoint=on_disk())
+    def one():
+        first = llm.call("a")
+        try:
+            llm.call("b")
+        except ValueError as error:
+            return [str(first), str(error), str(llm.call("c"))]
+
+    assert one.kickoff(run_id="r") == ["fine", "no", "else"] == one.kickoff(run_id="r")
+    assert asked(llm) == ["a", "a", "b", "c"]
+
+
+def test_a_model_that_asks_another_one_is_one_call():
+    inner = model()
+
+    class Outer(BaseLLM):
+        model = "outer"
+
+        def call(self, messages):
+            return inner.call(messages)
+
+    setting = CheckpointConfig(location="here", provider=InMemoryProvider())
+
+    @flow(checkpoint=setting)
+    def one():
+        return [Outer().ask("x"), Agent(role="A", goal="g", llm=Outer()).kickoff("y").raw]
+
+    assert [text.partition(":")[0] for text in one.kickoff(run_id="r")] == ["re", "re"]
+    with History("here", setting.provider) as history:
+        assert [one.address for one in history.run("r").steps if one.kind == "llm"] == ["llm#1", "agent:A/llm#1"]
+
+
+def test_where_a_call_is_a_plain_one(on_disk):
+    llm, heard = model(), []
+
+    async def waits():
+        return llm.call("in a loop of the user's")
+
+    @flow(checkpoint=on_disk())
+    async def blocks_its_loop():
+        return str(llm.call("x"))
+
+    @flow(checkpoint=on_disk())
+    def streams():
+        return str(llm.call("y", on_chunk=lambda text, thinking=False: heard.append(text)))
+
+    assert llm.call("outside") == "re: outside"
+    assert asyncio.run(waits()) == "re: in a loop of the user's"
+    assert streams.kickoff(run_id="s") == "re: y"
+    with pytest.raises(OnLoopThread, match="await ask"):
+        blocks_its_loop.kickoff(run_id="b")
+    with History(on_disk().location) as history:
+        assert [one.kind for one in history.run("s").steps] == ["flow"]
+
+
+def test_messages_that_are_none_are_refused_in_a_run(on_disk):
+    @flow(checkpoint=on_disk())
+    def one():
+        return model().call([1])
+
+    with pytest.raises(ConfigError, match=r"call\(messages=\[1\]\).*wanted text, or a list of messages"):
+        one.kickoff()
