@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: callbacks for CrewAI read `step.__dict__`
 class AgentAction:
     """The agent has used a tool."""
 
@@ -21,7 +21,7 @@ class AgentAction:
     """What the model was told that the tool returned, not shortened."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AgentFinish:
     """The agent has answered."""
 

@@ -13,12 +13,14 @@ from typing import Any, cast
 
 _EVENTS = {"*": "crewlite.events"}
 _PATHS: dict[str, Mapping[str, str]] = {
+    "crewlite.agent.core": {"Agent": "crewlite.agent.agent"},
     "crewlite.agents.agent_builder.base_agent": {"BaseAgent": "crewlite.agent.agent:Agent"},
     "crewlite.agents.parser": {"AgentAction": "crewlite.agent.steps", "AgentFinish": "crewlite.agent.steps"},
     "crewlite.crews": {"CrewOutput": "crewlite.crew.output"},
     "crewlite.crews.crew_output": {"CrewOutput": "crewlite.crew.output"},
     "crewlite.events.base_event_listener": {"BaseEventListener": "crewlite.events.event_bus"},
     "crewlite.events.base_events": {"BaseEvent": "crewlite.events.base"},
+    "crewlite.events.types.llm_guardrail_events": {"*": "crewlite.events.types.guardrail_events"},
     "crewlite.events.types.tool_usage_events": {"*": "crewlite.events.types.tool_events"},
     "crewlite.flow.flow": {"*": "crewlite.flow"},
     "crewlite.flow.persistence": {
@@ -45,11 +47,20 @@ _PATHS: dict[str, Mapping[str, str]] = {
         "Tool": "crewlite.tools.function:FunctionTool",
         "tool": "crewlite.tools.function",
     },
+    "crewlite.tools.structured_tool": {"CrewStructuredTool": "crewlite.tools.function:FunctionTool"},
     "crewlite.types.usage_metrics": {"UsageMetrics": "crewlite.usage:Usage"},
     "crewlite.utilities.events": _EVENTS,
+    "crewlite.utilities.events.agent_events": _EVENTS,
     "crewlite.utilities.events.base_event_listener": {"BaseEventListener": "crewlite.events.event_bus"},
     "crewlite.utilities.events.base_events": {"BaseEvent": "crewlite.events.base"},
+    "crewlite.utilities.events.crew_events": _EVENTS,
     "crewlite.utilities.events.crewai_event_bus": {"crewai_event_bus": "crewlite.events.event_bus:event_bus"},
+    "crewlite.utilities.events.flow_events": _EVENTS,
+    "crewlite.utilities.events.llm_events": _EVENTS,
+    "crewlite.utilities.events.llm_guardrail_events": _EVENTS,
+    "crewlite.utilities.events.reasoning_events": _EVENTS,
+    "crewlite.utilities.events.task_events": _EVENTS,
+    "crewlite.utilities.events.tool_usage_events": _EVENTS,
     "crewlite.utilities.types": {"LLMMessage": "crewlite.llm.base:Message"},
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import EnumType, StrEnum
 from os import PathLike, fspath
@@ -53,6 +54,7 @@ rebuild = lazy("crewlite.crew.rebuild")  # the engine and what is made with it: 
 root = lazy("crewlite.crew.root")
 
 
+log = logging.getLogger("crewlite")
 _GIVEN = {"before_kickoff_callbacks": "the inputs", "after_kickoff_callbacks": "the CrewOutput"}
 
 
@@ -100,9 +102,10 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
     llm: BaseLLM | str | None = None
     """For agents without a model of their own; None takes CREWLITE_MODEL."""
     manager_llm: BaseLLM | str | None = None
-    """The model of the manager of a hierarchical crew, unless manager_agent has one."""
+    """The model of the manager of a hierarchical crew, unless manager_agent has one. None in any other crew."""
     manager_agent: Agent | None = None
-    """The manager of a hierarchical crew, in the place of one that is made. It has no tools of its own."""
+    """The manager of a hierarchical crew, in the place of one that is made. It has no tools of its own. None in any
+    other crew."""
     planning: bool = False
     """A plan is made before the first task, in one recorded step, and its text is given to each task."""
     planning_llm: BaseLLM | str | None = None
@@ -166,10 +169,19 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
         return as_model(value)
 
     @model_validator(mode="after")
+    def _drop_manager(self) -> Crew:
+        """Leave out what only the manager of a hierarchical crew uses, as CrewAI does, and log a warning."""
+        for name in ("manager_llm", "manager_agent"):
+            if self.process is not Process.hierarchical and getattr(self, name) is not None:
+                log.warning("crewlite: %s of a crew has no effect without process=Process.hierarchical.", name)
+                vars(self)[name] = None
+        return self
+
+    @model_validator(mode="after")
     def _fits_together(self) -> Crew:
         problems = list[str]()
         managed = self.process is Process.hierarchical
-        problems += self._managed_by() if managed else self._not_managed()
+        problems += self._managed_by() if managed else ()
         people, earlier = self.people(), set[Task]()
         for task in self.tasks:
             if task.agent is None and not managed:
@@ -192,15 +204,6 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
             part.settle()
         return self
 
-    def _not_managed(self) -> Iterator[str]:
-        """Yield the problem if a sequential crew has settings that only a manager uses."""
-        for name in ("manager_llm", "manager_agent"):
-            if getattr(self, name) is not None:
-                yield (
-                    f"{name} is for the manager of a hierarchical crew, and this one is sequential; leave it out, or "
-                    f"set process=Process.hierarchical"
-                )
-
     def _out_of_reach(self, task: Task, people: Sequence[Agent]) -> Iterator[str]:
         """Yield the problems that keep the agent of a task from working with coworkers."""
         if not (coworkers := self.coworkers_in(task, people)):
@@ -215,10 +218,10 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
             yield "a hierarchical crew needs manager_llm=... or manager_agent=..."
         if self.manager_agent and self.manager_agent.tools:
             yield "manager_agent has tools; a manager works through the agents, so give the tools to one of them"
-        if self.manager_agent in (*self.agents, *(task.agent for task in self.tasks if task.agent)):
-            yield "manager_agent is also one of the agents, or does a task; a manager works through others"
-        if not self.agents and any(task.agent is None for task in self.tasks):
-            yield "a task without an agent needs agents=[...], to whom the manager can delegate"
+        if self.manager_agent and self.manager_agent in self.agents:
+            yield "manager_agent is also one of the agents; a manager works through others"
+        if not self.agents and any(task.agent in (None, self.manager_agent) for task in self.tasks):
+            yield "a task without an agent, or with the manager as its agent, needs agents=[...] to delegate to"
 
     @property
     def run_name(self) -> str:
@@ -339,7 +342,7 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
         `people`: what `people` returns, which is the same for all tasks.
         """
         agent, managed = task.agent, self.process is Process.hierarchical
-        if managed and agent:
+        if managed and agent and agent is not self.manager_agent:
             return (agent,)
         if not managed and not (agent and agent.allow_delegation):
             return ()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, overload
+from typing import Any, Self, overload
+
+from pydantic import BaseModel
 
 from crewlite import background
 from crewlite.callables import is_async
@@ -20,6 +22,31 @@ class FunctionTool(BaseTool):
     """A function as a tool. Calling it calls the function."""
 
     func: Callable[..., Any]
+
+    @classmethod
+    def from_function(
+        cls,
+        func: Callable[..., Any],
+        name: str | None = None,
+        description: str | None = None,
+        return_direct: bool = False,
+        args_schema: type[BaseModel] | None = None,
+        **fields: Any,
+    ) -> Self:
+        """Make a tool of a function, as CrewAI's `CrewStructuredTool.from_function` does.
+
+        The name and the description are by default those of the function: `__name__`, and what its docstring says.
+        `return_direct`: whether its result is the answer (`result_as_answer`). `fields` are further ones of BaseTool.
+        Raises ConfigError if there is no description, or a signature that no model can be told.
+        """
+        title = name if name is not None else getattr(func, "__name__", type(func).__name__)
+        said = summary(inspect.getdoc(func) or "") if description is None else description
+        if not said:
+            raise ConfigError(f"Tool {title!r} has no docstring; write one: it is what the model reads")
+        fields = {"result_as_answer": return_direct, **fields}
+        made = cls(name=title, description=said, args_schema=args_schema, func=func, **fields)
+        _ = made.schema_for_model  # an unusable signature is told here, not in the middle of a run
+        return made
 
     async def _arun(self, **kwargs: Any) -> Any:
         return await self.func(**kwargs) if is_async(self.func) else await background.blocking(self.func, **kwargs)
@@ -71,7 +98,7 @@ def tool(
 
     `@tool("other name", effect="once", timeout=30)` sets what the signature cannot say: see BaseTool for the words.
     """
-    more = {
+    more: dict[str, Any] = {
         "effect": effect,
         "timeout": timeout,
         "result_as_answer": result_as_answer,
@@ -81,15 +108,5 @@ def tool(
         "failure_policy": failure_policy,
     }
     if callable(name):
-        return _make(name, None, more)
-    return lambda fn: _make(fn, name, more)
-
-
-def _make(fn: Callable[..., Any], name: str | None, more: dict[str, Any]) -> FunctionTool:
-    title = name if name is not None else getattr(fn, "__name__", type(fn).__name__)
-    description = summary(inspect.getdoc(fn) or "")
-    if not description:
-        raise ConfigError(f"Tool {title!r} has no docstring; write one: it is what the model reads")
-    made = FunctionTool(name=title, description=description, func=fn, **more)
-    _ = made.schema_for_model  # an unusable signature is told here, not in the middle of a run
-    return made
+        return FunctionTool.from_function(name, **more)
+    return lambda fn: FunctionTool.from_function(fn, name, **more)

@@ -179,6 +179,7 @@ def test_step_callback_hears_of_each_tool_call_and_of_the_answer():
         (AgentFinish, ""),
     ]
     assert (heard[0].tool, heard[0].tool_input, heard[2].output) == ("look", '{"where": "here"}', "done")
+    assert heard[2].__dict__ == {"thought": "", "output": "done", "text": "done"}, "callbacks for CrewAI print it so"
 
 
 def test_an_agents_own_step_callback_takes_the_place_of_the_crews_and_hears_it_alone_too():

@@ -243,6 +243,22 @@ def test_a_manager_agent_of_ones_own_takes_the_place():
     assert "You are Boss of tides. strict" in llm.calls[0][0]["content"]
 
 
+def test_a_task_with_the_manager_as_its_agent_is_delegated_to_anybody(on_disk):
+    llm = ScriptedLLM([delegated(), Stop(), "by Researcher", "checked"])
+    boss = Agent(role="Boss", goal="lead", llm=llm)
+    people = [Agent(role=role, goal="g", llm=llm) for role in ("Researcher", "Writer")]
+    task = Task(name="t", description="Do it", expected_output="x", agent=boss)
+    fields = {"agents": people, "tasks": [task], "process": "hierarchical", "manager_agent": boss}
+    with pytest.raises(Stop):
+        Crew(**fields, checkpoint=on_disk()).kickoff(run_id="r")
+    again = Crew.from_checkpoint(on_disk(restore_from="r"), bind={"llm": llm})
+    assert again.tasks[0].agent is again.manager_agent
+    result = again.kickoff()
+    assert (result.raw, result["t"].agent, len(llm.calls)) == ("checked", "Boss", 4)
+    with pytest.raises(ConfigError, match="or with the manager as its agent, needs agents="):
+        Crew(tasks=[task], process="hierarchical", manager_agent=boss)
+
+
 def test_what_cannot_be_managed_is_refused():
     people = [Agent(role="A", goal="g", llm="offline")]
     task = Task(description="d", expected_output="x")
@@ -361,8 +377,12 @@ def test_a_tool_of_ones_own_cannot_have_the_name_of_one_that_delegates():
         crew_of([], [], more={"tools": [mine]})
 
 
-def test_settings_for_a_manager_that_nobody_has_are_refused():
-    boss = Agent(role="Lead", goal="lead")
-    task = Task(name="t", description="Do it", expected_output="x", agent=boss)
-    with pytest.raises(ConfigError, match="manager_llm is for the manager of a hierarchical crew.*process=Process"):
-        Crew(tasks=[task], manager_llm="offline")
+def test_settings_for_a_manager_that_nobody_has_are_left_out_with_a_warning(caplog):
+    llm = ScriptedLLM(["done"])
+    lead = Agent(role="Lead", goal="lead", llm=llm)
+    boss = Agent(role="Boss", goal="lead", llm=llm)
+    task = Task(name="t", description="Do it", expected_output="x", agent=lead)
+    crew = Crew(tasks=[task], manager_llm="offline", manager_agent=boss)
+    assert (crew.manager_llm, crew.manager_agent, crew.people()) == (None, None, (lead,))
+    assert crew.kickoff()["t"].agent == "Lead"
+    assert caplog.text.count("has no effect without process=Process.hierarchical") == 2

@@ -13,6 +13,7 @@ from crewlite.coming_from import modules
 from crewlite.errors import ConfigError
 from crewlite.events import BaseEventListener, TaskCompletedEvent, ToolUsageStartedEvent
 from crewlite.flow import flow, human_feedback
+from crewlite.tools.function import FunctionTool
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,11 @@ def test_a_verb_of_a_crew_that_is_not_here_says_what_to_write(name):
         ("crewlite.events.event_bus", "crewai_event_bus", crewlite.event_bus),
         ("crewlite.utilities.events", "crewai_event_bus", crewlite.event_bus),
         ("crewlite.utilities.events", "TaskCompletedEvent", TaskCompletedEvent),
+        ("crewlite.utilities.events.task_events", "TaskCompletedEvent", TaskCompletedEvent),
+        ("crewlite.utilities.events.tool_usage_events", "ToolUsageStartedEvent", ToolUsageStartedEvent),
         ("crewlite.events.types.tool_usage_events", "ToolUsageStartedEvent", ToolUsageStartedEvent),
+        ("crewlite.agent.core", "Agent", Agent),
+        ("crewlite.tools.structured_tool", "CrewStructuredTool", FunctionTool),
         ("crewlite.events.base_event_listener", "BaseEventListener", BaseEventListener),
     ],
 )

@@ -203,6 +203,28 @@ def test_a_function_without_a_docstring_is_refused():
         tool(silent)
 
 
+def test_a_tool_is_made_of_a_function_as_structured_tools_of_crewai_are():
+    def depth(port: str, at: int = 7) -> str:
+        """Say how deep it is."""
+        return f"{port} {at}"
+
+    made = FunctionTool.from_function(depth)
+    assert (made.name, made.description, made.result_as_answer) == ("depth", "Say how deep it is.", False)
+    assert made.run(port="Brest") == "Brest 7"
+
+    class Depth(BaseModel):
+        port: str
+
+    made = FunctionTool.from_function(
+        func=lambda **told: told, name="deep", description="Depth.", args_schema=Depth, return_direct=True
+    )
+    assert (offered(made)["name"], made.run(port="Brest"), made.result_as_answer) == ("deep", {"port": "Brest"}, True)
+    with pytest.raises(ConfigError, match="has no docstring"):
+        FunctionTool.from_function(lambda port: port)
+    with pytest.raises(ConfigError, match="takes a: "):
+        FunctionTool.from_function(positional)
+
+
 def test_a_type_that_cannot_be_resolved_is_told_when_the_tool_is_made():
     def lost(a: NoSuchType):  # noqa: F821
         """Use."""
