@@ -14,6 +14,7 @@ import logging
 import math
 import os
 import queue
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -32,7 +33,9 @@ _PATIENCE = 0.25  # seconds that timed-out work is given to end after its cancel
 _LOOK = 0.5
 """How often, in seconds, a wait looks for signals. A signal that comes just before a wait begins would otherwise be
 handled only after the wait. On Windows no signal ends a wait."""
+_GLANCE = 0.002  # seconds between two looks at an event
 _GRACE = 2.0  # seconds that a cancelled caller waits for what it was opening, and the end of the process for the loop
+_IMPORT = 30.0  # seconds that the end of the process waits for the loop if that imports a module
 _lock = lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _thread: threading.Thread | None = None
@@ -60,15 +63,15 @@ def _turn(loop: asyncio.AbstractEventLoop) -> None:
 
 @atexit.register
 def _halt() -> None:
-    """Halt the loop between two callbacks, for ever. Waits at most 2 seconds until it has halted.
+    """Halt the loop between two callbacks, for ever. Waits until it has halted: 2 s, or 30 s if it imports a module.
 
     Python stops daemon threads wherever they are as the process ends. One that it stops in an import keeps Python's
     lock of imports, and whatever imports after that waits for ever: litellm does both. The thread is kept, since the
-    end of it would destroy what is pending on the loop, with a complaint for each.
+    end of it would destroy what is pending on the loop, with a complaint for each. Ctrl-C ends the wait.
     """
     global _loop, _thread
     with _lock:
-        ending, _loop, _thread = _loop, None, None
+        ending, thread, _loop, _thread = _loop, _thread, None, None
     if ending is not None and not ending.is_closed():
         halted = threading.Event()
 
@@ -77,7 +80,20 @@ def _halt() -> None:
             threading.Event().wait()
 
         ending.call_soon_threadsafe(halt)
-        halted.wait(_GRACE)
+        until = time.monotonic() + _IMPORT
+        with contextlib.suppress(KeyboardInterrupt):
+            while not comes(halted, _GRACE) and _imports(thread) and time.monotonic() < until:
+                pass
+
+
+def _imports(thread: threading.Thread | None) -> bool:
+    """Return whether the thread is importing a module."""
+    frame = thread and sys._current_frames().get(thread.ident or 0)
+    while frame:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def on_loop_thread() -> bool:
@@ -165,11 +181,16 @@ def next_of(
 
 
 def comes(event: threading.Event, timeout: float) -> bool:
-    """Wait at most `timeout` seconds for an event, and look for signals meanwhile. Returns whether it has come."""
+    """Wait at most `timeout` seconds for an event. Returns whether it has come.
+
+    An exception of a signal handler ends the wait, as in `next_of`. That is why this looks again and again and does
+    not wait in the event.
+    """
     until = time.monotonic() + timeout
-    while not event.wait(max(0.0, min(until - time.monotonic(), _LOOK))):
+    while not event.is_set():
         if time.monotonic() >= until:
             return False
+        time.sleep(_GLANCE)
     return True
 
 

@@ -21,12 +21,20 @@ from crewlite.tracebacks import is_full, is_of_a_run
 
 _LINES, _TEXT, _NOTES, _CAUSES = 15, 3, 4, 2
 """The lines in all; of the error's text; of its notes; of the errors that led to it."""
+_CUTS = "_crewlite_cuts_a_run"
+"""The attribute of an error that has cut a run short."""
 _FOREIGN = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
 _OURS = str(Path(__file__).parents[1])
 
 
-def install() -> None:
-    """Print errors of runs that end this program briefly, unless the program prints uncaught errors itself."""
+def install(cuts: BaseException | None = None) -> None:
+    """Print errors of runs that end this program briefly, unless the program prints uncaught errors itself.
+
+    `cuts`: the error that cuts a run short, which may be raised where no code of crewlite runs: in a block that reads
+    a stream.
+    """
+    if cuts is not None:
+        setattr(cuts, _CUTS, True)
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _print
 
@@ -56,7 +64,8 @@ def _interrupted(error: KeyboardInterrupt) -> list[str]:
     """Return where Ctrl-C has ended a kickoff, which has said how to go on; [] if it has ended no kickoff."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [_where(frame) for frame in frames if _is_own(frame.filename)]
-    return [*own[-1:], "KeyboardInterrupt"] if any(frame.filename.startswith(_OURS) for frame in frames) else []
+    of_a_run = hasattr(error, _CUTS) or any(frame.filename.startswith(_OURS) for frame in frames)
+    return [*own[-1:], "KeyboardInterrupt"] if of_a_run else []
 
 
 def _waits(error: Suspended) -> list[str]:

@@ -20,12 +20,15 @@ class Stop(Exception):
 
 
 class Together(ScriptedLLM):
-    """Answers with what it was asked; counts how many calls are open at once. `fails` names tasks that do."""
+    """Answers with what it was asked, but not before `meeting` calls were open at once; counts how many are.
 
-    def __init__(self, delay=0.02, fails=()):
+    `fails` names tasks whose calls fail. The others are answered when those tasks have failed.
+    """
+
+    def __init__(self, meeting=1, fails=()):
         super().__init__(self.reply, delay=0)
         self.open = self.most = 0
-        self.asked, self.fails, self.wait = [], set(fails), delay
+        self.asked, self.fails, self.meeting = [], set(fails), meeting
 
     def reply(self, messages):
         raise AssertionError
@@ -37,12 +40,19 @@ class Together(ScriptedLLM):
         self.open += 1
         self.most = max(self.most, self.open)
         try:
-            await asyncio.sleep(self.wait if name not in self.fails else self.wait / 2)
+            while self.most < self.meeting:
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.01)
+            while name not in self.fails and self.are_at_work(self.fails):
+                await asyncio.sleep(0.001)
         finally:
             self.open -= 1
         if name in self.fails:
             raise Stop(name)
         return f"{name} done"
+
+    def are_at_work(self, names):
+        return not {f"task:{name}" for name in names}.isdisjoint(task.get_name() for task in asyncio.all_tasks())
 
 
 def crew_of(spec, llm=None, **fields):
@@ -68,7 +78,7 @@ def llm_of(crew):
 
 
 def test_async_tasks_run_at_the_same_time_and_the_next_one_waits_for_them():
-    crew = crew_of("a* b* c* d")
+    crew = crew_of("a* b* c* d", Together(meeting=3))
     result = crew.kickoff()
     assert llm_of(crew).most == 3
     assert [output.raw for output in result.tasks_output] == ["a done", "b done", "c done", "d done"]
@@ -106,7 +116,7 @@ def test_a_task_with_a_context_of_its_own_waits_for_no_other_async_task():
 
 
 def test_max_concurrency_bounds_what_is_at_work_at_once():
-    crew = crew_of("a* b* c* d* e*", max_concurrency=2)
+    crew = crew_of("a* b* c* d* e*", Together(meeting=2), max_concurrency=2)
     crew.kickoff()
     assert llm_of(crew).most == 2
     with pytest.raises(ConfigError, match="max_concurrency"):

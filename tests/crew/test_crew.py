@@ -305,13 +305,20 @@ def test_a_kickoff_inside_a_handler_is_a_run_of_its_own(make_crew):
 
 
 def test_a_cancelled_kickoff_leaves_a_run_that_can_go_on(make_crew, on_disk):
-    llm = ScriptedLLM(lambda messages: "done", delay=0.05)
+    class Endless(ScriptedLLM):
+        async def acall(self, messages, **context):
+            reply = await super().acall(messages, **context)
+            if len(self.calls) == 2:
+                asked.set()
+                await asyncio.Event().wait()
+            return reply
+
+    llm, asked = Endless(lambda messages: "done"), asyncio.Event()
     crew = make_crew(llm, checkpoint=on_disk())
 
     async def cancel_in_the_middle():
         running = asyncio.create_task(crew.akickoff(run_id="r"))
-        while len(llm.calls) < 2:
-            await asyncio.sleep(0.005)
+        await asked.wait()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running

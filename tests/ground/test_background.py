@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import sys
 import textwrap
 import threading
@@ -95,6 +96,31 @@ def test_what_opens_after_its_loop_was_closed_is_released():
     assert opening.released.wait(30)
 
 
+def test_ctrl_c_at_any_moment_of_a_wait_for_an_event_is_raised_as_it_is():
+    """In the wait of a threading.Event it may become an error that a lock is not locked."""
+    for moment in itertools.count():
+        left = moment
+
+        def trace(frame, what, arg):
+            nonlocal left
+            left -= 1
+            if left < 0:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            came = background.comes(threading.Event(), 0.0)
+        except KeyboardInterrupt:
+            continue
+        finally:
+            sys.settrace(before)
+        assert not came
+        break
+
+
 def ending(code, directory):
     """A process of its own that has run the code and ended."""
     command = [sys.executable, "-c", textwrap.dedent(code)]
@@ -102,9 +128,16 @@ def ending(code, directory):
 
 
 def test_a_process_that_ends_while_its_loop_imports_a_module_ends(tmp_path):
-    (tmp_path / "slow.py").write_text("import threading; begun.set(); threading.Event().wait(0.5)")
+    """Also if the import takes longer than the end of a process waits for the loop."""
+    (tmp_path / "slow.py").write_text(
+        "import threading, time; begun.set(); threading.main_thread().join(); time.sleep(2.5)"
+    )
     code = """
-        import builtins, threading
+        import atexit, builtins, gc, threading
+
+        gc.disable()
+        atexit.register(gc.enable)  # the first to be registered is the last to be called
+
         from crewlite import background
 
         builtins.begun = threading.Event()

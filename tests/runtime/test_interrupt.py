@@ -10,12 +10,12 @@ import os
 import signal
 import sys
 import threading
-import time
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, background, kinds, tool
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, background, event_bus, kinds, tool
 from crewlite.errors import ConfigError
+from crewlite.events import BaseEvent
 from crewlite.flow import flow, step
 from crewlite.runtime.kickoffs.engine import kickoff
 from crewlite.runtime.kickoffs.many import how_to_go_on
@@ -26,30 +26,47 @@ from tests import children
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends POSIX signals to another process")
 
-SCRIPT = """
-import sys
-from crewlite import Agent, Crew, Task, CheckpointConfig, event_bus
+AT_REST = """
+import sys, threading
+from crewlite import background, event_bus
+from crewlite.events import BaseEvent
+emitted, read = [], None
+event_bus.on(BaseEvent, lambda source, event: emitted.append(event))
+def at_rest():
+    # The main thread waits: Ctrl-C interrupts crewlite, not the lines around it. Call it where no event is emitted.
+    frame = sys._current_frames()[threading.main_thread().ident]
+    while frame and frame.f_code is not background.next_of.__code__:
+        frame = frame.f_back
+    return frame and (read is None or len(read) == len(emitted))
+"""
+
+SCRIPT = f"""{AT_REST}
+import asyncio
+from crewlite import Agent, Crew, Task, CheckpointConfig
 from crewlite.events import LLMCallStartedEvent
 from crewlite.testing import ScriptedLLM
 @event_bus.on(LLMCallStartedEvent)
 def started(source, event):
     print("asked", event.address, flush=True)
 async def slow(self, messages, **context):
-    import asyncio
     if "Do 1" in messages[1]["content"] and sys.argv[2] == "slow":
+        while not at_rest():
+            await asyncio.sleep(0.001)
+        print("waits", flush=True)
         await asyncio.Event().wait()  # for ever
     return "done"
 class Slow(ScriptedLLM):
     acall = slow
 who = Agent(role="W", goal="g", llm=Slow([]))
-tasks = [Task(name=f"t{n}", description=f"Do {n}", expected_output="x", agent=who, context=[]) for n in range(3)]
+tasks = [Task(name=f"t{{n}}", description=f"Do {{n}}", expected_output="x", agent=who, context=[]) for n in range(3)]
 store = CheckpointConfig(location=sys.argv[1]) if sys.argv[1] != "none" else None
-options = {"run_id": "r"} if store and sys.argv[3] != "unnamed" else {}
+options = {{"run_id": "r"}} if store and sys.argv[3] != "unnamed" else {{}}
 crew = Crew(tasks=tasks, checkpoint=store)
 match sys.argv[3]:
     case "events":
+        read = []
         for event in crew.stream(**options):
-            pass
+            read.append(event)
     case "texts":
         with crew.stream(**options) as stream:
             for text in stream.text():
@@ -73,9 +90,8 @@ def start(location, pace, how="named"):
 def interrupt(process):
     """Send Ctrl-C in the middle of the second task, which would never end; returns exit code and what was said."""
     for line in process.stdout:
-        if "task:t1" in line:
+        if line == "waits\n":
             break
-    time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate()
     return process.returncode, said
@@ -104,14 +120,16 @@ def test_ctrl_c_leaves_a_resumable_run_and_says_how_to_go_on_where_a_stream_is_r
     assert (run.status, run.at_work) == ("unfinished", None)
 
 
-STUBBORN = """
-import asyncio, sys
+STUBBORN = f"""{AT_REST}
+import asyncio, os, signal
 from crewlite import Agent, CheckpointConfig, Crew, Task
 from crewlite.testing import ScriptedLLM
 class Stubborn(ScriptedLLM):
     async def acall(self, messages, **context):
-        print("asked", flush=True)
+        while not at_rest():
+            await asyncio.sleep(0.001)
         while True:
+            os.kill(os.getpid(), signal.SIGINT)
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
@@ -120,27 +138,46 @@ who = Agent(role="W", goal="g", llm=Stubborn([]))
 crew = Crew(tasks=[Task(name="t", description="d", expected_output="x", agent=who)],
             checkpoint=CheckpointConfig(location=sys.argv[1]))
 if sys.argv[2] == "kickoff":
-    crew.kickoff_for_each([{}], run_id="r")
+    crew.kickoff_for_each([{{}}], run_id="r")
 else:
+    read = []
     with crew.stream(run_id="r") as stream:
         for event in stream:
-            pass
+            read.append(event)
 """
 
 
 @pytest.mark.parametrize("how", ["kickoff", "stream"])
 def test_a_second_ctrl_c_does_not_wait_and_still_says_how_to_go_on(tmp_path, how):
     script = [sys.executable, "-c", STUBBORN, str(tmp_path / "store"), how]
-    process = children.Child(script, stdout=children.PIPE, stderr=children.PIPE, text=True)
-    for said in ("asked\n", "cut\n"):
-        assert process.stdout.readline() == said
-        process.send_signal(signal.SIGINT)
-    _, said = process.communicate()
+    ended = children.run(script, capture_output=True, text=True)
+    assert ended.stdout == "cut\n"
+    said = ended.stderr
     assert said.count("Interrupted. To go on: ") == 1
     if how == "kickoff":
         assert "call kickoff_for_each again with run_id='r'" in said
     assert "Traceback" not in said
     assert said.endswith("\nKeyboardInterrupt\n")
+
+
+IN_THE_BLOCK = """
+import signal, sys
+from crewlite import Agent
+from crewlite.testing import ScriptedLLM
+def read():
+    with Agent(role="A", goal="g", llm=ScriptedLLM(["x"], delay=60)).stream("Well?") as stream:
+        for event in stream:
+            if event.type == "llm_call_started":
+                signal.raise_signal(signal.SIGINT)
+read()
+"""
+
+
+def test_ctrl_c_in_the_block_that_reads_a_stream_is_printed_as_briefly_as_in_the_stream():
+    said = children.run([sys.executable, "-c", IN_THE_BLOCK], capture_output=True, text=True).stderr
+    assert said.startswith("\nInterrupted. ")
+    assert said.endswith("\nKeyboardInterrupt\n")
+    assert "Traceback" not in said
 
 
 def test_kickoff_for_each_without_a_name_or_a_store_says_so_after_ctrl_c():
@@ -199,13 +236,16 @@ def alarm(request):
 
 @pytest.mark.parametrize("how", ["kickoff", "events", "result", "block"])
 def test_an_exception_of_a_signal_handler_cuts_the_run_and_may_be_caught(on_disk, alarm, how):
-    slow, reads = [True], threading.Event()
+    slow, reads, emitted, read = [True], threading.Event(), [], []
+    event_bus.on(BaseEvent, lambda source, event: emitted.append(event))
 
     @step
     async def work():
         if slow:
-            if how in ("events", "result", "block"):
+            if how in ("result", "block"):
                 await asyncio.to_thread(reads.wait, 30)
+            if how == "events":  # until it waits for one more
+                await asyncio.to_thread(children.until, lambda: len(read) == len(emitted))
             alarm()
             await asyncio.Event().wait()
         return "done"
@@ -216,8 +256,8 @@ def test_an_exception_of_a_signal_handler_cuts_the_run_and_may_be_caught(on_disk
             case "kickoff":
                 long.kickoff(run_id="r")
             case "events":
-                for _ in long.stream(run_id="r"):
-                    reads.set()
+                for event in long.stream(run_id="r"):
+                    read.append(event)
             case "result":
                 stream = long.stream(run_id="r")
                 reads.set()

@@ -57,13 +57,13 @@ def test_a_location_without_runs_and_a_damaged_run_are_shown_as_what_they_are(tm
     damage(location)
 
     async def play(view):
-        await view.sees("! first", "the checksum", "doctor")  # lines break elsewhere in another folder
+        await view.sees("! first", "checksum", "doctor")  # single words: lines break elsewhere in another folder
         with History(str(location)) as history:
             history.doctor(repair=True)
         await view.press("f5")
         await view.sees("▸ first")
 
-    drive(str(location), play, size=(80, 24))
+    drive(str(location), play, size=(80, 60))
 
 
 def test_keys_and_panels_are_about_the_place_under_the_cursor_however_fast_it_moves(tmp_path):
@@ -83,7 +83,7 @@ def test_keys_and_panels_are_about_the_place_under_the_cursor_however_fast_it_mo
         await view.press("escape", "2")
         await view.sees("timeline")
         await view.press("f5", *["down"] * 3)
-        await view.sees("checksum does not fit")
+        await view.sees("checksum")
         assert "timeline" not in view.screen()
 
     drive(location, play)

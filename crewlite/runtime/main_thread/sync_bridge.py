@@ -76,10 +76,10 @@ def cut_short(
     Ctrl-C, or another error raised by a handler of signals, does not wait.
     """
     ending = isinstance(error, ENDING)
-    uncaught.install()
     with contextlib.suppress(*(KeyboardInterrupt,) if ending else ()):
         until = time.monotonic() + GRACE
         cut()
+        uncaught.install(error)
         if not background.comes(ended, until - time.monotonic()):
             _say("The run did not stop within 2 s; what it recorded is safe.")
     advice = f"Interrupted. {how_to_go_on()}"
