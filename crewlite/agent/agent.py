@@ -138,25 +138,14 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
 
     run_kind: ClassVar[Kind] = kinds.AGENT
 
-    @field_validator("tools", mode="before")
-    @classmethod
-    def _tools(cls, value: object) -> object:
-        return as_tools(value)
+    _tools = field_validator("tools", mode="before")(as_tools)
+    _llm = field_validator("llm", mode="before")(as_model)
+    _names = field_validator("allowed_tools", mode="before")(as_names)
 
     @field_validator("guardrail", mode="before")
     @classmethod
     def _guardrail(cls, value: object) -> object:
         return as_guardrail(value, "guardrail")
-
-    @field_validator("llm", mode="before")
-    @classmethod
-    def _llm(cls, value: object) -> object:
-        return as_model(value)
-
-    @field_validator("allowed_tools", mode="before")
-    @classmethod
-    def _names(cls, value: object) -> object:
-        return as_names(value)
 
     @model_validator(mode="after")
     def _knows_what_it_allows(self) -> Agent:

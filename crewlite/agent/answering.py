@@ -10,14 +10,15 @@ from crewlite import durable, events, kinds
 from crewlite.agent.guarding import Guard, accepted
 from crewlite.agent.guardrail import texts_of
 from crewlite.agent.loop import Answer
-from crewlite.agent.opening import offered, opened, refused, told
+from crewlite.agent.opening import opened, refused, told
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.agent.persona import Persona
 from crewlite.agent.reasoning import prepare
 from crewlite.agent.shape import Shape, wanted
 from crewlite.durable import Step
+from crewlite.events.voice import Voice
 from crewlite.llm.base import Message
-from crewlite.runtime.steps.voices import FamilyVoice
+from crewlite.tools.toolbox import permitted
 
 _EVENTS = (
     events.LiteAgentExecutionStartedEvent,
@@ -51,7 +52,7 @@ def answering(
     async def act() -> LiteAgentOutput:
         now = job
         if recovery := durable.scope().recovery():
-            tools = offered(job.tools, recovery)
+            tools = permitted(job.tools, recovery.tools)
             now = opening(told(messages, tools, recovery), tools=tools)
         talk = list(now.messages)
         await prepare(now, talk)
@@ -66,11 +67,11 @@ def answering(
         name=name or persona.role,
         work=act,
         question=[persona.role, persona.goal, persona.backstory, messages, shape.schema if shape else None, *guarded],
-        voice=FamilyVoice(
+        voice=Voice(
             agent,
             _EVENTS,
             {"agent_role": persona.role},
-            begun={"tools": tuple(tool.name for tool in job.tools), "messages": job.messages},
+            begun=lambda: {"tools": tuple(tool.name for tool in job.tools), "messages": job.messages},
             told=lambda result: {"output": result.raw, "usage": result.token_usage},
         ),
         encode=lambda result: {"raw": result.raw},

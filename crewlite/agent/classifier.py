@@ -9,6 +9,7 @@ from crewlite import codec, durable, kinds, templates
 from crewlite.agent.shape import PROMPTS
 from crewlite.durable import Step
 from crewlite.errors import CONTROL_FLOW, ConfigError, text_of
+from crewlite.events.voice import Voice
 from crewlite.lazy import lazy
 from crewlite.llm.base import OFFLINE, BaseLLM
 from crewlite.llm.call import call_step
@@ -16,7 +17,6 @@ from crewlite.llm.models import named
 from crewlite.recovery import Failure, RecordedStep
 from crewlite.recovery.policy import model_calls
 from crewlite.recovery.types import MEANINGS, Evidence, FailureType
-from crewlite.runtime.steps.voices import Silent
 from crewlite.wording import an
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _step(llm: BaseLLM, shown: str) -> Step[str]:
         name=codec.digest(shown)[:8],  # another failure of the step, in a later try, is another question
         work=act,
         question=shown,
-        voice=Silent(llm),
+        voice=Voice.silent(llm),
     )
 
 

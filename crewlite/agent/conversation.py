@@ -19,9 +19,9 @@ from crewlite.agent.shape import Shape
 from crewlite.codec import Json
 from crewlite.durable import Step
 from crewlite.errors import ConfigError, RunMismatch
+from crewlite.events.voice import Voice
 from crewlite.forked import lock
 from crewlite.llm.base import Message
-from crewlite.runtime.steps.voices import PlainVoice
 from crewlite.state.format.commit import CommitParts, StepRecord
 from crewlite.state.format.earlier import has_other_inputs
 from crewlite.state.format.operations import difference
@@ -215,7 +215,7 @@ def message_step(source: object, number: int) -> Step[Any]:
         name=None,
         work=act,
         question=number,
-        voice=PlainVoice(source, kinds.MESSAGE, kinds.MESSAGE.name),
+        voice=Voice.plain(source, kinds.MESSAGE, kinds.MESSAGE.name),
         decode=codec.decode,
         address=message_at(number),
         drift="keep",

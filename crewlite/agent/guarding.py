@@ -14,15 +14,15 @@ from pydantic import BaseModel, Field
 
 from crewlite import codec, durable, events, kinds, templates
 from crewlite.agent.answer_as import answer_as
-from crewlite.agent.guardrail import Guardrail, LLMGuardrail
+from crewlite.agent.guardrail import Guardrail, LLMGuardrail, text_of
 from crewlite.agent.loop import Answer, Work, work
 from crewlite.agent.shape import PROMPTS, Misshapen, Shape, wanted
 from crewlite.durable import Step
 from crewlite.errors import ConfigError, GuardrailFailed
+from crewlite.events.voice import Voice
 from crewlite.llm.base import Message
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.steps.callbacks import called, name_of
-from crewlite.runtime.steps.voices import FamilyVoice
 from crewlite.wording import an, cut
 
 _WANTED = "wanted (True, value) or (False, reason)"
@@ -41,9 +41,7 @@ class Guard:
     @property
     def text(self) -> str | None:
         """The rule that a model judges by; None if the guardrail is a function."""
-        if isinstance(self.guardrail, LLMGuardrail):
-            return self.guardrail.description
-        return self.guardrail if isinstance(self.guardrail, str) else None
+        return text_of(self.guardrail)
 
     @property
     def title(self) -> str:
@@ -117,7 +115,7 @@ class _Check:
             name=None,
             work=self._verdict,
             question=[self.place, codec.digest(self.answer.text), self.guard.text],
-            voice=FamilyVoice(self.job.persona.agent, _EVENTS, about, told=_verdict_told),
+            voice=Voice(self.job.persona.agent, _EVENTS, about, told=_verdict_told),
             encode=codec.encode,
             decode=self._decoded,
             round_trip=True,

@@ -25,15 +25,12 @@ class LLMGuardrail(Described):
     llm: BaseLLM | str | None = None
     """A model or its name; None takes the agent's."""
 
+    _llm = field_validator("llm", mode="before")(as_model)
+
     @field_validator("description", mode="before")
     @classmethod
     def _stripped(cls, value: object) -> object:
         return value.strip() if isinstance(value, str) else value
-
-    @field_validator("llm", mode="before")
-    @classmethod
-    def _llm(cls, value: object) -> object:
-        return as_model(value)
 
 
 Guardrail = str | LLMGuardrail | Callable[..., Any]
@@ -61,9 +58,16 @@ def as_guardrails(value: object, field: str) -> list[object]:
     return [as_guardrail(one, f"{field}[{number}]") for number, one in enumerate(listed)]
 
 
+def text_of(guardrail: Guardrail) -> str | None:
+    """Return the rule that a model judges by; None for a function."""
+    if isinstance(guardrail, LLMGuardrail):
+        return guardrail.description
+    return guardrail if isinstance(guardrail, str) else None
+
+
 def texts_of(guardrails: tuple[Guardrail, ...]) -> list[str | None]:
     """Return the rules that models judge by, as plain data, with None for each function."""
-    return [_text(one) for one in guardrails]
+    return [text_of(one) for one in guardrails]
 
 
 def models_of(guardrails: tuple[Guardrail, ...]) -> tuple[BaseLLM | str, ...]:
@@ -74,9 +78,3 @@ def models_of(guardrails: tuple[Guardrail, ...]) -> tuple[BaseLLM | str, ...]:
 def without_models(guardrails: tuple[Guardrail, ...]) -> tuple[Guardrail, ...]:
     """Return the same guardrails without models of their own, so that the agent's model judges."""
     return tuple(one.description if isinstance(one, LLMGuardrail) else one for one in guardrails)
-
-
-def _text(guardrail: Guardrail) -> str | None:
-    if isinstance(guardrail, LLMGuardrail):
-        return guardrail.description
-    return guardrail if isinstance(guardrail, str) else None

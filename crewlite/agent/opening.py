@@ -67,11 +67,6 @@ def told(messages: list[Message], tools: Sequence[BaseTool], recovery: RecoveryC
     return [*messages, {"role": "user", "content": text}]
 
 
-def offered(tools: tuple[BaseTool, ...], recovery: RecoveryContext) -> tuple[BaseTool, ...]:
-    """Return the tools that this attempt at the running step may call. `recovery`: that of the step."""
-    return permitted(tools, recovery.tools)
-
-
 def refused(tools: Sequence[BaseTool], remedy: Remedy) -> str:
     """Return why an agent with these tools cannot work as a remedy says: it would have none of them. "" if it can."""
     names = remedy.tools

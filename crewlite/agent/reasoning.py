@@ -18,9 +18,9 @@ from crewlite.agent.loop import Work, work
 from crewlite.agent.planning import PlanningConfig
 from crewlite.agent.shape import PROMPTS, Shape, wanted
 from crewlite.durable import Stamp, Step
+from crewlite.events.voice import Voice
 from crewlite.kinds import Kind
 from crewlite.llm.base import REMINDER, Message
-from crewlite.runtime.steps.voices import FamilyVoice
 
 _ATTEMPTS = 3  # plans, until one is ready, where no setting says
 _REASONING = (
@@ -129,7 +129,7 @@ class _Planning:
 
         who = self.job.persona
         about = {"agent_role": who.role, "attempt": attempt}
-        return _step(kinds.REASONING, act, Plan, FamilyVoice(who.agent, _REASONING, about, told=told))
+        return _step(kinds.REASONING, act, Plan, Voice(who.agent, _REASONING, about, told=told))
 
     async def ask(self, prompt: str, model: type[Any], **values: Any) -> Any:
         """Ask the agent's model for data of the pydantic class `model`, and return it."""
@@ -160,9 +160,7 @@ class _Look:
         """Build the step that evaluates."""
         who = self.planning.job.persona
         about = {"agent_role": who.role, "step_number": self.number, "step_description": self.step_text}
-        voice = FamilyVoice(
-            who.agent, _OBSERVATION, about, told=lambda seen: seen.model_dump(exclude={"refined_steps"})
-        )
+        voice = Voice(who.agent, _OBSERVATION, about, told=lambda seen: seen.model_dump(exclude={"refined_steps"}))
         return _step(kinds.OBSERVATION, self._seen, Observation, voice)
 
     async def _seen(self) -> Observation:
@@ -188,7 +186,7 @@ class _Look:
         return seen
 
 
-def _step(kind: Kind, act: Callable[[], Any], model: type[Any], voice: FamilyVoice) -> Step[Any]:
+def _step(kind: Kind, act: Callable[[], Any], model: type[Any], voice: Voice) -> Step[Any]:
     return Step(
         kind=kind,
         name=None,

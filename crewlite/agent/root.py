@@ -24,6 +24,7 @@ from crewlite.codec import Json, JsonObject
 from crewlite.durable import Step
 from crewlite.errors import ConfigError
 from crewlite.events.registry import checkpoint_event_types
+from crewlite.events.voice import Voice
 from crewlite.llm.base import Message
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.kickoffs.facts import facts_of
@@ -32,7 +33,6 @@ from crewlite.runtime.kickoffs.request import Bind, FromCheckpoint
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.steps.questions import Comparison, Drifted, drifted
 from crewlite.runtime.steps.run import Run
-from crewlite.runtime.steps.voices import PlainVoice
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.earlier import definition_at
 from crewlite.state.format.record import Record
@@ -179,7 +179,7 @@ class AgentRoot(Root[LiteAgentOutput]):
             name=None,
             work=act,
             question=conversation.question(number),
-            voice=PlainVoice(self._agent, kinds.TURN, kinds.TURN.name),
+            voice=Voice.plain(self._agent, kinds.TURN, kinds.TURN.name),
             provenance={WHO: self._who},
             address=turn_at(number),
             drift="rerun",

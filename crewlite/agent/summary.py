@@ -13,10 +13,10 @@ from crewlite.agent.persona import Persona
 from crewlite.agent.shape import PROMPTS
 from crewlite.durable import Step
 from crewlite.errors import ContextOverflow
+from crewlite.events.voice import Voice
 from crewlite.llm.base import OVERFLOW, REMINDER, Message
 from crewlite.llm.call import call_step
 from crewlite.llm.protocol import without_calls
-from crewlite.runtime.steps.voices import FamilyVoice
 
 _EVENTS = (
     events.ContextWindowSummarizationStartedEvent,
@@ -61,11 +61,11 @@ def _step(persona: Persona, old: list[Message]) -> Step[str]:
         work=act,
         question=None,
         chained=True,
-        voice=FamilyVoice(
+        voice=Voice(
             persona.agent,
             _EVENTS,
             {"agent_role": persona.role},
-            begun={"messages": len(old)},
+            begun=lambda: {"messages": len(old)},
             told=lambda text: {"summary": text},
         ),
         inherits=True,

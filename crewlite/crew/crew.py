@@ -149,6 +149,8 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
 
     run_kind: ClassVar[Kind] = kinds.CREW
 
+    _llm = field_validator("llm", "manager_llm", mode="before")(as_model)
+
     @field_validator("before_kickoff_callbacks", "after_kickoff_callbacks", mode="before")
     @classmethod
     def _is_list_of_functions(cls, value: object, info: ValidationInfo) -> object:
@@ -162,11 +164,6 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
     @classmethod
     def _is_recorded(cls, value: str | PathLike[str] | None) -> str | None:
         return None if value is None else fspath(value)
-
-    @field_validator("llm", "manager_llm", mode="before")
-    @classmethod
-    def _llm(cls, value: object) -> object:
-        return as_model(value)
 
     @model_validator(mode="after")
     def _drop_manager(self) -> Crew:

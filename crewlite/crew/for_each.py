@@ -48,16 +48,9 @@ class ForEach:
         return_exceptions: Literal[False] = False,
         **options: Unpack[EachOptions],
     ) -> list[CrewOutput]: ...
-    @known_keywords("kickoff_for_each of a crew", instead=_OF_ONE_RUN)
+    @known_keywords("kickoff_for_each of a crew", *EachOptions.__annotations__, instead=_OF_ONE_RUN)
     def kickoff_for_each(
-        self,
-        inputs: Sequence[Mapping[str, Any]],
-        *,
-        return_exceptions: bool = False,
-        run_id: str | UUID | None = None,
-        max_concurrency: int | None = None,
-        auto_approve: bool | None = None,
-        wait: bool = False,
+        self, inputs: Sequence[Mapping[str, Any]], *, return_exceptions: bool = False, **options: Unpack[EachOptions]
     ) -> Any:
         """Run the crew once for each set of inputs, side by side. Results come in the order of the inputs.
 
@@ -68,10 +61,8 @@ class ForEach:
         failure is returned in place of the result instead. Raises ConfigError for a crew that is bound to a run, and
         what `kickoff` raises.
         """
-        how = {"run_id": run_id, "max_concurrency": max_concurrency, "auto_approve": auto_approve}
-        how |= {"return_exceptions": return_exceptions, "wait": wait}
         with shortened():
-            return many.kickoff_for_each(self, inputs, **how)
+            return many.kickoff_for_each(self, inputs, return_exceptions=return_exceptions, **options)
 
     @overload
     async def akickoff_for_each(
@@ -85,21 +76,12 @@ class ForEach:
         return_exceptions: Literal[False] = False,
         **options: Unpack[EachOptions],
     ) -> list[CrewOutput]: ...
-    @known_keywords("kickoff_for_each of a crew", instead=_OF_ONE_RUN)
+    @known_keywords("kickoff_for_each of a crew", *EachOptions.__annotations__, instead=_OF_ONE_RUN)
     async def akickoff_for_each(
-        self,
-        inputs: Sequence[Mapping[str, Any]],
-        *,
-        return_exceptions: bool = False,
-        run_id: str | UUID | None = None,
-        max_concurrency: int | None = None,
-        auto_approve: bool | None = None,
-        wait: bool = False,
+        self, inputs: Sequence[Mapping[str, Any]], *, return_exceptions: bool = False, **options: Unpack[EachOptions]
     ) -> Any:
         """Do the same as `kickoff_for_each`, for code on an event loop: await it there."""
-        how = {"run_id": run_id, "max_concurrency": max_concurrency, "auto_approve": auto_approve}
-        how |= {"return_exceptions": return_exceptions, "wait": wait}
         with shortened():
-            return await many.akickoff_for_each(self, inputs, **how)
+            return await many.akickoff_for_each(self, inputs, return_exceptions=return_exceptions, **options)
 
     kickoff_for_each_async = akickoff_for_each

@@ -16,8 +16,8 @@ from crewlite.agent.opening import told
 from crewlite.agent.shape import Shape, wanted
 from crewlite.crew.crew import Crew
 from crewlite.durable import Step
+from crewlite.events.voice import Voice
 from crewlite.llm.base import BaseLLM, Message
-from crewlite.runtime.steps.voices import PlainVoice
 from crewlite.state.format.record import Record
 from crewlite.step_parts import Drift
 from crewlite.task.assignment import ContextItem, FilledTask
@@ -60,7 +60,7 @@ class Planner:
             name=None,
             work=act,
             question=[one.asked() for one in tasks],
-            voice=PlainVoice(self.crew, kinds.PLAN, kinds.PLAN.name),
+            voice=Voice.plain(self.crew, kinds.PLAN, kinds.PLAN.name),
             encode=codec.encode,
             decode=codec.decode,
             placeholder=lambda: [""] * len(tasks),

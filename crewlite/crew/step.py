@@ -18,10 +18,10 @@ from crewlite.crew.staff import models
 from crewlite.crew.tasks import TasksAtWork, answered, drift_of, unlike
 from crewlite.durable import Step
 from crewlite.errors import AnswerMisfit, ConfigError, MissingInput
+from crewlite.events.voice import Voice
 from crewlite.llm.base import with_fallbacks
 from crewlite.runtime.steps.run import Run
 from crewlite.runtime.steps.step_scope import StepScope
-from crewlite.runtime.steps.voices import FamilyVoice
 from crewlite.state.format.addresses import around
 from crewlite.state.format.record import Record
 from crewlite.task.assignment import Assignment, FilledTask
@@ -54,11 +54,11 @@ class Kickoff:
             name=self.crew.name,
             work=self._work,
             question=question,
-            voice=FamilyVoice(
+            voice=Voice(
                 self.crew,
                 _EVENTS,
                 {"crew_name": self.crew.name},
-                begun={"inputs": self.inputs},
+                begun=lambda: {"inputs": self.inputs},
                 told=lambda result: {"output": result, "total_tokens": result.token_usage.total_tokens},
             ),
             given=self.inputs if self.crew.before_kickoff_callbacks else None,

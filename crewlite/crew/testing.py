@@ -12,34 +12,22 @@ from crewlite.agent.judging import Score
 from crewlite.crew.crew import Crew
 from crewlite.crew.scores import CrewTestResult, TaskScore
 from crewlite.crew.trial import Judge, Trial, check_iterations, kicked_off, ready
-from crewlite.durable import Stamp, Step
+from crewlite.durable import Step
+from crewlite.events.voice import Voice
 from crewlite.llm.base import BaseLLM
 from crewlite.llm.models import as_model, resolve_llm
-from crewlite.runtime.kickoffs.request import KickoffOptions
 from crewlite.runtime.steps.step_scope import StepScope
-from crewlite.runtime.steps.voices import FamilyVoice
 from crewlite.state.format.times import Times
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task
 
 _TEST = events.CrewTestStartedEvent, events.CrewTestCompletedEvent, events.CrewTestFailedEvent
+_RESULT = None, events.CrewTestResultEvent, None
 _EVALUATION = (
     events.AgentEvaluationStartedEvent,
     events.AgentEvaluationCompletedEvent,
     events.AgentEvaluationFailedEvent,
 )
-
-
-def test(
-    crew: Crew,
-    n_iterations: int,
-    eval_llm: BaseLLM | str | None,
-    inputs: Mapping[str, Any] | None,
-    options: KickoffOptions,
-) -> CrewTestResult:
-    """Run a crew several times and have a model score its answers, as Crew.test describes."""
-    result: CrewTestResult = trial_of(crew, n_iterations, eval_llm).kickoff(n_iterations, inputs, **options)
-    return result
 
 
 def trial_of(crew: Crew, n_iterations: int, eval_llm: BaseLLM | str | None) -> Trial:
@@ -59,10 +47,10 @@ def trial_of(crew: Crew, n_iterations: int, eval_llm: BaseLLM | str | None) -> T
             token_usage=durable.scope().usage,
         )
 
-    def voice(given: Mapping[str, Any]) -> FamilyVoice:
+    def voice(given: Mapping[str, Any]) -> Voice:
         about = {"crew_name": crew.name, "n_iterations": given["n_iterations"], "eval_llm": judging.model}
-        inputs = {"inputs": dict(given["inputs"] or {})}
-        return FamilyVoice(crew, _TEST, about, inputs, lambda returned: {"quality": returned.value.quality})
+        inputs = given["inputs"] or {}
+        return Voice(crew, _TEST, about, lambda: {"inputs": dict(inputs)}, lambda made: {"quality": made.value.quality})
 
     return Trial("test", "test", crew, code, voice, models=[judging])
 
@@ -89,7 +77,7 @@ class _Test:
         prompts = "evaluator.j2", "evaluation.j2"
         judge = Judge(self.crew, self.llm, "Crew Evaluator", Score, prompts, "task_evaluation")
         about = {"task_name": output.name, "agent_role": output.agent}
-        voice = FamilyVoice(
+        voice = Voice(
             task.agent or self.crew,
             _EVALUATION,
             {"iteration": number, **about},
@@ -105,28 +93,12 @@ class _Test:
             scope = durable.scope()
             return Times(scope.run.record).of(address) if isinstance(scope, StepScope) else 0.0
 
+        about = {"crew_name": self.crew.name, "iteration": number, "quality": quality, "model": self.llm.model}
         return Step(
             kind=kinds.EVALUATION,
             name="result",
             work=act,
             question=[number, quality],
-            voice=_ResultVoice(self.crew, {"iteration": number, "quality": quality, "model": self.llm.model}),
+            voice=Voice(self.crew, _RESULT, about, told=lambda seconds: {"execution_duration": seconds}),
             drift="rerun",
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _ResultVoice:
-    """Builds the event of the result of one iteration."""
-
-    source: Crew
-    about: dict[str, Any]
-
-    def started(self, stamp: Stamp) -> None:
-        return None
-
-    def completed(self, stamp: Stamp, value: float) -> events.CrewTestResultEvent:
-        return stamp(events.CrewTestResultEvent, crew_name=self.source.name, execution_duration=value, **self.about)
-
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> None:
-        return None

@@ -20,11 +20,11 @@ from crewlite.crew.trial import Judge, Trial, check_iterations, kicked_off, read
 from crewlite.definition import check_takes
 from crewlite.durable import Step
 from crewlite.errors import ConfigError
+from crewlite.events.voice import Voice
 from crewlite.llm.base import BaseLLM
 from crewlite.runtime.kickoffs.request import KickoffOptions
 from crewlite.runtime.people.human import ask
 from crewlite.runtime.steps.callbacks import callback_step, called, name_of
-from crewlite.runtime.steps.voices import FamilyVoice, PlainVoice
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task
 from crewlite.tools.naming import address_name
@@ -63,9 +63,9 @@ def trial_of(crew: Crew, n_iterations: int, filename: str, feedback: Feedback) -
     async def code(n_iterations: int, inputs: Mapping[str, Any] | None, feedback: Any = None) -> CrewTrainingResult:
         return await training.at_work(n_iterations, inputs)
 
-    def voice(given: Mapping[str, Any]) -> FamilyVoice:
+    def voice(given: Mapping[str, Any]) -> Voice:
         about = {"crew_name": crew.name, "n_iterations": given["n_iterations"], "filename": filename}
-        return FamilyVoice(crew, _EVENTS, about, {"inputs": dict(given["inputs"] or {})})
+        return Voice(crew, _EVENTS, about, lambda: {"inputs": dict(given["inputs"] or {})})
 
     models = list(training.models.values())
     return Trial("train", "training", crew, code, voice, models=models, asks_people=feedback is None)
@@ -138,7 +138,7 @@ class _Training:
             agent.goal,
             [[one.description, codec.digest(one.answer), one.feedback] for one in lessons],
         ]
-        voice = PlainVoice(self._crew, kinds.EVALUATION, name)
+        voice = Voice.plain(self._crew, kinds.EVALUATION, name)
         about = {"agent_role": agent.role}
         return judge.step(name, question, voice, about, role=agent.role, goal=agent.goal, lessons=lessons)
 

@@ -46,7 +46,8 @@ class Trials:
             What `kickoff` raises; OutputInvalid: the model gives no score.
         """
         with shortened():
-            scored: CrewTestResult = testing.test(self, n_iterations, eval_llm, inputs, options)
+            trial = testing.trial_of(self, n_iterations, eval_llm)
+            scored: CrewTestResult = trial.kickoff(n_iterations, inputs, **options)
         return scored
 
     @kickoff_options("train of a crew")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from crewlite import codec, events
 from crewlite.codec import JsonObject
 from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError
+from crewlite.events.voice import Voice
 from crewlite.flow.function import FlowFunction
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.steps.executors import EXECUTORS, Job
@@ -18,6 +18,8 @@ from crewlite.step_parts import Limit
 from crewlite.usage import Usage
 
 Flow = FlowFunction[Any, Any]
+EVENTS = events.FlowStartedEvent, events.FlowFinishedEvent, events.FlowFailedEvent
+"""The events of a flow, of a function or of a class."""
 
 
 class Returned(NamedTuple):
@@ -72,7 +74,13 @@ class FlowRoot(Root[Returned]):
             name=flow.name,
             work=work,
             question=self.question(inputs),
-            voice=FlowVoice(flow, self.name, inputs),
+            voice=Voice(
+                flow,
+                EVENTS,
+                {"flow_name": self.name},
+                begun=lambda: {"inputs": dict(inputs)},
+                told=lambda result: {"result": result.value, "usage": result.usage},
+            ),
             encode=lambda result: codec.encode_to_keep(result.value),
             decode=lambda data: Returned(codec.decode(data, self.classes)),
             with_usage=lambda result, usage: result._replace(usage=usage),
@@ -90,24 +98,3 @@ class FlowRoot(Root[Returned]):
     def paused(self, waiting: dict[str, str]) -> Callable[[Stamp], events.FlowPausedEvent]:
         """Return a function that builds the flow_paused event."""
         return lambda stamp: stamp(events.FlowPausedEvent, flow_name=self.name, waiting=waiting)
-
-
-@dataclass(frozen=True, slots=True)
-class FlowVoice:
-    """Builds the events of a flow, of a function or of a class."""
-
-    source: object
-    name: str
-    inputs: Mapping[str, Any]
-
-    def started(self, stamp: Stamp) -> events.FlowStartedEvent:
-        """Build the event of its start."""
-        return stamp(events.FlowStartedEvent, flow_name=self.name, inputs=dict(self.inputs))
-
-    def completed(self, stamp: Stamp, value: Any) -> events.FlowFinishedEvent:
-        """Build the event of its result. `value`: a Returned."""
-        return stamp(events.FlowFinishedEvent, flow_name=self.name, result=value.value, usage=value.usage)
-
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.FlowFailedEvent:
-        """Build the event of its failure."""
-        return stamp(events.FlowFailedEvent, flow_name=self.name, error=error, error_type=error_type)

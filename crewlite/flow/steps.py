@@ -15,12 +15,12 @@ from crewlite.callables import is_async
 from crewlite.codec import Json
 from crewlite.durable import Scope, Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread
+from crewlite.events.voice import Voice
 from crewlite.flow.options import Execution, called, decorated, integers, named, returning
 from crewlite.flow.reuse import Inside, Reuse, code_of, dependencies, lifetime, version_of
 from crewlite.recovery import Policy
 from crewlite.runtime.steps.executors import Executor, Runtime
 from crewlite.runtime.steps.future import StepFuture, StepFutures, on, requested, settled
-from crewlite.runtime.steps.voices import PlainVoice
 from crewlite.step_parts import Effect, Limit
 
 P = ParamSpec("P")
@@ -73,7 +73,7 @@ class StepFunction(Generic[P, R]):
         if effect not in get_args(Effect):
             raise ConfigError(f"{label}: effect is {effect!r}; wanted one of {', '.join(get_args(Effect))}")
         self.type = type
-        self._voice = PlainVoice(self, kinds.STEP, self.name, type)
+        self._voice = Voice.plain(self, kinds.STEP, self.name, type)
         homes.note(func)
         self._signature = inspect.signature(func)
         parameters = self._signature.parameters

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from crewlite import background, codec, durable, events, kinds
-from crewlite.durable import Stamp, Step
+from crewlite.durable import Step
 from crewlite.errors import ConfigError
+from crewlite.events.voice import Voice
 from crewlite.ids import now
 from crewlite.runtime.steps.future import Awaited, requested
+
+_EVENTS = None, events.StepCompletedEvent, events.StepFailedEvent
 
 
 def sleep_for(seconds: float) -> Any:
@@ -39,7 +41,7 @@ def _timer(seconds: float) -> Step[datetime]:
         name=None,
         work=until,
         question=[seconds],
-        voice=_Voice(),
+        voice=Voice(sleep_for, _EVENTS, {"kind": kinds.TIMER.name, "name": kinds.TIMER.name}),
         encode=codec.encode,
         decode=codec.decode,
         placeholder=now,
@@ -56,17 +58,3 @@ def _wait(until: datetime) -> Any:
 
 def _left(until: datetime) -> float:
     return 0.0 if durable.scope().dry else max(0.0, (until - now()).total_seconds())
-
-
-@dataclass(frozen=True, slots=True)
-class _Voice:
-    source: object = sleep_for
-
-    def started(self, stamp: Stamp) -> None:
-        return None
-
-    def completed(self, stamp: Stamp, value: datetime) -> events.StepCompletedEvent:
-        return stamp(events.StepCompletedEvent, kind="timer", name="timer")
-
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.StepFailedEvent:
-        return stamp(events.StepFailedEvent, kind="timer", name="timer", error=error, error_type=error_type)

@@ -15,11 +15,12 @@ from crewlite.agent.approval import feedback
 from crewlite.agent.guarding import accepted
 from crewlite.agent.input_files import InputFile
 from crewlite.agent.loop import Answer
-from crewlite.agent.opening import offered, opened, refused, told
+from crewlite.agent.opening import opened, refused, told
 from crewlite.agent.reasoning import prepare
 from crewlite.agent.shape import PROMPTS, wanted
-from crewlite.durable import Stamp, Step
+from crewlite.durable import Step
 from crewlite.errors import AnswerRefused, ConfigError, Suspended, text_of
+from crewlite.events.voice import Voice
 from crewlite.llm.base import Message
 from crewlite.llm.parts import with_pictures
 from crewlite.runtime.steps.callbacks import call_back, callback_step, called
@@ -27,9 +28,11 @@ from crewlite.step_parts import Drift
 from crewlite.task.assignment import ContextItem, FilledTask
 from crewlite.task.output import TaskOutput
 from crewlite.task.output_file import write
-from crewlite.task.task import ConditionalTask, Task
+from crewlite.task.task import ConditionalTask
+from crewlite.tools.toolbox import permitted
 from crewlite.usage import Usage
 
+_EVENTS = events.TaskStartedEvent, events.TaskCompletedEvent, events.TaskFailedEvent
 _NO = ("no", "n", "false", "0", "none")
 """Texts that say no."""
 
@@ -87,7 +90,17 @@ def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: D
         work=act,
         question=filled.question(given.sources, files),
         texts=filled.texts(files),
-        voice=_TaskVoice(task, filled, given),
+        voice=Voice(
+            task,
+            _EVENTS,
+            {"task_name": task.name, "agent_role": filled.persona.role},
+            begun=lambda: {
+                "description": filled.description,
+                "expected_output": filled.expected_output,
+                "context": given.addresses if given.context else (),
+            },
+            told=lambda output: {"output": output},
+        ),
         encode=_encoded,
         decode=filled.output_of,
         with_usage=_with_usage,
@@ -140,7 +153,7 @@ async def _agent(filled: FilledTask, given: Given, files: Sequence[InputFile]) -
     recovery, shape, title = scope.recovery(), filled.assignment.shape, f"task {filled.title!r}"
     tools, said = filled.tools, {"agent_role": persona.role}
     if recovery:
-        tools = offered(tools, recovery)
+        tools = permitted(tools, recovery.tools)
     prompt = templates.render(
         PROMPTS,
         "task.j2",
@@ -183,34 +196,3 @@ async def _agent(filled: FilledTask, given: Given, files: Sequence[InputFile]) -
         lambda stamp: stamp(events.AgentExecutionCompletedEvent, **said, started_event_id=started, output=answer.text),
     )
     return answer
-
-
-@dataclass(frozen=True, slots=True)
-class _TaskVoice:
-    source: Task
-    filled: FilledTask
-    given: Given
-
-    def started(self, stamp: Stamp) -> events.TaskStartedEvent:
-        return stamp(
-            events.TaskStartedEvent,
-            task_name=self.source.name,
-            agent_role=self.filled.persona.role,
-            description=self.filled.description,
-            expected_output=self.filled.expected_output,
-            context=self.given.addresses if self.given.context else (),
-        )
-
-    def completed(self, stamp: Stamp, value: TaskOutput) -> events.TaskCompletedEvent:
-        return stamp(
-            events.TaskCompletedEvent, task_name=self.source.name, agent_role=self.filled.persona.role, output=value
-        )
-
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.TaskFailedEvent:
-        return stamp(
-            events.TaskFailedEvent,
-            task_name=self.source.name,
-            agent_role=self.filled.persona.role,
-            error=error,
-            error_type=error_type,
-        )

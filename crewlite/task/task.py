@@ -110,10 +110,8 @@ class Task(Definition):
     config: Mapping[str, Any] | None = None
     """Fields by name, such as `self.tasks_config["research"]` of a YAML file; a field passed as an argument wins."""
 
-    @field_validator("tools", mode="before")
-    @classmethod
-    def _tools(cls, value: object) -> object:
-        return as_tools(value)
+    _tools = field_validator("tools", mode="before")(as_tools)
+    _files = field_validator("input_files", mode="before")(as_files)
 
     @field_validator("name", mode="after")
     @classmethod
@@ -121,11 +119,6 @@ class Task(Definition):
         if value is not None and not value.isprintable():
             raise ConfigError(f"name is {value!r}; wanted one line of characters that can be seen")
         return value
-
-    @field_validator("input_files", mode="before")
-    @classmethod
-    def _files(cls, value: object) -> object:
-        return as_files(value)
 
     @field_validator("output_file")
     @classmethod

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from crewlite import background, codec, durable, events, kinds, resources, tracebacks
 from crewlite.durable import Scope, Stamp, Step, StepEvents
 from crewlite.errors import CONTROL_FLOW, StepTimeout, text_of
 from crewlite.events.base import BaseEvent
+from crewlite.events.voice import Voice
 from crewlite.ids import now
 from crewlite.llm.base import ToolCall
 from crewlite.recovery import EarlierCall, GuardedCall
@@ -29,15 +29,13 @@ class Made:
     """A call that really happens."""
 
     def __init__(self, source: object, about: dict[str, Any], in_doubt: bool) -> None:
-        self.source = source
-        self._about = about
-        self._in_doubt = in_doubt
-        self._began: datetime = now()
+        self.source, self._about, self.in_doubt = source, about, in_doubt
+        self._began = now()
 
     def started(self, stamp: Stamp) -> BaseEvent:
         """It is made now."""
         self._began = now()
-        return stamp(events.ToolUsageStartedEvent, **self._about, in_doubt=self._in_doubt)
+        return stamp(events.ToolUsageStartedEvent, **self._about, in_doubt=self.in_doubt)
 
     def completed(self, stamp: Stamp, value: ToolResult) -> BaseEvent:
         """It has a result, or what is told instead of one."""
@@ -52,45 +50,19 @@ class Made:
         return stamp(events.ToolUsageErrorEvent, **self._about, error=error, error_type=error_type)
 
 
-class Reused(Made):
-    """A call that is answered with an earlier result, or by a person: it starts nothing."""
+def reused(source: object, about: dict[str, Any], how: str) -> Voice:
+    """Return the voice of a call that starts nothing, as its result is there already: `from_cache` or `from_person`."""
 
-    def __init__(self, source: object, about: dict[str, Any], *, by_person: bool = False) -> None:
-        super().__init__(source, about, in_doubt=False)
-        self._how = {"from_person": True} if by_person else {"from_cache": True}
-
-    def started(self, stamp: Stamp) -> None:  # type: ignore[override]
-        """Nothing to say."""
-
-    def completed(self, stamp: Stamp, value: ToolResult) -> BaseEvent:
-        """The result is its own now."""
+    def told(value: ToolResult) -> dict[str, Any]:
         at = now()
-        return stamp(
-            events.ToolUsageFinishedEvent, **self._about, output=value.text, **self._how, started_at=at, finished_at=at
-        )
+        return {"output": value.text, how: True, "started_at": at, "finished_at": at}
+
+    return Voice(source, (None, events.ToolUsageFinishedEvent, events.ToolUsageErrorEvent), about, told=told)
 
 
-class Refused:
-    """A call that never happens: its one event says why."""
-
-    def __init__(
-        self,
-        source: object,
-        about: dict[str, Any],
-        event: type[events.ToolSelectionErrorEvent | events.ToolValidateInputErrorEvent],
-    ) -> None:
-        self.source, self._about, self._event = source, about, event
-
-    def started(self, stamp: Stamp) -> None:
-        """Nothing to say."""
-
-    def completed(self, stamp: Stamp, value: ToolResult) -> BaseEvent:
-        """What the model is told instead."""
-        return self.failed(stamp, value.text, value.error or "")
-
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> BaseEvent:
-        """What the model is told instead."""
-        return stamp(self._event, **self._about, error=error)
+def refused(source: object, about: dict[str, Any], event: type[BaseEvent]) -> Voice:
+    """Return the voice of a call that is never made: its one event says why."""
+    return Voice(source, (None, event, None), about, told=lambda value: {"error": value.text})
 
 
 @dataclass(frozen=True, slots=True)

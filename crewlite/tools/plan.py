@@ -10,24 +10,29 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from pydantic import ValidationError
 
 from crewlite import events
-from crewlite.durable import Scope, Step
+from crewlite.durable import Scope, Step, StepEvents
 from crewlite.errors import ends_run, text_of
+from crewlite.events.base import BaseEvent
 from crewlite.llm.base import UNREAD, ToolCall
 from crewlite.recovery.guards import guards_of
-from crewlite.step_parts import Call, Intent
+from crewlite.step_parts import Call, Effect, Intent
 from crewlite.tools.approval import Verdict, changed
 from crewlite.tools.base import BaseTool, as_text, misfits
-from crewlite.tools.call import Made, PlannedCall, Refused, Reused, call_step, guarded, use
+from crewlite.tools.call import Made, PlannedCall, call_step, guarded, refused, reused, use
 from crewlite.tools.naming import address_name
 from crewlite.tools.result import ToolResult, key_of
 from crewlite.tools.toolbox import Toolbox
 
+_Work = Callable[[], Awaitable[ToolResult]]
+_ToolStep = Step[ToolResult]
 _SHOWN = 40  # characters of what could not be read
 
 
@@ -63,63 +68,27 @@ class _Plan:
         address = self._scope.reserve_address("tool", address_name(call.name))
         tool, label = self._tools.find(call.name), call.id or f"call_{number}"
         about = {"tool_name": call.name, "tool_args": call.arguments, "agent_role": self._caller.role}
+        asked = _Asked(call, label, address, tool, about, self._caller.agent)
         if tool is None:
-            return self._refused(call, label, address, None, self._tools.missing(call.name), about)
+            return asked.refused(self._tools.missing(call.name))
         about["tool_name"] = tool.name
         if misfit := _misfit(call, tool):
-            return self._refused(call, label, address, tool, misfit, about, events.ToolValidateInputErrorEvent)
+            return asked.refused(misfit, events.ToolValidateInputErrorEvent)
         about["tool_class"] = type(tool).__name__
         begun, earlier_calls = self._earlier(tool)
         if address not in begun:
             if earlier := _reusable(tool, call, address, earlier_calls):
-                step = call_step(call, address, tool, _giving(earlier), Reused(tool, about))
-                return PlannedCall(label, call.name, tool, step, None, call.arguments)
+                return asked.planned(asked.step(_giving(earlier), reused(tool, about, "from_cache")))
             if tool.max_usage_count is not None and len(begun) >= tool.max_usage_count:
-                return self._refused(call, label, address, tool, _used_up(tool), about)
+                return asked.refused(_used_up(tool))
         self._granted[tool.name].add(address)
         voice = Made(tool, about, self._scope.in_doubt(address))
-        step = call_step(call, address, tool, lambda: use(tool, call, about), voice, tool.effect)
+        step = asked.step(lambda: use(tool, call, about), voice, tool.effect)
         guards = guards_of(tool.failure_policy) if tool.failure_policy else self._scope.guards
         seen = guarded(self._scope, tool, call, address) if guards else None
         if not tool.requires_approval and not (seen and any(guard.asks(seen) for guard in guards)):
-            return PlannedCall(label, call.name, tool, step, Intent(address, tool.effect), call.arguments)
-
-        def decided(verdict: Verdict) -> Step[ToolResult]:
-            return self._decided(call, label, address, tool, about, step, verdict)
-
-        return PlannedCall(label, call.name, tool, step, None, call.arguments, decided)
-
-    def _decided(
-        self,
-        call: ToolCall,
-        label: str,
-        address: str,
-        tool: BaseTool,
-        about: dict[str, Any],
-        step: Step[ToolResult],
-        verdict: Verdict,
-    ) -> Step[ToolResult]:
-        """The step that a call becomes by what a person says. `step` is that of the call as it is."""
-        if verdict is True:
-            return step
-        if verdict is False:
-            problem = f"A person did not allow this call of {tool.safe_name}. Go on without it."
-            return self._refused(call, label, address, tool, problem, about, instead=["not allowed"]).step
-        if "answer" in verdict:
-            given, by_person = ToolResult(as_text(verdict["answer"])), Reused(tool, about, by_person=True)
-            return call_step(call, address, tool, _giving(given), by_person, instead=["answered", verdict["answer"]])
-        other = ToolCall(call.name, changed(call.arguments, verdict), call.id)
-        if other.arguments == call.arguments:
-            return step
-        about = {**about, "tool_args": other.arguments}
-        note = f"A person changed the arguments: {json.dumps(other.arguments, ensure_ascii=False, default=str)}"
-
-        async def work() -> ToolResult:
-            return dataclasses.replace(await use(tool, other, about), note=note)
-
-        voice = Made(tool, about, self._scope.in_doubt(address))
-        step = call_step(other, address, tool, work, voice, tool.effect)
-        return dataclasses.replace(step, answer=lambda value: ToolResult(as_text(value), note=note))
+            return asked.planned(step, Intent(address, tool.effect))
+        return asked.planned(step, decided=partial(asked.decided, tool, step, voice))
 
     def _earlier(self, tool: BaseTool) -> tuple[set[str], Sequence[Call]]:
         """The calls of a tool that the run has begun, and what is recorded of them; none where nobody needs to know."""
@@ -128,26 +97,57 @@ class _Plan:
         found = self._scope.calls("tool", {address_name(tool.name), tool.safe_name})
         return {call.address for call in found} | self._granted[tool.name], found
 
-    def _refused(
-        self,
-        call: ToolCall,
-        label: str,
-        address: str,
-        tool: BaseTool | None,
-        problem: str,
-        about: dict[str, Any],
-        event: type[events.ToolSelectionErrorEvent | events.ToolValidateInputErrorEvent] | None = None,
-        *,
-        instead: Sequence[Any] = (),
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A call that a reply asks for."""
+
+    call: ToolCall
+    label: str
+    address: str
+    tool: BaseTool | None
+    about: dict[str, Any]
+    """What its events have in common."""
+    agent: object
+
+    def step(self, work: _Work, voice: StepEvents, effect: Effect = "none", instead: Sequence[Any] = ()) -> _ToolStep:
+        return call_step(self.call, self.address, self.tool, work, voice, effect, instead=instead)
+
+    def planned(
+        self, step: _ToolStep, intent: Intent | None = None, decided: Callable[[Verdict], _ToolStep] | None = None
     ) -> PlannedCall:
-        event = event or events.ToolSelectionErrorEvent
+        return PlannedCall(self.label, self.call.name, self.tool, step, intent, self.call.arguments, decided)
+
+    def refused(
+        self, problem: str, event: type[BaseEvent] = events.ToolSelectionErrorEvent, instead: Sequence[Any] = ()
+    ) -> PlannedCall:
         result = ToolResult(problem, event.__name__.removesuffix("Event"))
-        voice = Refused(self._caller.agent, about, event)
-        step = call_step(call, address, tool, _giving(result), voice, instead=instead)
-        return PlannedCall(label, call.name, tool, step, None, call.arguments)
+        return self.planned(self.step(_giving(result), refused(self.agent, self.about, event), instead=instead))
+
+    def decided(self, tool: BaseTool, step: _ToolStep, voice: Made, verdict: Verdict) -> _ToolStep:
+        """Return the step that the call becomes by what a person says. `step` and `voice` are those of it as it is."""
+        if verdict is True:
+            return step
+        if verdict is False:
+            problem = f"A person did not allow this call of {tool.safe_name}. Go on without it."
+            return self.refused(problem, instead=["not allowed"]).step
+        if "answer" in verdict:
+            answer, by_person = verdict["answer"], reused(tool, self.about, "from_person")
+            return self.step(_giving(ToolResult(as_text(answer))), by_person, instead=["answered", answer])
+        other = ToolCall(self.call.name, changed(self.call.arguments, verdict), self.call.id)
+        if other.arguments == self.call.arguments:
+            return step
+        about = {**self.about, "tool_args": other.arguments}
+        note = f"A person changed the arguments: {json.dumps(other.arguments, ensure_ascii=False, default=str)}"
+
+        async def work() -> ToolResult:
+            return dataclasses.replace(await use(tool, other, about), note=note)
+
+        step = dataclasses.replace(self, call=other).step(work, Made(tool, about, voice.in_doubt), tool.effect)
+        return dataclasses.replace(step, answer=lambda value: ToolResult(as_text(value), note=note))
 
 
-def _giving(result: ToolResult) -> Any:
+def _giving(result: ToolResult) -> _Work:
     async def give() -> ToolResult:
         return result
 

@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from crewlite import codec, durable, events, kinds
 from crewlite.background import ordinary
-from crewlite.durable import Stamp, Step
+from crewlite.durable import Step
 from crewlite.errors import Suspended, TooManyCalls
+from crewlite.events.voice import Voice
 from crewlite.flow.classes.base import Flow
 from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.machine import Firing, Machine
@@ -25,11 +26,12 @@ from crewlite.flow.classes.results import encoded
 from crewlite.flow.classes.reviewing import reviewed
 from crewlite.flow.classes.running import Running, running
 from crewlite.flow.classes.state import Outcome
-from crewlite.runtime.steps.voices import Silent
 from crewlite.state.format.addresses import BEGINNING
 from crewlite.state.format.kept import Order
 from crewlite.state.format.operations import without_items
 from crewlite.state.values.bag import StepState
+
+_EVENTS = events.MethodExecutionStartedEvent, events.MethodExecutionFinishedEvent, events.MethodExecutionFailedEvent
 
 
 @dataclass(slots=True, eq=False)
@@ -196,7 +198,13 @@ class Drive:
             address=self._scope.reserve_address(kinds.METHOD.name, name),
             work=lambda: _work(flow, method, arguments, begins, feedback),
             question={"method": firing.method, "by": trigger, "given": codec.known(arguments)},
-            voice=_MethodVoice(flow, method.name, trigger, arguments),
+            voice=Voice(
+                flow,
+                _EVENTS,
+                {"flow_name": flow.run_name, "method_name": method.name, "trigger": trigger},
+                begun=lambda: {"params": dict(arguments)},
+                told=lambda value: {"result": value},
+            ),
             encode=encoded,
             decode=self._decode,
             provenance={"by": trigger} if trigger else {},
@@ -226,7 +234,7 @@ class Drive:
 
         name = BEGINNING.partition(":")[2]
         address = self._scope.reserve_address(kinds.STEP.name, name)
-        return Step(kinds.STEP, name, begin, codec.known(fields), Silent(flow), address=address)
+        return Step(kinds.STEP, name, begin, codec.known(fields), Voice.silent(flow), address=address)
 
     def _asks(self, firing: Firing) -> bool:
         return self._graph.methods[firing.method].feedback is not None
@@ -282,22 +290,3 @@ async def _work(
         value = dict(value)
     flow.graph.label(method.name, value)  # an error of this method, if it is no label
     return value
-
-
-class _MethodVoice(NamedTuple):
-    source: Flow[Any]
-    method: str
-    trigger: str | None
-    arguments: Mapping[str, Any]
-
-    def _about(self) -> dict[str, Any]:
-        return {"flow_name": self.source.run_name, "method_name": self.method, "trigger": self.trigger}
-
-    def started(self, stamp: Stamp) -> events.MethodExecutionStartedEvent:
-        return stamp(events.MethodExecutionStartedEvent, **self._about(), params=dict(self.arguments))
-
-    def completed(self, stamp: Stamp, value: Any) -> events.MethodExecutionFinishedEvent:
-        return stamp(events.MethodExecutionFinishedEvent, **self._about(), result=value)
-
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.MethodExecutionFailedEvent:
-        return stamp(events.MethodExecutionFailedEvent, **self._about(), error=error, error_type=error_type)

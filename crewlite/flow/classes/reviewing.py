@@ -19,6 +19,7 @@ from crewlite.agent.persona import Persona
 from crewlite.agent.shape import Shape, wanted
 from crewlite.durable import Step
 from crewlite.errors import ConfigError
+from crewlite.events.voice import Voice
 from crewlite.flow.classes.base import Flow
 from crewlite.flow.classes.feedback import Feedback, HumanFeedbackResult
 from crewlite.flow.classes.methods import FlowMethod
@@ -28,7 +29,6 @@ from crewlite.ids import now
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.people.human import question_step
 from crewlite.runtime.steps.future import requested
-from crewlite.runtime.steps.voices import Silent
 
 _TURNS = 5  # replies that an outcome may take
 
@@ -85,7 +85,7 @@ def _step(flow: Flow[Any], name: str, does: Any, question: Any, given: object = 
         name=name,
         work=does,
         question=question,
-        voice=Silent(flow),
+        voice=Voice.silent(flow),
         given=given,
         encode=encoded,
         decode=codec.decode,

@@ -12,12 +12,13 @@ from crewlite import codec, events, kinds
 from crewlite.codec import JsonObject
 from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError
+from crewlite.events.voice import Voice
 from crewlite.flow.classes.base import Flow
 from crewlite.flow.classes.drive import Drive
 from crewlite.flow.classes.results import declare_results, encoded
 from crewlite.flow.classes.running import at_work
 from crewlite.flow.classes.state import ID, Outcome, StateKind
-from crewlite.flow.root import FlowVoice
+from crewlite.flow.root import EVENTS
 from crewlite.llm.models import resolve_llm
 from crewlite.refs import as_run_id
 from crewlite.runtime.kickoffs.request import Request
@@ -78,7 +79,7 @@ class ClassRoot(Root[Outcome]):
             name=self.name,
             work=lambda: self._driven(Drive(flow, inputs, self.classes)),
             question=self.question(inputs),
-            voice=_Voice(flow, self.name, inputs),
+            voice=Voice(flow, EVENTS, {"flow_name": self.name}, begun=lambda: {"inputs": dict(inputs)}, told=_told),
             given=inputs,
             encode=_encoded,
             decode=_decoded,
@@ -174,8 +175,6 @@ def _newest(state_id: str, identity: str, config: CheckpointConfig) -> tuple[int
         store.close()
 
 
-class _Voice(FlowVoice):
-    def completed(self, stamp: Stamp, value: Outcome) -> events.FlowFinishedEvent:
-        state = {name: codec.decode(one) for name, one in value.state.items()}
-        about = {"flow_name": self.name, "result": value.result, "state": state, "usage": value.usage}
-        return stamp(events.FlowFinishedEvent, **about)
+def _told(outcome: Outcome) -> dict[str, Any]:
+    state = {name: codec.decode(one) for name, one in outcome.state.items()}
+    return {"result": outcome.result, "state": state, "usage": outcome.usage}

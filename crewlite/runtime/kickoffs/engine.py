@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from crewlite import background, durable, events, kinds
 from crewlite.errors import BranchConflictError, ConfigError, OnLoopThread, text_of
 from crewlite.events.event_bus import event_bus
+from crewlite.events.voice import Voice
 from crewlite.ids import new_id
 from crewlite.lazy import lazy
 from crewlite.runtime.kickoffs.advice import note_way_on
@@ -49,7 +50,6 @@ from crewlite.runtime.steps import sayings
 from crewlite.runtime.steps.budgets import HeldBudget
 from crewlite.runtime.steps.run import Run
 from crewlite.runtime.steps.step_scope import StepScope
-from crewlite.runtime.steps.voices import Silent
 from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.commit import RunStart
@@ -178,7 +178,7 @@ async def _as_separate_run(scope: StepScope, root: Root[T], request: Request, de
     request = await continued(root, request)
     step, paid = root.step(dict(request.inputs or {}), None), request.progress
     usage = lambda _: paid.usage.to_record()  # noqa: E731 - the usage is known only when the run has ended
-    silent = replace(step, work=work, voice=Silent(root.source), usage=usage, failure_policy=None, inherits=False)
+    silent = replace(step, work=work, voice=Voice.silent(root.source), usage=usage, failure_policy=None, inherits=False)
     value = await inside(scope, root, request, silent, own=True)
     scope.run.separate.pop(address, None)  # its usage is recorded now
     return replace(ended[-1], value=value)

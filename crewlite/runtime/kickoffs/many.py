@@ -34,7 +34,7 @@ def kickoff_for_each(definition: Runnable[R], inputs: Sequence[Mapping[str, Any]
     """Run `akickoff_for_each` and block until all runs have ended."""
     begun = list[Progress]()
     work = partial(akickoff_for_each, definition, inputs, begun=begun, **how)
-    way_on = partial(how_to_go_on, definition.run_kind, how["run_id"], begun)
+    way_on = partial(how_to_go_on, definition.run_kind, how.get("run_id"), begun)
     return run_sync(definition.run_kind, "kickoff_for_each", work, way_on)
 
 
@@ -64,11 +64,11 @@ async def akickoff_for_each(
     definition: Runnable[R],
     inputs: Sequence[Mapping[str, Any]],
     *,
-    run_id: str | UUID | None,
-    max_concurrency: int | None,
-    auto_approve: bool | None,
-    wait: bool,
-    return_exceptions: bool,
+    run_id: str | UUID | None = None,
+    max_concurrency: int | None = None,
+    auto_approve: bool | None = None,
+    wait: bool = False,
+    return_exceptions: bool = False,
     begun: list[Progress] | None = None,
 ) -> list[R | Exception]:
     """Kick off the definition once for each of `inputs`, at most `max_concurrency` at once; return results in order.

@@ -13,10 +13,10 @@ from pydantic import AfterValidator, WithJsonSchema
 
 from crewlite import durable, kinds
 from crewlite.durable import Step
+from crewlite.events.voice import Voice
 from crewlite.recovery import Abort, Escalate, Failure, FailureType, Remedy, Replan, Retry, Rollback, Suspend
 from crewlite.recovery.remedy import hinted, typed
 from crewlite.runtime.people.human import Question, question_step
-from crewlite.runtime.steps.voices import Silent
 from crewlite.state.reading.shown import begins_with
 from crewlite.wording import sentence
 
@@ -49,7 +49,7 @@ async def chosen(suspend: Suspend, failure: Failure, source: object) -> Remedy:
         name=f"{failure.attempts}-{question.digest[:8]}",  # another failure is another question
         work=work,
         question=question.digest,
-        voice=Silent(source),
+        voice=Voice.silent(source),
     )
     return hinted(typed(_remedy(await durable.scope().step(step)), failure), failure)
 

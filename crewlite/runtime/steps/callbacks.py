@@ -13,8 +13,8 @@ from crewlite.callables import is_async
 from crewlite.codec import Json
 from crewlite.durable import Step
 from crewlite.errors import ConfigError
+from crewlite.events.voice import Voice
 from crewlite.kinds import Kind
-from crewlite.runtime.steps.voices import PlainVoice
 from crewlite.step_parts import Drift
 from crewlite.tools.naming import address_name
 
@@ -72,7 +72,7 @@ def callback_step(
         name=name,
         work=work,
         question=question,
-        voice=PlainVoice(callback, kind, name, label),
+        voice=Voice.plain(callback, kind, name, label),
         encode=encode,
         decode=decode,
         round_trip=round_trip,

@@ -14,11 +14,11 @@ from typing import Any, cast
 from crewlite import codec, durable, kinds
 from crewlite.durable import Step
 from crewlite.errors import CrewliteError, InDoubt, NotCodable
+from crewlite.events.voice import Voice
 from crewlite.recovery import Evidence, Failure, FailureType, RecordedStep
 from crewlite.runtime.steps.causes import causes_of, for_author, message_of, traceback_of, type_of
 from crewlite.runtime.steps.failures import Told, raised, written
 from crewlite.runtime.steps.frame import Frame
-from crewlite.runtime.steps.voices import Silent
 from crewlite.state.format.failed import ErrorRecord, SaidRecord
 from crewlite.state.format.undecided import name_of
 
@@ -108,7 +108,7 @@ async def keep(
                 name=_name(frame),
                 work=work,
                 question=frame.fingerprint,
-                voice=Silent(step.voice.source),
+                voice=Voice.silent(step.voice.source),
                 address=_address(frame),
                 after=frame.run.record.seq + 1 if again else None,  # replaces a kept failure that nobody has decided on
             )

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from crewlite import codec, durable, kinds
 from crewlite.durable import Step
 from crewlite.errors import CONTROL_FLOW, text_of
+from crewlite.events.voice import Voice
 from crewlite.recovery import DEFAULT, Compensate, Escalate, Remedy
 from crewlite.runtime.steps.callbacks import called
 from crewlite.runtime.steps.frame import Frame
-from crewlite.runtime.steps.voices import PlainVoice
 from crewlite.state.format.addresses import leaf
 from crewlite.state.format.outcome import Outcome
 
@@ -57,7 +57,7 @@ def _step(frame: Frame, outcome: Outcome, compensator: Callable[[Any], Any]) -> 
         name=name,
         work=work,
         question=asked,
-        voice=PlainVoice(compensator, kinds.COMPENSATION, name),
+        voice=Voice.plain(compensator, kinds.COMPENSATION, name),
         effect="idempotent",
         failure_policy=DEFAULT,
     )

@@ -1,0 +1,51 @@
+"""The voice of a step builds its events: those of a family that its kind has, those of plain steps, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from crewlite import events
+from crewlite.durable import Stamp
+from crewlite.kinds import Kind
+
+Family = tuple[type[Any] | None, type[Any] | None, type[Any] | None]
+"""The events of a start, an outcome and a final failure, after which there is no retry; None where none is emitted."""
+_PLAIN: Family = events.StepStartedEvent, events.StepCompletedEvent, events.StepFailedEvent
+
+
+class Voice(NamedTuple):
+    """Builds the events of one family, which share the fields `about`."""
+
+    source: object
+    family: Family
+    about: Mapping[str, Any]
+    begun: Callable[[], Mapping[str, Any]] = dict
+    """Returns further fields of the event of a start."""
+    told: Callable[[Any], Mapping[str, Any]] = lambda value: {}
+    """Returns further fields of the event of an outcome."""
+
+    @classmethod
+    def plain(cls, source: object, kind: Kind, name: str, label: str | None = None) -> Voice:
+        """Return a voice that names a step by its kind and name. `label`: the kind of work, as its author calls it."""
+        return cls(source, _PLAIN, {"kind": kind.name, "name": name, "step_type": label})
+
+    @classmethod
+    def silent(cls, source: object) -> Voice:
+        """Return a voice without events: those of the steps inside, or of the enclosing step, suffice."""
+        return cls(source, (None, None, None), {})
+
+    def started(self, stamp: Stamp) -> Any:
+        """Build the event of a start."""
+        event = self.family[0]
+        return event and stamp(event, **self.about, **self.begun())
+
+    def completed(self, stamp: Stamp, value: object) -> Any:
+        """Build the event of a recorded outcome."""
+        event = self.family[1]
+        return event and stamp(event, **self.about, **self.told(value))
+
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> Any:
+        """Build the event of a final failure."""
+        event = self.family[2]
+        return event and stamp(event, **self.about, error=error, error_type=error_type)
