@@ -17,10 +17,9 @@ TYPE_CHECKING = False  # type checkers take this for typing.TYPE_CHECKING, whose
 if TYPE_CHECKING:
     from typing import Any
 
-    from crewlite.agent.agent import Agent as Agent
+    from crewlite.agent.agent import Agent as Agent, PlanningConfig as PlanningConfig
     from crewlite.agent.guardrail import LLMGuardrail as LLMGuardrail
     from crewlite.agent.output import LiteAgentOutput as LiteAgentOutput
-    from crewlite.agent.planning import PlanningConfig as PlanningConfig
     from crewlite.attempt_hooks import AttemptInfo as AttemptInfo, around as around
     from crewlite.codec import register as register
     from crewlite.crew.crew import Crew as Crew, Process as Process
@@ -62,7 +61,7 @@ _HOMES = {
     "History": "crewlite.state.history",
     "LLM": "crewlite.llm.model",
     "LLMGuardrail": "crewlite.agent.guardrail",
-    "PlanningConfig": "crewlite.agent.planning",
+    "PlanningConfig": "crewlite.agent.agent",
     "LLMReply": "crewlite.llm.base",
     "LiteAgentOutput": "crewlite.agent.output",
     "Process": "crewlite.crew.crew",

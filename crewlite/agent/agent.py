@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack
 
 from pydantic import BaseModel, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
@@ -15,10 +15,9 @@ from crewlite.agent.guardrail import Guardrail, as_guardrail, models_of, without
 from crewlite.agent.input_files import InputFile, as_files, read, showing
 from crewlite.agent.messages import as_conversation, asked
 from crewlite.agent.output import LiteAgentOutput
-from crewlite.agent.planning import PlanningConfig
 from crewlite.agent.shape import check_format
 from crewlite.budget import Budget, no_limit
-from crewlite.definition import Definition
+from crewlite.definition import Definition, Described
 from crewlite.errors import ConfigError, meant
 from crewlite.keywords import known_keywords
 from crewlite.kinds import Kind
@@ -51,6 +50,24 @@ class AgentRequest(Request):
     turn: int | None = None
     files: tuple[InputFile, ...] = ()
     """The files attached to the last message of the kickoff."""
+
+
+class PlanningConfig(Described):
+    """How an agent plans its work, carries out the plan, and evaluates the result of each step."""
+
+    reasoning_effort: Literal["low", "medium", "high"] = "medium"
+    """low: the plan is carried out as it is. medium: after each step its model may say that the goal is achieved, or
+    that another plan is needed. high: it may also put what is left into other words."""
+    observe_steps: bool = True
+    """False carries the plan out as it is, whatever the effort."""
+    max_attempts: int | None = Field(default=None, ge=1)
+    """Plans, until one is ready; None for one."""
+    max_steps: int = Field(default=20, ge=1)
+    """Steps in all, of all plans."""
+    max_replans: int = Field(default=3, ge=0)
+    """How often another plan may be made."""
+    max_step_iterations: int = Field(default=15, ge=1)
+    """Replies that one step may take."""
 
 
 class Agent(Definition, Runnable[LiteAgentOutput]):

@@ -13,9 +13,8 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from crewlite import codec, durable, events, kinds, templates
-from crewlite.agent.answer_as import answer_as
 from crewlite.agent.guardrail import Guardrail, LLMGuardrail, text_of
-from crewlite.agent.loop import Answer, Work, work
+from crewlite.agent.loop import Answer, Work, answer_as, work
 from crewlite.agent.shape import PROMPTS, Misshapen, Shape, wanted
 from crewlite.durable import Step
 from crewlite.errors import ConfigError, GuardrailFailed

@@ -22,7 +22,7 @@ from crewlite.agent.shape import PROMPTS, Misshapen, Shape, schema_text
 from crewlite.agent.steps import AgentAction, AgentFinish
 from crewlite.agent.summary import summarised
 from crewlite.errors import MaxIterations, OutputInvalid
-from crewlite.llm.base import OVERFLOW, REMINDER, LLMReply, Message
+from crewlite.llm.base import OVERFLOW, REMINDER, BaseLLM, LLMReply, Message
 from crewlite.llm.call import call_step
 from crewlite.runtime.steps.callbacks import call_back
 from crewlite.step_parts import Intent
@@ -34,6 +34,7 @@ from crewlite.tools.result import ToolResult, shortened
 from crewlite.tools.toolbox import Toolbox
 
 _TRIES = 3  # answers, before one that does not fit is given up
+_OF_A_FORM = 5  # replies that an answer of `answer_as` may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,20 @@ async def work(job: Work, talk: list[Message] | None = None) -> Answer:
         return await _accept(job, reply.text, reply)
     except Misshapen as problem:
         raise OutputInvalid(job.title, str(problem), tries=misfits + 1) from None
+
+
+async def answer_as(
+    shape: Shape, llm: BaseLLM, messages: Sequence[Message], *, role: str, title: str, verbose: bool
+) -> Any:
+    """Return the answer of the model as an instance of the class of `shape`. `title` names the work in errors.
+
+    The messages tell the model of the schema. Raises MaxIterations, OutputInvalid, and what the model raises.
+    """
+    agent = Agent(role=role, goal=title, max_iter=_OF_A_FORM, verbose=verbose)
+    persona = Persona(agent, llm, agent.role, agent.goal, agent.backstory)
+    answer = await work(Work(persona, tuple(messages), shape=shape, title=title))
+    assert isinstance(answer.value, shape.model)
+    return answer.value
 
 
 async def _make_calls(job: Work, messages: list[Message], reply: LLMReply, calls: Sequence[PlannedCall]) -> str | None:

@@ -13,9 +13,8 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from crewlite import codec, durable, events, kinds, templates
-from crewlite.agent.answer_as import answer_as
-from crewlite.agent.loop import Work, work
-from crewlite.agent.planning import PlanningConfig
+from crewlite.agent.agent import PlanningConfig
+from crewlite.agent.loop import Work, answer_as, work
 from crewlite.agent.shape import PROMPTS, Shape, wanted
 from crewlite.durable import Stamp, Step
 from crewlite.events.voice import Voice

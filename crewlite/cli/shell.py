@@ -36,11 +36,14 @@ class Again:
     """The value of --crew; None if the command finds the definition without it."""
     model: str | None = None
 
+    def words(self, verb: str, *words: str) -> list[str]:
+        """Return the words `checkpoint <verb> ...` with the shared options."""
+        options = [("--location", self._location()), ("--crew", self.target), ("--model", self.model)]
+        return ["checkpoint", verb, *words, *(word for name, value in options if value for word in (name, value))]
+
     def line(self, verb: str, *words: str) -> str:
         """Return the line `crewlite checkpoint <verb> ...` with the shared options."""
-        options = [("--location", self._location()), ("--crew", self.target), ("--model", self.model)]
-        given = [word for name, value in options if value for word in (name, value)]
-        return shell_line(["crewlite", "checkpoint", verb, *words, *given])
+        return shell_line(["crewlite", *self.words(verb, *words)])
 
     def settling(self, ref: str, address: str, times: int) -> tuple[str, str]:
         """Return the lines that settle the doubt about a call: if it took effect, and if it did not.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, Field
 
 from crewlite import codec, durable, kinds, templates
-from crewlite.agent.answer_as import answer_as
+from crewlite.agent.loop import answer_as
 from crewlite.agent.opening import told
 from crewlite.agent.shape import Shape, wanted
 from crewlite.crew.crew import Crew

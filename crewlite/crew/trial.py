@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 from pydantic import BaseModel
 
 from crewlite import codec, durable, events, kinds, resources, templates
-from crewlite.agent.answer_as import answer_as
+from crewlite.agent.loop import answer_as
 from crewlite.agent.shape import Shape, wanted
 from crewlite.crew.crew import Crew
 from crewlite.crew.output import CrewOutput

@@ -14,6 +14,8 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
+from crewlite.cli.shell import Again
+
 _TO_STOP = 10.0  # seconds that a run has to end before its process is killed; it can be resumed either way
 
 
@@ -33,16 +35,7 @@ class Fork:
         """Return the words of the command."""
         named = ["--branch", self.branch] if self.branch else []
         named += ["--allow-effects"] if self.allow_effects else []
-        return ["checkpoint", "fork", self.ref, *self.changes, *named, *_shared(location, self.target), *more]
-
-
-def resume(ref: str, location: str, target: str) -> list[str]:
-    """Return the words of the command that goes on with a run."""
-    return ["checkpoint", "resume", ref, *_shared(location, target)]
-
-
-def _shared(location: str, target: str) -> list[str]:
-    return ["--location", location, *(["--crew", target] if target else [])]
+        return Again(location, self.target or None).words("fork", self.ref, *self.changes, *named, *more)
 
 
 class Command:

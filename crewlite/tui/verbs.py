@@ -6,6 +6,7 @@ Runs are started as the commands `resume` and `fork`; everything else is a verb 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -29,13 +30,15 @@ from crewlite.state.reading.shown import what_fits
 from crewlite.state.run_history import RunHistory
 from crewlite.state.verbs.answer import Typed
 from crewlite.tui.app import TABS, Browser
-from crewlite.tui.command import Command, Fork, resume
+from crewlite.tui.command import Command, Fork
 from crewlite.tui.dialogs import TARGET, Ask, ForkDialog
 from crewlite.tui.panels import Comparison, Fields
 from crewlite.tui.places import Place
 from crewlite.tui.tree import RunTree
 from crewlite.tui.words import line, plain
 
+_Verb = Callable[[History, RunHistory, str], object]
+"""What is done to a run with a line that was asked for."""
 _WHERE = {
     "resume": "r goes on with a run that is neither finished nor at work",
     "answer": "a answers a question, and this run waits for none",
@@ -112,7 +115,10 @@ class View(Browser):
         title = f"Resume {shown.place.name}"
         run_id = shown.place.run_id
         target = await self.push_screen_wait(Ask(title, body, wanted=TARGET, given=self._targets.get(run_id, "")))
-        if target is not None and await self._run(title, resume(shown.place.name, self.location, target.strip())):
+        if target is None:
+            return
+        words = Again(self.location, target.strip() or None).words("resume", shown.place.name)
+        if await self._run(title, words):
             self._targets[run_id] = target.strip()
 
     @work
@@ -172,14 +178,12 @@ class View(Browser):
             return
         asked = shown.waiting[0]
         body = f"{asked.question.strip()}\n\nwanted: {what_fits(asked.schema)}"
-        place = shown.place.head
 
-        async def answer(said: str) -> str:
-            given = Typed(said)
-            return await self._do(lambda history, run: history.answer(run, asked.address, given, ahead=False), place)
+        def answer(history: History, run: RunHistory, said: str) -> object:
+            return history.answer(run, asked.address, Typed(said), ahead=False)
 
-        asks = Ask(f"Answer {asked.address}", body, wanted="the answer", act=answer)
-        if await self.push_screen_wait(asks) is not None:
+        title = f"Answer {asked.address}"
+        if await self._ask(title, body, answer, shown.place.head, wanted="the answer") is not None:
             self.notify("The answer is recorded: r resumes the run", markup=False)
 
     @work
@@ -200,13 +204,10 @@ class View(Browser):
             await self.read(lambda: history.rewind(place.ref, reason=why))
         except EffectsRepeat as error:
             calls = "\n".join(map(str, error.effects))
-
-            async def rewind(_: str) -> str:
-                return await self._do(
-                    lambda history, run: history.rewind(place.ref, reason=why, allow_effects=True), place.head
-                )
-
-            await self.push_screen_wait(Ask("These calls may be made again: go back all the same?", calls, act=rewind))
+            title = "These calls may be made again: go back all the same?"
+            await self._ask(
+                title, calls, lambda history, *_: history.rewind(place.ref, reason=why, allow_effects=True), place.head
+            )
         except (CrewliteError, OSError) as error:
             self.notify(plain(str(error)), severity="error", timeout=15, markup=False)
         else:
@@ -220,10 +221,10 @@ class View(Browser):
         place, given = shown.place, shown.label or ""
         body = f"{place.name}@label:NAME names this place from then on, and pruning keeps it."
 
-        async def label(name: str) -> str:
-            return await self._do(lambda history, run: history.label(place.ref, name.strip()), place.head)
+        def label(history: History, run: RunHistory, name: str) -> object:
+            return history.label(place.ref, name.strip())
 
-        await self.push_screen_wait(Ask(f"Label {_name(place)}", body, wanted="the name", given=given, act=label))
+        await self._ask(f"Label {_name(place)}", body, label, place.head, wanted="the name", given=given)
 
     @work
     async def action_page(self) -> None:
@@ -231,13 +232,9 @@ class View(Browser):
         if (shown := await self.here("page")) is None:
             return
         run_id, place = shown.place.run_id, shown.place.head
-
-        async def write(name: str) -> str:
-            return await self._do(lambda history, run: _write(history, run, name.strip()), place)
-
         body = "A page with all branches of the run: timelines, prompts, costs. It holds what the run recorded."
-        asks = Ask(f"Write {run_id} to a page", body, wanted="the file", given=f"{run_id}.html", act=write)
-        if (name := await self.push_screen_wait(asks)) is not None:
+        title, given = f"Write {run_id} to a page", f"{run_id}.html"
+        if (name := await self._ask(title, body, _write, place, wanted="the file", given=given)) is not None:
             self.notify(f"{name.strip()} is written", markup=False)
 
     @work
@@ -247,12 +244,8 @@ class View(Browser):
             self._command.stop()
         elif shown := await self.here("stop"):
             body = "Another process runs it. It ends within about a second, and can be resumed: what is recorded stays."
-            head = shown.place.head
-
-            async def cancel(_: str) -> str:
-                return await self._do(lambda history, run: history.cancel(run), head)
-
-            await self.push_screen_wait(Ask(f"Cancel {shown.place.name}?", body, act=cancel))
+            title, place = f"Cancel {shown.place.name}?", shown.place.head
+            await self._ask(title, body, lambda history, run, _: history.cancel(run), place)
 
     @work(exclusive=True, group="compare")
     async def action_compare(self) -> None:
@@ -306,10 +299,17 @@ class View(Browser):
         new = (info for info in self._listing.branches if info.run_id == run_id and info.branch not in before)
         return next((Place(info.run_id, info.branch) for info in new), None)
 
-    async def _do(self, verb: Callable[[History, RunHistory], object], place: Place) -> str:
+    async def _ask(
+        self, title: str, body: str, verb: _Verb, place: Place, *, wanted: str = "", given: str = ""
+    ) -> str | None:
+        """Ask for a line, or for a yes, and do a verb with it. Returns the line once it is done; None if it is not."""
+        act = partial(self._do, verb, place)
+        return await self.push_screen_wait(Ask(title, body, wanted=wanted, given=given, act=act))
+
+    async def _do(self, verb: _Verb, place: Place, said: str) -> str:
         """Do a verb of History on the thread of the location. Returns why it was not done; "" if it was."""
         try:
-            await self.read(lambda: verb(self.reading.history, self.reading.run(place)))
+            await self.read(lambda: verb(self.reading.history, self.reading.run(place), said))
         except AnswerRefused as error:
             return of_answer(error, branch_ref(place.run_id, place.branch), Again(self.location))
         except (CrewliteError, Failed, OSError) as error:
@@ -325,6 +325,7 @@ class View(Browser):
 
 def _write(history: History, run: RunHistory, name: str) -> None:
     """Write the page of a run to a new file. Raises Failed."""
+    name = name.strip()
     path = Path(name).expanduser()
     if not name or path.exists():
         raise Failed(f"{name} exists already: choose another name" if name else "wanted the name of a file")
