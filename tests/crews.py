@@ -10,23 +10,12 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from pydantic import BaseModel
-
-from crewlite import Agent, ConditionalTask, Crew, Process, Task, TaskOutput, ToolCall, tool
+from crewlite import Agent, ConditionalTask, Crew, Process, Task, TaskOutput, ToolCall
 from crewlite.errors import ContextOverflow
 from crewlite.testing import ScriptedLLM
+from tests.parts import Fact, look
 
 INPUTS = {"topic": "tides"}
-
-
-class Fact(BaseModel):
-    word: str
-
-
-@tool
-def look(where: str) -> str:
-    """Look somewhere."""
-    return f"saw {where}"
 
 
 def _heard(messages: Any) -> list[str]:

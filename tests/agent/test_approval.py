@@ -24,6 +24,7 @@ from crewlite.state.verbs.answer import Typed, typed
 from crewlite.testing import EventRecorder, ScriptedLLM
 from crewlite.tools import approval
 from tests.cuts import lives
+from tests.parts import Stop
 
 AT = "task:t/human:pay"
 PAID: list[tuple[int, str]] = []
@@ -302,10 +303,6 @@ def twice(messages):
     """A model that pays twice."""
     told = [message["content"] for message in messages if message["role"] == "tool"]
     return "; ".join(told) if len(told) == 2 else ToolCall("pay", {"amount": len(told) + 1, "to": "Ada"})
-
-
-class Stop(Exception):
-    """Stands for a kill."""
 
 
 def test_a_kickoff_may_approve_every_call_and_nobody_is_asked():

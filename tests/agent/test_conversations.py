@@ -14,10 +14,7 @@ from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
 from tests import children
 from tests.cuts import Kept
-
-
-class Stop(Exception):
-    pass
+from tests.parts import Stop
 
 
 @tool(effect="none")

@@ -13,10 +13,7 @@ from crewlite import Agent, Crew, Flow, History, Task, bound, event_bus, listen,
 from crewlite.errors import ConfigError, Suspended
 from crewlite.events import MethodExecutionFinishedEvent
 from crewlite.testing import ScriptedLLM
-
-
-class Stop(Exception):
-    """What a method fails with."""
+from tests.parts import Stop
 
 
 class Counted(Flow):

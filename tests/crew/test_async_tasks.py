@@ -13,10 +13,7 @@ from crewlite.events import TaskCompletedEvent, TaskStartedEvent
 from crewlite.flow import flow
 from crewlite.testing import ScriptedLLM
 from tests.cuts import lives
-
-
-class Stop(Exception):
-    """Stands for a kill."""
+from tests.parts import Stop
 
 
 class Together(ScriptedLLM):

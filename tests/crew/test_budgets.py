@@ -29,6 +29,7 @@ from crewlite.state import InMemoryProvider
 from crewlite.testing import EventRecorder, ScriptedLLM
 from tests.clocks import Turning, most_within_a_minute
 from tests.cuts import Kept
+from tests.parts import look
 
 EACH = Usage(prompt_tokens=60, completion_tokens=40, cost=0.01, requests=1)
 STUBBORN = FailurePolicy((Rule(frozenset({"bug", "refused", "timeout", "unavailable"}), retries=3, base=0),))
@@ -53,12 +54,6 @@ def test_a_budget_that_is_none_is_told_with_what_was_found(field, value, problem
     ):
         with pytest.raises(ConfigError, match=problem):
             make()
-
-
-@tool
-def look(where: str) -> str:
-    """Look somewhere."""
-    return f"saw {where}"
 
 
 def looking(times, answer="done", **usage):

@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from pydantic import BaseModel
 
-from crewlite import Agent, Crew, CrewOutput, Task, ToolCall, event_bus, tool
+from crewlite import Agent, Crew, CrewOutput, Task, ToolCall, event_bus
 from crewlite.agent.steps import AgentAction, AgentFinish
 from crewlite.errors import BindMissing, ConfigError, MissingInput
 from crewlite.events import StepCompletedEvent
 from crewlite.flow import flow
 from crewlite.testing import ScriptedLLM
 from tests.cuts import lives
-
-
-class Stop(Exception):
-    """Stands for a kill."""
-
-
-class Fact(BaseModel):
-    word: str
-
-
-@tool
-def look(where: str) -> str:
-    """Look somewhere."""
-    return f"saw {where}"
+from tests.parts import Fact, Stop, look
 
 
 def crew_of(replies, *, tasks=1, agent=(), task=(), **fields):

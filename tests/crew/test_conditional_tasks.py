@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from pydantic import BaseModel
 
 from crewlite import Agent, ConditionalTask, Crew, History, Task, TaskOutput, event_bus
 from crewlite.errors import BindMissing, ConfigError, OutputInvalid, QuestionsChanged, TaskDrifted
@@ -11,14 +10,7 @@ from crewlite.events import StepCompletedEvent, TaskCompletedEvent
 from crewlite.flow import flow
 from crewlite.testing import ScriptedLLM
 from tests.cuts import lives
-
-
-class Stop(Exception):
-    """Stands for a kill."""
-
-
-class Fact(BaseModel):
-    word: str
+from tests.parts import Fact, Stop, asked
 
 
 def short(output):
@@ -34,10 +26,6 @@ def crew_of(replies, condition=short, *, more=(), last=True, **fields):
         ConditionalTask(name="extend", description="Extend", condition=condition, **about, **dict(more)),
     ]
     return Crew(tasks=[*tasks, *([Task(name="print", description="Print", **about)] if last else ())], **fields)
-
-
-def asked(crew):
-    return [call[-1]["content"] for call in crew.tasks[0].agent.llm.calls]
 
 
 def test_it_is_done_if_its_condition_holds_for_the_output_before_it():

@@ -10,18 +10,9 @@ from crewlite.events import LiteAgentExecutionStartedEvent, ToolUsageErrorEvent
 from crewlite.flow import flow
 from crewlite.testing import ScriptedLLM
 from tests.cuts import lives
+from tests.parts import Stop, look
 
 DELEGATE, ASK = "Delegate_work_to_coworker", "Ask_question_to_coworker"
-
-
-class Stop(Exception):
-    """Stands for a kill."""
-
-
-@tool
-def look(where: str) -> str:
-    """Look somewhere."""
-    return f"saw {where}"
 
 
 def delegated(task="find it", coworker="Researcher", context="ctx"):

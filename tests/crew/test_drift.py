@@ -11,10 +11,7 @@ from crewlite.errors import QuestionsChanged, RunMismatch, TaskDrifted, TaskGone
 from crewlite.events import StepReplayedEvent
 from crewlite.flow import flow
 from crewlite.testing import ScriptedLLM
-
-
-class Cut(Exception):
-    """Stands for a kill."""
+from tests.parts import Stop
 
 
 def trip(city, config, *, says=None, name="plan", tasks=1, **fields):
@@ -48,8 +45,8 @@ def test_keeping_an_answer_never_adopts_the_new_question(config):
 
 @pytest.mark.parametrize("on_drift", ["rerun", "error"])
 def test_a_run_cut_under_one_question_and_finished_under_another_still_knows_both(config, on_drift):
-    with pytest.raises(Cut):
-        trip("Rome", config(), says=["Rome 0", Cut()], tasks=2).kickoff(run_id="t")
+    with pytest.raises(Stop):
+        trip("Rome", config(), says=["Rome 0", Stop()], tasks=2).kickoff(run_id="t")
     kept = trip("Berlin", config(), says=["Berlin 1"], tasks=2).kickoff(run_id="t")
     assert [output.raw for output in kept.tasks_output] == ["Rome 0", "Berlin 1"]
     assert [output.description for output in kept.tasks_output] == ["Plan day 0 in Rome", "Plan day 1 in Berlin"]
@@ -67,8 +64,8 @@ def test_a_run_cut_under_one_question_and_finished_under_another_still_knows_bot
 
 @pytest.mark.parametrize("on_drift", [None, "keep", "rerun", "error"])
 def test_an_edit_that_is_undone_after_the_answer_was_kept_gives_the_stored_result(config, on_drift):
-    with pytest.raises(Cut):
-        both_days("Rome", config(), says=["Rome 0", Cut()]).kickoff(run_id="t")
+    with pytest.raises(Stop):
+        both_days("Rome", config(), says=["Rome 0", Stop()]).kickoff(run_id="t")
     kept = both_days("Berlin", config(), says=["all 1"]).kickoff(run_id="t")
     assert kept.drifted == ("task:plan",)
     undone = both_days("Rome", config(on_drift=on_drift), says=[]).kickoff(run_id="t")
@@ -119,8 +116,8 @@ def test_two_crews_of_unnamed_tasks_and_one_run_id_never_get_each_others_answers
     crew("Cook", "Find a recipe", "Write the menu").kickoff(run_id="daily")
     with pytest.raises(RunMismatch, match="no task name and no task text in common"):
         crew("Lawyer", "Read the contract", "Write the reply").kickoff(run_id="daily")
-    with pytest.raises(Cut):
-        crew("Cook", "Find a recipe", "Write the menu", says=["one", Cut()]).kickoff(run_id="cut")
+    with pytest.raises(Stop):
+        crew("Cook", "Find a recipe", "Write the menu", says=["one", Stop()]).kickoff(run_id="cut")
     with pytest.raises(RunMismatch, match="no task name and no task text in common"):
         crew("Lawyer", "Read the contract", "Write the reply").kickoff(run_id="cut")
 
@@ -155,8 +152,8 @@ def test_the_log_and_an_event_tell_of_a_kept_answer_every_time(config, caplog):
 
 def test_what_an_answer_answered_outlives_pruning_forks_and_export(on_disk, tmp_path):
     where = on_disk().location
-    with pytest.raises(Cut):
-        trip("Rome", on_disk(), says=["Rome 0", Cut()], tasks=2).kickoff(run_id="t")
+    with pytest.raises(Stop):
+        trip("Rome", on_disk(), says=["Rome 0", Stop()], tasks=2).kickoff(run_id="t")
     trip("Berlin", on_disk(max_checkpoints=1), says=["Berlin 1"], tasks=2).kickoff(run_id="t")
     with History(where) as history:
         history.prune(keep_last=1)
@@ -194,10 +191,10 @@ def test_an_answer_kept_in_a_crew_in_a_flow_is_known_for_one_in_every_later_life
 
         return week
 
-    with pytest.raises(Cut):
-        whole("Rome", ["Rome 0", Cut()], None).kickoff(run_id="t")
-    with pytest.raises(Cut):
-        whole("Berlin", ["Berlin 1"], Cut()).kickoff(run_id="t")
+    with pytest.raises(Stop):
+        whole("Rome", ["Rome 0", Stop()], None).kickoff(run_id="t")
+    with pytest.raises(Stop):
+        whole("Berlin", ["Berlin 1"], Stop()).kickoff(run_id="t")
     later = whole("Berlin", ["Berlin 0"], None, on_drift=on_drift)
     if on_drift == "error":
         with pytest.raises(TaskDrifted, match="task:plan"):

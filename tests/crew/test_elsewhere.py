@@ -7,10 +7,7 @@ import pytest
 from crewlite import Agent, CheckpointConfig, Crew, History, Task
 from crewlite.errors import RunExists
 from crewlite.testing import ScriptedLLM
-
-
-class Cut(Exception):
-    """Stands for a kill."""
+from tests.parts import Stop
 
 
 def crew_of(says, config):
@@ -22,8 +19,8 @@ def crew_of(says, config):
 @pytest.fixture
 def cut(on_disk):
     """A run that was cut after its first task, and the ref of its checkpoint, which says where it is kept."""
-    with pytest.raises(Cut):
-        crew_of(["1", Cut()], on_disk()).kickoff(run_id="r")
+    with pytest.raises(Stop):
+        crew_of(["1", Stop()], on_disk()).kickoff(run_id="r")
     with History(on_disk().location) as history:
         return history.run("r").checkpoints()[-1].ref
 

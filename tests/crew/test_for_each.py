@@ -9,10 +9,7 @@ import pytest
 from crewlite import Agent, Crew, History, Task, ToolCall, tool
 from crewlite.errors import ConfigError, InDoubt
 from crewlite.testing import ScriptedLLM
-
-
-class Stop(Exception):
-    """Stands for a kill."""
+from tests.parts import Stop
 
 
 class Counting(ScriptedLLM):

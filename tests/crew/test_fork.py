@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, event_bus, tool
+from crewlite import Agent, CheckpointConfig, Crew, Task, ToolCall, event_bus, tool
 from crewlite.errors import (
     BindMissing,
     BranchExists,
@@ -17,23 +17,7 @@ from crewlite.errors import (
 )
 from crewlite.events import BaseEvent, TaskCompletedEvent
 from crewlite.testing import ScriptedLLM
-
-
-class Stop(Exception):
-    """The laptop lid."""
-
-
-def history(config):
-    return History(config.location, config.provider)
-
-
-def checkpoints(config, ref="latest"):
-    with history(config) as found:
-        return found.run(ref).checkpoints()
-
-
-def outputs(result):
-    return [output.raw for output in result.tasks_output]
+from tests.parts import Stop, checkpoints, history, outputs
 
 
 def refs_of(config, run_id="r"):

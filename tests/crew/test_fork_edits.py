@@ -19,6 +19,7 @@ from crewlite.errors import AnswerMisfit, BranchExists, ChangeUnused, ConfigErro
 from crewlite.flow import ask, flow, step
 from crewlite.state.verbs.answer import Typed
 from crewlite.testing import ScriptedLLM
+from tests.parts import outputs
 
 
 def team(config, life):
@@ -49,10 +50,6 @@ def scout(config):
 
     agent = Agent(role="Scout", goal="g", llm=ScriptedLLM(replies), tools=[look])
     return Crew(tasks=[Task(name="t", description="d", expected_output="e", agent=agent)], checkpoint=config)
-
-
-def outputs(result):
-    return [output.raw for output in result.tasks_output]
 
 
 FIRST = ["a in life 1", "b in life 1", "c in life 1", "d in life 1"]

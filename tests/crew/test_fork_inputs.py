@@ -12,18 +12,11 @@ from crewlite.errors import ConfigError, InputsChanged, MissingInput, TaskDrifte
 from crewlite.events import StepReplayedEvent
 from crewlite.testing import ScriptedLLM
 from tests import children
-
-
-class Stop(Exception):
-    """The laptop lid."""
+from tests.parts import Stop, outputs
 
 
 def at(config, ref, **more):
     return config(restore_from=ref, **more)
-
-
-def outputs(result):
-    return [output.raw for output in result.tasks_output]
 
 
 def team(llm, config, a="about {topic}", e="e"):

@@ -25,11 +25,7 @@ from crewlite.events import LLMCallCompletedEvent
 from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
 from tests import children
-
-
-class Stop(Exception):
-    pass
-
+from tests.parts import Stop
 
 CUT = """
 import os, sys, threading

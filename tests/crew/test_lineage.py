@@ -4,27 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from crewlite import History, event_bus
+from crewlite import event_bus
 from crewlite.errors import RefError
 from crewlite.events import TaskCompletedEvent
 from crewlite.testing import ScriptedLLM
-
-
-class Stop(Exception):
-    """The laptop lid."""
-
-
-def history(config):
-    return History(config.location, config.provider)
-
-
-def checkpoints(config, ref="latest"):
-    with history(config) as found:
-        return found.run(ref).checkpoints()
-
-
-def outputs(result):
-    return [output.raw for output in result.tasks_output]
+from tests.parts import Stop, checkpoints, history, outputs
 
 
 def at(config, ref):

@@ -6,22 +6,13 @@ import json
 
 import pytest
 
-from crewlite import Agent, Crew, History, Task, event_bus, tool
+from crewlite import Agent, Crew, History, Task, event_bus
 from crewlite.errors import BindMissing, ConfigError
 from crewlite.events import StepCompletedEvent
 from crewlite.flow import flow
 from crewlite.testing import ScriptedLLM
 from tests.cuts import lives
-
-
-class Stop(Exception):
-    """Stands for a kill."""
-
-
-@tool
-def look(where: str) -> str:
-    """Look somewhere."""
-    return f"saw {where}"
+from tests.parts import Stop, asked, look
 
 
 def plan(*texts):
@@ -33,10 +24,6 @@ def crew_of(replies, planner, *, tasks=2, **fields):
     work = [Task(name=f"t{n}", description=f"Do {{what}} {n}", expected_output="x", agent=who) for n in range(tasks)]
     llm = planner if isinstance(planner, ScriptedLLM) else ScriptedLLM(planner)
     return Crew(tasks=work, planning=True, planning_llm=llm, **fields)
-
-
-def asked(crew):
-    return [call[-1]["content"] for call in crew.tasks[0].agent.llm.calls]
 
 
 def test_each_task_is_given_its_part_of_the_plan():

@@ -26,10 +26,7 @@ from crewlite.errors import (
 from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
 from tests import children
-
-
-class Cut(Exception):
-    """Stands for a kill."""
+from tests.parts import Stop
 
 
 class Report(BaseModel):
@@ -65,7 +62,7 @@ def live_crew(llm, **fields):
 
 
 def cut(crew, inputs=None, run_id="r"):
-    with pytest.raises(Cut):
+    with pytest.raises(Stop):
         crew.kickoff(inputs, run_id=run_id)
 
 
@@ -112,7 +109,7 @@ def test_every_plain_field_with_a_value_of_its_own_comes_back(config):
 
 
 def test_a_rebuilt_crew_goes_on_and_pays_nothing_twice(on_disk):
-    cut(plain_crew(ScriptedLLM(["one", Cut()]), checkpoint=on_disk()), {"topic": "tides"})
+    cut(plain_crew(ScriptedLLM(["one", Stop()]), checkpoint=on_disk()), {"topic": "tides"})
     llm = ScriptedLLM(["two", "three"])
     result = Crew.from_checkpoint(ref(on_disk), bind={"llm": llm}).kickoff()
     assert [output.raw for output in result.tasks_output] == ["one", "two", "three"]
@@ -122,7 +119,7 @@ def test_a_rebuilt_crew_goes_on_and_pays_nothing_twice(on_disk):
 
 
 def test_the_record_stays_as_it_was_when_a_rebuilt_crew_goes_on(on_disk):
-    cut(plain_crew(ScriptedLLM(["one", Cut()]), checkpoint=on_disk()), {"topic": "tides"})
+    cut(plain_crew(ScriptedLLM(["one", Stop()]), checkpoint=on_disk()), {"topic": "tides"})
     with History(on_disk().location) as history:
         before = history.run("r").definition
     Crew.from_checkpoint(ref(on_disk), bind={"llm": ScriptedLLM(["two", "three"])}).kickoff()
@@ -132,13 +129,13 @@ def test_the_record_stays_as_it_was_when_a_rebuilt_crew_goes_on(on_disk):
 
 @pytest.mark.parametrize("on_drift", ["keep", "rerun", "error"])
 def test_a_rebuilt_crew_asks_the_same_questions(on_disk, on_drift):
-    cut(plain_crew(ScriptedLLM(["one", "two", Cut()]), checkpoint=on_disk(on_drift=on_drift)), {"topic": "tides"})
+    cut(plain_crew(ScriptedLLM(["one", "two", Stop()]), checkpoint=on_disk(on_drift=on_drift)), {"topic": "tides"})
     llm = ScriptedLLM(["three"])
     assert Crew.from_checkpoint(ref(on_disk), bind={"llm": llm}).kickoff().raw == "three"
 
 
 def test_all_that_is_missing_is_listed_at_once(config):
-    cut(live_crew(ScriptedLLM([Cut()], model="dear"), checkpoint=config(redact=["hush"])))
+    cut(live_crew(ScriptedLLM([Stop()], model="dear"), checkpoint=config(redact=["hush"])))
     with pytest.raises(BindMissing) as caught:
         Crew.from_checkpoint(ref(config))
     assert caught.value.missing == (
@@ -155,7 +152,7 @@ def test_all_that_is_missing_is_listed_at_once(config):
 
 def test_parts_are_bound_by_their_path_or_by_its_last_word(on_disk):
     one, two = ScriptedLLM(["unused"]), ScriptedLLM(["first", '{"text": "second"}'])
-    cut(live_crew(ScriptedLLM([Cut()]), checkpoint=on_disk()))
+    cut(live_crew(ScriptedLLM([Stop()]), checkpoint=on_disk()))
     live = {"agents.Researcher.llm": two, "llm": one, "search": search, "callback": notify, "output_pydantic": Report}
     with pytest.raises(ConfigError, match="'llm' names no part of this definition"):
         Crew.from_checkpoint(ref(on_disk), bind=live)  # the path wins, and nothing is left for the word
@@ -166,7 +163,7 @@ def test_parts_are_bound_by_their_path_or_by_its_last_word(on_disk):
 
 
 def test_the_last_word_binds_every_missing_part_of_that_name_and_a_path_wins(on_disk):
-    cut(plain_crew(ScriptedLLM([Cut()]), checkpoint=on_disk()), {"topic": "tides"})
+    cut(plain_crew(ScriptedLLM([Stop()]), checkpoint=on_disk()), {"topic": "tides"})
     one, two = ScriptedLLM([]), ScriptedLLM([])
     both = Crew.from_checkpoint(ref(on_disk), bind={"llm": one})
     assert {agent.llm for agent in both.agents} == {one} and both.llm is None
@@ -180,7 +177,7 @@ def test_the_last_word_binds_every_missing_part_of_that_name_and_a_path_wins(on_
     [("serch", "did you mean 'search'"), ("agents.Resercher.llm", "did you mean 'agents.Researcher.llm'"), (7, "'7'")],
 )
 def test_a_key_that_binds_nothing_is_an_error_with_a_guess(on_disk, key, hint):
-    cut(live_crew(ScriptedLLM([Cut()]), checkpoint=on_disk()))
+    cut(live_crew(ScriptedLLM([Stop()]), checkpoint=on_disk()))
     live = {"llm": ScriptedLLM([]), "search": search, "callback": notify, "output_pydantic": Report}
     with pytest.raises(ConfigError, match=hint):
         Crew.from_checkpoint(ref(on_disk), bind={**live, key: 1})
@@ -196,7 +193,7 @@ def test_what_does_not_fit_its_place_is_refused(on_disk):
         """Fetch."""
         return query
 
-    cut(live_crew(ScriptedLLM([Cut()]), checkpoint=on_disk()))
+    cut(live_crew(ScriptedLLM([Stop()]), checkpoint=on_disk()))
     live = {"llm": ScriptedLLM([]), "search": search, "callback": notify, "output_pydantic": Report}
     wrong = {"search": fetch, "callback": 3, "output_pydantic": "Report", "llm": ScriptedLLM}
     for name, value in wrong.items():
@@ -211,7 +208,7 @@ def test_a_function_is_bound_as_a_tool_and_none_leaves_a_part_out(on_disk):
         """Search anew."""
         return query
 
-    cut(live_crew(ScriptedLLM([ToolCall("search", {"query": "q"}), Cut()]), checkpoint=on_disk()))
+    cut(live_crew(ScriptedLLM([ToolCall("search", {"query": "q"}), Stop()]), checkpoint=on_disk()))
     live = {"llm": ScriptedLLM(["a", "b"]), "callback": None, "output_pydantic": None}
     crew = Crew.from_checkpoint(ref(on_disk), bind={**live, "search": search})
     assert crew.agents[0].tools[0].description == "Search anew."
@@ -221,7 +218,7 @@ def test_a_function_is_bound_as_a_tool_and_none_leaves_a_part_out(on_disk):
 
 
 def test_a_plain_part_is_overridden_by_its_path(on_disk):
-    cut(plain_crew(ScriptedLLM(["one", Cut()]), checkpoint=on_disk()), {"topic": "tides"})
+    cut(plain_crew(ScriptedLLM(["one", Stop()]), checkpoint=on_disk()), {"topic": "tides"})
     bind = {"llm": ScriptedLLM(["two", "three"]), "agents.Editor.max_iter": 9, "tasks.write.description": "Write well"}
     crew = Crew.from_checkpoint(ref(on_disk), bind=bind)
     assert (crew.agents[0].max_iter, crew.tasks[2].description) == (9, "Write well")
@@ -245,7 +242,7 @@ def test_a_model_of_the_crew_is_missing_once_and_one_from_the_environment_never(
 
 
 def test_two_agents_of_one_role_have_paths_of_their_own(on_disk):
-    first, second = (Agent(role="Twin", goal="g", llm=ScriptedLLM([Cut()])) for _ in range(2))
+    first, second = (Agent(role="Twin", goal="g", llm=ScriptedLLM([Stop()])) for _ in range(2))
     tasks = [Task(description="d", expected_output="x", agent=agent) for agent in (first, second)]
     cut(Crew(tasks=tasks, checkpoint=on_disk()))
     with pytest.raises(BindMissing) as caught:
@@ -281,7 +278,7 @@ def test_a_subclass_of_ones_own_is_live(on_disk):
 
 
 def test_the_rebuilt_crew_is_bound_to_that_very_run(on_disk):
-    cut(plain_crew(ScriptedLLM(["one", Cut()]), checkpoint=on_disk()), {"topic": "tides"}, run_id="old")
+    cut(plain_crew(ScriptedLLM(["one", Stop()]), checkpoint=on_disk()), {"topic": "tides"}, run_id="old")
     crew = Crew.from_checkpoint(ref(on_disk, "latest"), bind={"llm": ScriptedLLM(["two", "three"])})
     plain_crew(ScriptedLLM(["a", "b", "c"]), checkpoint=on_disk()).kickoff({"topic": "moons"}, run_id="new")
     with pytest.raises(ConfigError, match="belongs to run 'old', not to run_id='new'"):
@@ -300,7 +297,7 @@ def test_the_rebuilt_crew_is_bound_to_that_very_run(on_disk):
 
 
 def test_any_ref_will_do_and_an_old_place_is_told_to_be_behind(make_crew, on_disk):
-    cut(make_crew(["one", "two", Cut()], checkpoint=on_disk()))
+    cut(make_crew(["one", "two", Stop()], checkpoint=on_disk()))
     with History(on_disk().location) as history:
         first, last = (place.ref for place in history.run("r").checkpoints())
     llm = ScriptedLLM(["three"])
@@ -312,7 +309,7 @@ def test_any_ref_will_do_and_an_old_place_is_told_to_be_behind(make_crew, on_dis
 
 
 def test_fields_set_on_the_config_still_override(on_disk):
-    cut(live_crew(ScriptedLLM([Cut()]), checkpoint=on_disk(redact=["hush"])))
+    cut(live_crew(ScriptedLLM([Stop()]), checkpoint=on_disk(redact=["hush"])))
     live = {"llm": ScriptedLLM(["a hush", "b"]), "search": search, "callback": None, "output_pydantic": None}
     crew = Crew.from_checkpoint(ref(on_disk, redact=["hush"], on_events=["llm_call_completed"]), bind=live)
     crew.kickoff()
@@ -325,8 +322,8 @@ def test_a_lone_agent_is_rebuilt_with_its_format_and_goes_on(on_disk):
     def agent(llm):
         return Agent(role="Clerk", goal="g", llm=llm, tools=[search], max_iter=4, checkpoint=on_disk())
 
-    with pytest.raises(Cut):
-        asked = ScriptedLLM([ToolCall("search", {"query": "q"}), Cut()])
+    with pytest.raises(Stop):
+        asked = ScriptedLLM([ToolCall("search", {"query": "q"}), Stop()])
         agent(asked).kickoff("What?", response_format=Report, run_id="r")
     with pytest.raises(BindMissing) as caught:
         Agent.from_checkpoint(ref(on_disk))
@@ -590,7 +587,7 @@ def kept(on_disk, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
 
     def keep(**settings):
-        first = Agent(role="First", goal="g", llm=ScriptedLLM([Cut()]))
+        first = Agent(role="First", goal="g", llm=ScriptedLLM([Stop()]))
         second = Agent(role="A", goal="g", llm=LLM("openai/gpt-4o-mini", **settings))
         tasks = [Task(description=who.role, expected_output="x", agent=who) for who in (first, second)]
         cut(Crew(tasks=tasks, checkpoint=on_disk()))

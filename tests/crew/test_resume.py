@@ -24,12 +24,9 @@ from crewlite.errors import (
 from crewlite.events import BaseEvent, StepReplayedEvent, TaskCompletedEvent, TaskStartedEvent
 from crewlite.testing import ScriptedLLM
 from tests import children
+from tests.parts import Stop
 
 DOWN = ConnectionAbortedError  # not retried: see `stops`
-
-
-class Stop(Exception):
-    """The laptop lid."""
 
 
 def test_a_failed_run_goes_on_with_its_run_id_and_pays_nothing_twice(make_crew, config):

@@ -18,11 +18,7 @@ from crewlite.events import (
     ToolUsageStartedEvent,
 )
 from crewlite.testing import EventRecorder, ScriptedLLM
-
-
-class Stop(Exception):
-    """The laptop lid."""
-
+from tests.parts import Stop
 
 LONG = "It is high at noon, and again at midnight, and so on, as the moon goes round."
 

@@ -6,18 +6,13 @@ import asyncio
 import random
 import re
 
-from crewlite import Agent, Crew, LLMReply, Task, ToolCall, event_bus, tool
+from crewlite import Agent, Crew, LLMReply, Task, ToolCall, event_bus
 from crewlite.events import BaseEvent, CrewKickoffStartedEvent
 from crewlite.testing import ScriptedLLM
 from crewlite.usage import Usage
+from tests.parts import look
 
 COUNT = 200
-
-
-@tool
-def look(where: str) -> str:
-    """Look somewhere."""
-    return f"saw {where}"
 
 
 class Echo(ScriptedLLM):

@@ -7,10 +7,7 @@ import pytest
 from crewlite import Agent, Crew, History, Task, ToolCall, Usage
 from crewlite.flow import flow
 from crewlite.testing import ScriptedLLM
-
-
-class Stop(Exception):
-    """Stands for a kill."""
+from tests.parts import Stop
 
 
 def crew_of(replies, **fields):

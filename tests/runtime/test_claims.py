@@ -25,6 +25,7 @@ from crewlite.state.journal.writer import Writer
 from crewlite.state.providers import Commit, provider_for
 from crewlite.testing import ScriptedLLM
 from tests import children
+from tests.parts import Stop
 from tests.state.wrapped import Wrapped
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="stops and kills processes by POSIX signals")
@@ -53,10 +54,6 @@ try:
 except BranchConflictError as error:
     print("conflict", error.run_id, error.branch, flush=True)
 """
-
-
-class Stop(Exception):
-    """The laptop lid."""
 
 
 @contextlib.contextmanager

@@ -14,7 +14,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel
 
 from crewlite import Agent, CheckpointConfig, Crew, History, LLMReply, Task, ToolCall, Usage, tool
 from crewlite.errors import (
@@ -32,6 +31,7 @@ from crewlite.state import InMemoryProvider
 from crewlite.testing import Interleaved, ScriptedLLM
 from tests import children
 from tests.cuts import Kept
+from tests.parts import Fact
 
 VARIANTS = [
     {"name": "base"},
@@ -40,10 +40,6 @@ VARIANTS = [
     {"name": "input", "inputs": {"topic": "moons"}},
     {"name": "edit", "edits": {"task:research": "nothing was found"}},
 ]
-
-
-class Fact(BaseModel):
-    word: str
 
 
 def crew(config, asked=None, **fields):

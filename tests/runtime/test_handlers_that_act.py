@@ -6,19 +6,14 @@ import contextlib
 
 import pytest
 
-from crewlite import Agent, Crew, History, Task, ToolCall, event_bus, tool
+from crewlite import Agent, Crew, History, Task, ToolCall, event_bus
 from crewlite.errors import CrewliteError
 from crewlite.events import BaseEvent, CheckpointCompletedEvent, CheckpointStartedEvent, CrewKickoffStartedEvent
 from crewlite.state.format.entry import InvalidEntry, seal
 from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import find_lineage
 from crewlite.testing import ScriptedLLM
-
-
-@tool
-def look(where: str) -> str:
-    """Look somewhere."""
-    return f"saw {where}"
+from tests.parts import look
 
 
 def _restored(state, n):

@@ -14,10 +14,7 @@ from crewlite.flow import flow, step
 from crewlite.state import RuntimeState
 from crewlite.testing import ScriptedLLM
 from tests import children
-
-
-class Cut(Exception):
-    """Stands for a kill."""
+from tests.parts import Stop
 
 
 def report(says, config, name="write", **fields):
@@ -31,8 +28,8 @@ TIDES, MOONS = {"topic": "tides"}, {"topic": "moons"}
 
 
 def test_resume_goes_on_with_an_unfinished_run_and_begins_one_if_there_is_none(config):
-    with pytest.raises(Cut):
-        report(["one", Cut()], config()).kickoff(TIDES, resume=True)
+    with pytest.raises(Stop):
+        report(["one", Stop()], config()).kickoff(TIDES, resume=True)
     second = report(["two"], config()).kickoff(TIDES, resume=True)
     assert [output.raw for output in second.tasks_output] == ["one", "two"]
     third = report(["three", "four"], config()).kickoff(TIDES, resume=True)
@@ -42,8 +39,8 @@ def test_resume_goes_on_with_an_unfinished_run_and_begins_one_if_there_is_none(c
 
 def test_resume_takes_the_newest_of_this_definition_with_these_inputs(config):
     def cut(topic, said, **fields):
-        with pytest.raises(Cut):
-            report([said, Cut()], config(), **fields).kickoff({"topic": topic})
+        with pytest.raises(Stop):
+            report([said, Stop()], config(), **fields).kickoff({"topic": topic})
 
     cut("tides", "old")
     cut("tides", "new")
@@ -71,10 +68,10 @@ def test_agents_and_flows_resume_likewise_and_so_do_the_async_verbs(config):
     def survey(page: str) -> str:
         text = fetch(page)
         if broken:
-            raise Cut
+            raise Stop
         return text
 
-    with pytest.raises(Cut):
+    with pytest.raises(Stop):
         survey.kickoff("a", resume=True)
     broken.clear()
     assert survey.submit("a", resume=True).result() == "a"
@@ -84,16 +81,16 @@ def test_agents_and_flows_resume_likewise_and_so_do_the_async_verbs(config):
     def poet(*says):
         return Agent(role="Poet", goal="g", llm=ScriptedLLM(says), checkpoint=config())
 
-    with pytest.raises(Cut):
-        poet(Cut()).kickoff("The sea", resume=True)
+    with pytest.raises(Stop):
+        poet(Stop()).kickoff("The sea", resume=True)
     first = History(config().location, config().provider).runs()[0].run_id
     assert asyncio.run(poet("waves").akickoff("The sea", resume=True)).run_id == first
     assert poet("more").kickoff("The sea", resume=True).run_id != first
 
 
 def test_of_two_that_resume_at_once_one_has_the_run_and_the_other_begins_a_new_one(config):
-    with pytest.raises(Cut):
-        report(["one", Cut()], config()).kickoff(TIDES)
+    with pytest.raises(Stop):
+        report(["one", Stop()], config()).kickoff(TIDES)
     slow = ScriptedLLM(lambda messages: "slow", delay=0.3)
 
     async def both():
@@ -165,10 +162,10 @@ def test_resume_is_refused_where_it_could_mean_nothing(config):
 
 
 def test_a_damaged_run_does_not_keep_the_nightly_job_from_running(on_disk, caplog):
-    with pytest.raises(Cut):
-        report(["one", Cut()], on_disk()).kickoff(TIDES, run_id="old")
-    with pytest.raises(Cut):
-        report(["two", Cut()], on_disk().model_copy(update={"location": "other"})).kickoff(TIDES, run_id="r")
+    with pytest.raises(Stop):
+        report(["one", Stop()], on_disk()).kickoff(TIDES, run_id="old")
+    with pytest.raises(Stop):
+        report(["two", Stop()], on_disk().model_copy(update={"location": "other"})).kickoff(TIDES, run_id="r")
     journal = "other/journal/r/main.jsonl"
     with open(journal, "r+b") as file:
         text = file.read()

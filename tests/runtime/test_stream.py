@@ -19,10 +19,7 @@ from crewlite.events import BaseEvent, TaskCompletedEvent
 from crewlite.flow import flow, step
 from crewlite.runtime.kickoffs.stream import RunStream
 from crewlite.testing import ScriptedLLM
-
-
-class Stop(Exception):
-    """Stands for a kill."""
+from tests.parts import Stop
 
 
 def crew_of(replies, *, tasks=2, delay=0.0, **fields):

@@ -9,13 +9,10 @@ import pytest
 from crewlite import Agent, Crew, History, Task
 from crewlite.errors import CrewliteError
 from crewlite.testing import Interleaved, ScriptedLLM
+from tests.parts import Stop
 
 INPUTS = {"who": "x"}
 RAW = [f"answer {n}" for n in range(3)]
-
-
-class Stop(Exception):
-    """The model gives up."""
 
 
 def crew(config, *, stop_at=None, **fields):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from crewlite import LLM, Agent, CheckpointConfig, Crew, History, Task, ToolCall, tool
+from crewlite import LLM, Agent, CheckpointConfig, Crew, History, Task, ToolCall
 from crewlite.cli.checkpoint.document import plain
 from crewlite.errors import RefError
 from crewlite.flow import Flow, flow, listen, start
@@ -14,12 +14,7 @@ from crewlite.state.comparing.run_diff import settings_of
 from crewlite.state.format.entry import next_entry
 from crewlite.state.providers.base import Commit
 from crewlite.testing import ScriptedLLM
-
-
-@tool
-def look(where: str) -> str:
-    """Look somewhere."""
-    return f"saw {where}"
+from tests.parts import look
 
 
 def crew_of(config, *replies, **fields):

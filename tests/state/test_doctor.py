@@ -27,10 +27,7 @@ from crewlite.state.verbs.doctor import doctor
 from crewlite.testing import CrashInjector, ScriptedLLM
 from crewlite.testing.bench import Branch
 from tests import children
-
-
-class Stop(Exception):
-    """The laptop lid."""
+from tests.parts import Stop
 
 
 def crew_at(location, replies, count=4):

@@ -17,14 +17,11 @@ from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, ide
 from crewlite.errors import RefError
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.testing import ScriptedLLM
+from tests.parts import Stop
 
 from .histories_model import CALLS, TASKS, Model, question
 
 TOPICS = ("tides", "moons", "winds")
-
-
-class Stop(Exception):
-    """The laptop lid."""
 
 
 class World:

@@ -17,12 +17,9 @@ from crewlite.state.journal.compaction import compact_entries
 from crewlite.testing import ScriptedLLM
 from crewlite.testing.bench import Branch
 from tests import children
+from tests.parts import Stop, outputs
 
 EVERYTHING = ["task_completed", "llm_call_completed", "tool_usage_finished"]
-
-
-class Stop(Exception):
-    """The laptop lid."""
 
 
 def history(config):
@@ -31,10 +28,6 @@ def history(config):
 
 def at(config, ref, **more):
     return config(restore_from=ref, **more)
-
-
-def outputs(result):
-    return [output.raw for output in result.tasks_output]
 
 
 @tool

@@ -16,10 +16,7 @@ from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.state.format.entry import SCHEMA, seal
 from crewlite.state.journal.compaction import compact_branch
 from crewlite.testing import CrashInjector, ScriptedLLM
-
-
-class Stop(Exception):
-    """The laptop lid."""
+from tests.parts import Stop
 
 
 @tool

@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 from pydantic import BaseModel
 
-from crewlite import Agent, Crew, History, LLMGuardrail, Process, Task, TaskOutput, ToolCall, event_bus, tool
+from crewlite import Agent, Crew, History, LLMGuardrail, Process, Task, TaskOutput, ToolCall, event_bus
 from crewlite.errors import BindMissing, ConfigError, GuardrailFailed, QuestionsChanged, ScriptExhausted, Suspended
 from crewlite.events import (
     BaseEvent,
@@ -21,21 +21,12 @@ from crewlite.events import (
 from crewlite.flow import ask, flow
 from crewlite.testing import ScriptedLLM
 from tests.cuts import lives
-
-
-class Stop(Exception):
-    """Stands for a kill."""
+from tests.parts import Stop, asked, look
 
 
 class Fact(BaseModel):
     word: str
     count: int = 1
-
-
-@tool
-def look(where: str) -> str:
-    """Look somewhere."""
-    return f"saw {where}"
 
 
 def says(valid, feedback=""):
@@ -51,10 +42,6 @@ def crew_of(replies, *, agent=None, crew=None, **task):
     who = Agent(role="W", goal="g", llm=llm, **agent or {})
     work = Task(**{"name": "t", "description": "d", "expected_output": "x", "agent": who} | task)
     return Crew(tasks=[work], **crew or {})
-
-
-def asked(crew):
-    return [call[-1]["content"] for call in crew.tasks[0].agent.llm.calls]
 
 
 def test_a_reason_is_told_in_the_same_conversation_until_the_answer_passes():

@@ -8,16 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel
 
 from crewlite import Agent, Crew, Task, ToolCall, tool
 from crewlite.errors import ConfigError
 from crewlite.testing import ScriptedLLM
 from tests import children
-
-
-class Fact(BaseModel):
-    word: str
+from tests.parts import Fact
 
 
 def run(output_file, *, inputs=None, tools=(), replies=("text",), **fields):

@@ -9,10 +9,7 @@ from crewlite import Agent, Crew, Task
 from crewlite.errors import BindMissing
 from crewlite.flow import flow, step
 from crewlite.testing import ScriptedLLM
-
-
-class Stop(Exception):
-    """Stands for a kill."""
+from tests.parts import Stop
 
 
 class Tide(BaseModel):
