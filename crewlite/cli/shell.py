@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from crewlite.lazy import lazy
@@ -38,12 +38,12 @@ class Again:
 
     def words(self, verb: str, *words: str) -> list[str]:
         """Return the words `checkpoint <verb> ...` with the shared options."""
-        options = [("--location", self._location()), ("--crew", self.target), ("--model", self.model)]
+        options = [("--location", self.location), ("--crew", self.target), ("--model", self.model)]
         return ["checkpoint", verb, *words, *(word for name, value in options if value for word in (name, value))]
 
     def line(self, verb: str, *words: str) -> str:
-        """Return the line `crewlite checkpoint <verb> ...` with the shared options."""
-        return shell_line(["crewlite", *self.words(verb, *words)])
+        """Return the line `crewlite checkpoint <verb> ...` with the shared options, for people: as short as can be."""
+        return shell_line(["crewlite", *replace(self, location=self._location()).words(verb, *words)])
 
     def settling(self, ref: str, address: str, times: int) -> tuple[str, str]:
         """Return the lines that settle the doubt about a call: if it took effect, and if it did not.
