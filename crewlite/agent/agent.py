@@ -251,15 +251,14 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
 
     def as_root(self, request: Request) -> Root[LiteAgentOutput]:
         """Build the Root that the engine runs. Raises NoModel, and ConfigError for a kickoff without messages."""
-        response_format, turn, files = None, None, tuple[InputFile, ...]()
-        if isinstance(request, AgentRequest):
-            response_format, turn, files = request.response_format, request.turn, request.files
+        own = request if isinstance(request, AgentRequest) else AgentRequest()
+        response_format = own.response_format
         if self._bound is not None and request.from_checkpoint is self._bound:
             response_format = response_format or self._response_format
         if request.inputs is None and request.run_id is None and request.from_checkpoint is None:
             self.check({})
         self.settle()
-        made: Root[LiteAgentOutput] = root.AgentRoot(self, response_format, turn, files)
+        made: Root[LiteAgentOutput] = root.AgentRoot(self, response_format, own.turn, own.files)
         return made
 
     def as_result(self, finished: Finished[LiteAgentOutput]) -> LiteAgentOutput:

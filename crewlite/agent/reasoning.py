@@ -16,7 +16,7 @@ from crewlite import codec, durable, events, kinds, templates
 from crewlite.agent.agent import PlanningConfig
 from crewlite.agent.loop import Work, answer_as, work
 from crewlite.agent.shape import PROMPTS, Shape, wanted
-from crewlite.durable import Stamp, Step
+from crewlite.durable import Step
 from crewlite.events.voice import Voice
 from crewlite.kinds import Kind
 from crewlite.llm.base import REMINDER, Message
@@ -78,12 +78,13 @@ async def _carry_out(planning: _Planning, config: PlanningConfig) -> None:
             continue
         look = _Look(planning, done, step, left, replans if replans < config.max_replans else None, config)
         seen = await durable.scope().step(look.step())
-        if seen.goal_already_achieved:
+        event, _ = look.follows(seen) or (None, {})
+        if event is events.GoalAchievedEarlyEvent:
             break
-        if seen.needs_full_replan and look.replans is not None:
+        if event is events.PlanReplanTriggeredEvent:
             replans += 1
             left = await planning.steps(seen.replan_reason, left)
-        elif seen.refined_steps and left and look.refines:
+        elif event is events.PlanRefinementEvent:
             left = list(seen.refined_steps)
     _say(talk, "plan_done.j2")
 
@@ -150,11 +151,6 @@ class _Look:
     """The number of new plans so far; None if no further plan is allowed."""
     config: PlanningConfig
 
-    @property
-    def refines(self) -> bool:
-        """Whether the evaluation may rephrase the remaining steps."""
-        return self.config.reasoning_effort == "high"
-
     def step(self) -> Step[Observation]:
         """Build the step that evaluates."""
         who = self.planning.job.persona
@@ -164,25 +160,22 @@ class _Look:
 
     async def _seen(self) -> Observation:
         seen: Observation = await self.planning.ask("observe.j2", Observation, step=self.step_text, left=self.left)
-        about = {"agent_role": self.planning.job.persona.role, "step_number": self.number}
-        make: Callable[[Stamp], Any] | None = None
-        if seen.goal_already_achieved:
-            left = len(self.left)
-            make = lambda stamp: stamp(  # noqa: E731
-                events.GoalAchievedEarlyEvent, **about, steps_completed=self.number, steps_remaining=left
-            )
-        elif seen.needs_full_replan and self.replans is not None:
-            count = self.replans + 1
-            make = lambda stamp: stamp(  # noqa: E731
-                events.PlanReplanTriggeredEvent, **about, replan_reason=seen.replan_reason, replan_count=count
-            )
-        elif seen.refined_steps and self.left and self.refines:
-            make = lambda stamp: stamp(  # noqa: E731
-                events.PlanRefinementEvent, **about, refinements=tuple(seen.refined_steps)
-            )
-        if make:
-            await durable.scope().announce(self.planning.job.persona.agent, make)
+        if follows := self.follows(seen):
+            agent, (event, fields) = self.planning.job.persona.agent, follows
+            about = {"agent_role": self.planning.job.persona.role, "step_number": self.number, **fields}
+            await durable.scope().announce(agent, lambda stamp: stamp(event, **about))
         return seen
+
+    def follows(self, seen: Observation) -> tuple[type[Any], dict[str, Any]] | None:
+        """Return the event of what follows for the plan, with its fields; None if it is carried on as it is."""
+        if seen.goal_already_achieved:
+            return events.GoalAchievedEarlyEvent, {"steps_completed": self.number, "steps_remaining": len(self.left)}
+        if seen.needs_full_replan and self.replans is not None:
+            reason = {"replan_reason": seen.replan_reason}
+            return events.PlanReplanTriggeredEvent, {**reason, "replan_count": self.replans + 1}
+        if seen.refined_steps and self.left and self.config.reasoning_effort == "high":
+            return events.PlanRefinementEvent, {"refinements": tuple(seen.refined_steps)}
+        return None
 
 
 def _step(kind: Kind, act: Callable[[], Any], model: type[Any], voice: Voice) -> Step[Any]:

@@ -27,7 +27,7 @@ from crewlite.errors import (
 )
 from crewlite.llm.library import api_error
 
-_LATER = {408, 409, 425, 429}  # and everything from 500 on
+_LATER = {408, 409, 425, 429}
 _KEY = {401, 402, 403}
 _UNPAID = {"insufficient_quota", "billing_hard_limit_reached"}  # a 429 that waiting does not end
 _TOO_LONG = {"context_length_exceeded"}
@@ -71,10 +71,15 @@ def typed(
             return LLMRejected(model, None, said, sent=False)
     if status is None:
         said = mask(_explained(error, said, host or "its service"))
-    if status is None or status in _LATER or status >= 500:
+    if status is None or may_work_later(status):
         wait = retry_after(getattr(error, "litellm_response_headers", None) or {})
         return LLMUnavailable(_unavailable(model, status, said, wait), retry_after=wait)
     return LLMRejected(model, status, said)
+
+
+def may_work_later(status: int) -> bool:
+    """Return whether a service that answers with this HTTP status may answer a later request."""
+    return status in _LATER or status >= 500
 
 
 def retry_after(headers: Any) -> float | None:

@@ -13,9 +13,9 @@ from crewlite import background
 from crewlite.errors import LLMUnavailable, text_of
 from crewlite.llm import wire
 from crewlite.llm.base import BaseLLM, LLMReply, Message, ToolCall
+from crewlite.llm.faults import may_work_later
 from crewlite.usage import Usage
 
-_LATER = frozenset({408, 409, 425, 429})  # and everything from 500 on
 _LOST = frozenset({"APIConnectionError", "APITimeoutError", "TransportError"})
 
 
@@ -61,7 +61,7 @@ def _name_of(original: object) -> str:
 def _may_work_later(error: Exception) -> bool:
     status = getattr(error, "status_code", None)
     if isinstance(status, int):
-        return status in _LATER or status >= 500
+        return may_work_later(status)
     return bool(_LOST.intersection(cls.__name__ for cls in type(error).__mro__))
 
 
