@@ -16,10 +16,9 @@ from crewlite.agent.coworkers import problems_of
 from crewlite.agent.guardrail import models_of, without_models
 from crewlite.agent.input_files import FILES, as_files
 from crewlite.budget import Budget, no_limit
-from crewlite.crew.for_each import ForEach
 from crewlite.crew.learned import Suggestions
 from crewlite.crew.output import CrewOutput
-from crewlite.crew.trials import Trials
+from crewlite.crew.repeated import Repeated
 from crewlite.definition import Definition, check_inputs, check_takes
 from crewlite.errors import ConfigError
 from crewlite.kinds import Kind
@@ -77,7 +76,7 @@ class Process(StrEnum, metaclass=_Known):
     """A manager does each task, and has the agents work for it."""
 
 
-class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
+class Crew(Definition, Repeated, Runnable[CrewOutput]):
     """Agents and the tasks they work through.
 
     ```python
