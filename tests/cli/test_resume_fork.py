@@ -303,3 +303,16 @@ def test_an_answer_that_does_not_fit_its_class_is_to_be_forked_and_not_resumed(s
     assert "its recorded answer does not fit Verdict (good: Value error, no judge is good)" in refused.stderr
     assert "crewlite checkpoint fork r --rerun task:judge --crew judges:crew" in refused.stderr
     assert "resume" not in refused.stderr
+
+
+@pytest.mark.parametrize("words", [["show"], ["info"], ["rewind", "r~1"]], ids=" ".join)
+def test_a_project_file_that_cannot_be_read_fails_no_command_that_needs_no_definition(shop, monkeypatch, words):
+    monkeypatch.chdir(shop.path)
+    shop.fail("three")
+    shop.ask(*BEGIN)
+    (shop.path / "pyproject.toml").write_text("[tool.crewlite")
+    done = shop.ask("checkpoint", *words, *(() if words[1:] else ("r",)))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "crewlite checkpoint resume r --crew MODULE:NAME" in done.stdout
+    refused = shop.ask("checkpoint", "resume", "r")
+    assert (refused.returncode, "pyproject.toml cannot be read" in refused.stderr) == (1, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from crewlite import kinds
 from crewlite.cli.checkpoint.screen import Screen
 from crewlite.cli.checkpoint.where import Opened
 from crewlite.cli.checkpoint.words import beginning, compact
+from crewlite.cli.exits import Failed
 from crewlite.cli.shell import Again
 from crewlite.ids import short
 from crewlite.lazy import lazy
@@ -53,7 +55,7 @@ class Hints:
         """What commands that run the definition have in common; --crew among it, if no record holds all of it."""
         definition = self.run.definition
         flow = kinds.of(definition["kind"]) is kinds.FLOW
-        found = not (flow or _has_live(definition)) or definitions.of_the_project()
+        found = not (flow or _has_live(definition)) or _project_names_one()
         return Again(self.opened.location, None if found else f"MODULE:{definition['name'] if flow else 'NAME'}")
 
     def tell(self, screen: Screen, head: str = "to go on  ") -> None:
@@ -124,6 +126,13 @@ class Hints:
             screen.line(("in doubt", "bold"), doubt, whole=True)
             screen.line(("  if it did      ", "dim"), answered, whole=True)
             screen.line(("  if it did not  ", "dim"), rerun, whole=True)
+
+
+def _project_names_one() -> bool:
+    """Return whether pyproject.toml names a definition; one that cannot be read names none."""
+    with contextlib.suppress(Failed):
+        return definitions.of_the_project() is not None
+    return False
 
 
 def _has_live(facts: object) -> bool:
