@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from crewlite import background, codec, disk, durable, resources
 from crewlite.errors import ConfigError, RecordingDamaged, RecordingMissing
+from crewlite.forked import rlock
 from crewlite.llm.base import BaseLLM, LLMReply, Message, OnChunk, with_fallbacks
 from crewlite.llm.call import ask_once
 from crewlite.llm.models import named
@@ -147,7 +148,7 @@ class _Tape:
     """Requests that were not recorded when they were first made: `llm` is asked each time."""
     _lines: list[bytes] = field(default_factory=list)
     """The lines that were read."""
-    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _lock: threading.RLock = field(default_factory=rlock)
 
     @property
     def count(self) -> int:

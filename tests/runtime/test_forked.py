@@ -16,7 +16,7 @@ from crewlite import Agent, CheckpointConfig, Crew, History, Task, bound, disk, 
 from crewlite.errors import BranchConflictError, ConfigError, StoreError
 from crewlite.flow import ask, flow, step
 from crewlite.state import RuntimeState
-from crewlite.testing import ScriptedLLM
+from crewlite.testing import RecordedLLM, ScriptedLLM
 from tests import children
 
 pytestmark = [
@@ -127,7 +127,7 @@ def test_an_answer_to_the_copy_of_a_run_at_work_is_not_given_to_the_run(name, tm
 FORKS = """
 import fcntl, os, signal, sys, time
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, disk
-from crewlite.testing import ScriptedLLM
+from crewlite.testing import RecordedLLM, ScriptedLLM
 
 location, at = sys.argv[1], {"reads": fcntl.LOCK_SH, "writes": fcntl.LOCK_EX}[sys.argv[2]]
 forked = []
@@ -388,3 +388,34 @@ def test_a_state_that_the_parent_has_open_is_refused_in_a_child_and_not_waited_f
     change()
     assert state.snapshot().version == first.version + 1
     state.close()
+
+
+def test_a_child_that_is_forked_while_a_reply_is_recorded_has_the_recorded_replies(tmp_path):
+    first, llm = (RecordedLLM(tmp_path / "replies.jsonl", ScriptedLLM([reply])) for reply in ("one", "two"))
+    parent, writes, go_on = os.getpid(), threading.Event(), threading.Event()
+
+    def asked(text, llm=llm):
+        return asyncio.run(llm.acall([{"role": "user", "content": text}])).text
+
+    def pause(operation):
+        if os.getpid() == parent and operation.verb == "write":
+            writes.set()
+            go_on.wait(60)
+
+    assert asked("first", first) == "one"
+    with disk.watched(pause), ThreadPoolExecutor(1) as pool:
+        second = pool.submit(asked, "second")
+        assert writes.wait(60)
+        child = os.fork()
+        if not child:
+            signal.alarm(20)
+            for _ in range(20):  # else the thread that asks may get the number, and so the lock, of one of the parent
+                threading.Thread(target=go_on.wait, daemon=True).start()
+            try:
+                os._exit(asked("first") != "one")
+            finally:
+                os._exit(2)
+        status = os.waitpid(child, 0)[1]
+        go_on.set()
+        assert second.result() == "two"
+    assert status == 0, "it waits for a thread that its parent has"
