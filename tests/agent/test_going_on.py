@@ -88,7 +88,7 @@ def test_what_fails_by_itself_begins_anew(on_disk):
 
 def test_time_that_has_run_out_is_not_tried_again():
     agent = Agent(
-        role="P", goal="g", llm=ScriptedLLM(["late", "late"], delay=5), max_execution_time=0.05, max_retry_limit=3
+        role="P", goal="g", llm=ScriptedLLM(["late", "late"], delay=5), max_execution_time=0.3, max_retry_limit=3
     )
     with pytest.raises((StepTimeout, TimeBudgetExceeded)):
         agent.kickoff("go")

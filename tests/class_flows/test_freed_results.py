@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gc
-import time
 import weakref
 
 from pydantic import BaseModel
 
 from crewlite import Agent, Crew, Task
 from crewlite.flow import Flow, listen, router, start
+from tests import children
 
 
 class Report(BaseModel):
@@ -95,8 +95,4 @@ def test_a_flow_that_was_kicked_off_is_freed_with_its_last_reference():
     assert made.state is not None
     gone = weakref.ref(made)
     del made
-    until = time.monotonic() + 5
-    while gone() is not None and time.monotonic() < until:  # the run's threads may still be ending
-        gc.collect()
-        time.sleep(0.01)
-    assert gone() is None
+    children.until(lambda: (gc.collect(), gone() is None)[1])  # the run's threads may still be ending

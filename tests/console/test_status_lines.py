@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -343,12 +344,13 @@ def test_a_forked_child_prints_as_ever(opened):
 # --- on a real one
 
 SCRIPT = """
-import sys, time
+import os, time
 from crewlite import Agent, Crew, Task
 from crewlite.testing import ScriptedLLM
 def reply(messages):
     print("printed")
-    time.sleep(1.5)
+    while not os.path.exists("go"):
+        time.sleep(0.01)
     name = input("Name? ")
     print("hello", name)
     return "done"
@@ -366,10 +368,12 @@ def test_on_a_pseudo_terminal_a_question_can_be_answered():
     process = children.Child([sys.executable, "-c", SCRIPT], stdin=follower, stdout=follower, stderr=follower, env=env)
     os.close(follower)
     told = b""
+    while b"model scripted" not in told:
+        told += os.read(leader, 10_000)
+    Path("go").touch()
     while b"Name? " not in told:
         told += os.read(leader, 10_000)
     assert shown(told.decode())[-2:] == ["printed", "Name?"]
-    assert b"model scripted" in told
     os.write(leader, b"Ann\n")
     try:
         while piece := os.read(leader, 10_000):

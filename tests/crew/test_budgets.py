@@ -288,14 +288,14 @@ def test_time_at_work_counts_over_resumes_and_without_the_time_that_people_take(
 
 def test_time_in_which_calls_are_paced_is_not_time_at_work():
     class Hurried(Turning):
-        """Really lets a third of a second pass for each sleep."""
+        """Really lets more than half a second pass for each sleep."""
 
         async def sleep(self, seconds):
-            time.sleep(0.3)
+            time.sleep(0.6)
             await super().sleep(seconds)
 
     with paced_by(Hurried()):
-        result = crew_of(looking(2), crew={"max_rpm": 1, "max_execution_time": 0.5}).kickoff()
+        result = crew_of(looking(2), crew={"max_rpm": 1, "max_execution_time": 1}).kickoff()
     assert result.raw == "done"
 
 
@@ -371,9 +371,10 @@ def test_time_that_a_budget_has_cut_is_counted_so_the_same_kickoff_pays_nothing_
         more = timed if owner == "crew" else {}
         return Crew(tasks=[task], name="desk", checkpoint=on_disk(on_events=["*"]), **more)
 
-    with pytest.raises(TimeBudgetExceeded) as first:
+    since = time.monotonic()
+    with pytest.raises(TimeBudgetExceeded):
         desk(0.2).kickoff(run_id="r")
-    paid = list(begun)
+    took, paid = time.monotonic() - since, list(begun)
     for compacted in (False, True):
         if compacted:
             with History(on_disk().location) as history:
@@ -381,7 +382,7 @@ def test_time_that_a_budget_has_cut_is_counted_so_the_same_kickoff_pays_nothing_
         with pytest.raises(TimeBudgetExceeded) as again:
             desk(0.2).kickoff(run_id="r")
         assert begun == paid, "nothing was begun"
-        assert again.value.used == pytest.approx(first.value.used, abs=0.05)
+        assert 0.2 <= again.value.used <= took
     with pytest.raises(TimeBudgetExceeded):
         desk(0.55).kickoff(run_id="r")  # which would do for what is left, were the time not counted
     assert desk(60).kickoff(run_id="r").raw == "done"

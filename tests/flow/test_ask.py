@@ -245,13 +245,13 @@ def test_nobody_in_time_is_an_error_that_the_flow_may_catch_and_stays_one(on_dis
     @flow(checkpoint=on_disk())
     def patient():
         try:
-            return ask("Anybody?", name="any", timeout=0.05)
+            return ask("Anybody?", name="any", timeout=0.5)
         except AnswerTimeout:
             return "nobody"
 
     with pytest.raises(Suspended):
         patient.kickoff(run_id="one")
-    time.sleep(0.1)
+    time.sleep(0.5)
     assert patient.kickoff(run_id="one") == "nobody"
     with History(patient.checkpoint.location) as found, pytest.raises(AnswerRefused):
         found.answer("one", "human:any", "me")

@@ -93,7 +93,7 @@ def test_what_it_raises_is_a_failed_try(threads, on_disk):
 
 def test_time_that_is_up_cancels_it(threads):
     over = threading.Event()
-    slow = step(name="slow", runtime=threads, timeout=0.05)(lambda: over.wait(30))
+    slow = step(name="slow", runtime=threads, timeout=0.3)(lambda: over.wait(30))
     with pytest.raises(StepTimeout):
         flow(lambda: slow()).kickoff()
     over.set()

@@ -482,7 +482,7 @@ def test_history_shows_a_failure_that_was_handled(shop):
 def test_a_flow_that_is_tried_again_makes_no_call_again_that_may_happen_only_once(config, ends):
     made, over = [], threading.Event()
 
-    @step(effect="once", timeout=0.05 if ends == "exceeds its time" else None)
+    @step(effect="once", timeout=0.3 if ends == "exceeds its time" else None)
     def pay():
         made.append(1)
         if ends == "raises":

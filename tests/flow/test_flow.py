@@ -378,6 +378,7 @@ def test_no_more_run_side_by_side_than_may(on):
         with lock:
             now[0] += 1
             most[0] = max(most[0], now[0])
+        children.until(lambda: most[0] >= 3)
         time.sleep(0.005)
         with lock:
             now[0] -= 1
@@ -503,7 +504,7 @@ def test_tries_that_were_spent_before_a_crash_stay_spent(config, ran):
 
 
 def test_a_step_that_takes_too_long_is_an_error_and_may_be_tried_again(config, ran):
-    @step(timeout=0.05, retries=1)
+    @step(timeout=0.3, retries=1)
     async def slow():
         ran.append(1)
         await asyncio.sleep(0 if len(ran) == 2 else 5)
@@ -790,18 +791,25 @@ def test_a_flow_that_fell_back_goes_on_though_the_first_way_works_again(config):
 def test_a_run_that_is_stopped_cuts_what_it_began(on_disk, ran):
     @step
     async def slow():
-        await asyncio.sleep(0.3)
-        ran.append("slow ran on")
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+            ran.append("slow ran on")
+        except asyncio.CancelledError:
+            ran.append("slow is cut")
+            raise
 
     @flow(checkpoint=on_disk())
     async def pipeline():
         slow.submit()
 
+    begun = threading.Event()
     handle = pipeline.submit(run_id="one")
-    time.sleep(0.1)
+    assert begun.wait(60)
     handle.cancel()
-    time.sleep(0.4)
-    assert (handle.status, ran) == ("cancelled", [])
+    with pytest.raises(RunCancelled):
+        handle.result(60)
+    assert (handle.status, ran) == ("cancelled", ["slow is cut"])
 
 
 @pytest.mark.parametrize("name", ["a#2", "a/b", "a!2", ""])
@@ -913,9 +921,12 @@ def test_a_step_that_waits_to_be_tried_again_leaves_its_place_to_others(ran):
 
 
 def test_whoever_waits_for_a_step_on_a_loop_of_their_own_may_give_up_and_the_step_goes_on():
+    gave_up = threading.Event()
+
     @step
     async def slow():
-        await asyncio.sleep(0.1)
+        while not gave_up.is_set():
+            await asyncio.sleep(0.005)
         return "slow"
 
     @flow
@@ -933,6 +944,7 @@ def test_whoever_waits_for_a_step_on_a_loop_of_their_own_may_give_up_and_the_ste
             return await future
 
         asyncio.run(impatient())
+        gave_up.set()
         return asyncio.run(patient()), future.result(), future.done()
 
     assert pipeline.kickoff() == ("slow", "slow", True)

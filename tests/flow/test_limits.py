@@ -211,7 +211,7 @@ def test_a_task_that_outlives_its_step_is_cut_at_its_step_and_begins_nothing_mor
         await go.wait()
         ran.append("ran on")
 
-    @step(timeout=0.05)
+    @step(timeout=0.3)
     async def slow():
         go = asyncio.Event()
 
@@ -256,7 +256,7 @@ def test_a_policy_decides_for_steps_that_have_no_retries_of_their_own(config, ra
         ran.append("never")
         raise Boom
 
-    @step(timeout=0.01)
+    @step(timeout=0.2)
     async def slow():
         ran.append("slow")
         await asyncio.sleep(5)

@@ -26,15 +26,16 @@ def state():
 
 def side_by_side(setting, finish, *, name=lambda n: "same", retries=0):
     """Two steps at once that change one name, the one with the number `finish[0]` ending first."""
-    first = asyncio.Event()
+    begun, first = asyncio.Event(), asyncio.Event()
 
     @step(retries=retries)
     async def change(n):
         before = state().get(name(n), 0)
         if n == finish[0]:
-            await asyncio.sleep(0.01)  # until the other has begun
+            await begun.wait()
             first.set()
         elif not durable.scope().past:
+            begun.set()
             await first.wait()
             await asyncio.sleep(0.02)
         state()[name(n)] = before + n + 1

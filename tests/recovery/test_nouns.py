@@ -251,7 +251,7 @@ def test_a_call_that_must_happen_once_is_made_again_by_its_own_policy_alone():
 def test_a_call_in_doubt_is_never_made_again_by_a_policy():
     always, made = Own(Retry(), 9), []
 
-    @tool(effect="once", timeout=0.05, failure_policy=always)
+    @tool(effect="once", timeout=0.3, failure_policy=always)
     async def pay() -> str:
         """Pay."""
         made.append(1)
@@ -270,7 +270,7 @@ def test_a_call_in_doubt_is_never_made_again_by_a_policy():
 def test_a_step_that_must_happen_once_and_took_too_long_is_not_done_again(more):
     made = []
 
-    @step(effect="once", timeout=0.05, **more)
+    @step(effect="once", timeout=0.3, **more)
     async def pay():
         made.append(1)
         await asyncio.sleep(30)

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections import Counter
 
 import pytest
@@ -20,9 +19,9 @@ from tests import children
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="stops and kills processes by POSIX signals")
 
 PROGRAM = """
-import asyncio, os, sys
+import asyncio, os, sys, threading, time
 from pathlib import Path
-from crewlite import CheckpointConfig
+from crewlite import CheckpointConfig, background
 from crewlite.flow import flow, step
 
 location, calls, go, waiters = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])
@@ -42,7 +41,15 @@ async def book():
 async def all_of_them():
     return await asyncio.gather(*[book.akickoff(run_id="r", wait=True) for _ in range(waiters)])
 
+def say_when_it_waits():
+    main = threading.main_thread().ident
+    while sys._current_frames()[main].f_code is not background.next_of.__code__:
+        time.sleep(0.001)
+    print("waits", flush=True)
+
 if __name__ == "__main__":
+    if sys.argv[5:]:
+        threading.Thread(target=say_when_it_waits, daemon=True).start()
     print("begun", flush=True)
     for result in asyncio.run(all_of_them()) if waiters else [book.kickoff(run_id="r", wait=True)]:
         print(result, flush=True)
@@ -61,8 +68,8 @@ def book(on_disk, tmp_path, monkeypatch):
         def asked(self):
             return Counter(calls.read_text().split()) if calls.exists() else Counter()
 
-        def start(self, waiters=0, **options):
-            child = children.Child([*command, str(waiters)], stdout=children.PIPE, text=True, **options)
+        def start(self, waiters=0, *more, **options):
+            child = children.Child([*command, str(waiters), *more], stdout=children.PIPE, text=True, **options)
             assert child.stdout.readline() == "begun\n"
             return child
 
@@ -120,8 +127,8 @@ def test_of_ten_that_begin_at_once_one_begins_the_run(book):
 def test_ctrl_c_ends_the_wait_and_not_the_run(book):
     first = book.start()
     children.until(lambda: book.asked()["2"])
-    waiter = book.start(stderr=children.PIPE)
-    time.sleep(0.3)  # it waits by now; if not, it is interrupted earlier, which ends it too
+    waiter = book.start(0, "say when it waits", stderr=children.PIPE)
+    assert waiter.stdout.readline() == "waits\n"
     waiter.send_signal(signal.SIGINT)
     said = waiter.communicate()[1]
     assert waiter.returncode != 0
@@ -231,7 +238,7 @@ def test_a_cancelled_waiter_leaves_the_run_alone_and_the_loop_is_free_meanwhile(
 
     async def main():
         waiting = asyncio.ensure_future(passage.akickoff(run_id="r", wait=True))
-        for _ in range(50):  # a loop that stands still does not get to the end of this
+        for _ in range(20):  # a loop that stands still does not get to the end of this
             await asyncio.sleep(0.01)
         assert not waiting.done()
         waiting.cancel()

@@ -236,7 +236,8 @@ async def wait():
 
 
 def test_a_step_that_does_not_end_keeps_neither_checkpoint_nor_process():
-    body = STUBBORN.format(stays="await asyncio.sleep(30)") + KICKOFF.format("'SIGTERM'")
+    patient = "from crewlite.runtime.main_thread import handlers\nhandlers.GRACE = 60\n"
+    body = patient + STUBBORN.format(stays="await asyncio.sleep(30)") + KICKOFF.format("'SIGTERM'")
     status, _, said = cut_by(signal.SIGTERM, body)
     assert status == 143
     assert "To go on" in said

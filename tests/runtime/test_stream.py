@@ -7,18 +7,20 @@ import gc
 import json
 import os
 import signal
+import sys
 import threading
 import time
 import weakref
 
 import pytest
 
-from crewlite import Agent, BaseLLM, Crew, History, LLMReply, Task, event_bus
+from crewlite import Agent, BaseLLM, Crew, History, LLMReply, Task, background, event_bus
 from crewlite.errors import ConfigError, OnLoopThread, RunCancelled
 from crewlite.events import BaseEvent, TaskCompletedEvent
 from crewlite.flow import flow, step
 from crewlite.runtime.kickoffs.stream import RunStream
 from crewlite.testing import ScriptedLLM
+from tests import children
 from tests.parts import Stop
 
 
@@ -258,18 +260,22 @@ def test_who_stops_reading_leaves_the_rest_to_the_next_one():
 
 @pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal to a thread")
 def test_what_is_left_of_a_stream_can_be_read_after_ctrl_c():
-    reads = threading.Event()
+    emitted, read, main = [], [], threading.main_thread().ident
+    event_bus.on(BaseEvent, lambda source, event: emitted.append(event))
+
+    def waits_for_more():
+        return len(read) == len(emitted) and sys._current_frames()[main].f_code is background.next_of.__code__
 
     @step
     async def interrupt():
-        await asyncio.to_thread(reads.wait, 30)
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        await asyncio.to_thread(children.until, waits_for_more)
+        signal.pthread_kill(main, signal.SIGINT)
         await asyncio.Event().wait()
 
     stream = flow(name="long")(interrupt).stream()
     try:
-        for _ in stream:
-            reads.set()
+        for event in stream:
+            read.append(event)
     except KeyboardInterrupt:
         with pytest.raises(RunCancelled):
             list(stream)
