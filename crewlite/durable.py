@@ -97,8 +97,8 @@ class Step(Generic[T]):
     failure_policy: Policy | None = None
     """Decides on every failure of this step, also on one that a step inside it caused."""
     inherits: bool = False
-    """Whether, without a `failure_policy`, the nearest enclosing `child_policy` decides: not on a failure that a policy
-    of a step inside has decided on."""
+    """Whether, without a `failure_policy`, the nearest enclosing `child_policy` decides, except on failures that a
+    policy inside has decided on already."""
     child_policy: Policy | None = None
     """The policy for this step and all steps inside it that inherit."""
     default_policy: Policy | None = None
@@ -146,7 +146,7 @@ class Step(Generic[T]):
     """The number of the commit that the step reacts to: an outcome that was recorded earlier is outdated."""
     rests_on_more: bool = False
     """Whether the outcome depends on more than the question, as with a question to a person: a recorded outcome then
-    counts only while the questions of the enclosing steps, and what the model there has heard, are the same."""
+    counts only while the questions of the enclosing steps, and what their models have heard, are the same."""
     asked_model: Callable[[], str] | None = None
     """Of a model call: returns the model of the current attempt, which may be a fallback."""
 

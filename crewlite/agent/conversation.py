@@ -208,7 +208,7 @@ def message_step(source: object, number: int) -> Step[Any]:
     """Build the step that returns the recorded messages of a turn, so that a fork can edit them."""
 
     async def act() -> Any:
-        raise RunMismatch(f"{message_at(number)} is not recorded any more: send these messages again")
+        raise RunMismatch(f"{message_at(number)} is not recorded any more: pass the messages of that turn again")
 
     return Step(
         kind=kinds.MESSAGE,

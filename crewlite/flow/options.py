@@ -91,7 +91,7 @@ class Execution:
 
 
 def decorated(kind: str, of: Callable[..., T], func: Callable[..., Any] | None, options: dict[str, Any]) -> Any:
-    """Make `of(func)` by a decorator; without a function, which comes later, return the decorator with its options.
+    """Return `of(func)`; without a function, return a decorator that has these options and gets the function later.
 
     Raises ConfigError for an option that `of` does not take.
     """

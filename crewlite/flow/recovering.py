@@ -104,7 +104,7 @@ def recoverable(
     verbose: bool = False,
 ) -> Callable[[Callable[P, R]], RecoverableFunction[P, R]]: ...
 def recoverable(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a function, sync or async, one that is tried again as a policy says.
+    """Have a policy decide how a function, sync or async, is tried again after a failure.
 
     Its phases are `@step` calls. Parameters named `hint` and `recovery` are no inputs: each attempt gets in them what
     went wrong before, "" and None in the first one.

@@ -56,8 +56,8 @@ class Reuse:
     def at(self, arguments: dict[str, Json]) -> Cached | None:
         """Return the cache key for these arguments and the age limit. Omitted arguments count with their defaults.
 
-        Returns None, with a warning at the first time, if an argument or the code holds a secret: no two could be told
-        apart, because not even a digest of a secret is recorded.
+        Returns None, and warns the first time, if an argument or the code holds a secret: not even a digest of it is
+        recorded, so a key could not tell two secrets apart.
         """
         asked = self._defaults | arguments
         if codec.holds_secret(asked):

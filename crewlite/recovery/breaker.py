@@ -74,7 +74,7 @@ class CircuitBreaker(Guard):
         return "closed" if not opened else "open" if any(opened) else "half_open"
 
     def before(self, call: GuardedCall) -> Awaitable[None] | None:
-        """Raise CircuitOpen if the circuit is open, or another call is trying whether it may close."""
+        """Raise CircuitOpen if the circuit is open, or another call is its probe."""
         if shared := self._shared(call):
             return self._before(call, shared)
         self._admit(call, new_id(), self._clock())
@@ -100,9 +100,9 @@ class CircuitBreaker(Guard):
         self._admit(call, probe, now)  # at that time, so that no call tries of which the store does not know
 
     def _admit(self, call: GuardedCall, probe: str, now: float) -> None:
-        """Raise CircuitOpen unless the circuit is closed, or half-open with this call as its trial call.
+        """Raise CircuitOpen unless the circuit is closed, or half-open with this call as its probe.
 
-        `probe`: the id by which the circuit knows the call if it becomes the trial call.
+        `probe`: the id of this call as the probe.
         """
         copy = self._copy(call)
         with self._lock:
@@ -124,7 +124,7 @@ class CircuitBreaker(Guard):
             shared.post(self._key(call), lambda data: self._ended(Circuit.of(data), error, probe, now).data())
 
     def _ended(self, circuit: Circuit, error: BaseException | None, probe: str, now: float) -> Circuit:
-        """Return what becomes of a circuit when a call has ended. `probe`: its id, if it was to try."""
+        """Return the circuit after a call has ended. `probe`: the id of the call if it was the probe; else ""."""
         probes = bool(probe) and circuit.probe == probe
         if error is None:
             return Circuit()
@@ -144,7 +144,7 @@ class CircuitBreaker(Guard):
             return self._copies.setdefault((where, call.what), _Copy())
 
     def _key(self, call: GuardedCall) -> str:
-        """Return the key of the shared state. Breakers with other settings count otherwise, so they have another."""
+        """Return the key of the shared state: another one for other settings, because these count differently."""
         return codec.digest(["circuit", call.what, self.failure_threshold, self.window, self.cooldown])
 
 
@@ -152,21 +152,21 @@ class CircuitBreaker(Guard):
 class Circuit:
     """The state of a circuit. Times are in seconds.
 
-    One that is far in the future is that of a clock which was set back since, so it counts no more.
+    A time far in the future does not count: it was written before a clock was set back.
     """
 
     failures: tuple[float, ...] = ()
-    """When the service failed of late."""
+    """The times of the latest failures of the service."""
     opened: float | None = None
     """When it was opened; None while it is closed."""
     probe: str = ""
-    """The id of the call that tries whether the service works again; "" if there is none."""
+    """The id of the probe, the one call that tries whether the service works again; "" if there is none."""
     probed: float = 0.0
-    """When that call began."""
+    """When the probe began."""
 
     @classmethod
     def of(cls, data: bytes | None) -> Self:
-        """Read a circuit from its data. One that cannot be read is closed."""
+        """Read a circuit from its data. If the data cannot be read, the circuit is closed."""
         with contextlib.suppress(ValueError, TypeError, AttributeError):
             given = json.loads((data or b"{}").decode())
             failures, opened = map(float, given.get("failures", ())), given.get("opened")
@@ -203,4 +203,4 @@ class _Copy:
     read: float = -math.inf
     """When it was last read from the store."""
     probes: dict[int, str] = field(default_factory=dict)
-    """The calls of this process that try, by the ids of these objects, with their ids as probes."""
+    """The probes of this process: by `id()` of the GuardedCall, the id of the probe."""

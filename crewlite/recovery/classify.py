@@ -1,7 +1,7 @@
 """Classifiers say what went wrong, before a policy says what to do: the port, classification by rules, and by a model.
 
-Rules need no model, and always say the same of a failure. What failed counts before what came before it: an error that
-the work has recovered from earlier decides nothing.
+Rules need no model, and always give a failure the same type. They look at the error itself first, then at the steps
+before it. An earlier error from which the work has recovered decides nothing.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Symptom:
 
     type: FailureType
     errors: Collection[str] = ()
-    """Names of classes of errors, without their modules. Errors of derived classes show it as well."""
+    """Names of classes of errors, without their modules. Derived classes count too."""
     statuses: Collection[int] = ()
     """HTTP statuses."""
     words: str = ""
     """A regular expression that occurs in the message, whatever its case."""
     confidence: float = BY_CLASS
-    """How far it is to be trusted at most, from 0 to 1."""
+    """How far these signs are to be trusted at most, from 0 to 1."""
 
     def __post_init__(self) -> None:
         if self.type not in list(FailureType):
@@ -127,7 +127,7 @@ SYMPTOMS = (
 log = logging.getLogger("crewlite.recovery")
 by_model = lazy("crewlite.agent.classifier")  # on a higher floor, as it asks a model in a recorded step
 _FROM_TRAJECTORY = 0.6
-"""How far signs in the recorded steps are trusted: less than any in the error itself, but for a weak one."""
+"""How far signs in the recorded steps are trusted: less than those in the error itself, unless these are weak."""
 
 
 class Classifier(Protocol):
@@ -148,9 +148,9 @@ async def classified(
 ) -> Failure:
     """Return the failure with the type and the evidence that a classifier gives it. Without one, it is unchanged.
 
-    A classifier that raises, or returns no type, makes the type UNKNOWN, with the reason as evidence and a warning in
-    the log, where `mask` hides secrets: a failure in telling what failed must not hide what failed. Errors with which
-    the run itself stops are raised.
+    If the classifier raises, or returns no type, the type is UNKNOWN, with the reason as evidence and in a warning,
+    where `mask` hides secrets: a failure of the classifier must not hide the failure of the work. Errors that stop the
+    run are raised.
     """
     if classifier is None:
         return failure
@@ -175,7 +175,7 @@ async def _asked(classifier: Classifier, failure: Failure) -> object:
 
 
 def _told(failure: Failure, told: object, name: str) -> Failure | None:
-    """Return the failure as a classifier has told it; None if it has told no type."""
+    """Return the failure with the type that a classifier returned (`told`); None if that is no type."""
     if isinstance(told, Failure) and told.type in list(FailureType):
         return replace(failure, type=FailureType(told.type), evidence=tuple(told.evidence))
     known = told.lower() if isinstance(told, str) else None

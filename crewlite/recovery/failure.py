@@ -54,9 +54,9 @@ class Failure:
     fallbacks: int = 0
     """The number of fallbacks that are left, such as other models."""
     type: FailureType = FailureType.UNKNOWN
-    """What went wrong in the work, as the classifier says, or the error by an attribute `failure_type`."""
+    """What went wrong in the work, according to the classifier or to the error's attribute `failure_type`."""
     evidence: tuple[Evidence, ...] = ()
-    """What speaks for the type."""
+    """The reasons for the type."""
     attempts: int = 1
     """The number of tries of the failing step so far, this one included."""
     recoveries: int = 0
@@ -68,7 +68,7 @@ class Failure:
     trajectory: tuple[RecordedStep, ...] = ()
     """The steps of the work up to the failure, oldest first."""
     is_told: bool = False
-    """Whether a model is told of it if the policy gives up, and can do something else: a failure of a tool."""
+    """Whether a model is told if the policy gives up, and can do something else, as after a tool's failure."""
     classes: tuple[str, ...] = ()
     """The names of the error's class and of the classes it derives from."""
     status: int | None = None
@@ -138,7 +138,7 @@ def _type(error: BaseException) -> FailureType:
 
 
 def _classes(error: BaseException) -> tuple[str, ...]:
-    """Return the names of the classes of an error, its own first; for one that replaces another, that one's first."""
+    """Return the names of an error's class and base classes; first, that of the error which it replaces, if any."""
     own = [cls.__name__ for cls in type(error).__mro__ if cls not in (Exception, BaseException, object)]
     if isinstance(error, Redacted | StepRaised):
         own.insert(0, error.error_type.rpartition(".")[2])

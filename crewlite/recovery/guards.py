@@ -25,7 +25,7 @@ VETOES = (CallVetoed.__name__, CircuitOpen.__name__)
 class Shared(Protocol):
     """What the runs of one store share, in all processes: small data by key (32 hexadecimal digits).
 
-    The run is warned of what fails.
+    The run logs a warning if an access fails.
     """
 
     @property
@@ -36,7 +36,7 @@ class Shared(Protocol):
         """Return the data under a key; None if there are none. Raises OSError if they cannot be read."""
 
     async def change(self, key: str, change: Callable[[bytes | None], bytes]) -> bytes:
-        """Replace the data under a key by what `change` makes of them, all or nothing, and return that.
+        """Replace the data under a key, all or nothing, by what `change(data)` returns, and return the new data.
 
         `change` may be called several times, in another thread. Raises OSError if it cannot be stored.
         """
@@ -92,7 +92,7 @@ class Guard:
         """Look at a call that is about to be made. Raises CallVetoed to refuse it. It may be async."""
 
     def after(self, call: GuardedCall, error: BaseException | None) -> Awaitable[None] | None:
-        """Learn how a call ended that was not refused here: the error, or None. It may be async.
+        """Learn how a call ended that this guard let through: `error`, or None if it succeeded. It may be async.
 
         The call has been made, so an error of this method is logged and changes nothing.
         """
@@ -122,9 +122,9 @@ class LoopDetector(Guard):
 
 @dataclass(frozen=True)
 class RequireIdempotency(Guard):
-    """Refuses a call with effect="once" that has succeeded in the run before, such as one that a new plan makes again.
+    """Refuses a call with effect="once" that has already succeeded in the run, and tells the model the earlier result.
 
-    The model is told of the result that it had.
+    A new plan may make such a call again.
     """
 
     def before(self, call: GuardedCall) -> None:

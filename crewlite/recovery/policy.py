@@ -138,7 +138,7 @@ class FailurePolicy:
     def from_dict(cls, data: Mapping[str, Any]) -> FailurePolicy:
         """Build a policy from plain data, such as `{"TIMEOUT": {"retry": {"max_attempts": 2}}, "default": "abort"}`.
 
-        A strategy is its name, or its name with its arguments. Raises ConfigError, which tells all mistakes.
+        A strategy is its name, or its name with its arguments. Raises ConfigError, which lists all mistakes.
         """
         return cls(**reading.arguments(data))
 
@@ -228,9 +228,9 @@ def remedy_for(policy: Policy, failure: Failure, past: Sequence[Remedy]) -> Reme
 
 
 def _without_attempts(strategy: Policy, failure: Failure, past: list[Remedy]) -> Remedy | None:
-    """Return what the strategy would do once all its attempts had failed; None if it would give up.
+    """Return the remedy that the strategy would choose after all its attempts had failed; None if it would give up.
 
-    A budget that is used up forbids attempts, not the question to a person that comes after them.
+    A budget that is used up forbids more attempts, but not a question to a person after them.
     """
     for _ in range(most_of(strategy) + 1):
         remedy = typed(strategy.decide(failure, past), failure)
@@ -243,7 +243,7 @@ def _without_attempts(strategy: Policy, failure: Failure, past: list[Remedy]) ->
 
 
 def _patience(strategies: Sequence[Policy]) -> int:
-    """Return the number of remedies for one step, unless a policy sets it."""
+    """Return the default number of remedies for one step: that of the most patient strategy."""
     return max([USUAL, *map(most_of, strategies)])
 
 
@@ -270,7 +270,7 @@ DEFAULT = model_calls(3)
 
 @dataclass(frozen=True, slots=True)
 class ByListener:
-    """One strategy for failures that a model is told of if they are given up, and another one for the rest.
+    """One strategy for failures of which a model is told, such as those of tools, and one for other failures.
 
     The model may call the same tool again, and each of its calls has a budget of its own.
     """
@@ -280,19 +280,19 @@ class ByListener:
 
     @property
     def most(self) -> int:
-        """The largest number of remedies that it may choose."""
+        """The largest number of remedies that this strategy may choose."""
         return max(most_of(self.told), most_of(self.others))
 
     def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
-        """Return what the strategy for this failure chooses."""
+        """Return the remedy that the strategy for this failure chooses."""
         return (self.told if failure.is_told else self.others).decide(failure, past)
 
 
 def usual_policy(base: float = 1.0) -> FailurePolicy:
     """Build a policy for crews and flows. `base`: about the seconds before a first retry; later ones come after more.
 
-    Services that fail are called again. Work that went wrong is done again, told what was wrong. A failure of unknown
-    type, and a budget that is used up, is left as it is: the step fails, or the model is told of its tool.
+    Services that fail are called again. Work that went wrong is done again, told what was wrong. If the type is
+    unknown, or a budget is used up, nothing is tried: the step fails, or the model is told that its tool failed.
     """
     return FailurePolicy(
         EXTERNAL_FAULT=ByListener(backoff_and_retry(2, base), backoff_and_retry(5, base)),

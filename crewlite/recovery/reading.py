@@ -33,7 +33,7 @@ GUARDS: dict[str, Callable[..., Any]] = {
     "loop_detector": LoopDetector,
     "require_idempotency": RequireIdempotency,
 }
-"""The guards by these names; a RiskThreshold holds a function, and is written in code."""
+"""The guards by the names that a policy may be written with. A RiskThreshold needs a function, so it is set in code."""
 
 
 def loaded(source: str | os.PathLike[str]) -> Any:
@@ -76,7 +76,7 @@ def _repeated(node: Any, seen: set[int]) -> Iterator[str]:
 
 
 def arguments(data: object) -> dict[str, Any]:
-    """Return the arguments of a FailurePolicy. Raises ConfigError, which tells all mistakes."""
+    """Return the arguments of a FailurePolicy. Raises ConfigError, which lists all mistakes."""
     if not isinstance(data, Mapping):
         raise ConfigError(f"The policy is {data!r}; wanted a mapping, such as {{'TIMEOUT': 'retry'}}")
     problems: list[str] = []

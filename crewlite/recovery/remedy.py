@@ -47,7 +47,7 @@ class _Remedy:
 
     @property
     def said(self) -> str:
-        """The author's words about giving up, which the error of the step holds; "" for none."""
+        """What the author of the policy says about giving up; the step's error contains it. "" for nothing."""
         return ""
 
     def __post_init__(self) -> None:
@@ -162,7 +162,7 @@ REMEDIES: dict[str, type[Remedy]] = {cls.__name__.lower(): cls for cls in get_ar
 GIVES_UP = (Abort, Escalate)
 """The remedies after which the step fails."""
 USUAL = 3
-"""The number of remedies of one step, where nothing says another."""
+"""The default number of remedies for one step."""
 
 
 def is_attempt(remedy: Remedy) -> bool:
@@ -205,9 +205,9 @@ def as_data(remedy: Remedy) -> dict[str, Any]:
 
 
 def remedy_of(data: Mapping[str, Any], kind: str) -> Remedy | None:
-    """Rebuild a remedy from its data, and the `kind` of the failure; None if this release does not know the remedy.
+    """Rebuild a remedy from its data; None if this release does not know the remedy. `kind`: that of the failure.
 
-    Fields that it does not know are left out, and a type that it does not know is UNKNOWN.
+    Unknown fields of the data are left out, and an unknown type of failure becomes UNKNOWN.
     """
     cls = REMEDIES.get(data["do"])
     if cls is None:

@@ -1,4 +1,4 @@
-"""Strategies: what to do about failures of one type. Each is a policy of its own, pure and a value. Rules: of one kind.
+"""Strategies: what to do about failures of one type. Rules: the same for kinds. Each strategy is a pure policy.
 
 A strategy counts the remedies that answered failures of the same type, so no type uses up the budget of another.
 """
@@ -93,7 +93,7 @@ def abort(reason: str = "") -> Strategy:
 
 
 def compensate(then: Policy | None = None) -> Compensation:
-    """Undo the finished steps of the failed work, newest first; then do as the strategy `then` decides, or escalate."""
+    """Undo the failed work's finished steps, newest first; then do what the strategy `then` decides, or escalate."""
     return Compensation(check_strategy("compensate: then", then or escalate()))
 
 
@@ -152,7 +152,7 @@ class Compensation:
 
     @property
     def most(self) -> int:
-        """The largest number of remedies that it may choose."""
+        """The largest number of remedies that this strategy may choose."""
         return most_of(self.then)
 
     def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
@@ -168,11 +168,11 @@ class Sequential:
 
     @property
     def most(self) -> int:
-        """The largest number of remedies that it may choose."""
+        """The largest number of remedies that this strategy may choose."""
         return len(self.strategies)
 
     def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
-        """Return what the strategy whose turn it is chooses; Escalate after the last one."""
+        """Return the remedy that the strategy for this failure chooses; Escalate after the last strategy."""
         turn = len(_same_type(failure, past))
         if turn >= len(self.strategies):
             return spent(failure, _used_up(failure, turn))
@@ -188,11 +188,11 @@ class Chain:
 
     @property
     def most(self) -> int:
-        """The largest number of remedies that it may choose."""
+        """The largest number of remedies that this strategy may choose."""
         return most_of(self.first) + most_of(self.then)
 
     def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
-        """Return what the first strategy chooses; where it would give up, what the second one does."""
+        """Return the remedy that the first strategy chooses or, where it would give up, that of the second."""
         same = _same_type(failure, past)
         for done in range(len(same) + 1):
             if isinstance(remedy := self.first.decide(failure, same[:done]), GIVES_UP):

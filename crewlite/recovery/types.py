@@ -49,11 +49,11 @@ class Evidence:
     """A reason for the type of a failure."""
 
     rule: str
-    """The name of what found it, such as a rule or a model."""
+    """The name of what found the reason, such as a rule or a model."""
     text: str
-    """The text in which it was found."""
+    """The text in which the reason was found."""
     confidence: float = 1.0
-    """How far it is to be trusted, from 0 to 1."""
+    """How far the reason is to be trusted, from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,7 @@ def _event_name(item: object) -> str:
 
 
 def at_ref(ref: CheckpointConfig | str | UUID | os.PathLike[str] | None) -> CheckpointConfig:
-    """Return the configuration that names this place: `ref` if it is one. Raises ConfigError for a blank ref."""
+    """Return a configuration that names `ref`, or `ref` itself if it is one. Raises ConfigError for a blank ref."""
     if isinstance(ref, str) and not ref.strip():
         raise ConfigError(f"the ref is {ref!r}; wanted a run, a checkpoint or 'latest'")
     return ref if isinstance(ref, CheckpointConfig) else CheckpointConfig(restore_from=ref)

@@ -84,9 +84,8 @@ class Rewind:
 class RunHistory:
     """One branch of one run. It is read at the first use of a property, and does not follow later commits.
 
-    `abandoned_by` is the number of a rewind, from 1: the object then shows the branch as it was right before it.
-    `as_of` is the id of a checkpoint: the object then shows the branch as it was there. With None for both it shows the
-    branch as it is now.
+    With `abandoned_by`, the number of a rewind from 1, it shows the branch right before that rewind. With `as_of`, the
+    id of a checkpoint, it shows the branch at that checkpoint. With neither, it shows the branch as it is now.
     """
 
     def __init__(

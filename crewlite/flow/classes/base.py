@@ -78,9 +78,9 @@ class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
     initial_state: Any = None
     """The state before a kickoff: a pydantic class, an object of one, or a mapping."""
     max_concurrency: int | None = None
-    """How many of its steps run at a time, at most."""
+    """The most steps of the flow that run at the same time."""
     failure_policy: Policy | None = None
-    """Decides what follows a failure in it."""
+    """Decides what follows a failure of the flow or of a step in it."""
     max_method_calls: int = 1000
     """How often each method may start in a run, so that a cycle without an end is an error."""
     verbose: bool = False
@@ -182,8 +182,8 @@ class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
     def human_feedback_history(self) -> list[HumanFeedbackResult]:
         """What people have said to methods with `@human_feedback`, in the order of these methods' commits.
 
-        In a method: before that was started, and what it has asked by calling such a method. After a kickoff: of all
-        methods that the flow has started.
+        In a method: what they said before it started, and what it has asked itself by calling such a method. After a
+        kickoff: what they said to all methods.
         """
         method = self._at_work()
         found = last_kickoff.last(self)
@@ -222,7 +222,7 @@ class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
         return asked_here(Question(message, schema, timeout, told=told), name)
 
     def _at_work(self) -> Running | None:
-        """Return the method of this flow in whose code, or around whose code, the caller is."""
+        """Return the running method of this flow that encloses the caller; None outside of one."""
         method = running.get()
         while method is not None and method.flow is not self:
             method = method.outer
@@ -299,7 +299,7 @@ class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
         cls._check_complete()
 
     def check_edit(self, record: Record, address: str, value: Json) -> None:
-        """Raise ConfigError for an edit of a router that is no label of it."""
+        """Raise ConfigError if the new outcome of a router is none of its labels."""
         if "/" not in address and kinds.at(address) is kinds.METHOD:
             self.graph.check_edit(address, codec.decode(value))
 

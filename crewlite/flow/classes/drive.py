@@ -43,7 +43,7 @@ class _Asked:
     """How often the method has been requested, this time included."""
     step: Step[Any]
     argument: Any
-    """The argument that the method was called with. Of a router, the methods that it starts are called with it too."""
+    """The argument that the method was called with. The methods that a router starts get the router's argument."""
     result: Any = None
     """What it has returned, once it has finished."""
 
@@ -60,20 +60,20 @@ class Drive:
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done once no method is left, or with the error that ends the kickoff."""
         self._recorded: list[_Asked] = []
-        """Methods to start whose outcomes are recorded."""
+        """Methods to start that have a recorded outcome."""
         self._new: list[_Asked] = []
-        """Methods to start whose outcomes are not."""
+        """Methods to start that have no recorded outcome."""
         self._at_work: dict[asyncio.Task[Any], _Asked] = {}
         self._replayed: asyncio.Task[Any] | None = None
-        """The one with a recorded outcome at work, which is taken before all others."""
+        """The running method that has a recorded outcome; None if there is none. No other method ends before it."""
         self._failed: dict[asyncio.Task[Any], _Asked] = {}
         self._counts = Counter[str]()
         self._commits: dict[Firing, int] = {}
         """The number of the commit of each outcome that is recorded."""
         self._last: tuple[Any, _Asked] | None = None
-        """The method whose result is the flow's so far: the furthest one, in the latest round; with its place there.
+        """(place, method) for the method whose result is the flow's so far: the furthest method in the latest round.
 
-        No other finished method is kept, so its result is freed as soon as no method needs it.
+        Results of other finished methods are freed as soon as no method needs them.
         """
         self._feedback: tuple[HumanFeedbackResult, ...] = ()
         """What people have said, in the order of the methods' commits."""
@@ -91,7 +91,7 @@ class Drive:
         return self.left()._replace(result=self._result())
 
     def left(self) -> Outcome:
-        """Return what the finished methods have come to so far, without a result."""
+        """Return the state and the feedback that the finished methods have left, without a result."""
         return Outcome(None, without_items(self._scope.state.now()), feedback=self._feedback)
 
     def _begin(self) -> None:
@@ -116,7 +116,8 @@ class Drive:
     def _ended(self, _: asyncio.Task[Any]) -> None:
         """Take the methods that have ended, and begin those that they start.
 
-        A callback of their tasks: to wake the task of the kickoff would take a further turn of the loop each time.
+        The tasks of the methods call it when they end. To wake the task of the kickoff instead would take one more turn
+        of the loop each time.
         """
         if self._over.done():  # the kickoff was cancelled, or has failed
             return
@@ -129,7 +130,7 @@ class Drive:
             self._over.set_exception(ordinary(error))
 
     def _in_turn(self) -> Sequence[asyncio.Task[Any]]:
-        """Return the methods that have ended, in the order of their commits; none while an earlier one is to end."""
+        """Return the methods that have ended, in commit order; none while one with an earlier commit is yet to end."""
         if self._replayed:
             return [self._replayed] if self._replayed.done() else []
         ended = [task for task in self._at_work if task.done()]
@@ -259,7 +260,7 @@ class Drive:
 
 
 _NEVER = 1 << 62
-"""Stands for the commit of what is not recorded."""
+"""The number of the commit of an outcome that is not recorded: higher than all others."""
 
 
 async def _work(

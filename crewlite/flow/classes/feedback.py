@@ -30,7 +30,7 @@ class HumanFeedbackResult:
     """What the method has returned."""
     feedback: str
     outcome: str | None = None
-    """Which of the `emit` it means; None without them."""
+    """The outcome of `emit` that the answer means; None without `emit`."""
     timestamp: datetime = field(default_factory=now)
     """When the answer was recorded, with its time zone."""
     method_name: str = ""
@@ -79,14 +79,14 @@ class Feedback:
         return Question(self._text(output), wider=(self._schema, self._checked) if self.emit else None, told=told)
 
     def outcome(self, answer: str) -> str | None:
-        """Return the outcome that an answer names: `approved`, `Approved: well done`; nothing means the default."""
+        """Return the outcome that an answer names, as `Approved: well done` does; for an empty answer, the default."""
         if not answer.strip():
             return self.default_outcome
         return next((one for one in self.emit if re.search(begins_with([one]), answer)), None)
 
     @property
     def _schema(self) -> dict[str, Any]:
-        """The JSON schema of the answers that stand for an outcome, or from which the model could tell one."""
+        """The JSON schema of the answers that name an outcome, or from which the model can choose one."""
         pattern = r"\S" if self.llm else begins_with(self.emit)
         pattern += r"|^\s*$" if self.default_outcome else ""
         return {"type": "string", "pattern": pattern, "description": self._wanted}
@@ -101,7 +101,7 @@ class Feedback:
         return f"; nothing: {self.default_outcome}" if self.default_outcome else ""
 
     def _checked(self, answer: Any) -> str:
-        """Return an answer unchanged. Raises ValueError for one that stands for no outcome, if no model could tell."""
+        """Return an answer unchanged. Raises ValueError if it names no outcome and there is no model to choose one."""
         if isinstance(answer, str) and (self.outcome(answer) or (self.llm and answer.strip())):
             return answer
         raise ValueError(f"wanted {self._wanted}")

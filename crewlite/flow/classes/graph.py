@@ -34,7 +34,7 @@ class Edge(NamedTuple):
     source: str
     target: str
     label: str | None = None
-    """The label by which it does; None if its end does."""
+    """The label that starts the other method; None if the end of the method does."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Graph:
 
     @cached_property
     def ambiguous(self) -> frozenset[str]:
-        """The names of methods that other methods wait for. A router's label of the same name would start these too."""
+        """The names of methods that other methods wait for. A label of such a name would start those others too."""
         return frozenset(name for one in self.conditions.values() for name in one.names() if name in self.methods)
 
     @cached_property
@@ -96,7 +96,7 @@ class Graph:
 
     @cached_property
     def places(self) -> Mapping[str, tuple[int, int]]:
-        """How far each of them is from the beginning, and its place in the class."""
+        """For each reachable method: how far it is from the beginning, and its place in the class."""
         far = ranks(self._following, self._cycles)
         return {name: (far[name], at) for at, name in enumerate(self.methods) if name in self.paths}
 
@@ -183,7 +183,7 @@ class Graph:
         return [router for router, labels in self.labels.items() if labels is None or name in labels]
 
     def is_possible(self, edge: Edge) -> bool:
-        """Return whether an edge is of a label that its router may return, but is not known to: its labels are not."""
+        """Return whether an edge is only possible: it has a label, and the labels of its router are not known."""
         return edge.label is not None and self.labels[edge.source] is None
 
     def shape(self, method: str) -> str:
@@ -194,7 +194,7 @@ class Graph:
     def mermaid(self) -> str:
         """Return a flowchart: starts are round, routers have six sides, and what joins methods has a box of its own.
 
-        The line of a label that a router may return, but is not known to, is dotted.
+        Edges that are only possible (`is_possible`) are dotted.
         """
         numbers = {name: f"m{number}" for number, name in enumerate(self.methods)}
         joints = {name: f"{numbers[name]}j" for name, one in self.conditions.items() if one.brief not in ("", "or")}

@@ -32,14 +32,14 @@ class Firing:
     label: str | None = None
     """The label by which the cause has started it; None if it was the end itself."""
     behind: Sequence[Firing] = ()
-    """All whose ends have made its condition come true, the cause among them; of `or_`, only the first."""
+    """The firings whose ends made the condition true, including the cause; for `or_`, only the first."""
 
 
 class _Listener(NamedTuple):
     """A method with a condition."""
 
     place: int
-    """Its place among these methods, in the order of the class."""
+    """Its place in the order of the class, among the methods that have a condition."""
     method: str
     gate: _Gate
     fired: dict[Round, int]
@@ -186,7 +186,7 @@ class _OfOtherCycle:
     inner: _Gate
     way: Way
     times: dict[Round, list[tuple[Round, int]]] = field(default_factory=dict)
-    """Each time that it has come true: the round of the other cycle, and how often it had come true there by then."""
+    """By round, one item for each time it came true: (the round of the other cycle, the how many-th time there)."""
     seen: Counter[Round] = field(default_factory=Counter)
 
     def occurred(self, name: str, firing: Firing) -> list[Round]:
@@ -217,8 +217,8 @@ class _And:
     """The depth of the parts that must occur in one round."""
     rounds: set[Round] = field(default_factory=set)
     outside: dict[int, dict[Round, Round]] = field(default_factory=dict)
-    """The rounds of the outer cycles in which parts from there have occurred, by the number of the part; with the round
-    in which such a part counts."""
+    """For parts in outer cycles, by number: the rounds there in which the part came true, each with its own full
+    round."""
 
     def __post_init__(self) -> None:
         self.innermost = max(self.depths)

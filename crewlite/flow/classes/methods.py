@@ -223,7 +223,7 @@ def human_feedback(
         message: What the person is asked, below what the method has returned.
         emit: The outcomes, as labels: the method is then a router, and the outcome starts what listens to it. An answer
             that is one of them, or begins with one and a colon, means that.
-        llm: The model, or its name, that says which outcome any other answer means; one recorded step. None: an
+        llm: The model, or its name, that is asked which outcome any other answer means, in a recorded step. None: an
             answer that names no outcome is refused.
         default_outcome: The outcome that an empty answer means. Without it an empty answer is refused.
         metadata: Plain data of your own, for the events and the result.

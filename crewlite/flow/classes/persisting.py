@@ -1,7 +1,7 @@
-"""`@persist`, for people who know it from CrewAI: another word for `checkpoint=True`, and the state's id names the run.
+"""`@persist`, for people who know it from CrewAI: `checkpoint=True`, with the state's id as the name of the run.
 
-There is one way to keep runs. So this makes checkpoints, and a later kickoff with the id goes on with the run, or with
-the state that the run has left.
+crewlite has one way to keep runs, checkpoints. A later kickoff with the id resumes the run or, if that is finished,
+begins with its final state.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def persist(persistence: Any = None, verbose: bool = False) -> Any:
 
     Args:
         persistence: Where: a CheckpointConfig, such as SQLiteFlowPersistence makes. None: as `checkpoint=True`.
-        verbose: Has no effect: the progress is shown of a flow with verbose=True.
+        verbose: Has no effect. To show the progress, give the flow verbose=True.
 
     Raises ConfigError for anything else, and for a class that sets another `checkpoint`.
     """

@@ -50,7 +50,7 @@ def cycles(following: Mapping[str, Sequence[str]], entries: Sequence[str]) -> Cy
 
 
 def shared(one: Path, other: Path) -> int:
-    """Return the number of cycles that both are in."""
+    """Return how many of the outermost cycles are the same in two paths."""
     count = 0
     for mine, its in zip(one, other, strict=False):
         if mine != its:

@@ -21,9 +21,9 @@ class Running(NamedTuple):
     outer: Running | None
     """The enclosing method, if this flow was kicked off inside a method."""
     feedback: list[HumanFeedbackResult]
-    """What people have said before it was started, and inside it."""
+    """What people said before the method started, and in the method itself."""
     method: str
-    """Its name."""
+    """The name of the method."""
 
 
 running: ContextVar[Running | None] = ContextVar("crewlite_flow_method", default=None)

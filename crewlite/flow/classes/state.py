@@ -70,7 +70,7 @@ class StateKind:
 
     @cached_property
     def _blank(self) -> BaseModel | None:
-        """An object of the class without values; None if each has private attributes, or other work, of its own."""
+        """An empty object of the class, to be copied; None if the class does work of its own for each object."""
         if self.model is None or self.model.__pydantic_post_init__:
             return None
         made = self.model.model_construct()
@@ -87,7 +87,7 @@ class StateKind:
         return self.is_open or name in self.fields
 
     def begun_with(self, flow: str, given: Any) -> StateKind:
-        """Return the kind of a state whose fields `initial_state` gives, or whose class. Raises ConfigError."""
+        """Return the kind of a state from `initial_state`: a class, or values of fields. Raises ConfigError."""
         if self.model is None or not isinstance(given, Mapping):
             return StateKind.of(flow, given)
         self.check(flow, given)
@@ -243,7 +243,7 @@ class _Mirror:
         """The values as they were last read or written."""
 
     def read(self, values: Values) -> None:
-        """Bring the object and the values of its step together.
+        """Make the object and the values of its step equal.
 
         Fields that the method has set are written to `values` first. Then the fields whose values other code has
         changed, such as a child step, are set in the object.

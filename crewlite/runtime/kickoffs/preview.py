@@ -80,7 +80,7 @@ class Preview:
     ends: str = ""
     """Why the preview ends before the run would; "" if it does not."""
     effects: tuple[RepeatedCall, ...] = ()
-    """The calls with effect="once" that were made already, and that these steps may make again."""
+    """The calls with effect="once" that were made already and that the kickoff may make again."""
 
     def __iter__(self) -> Iterator[PreviewStep]:
         return iter(self.steps)

@@ -194,7 +194,7 @@ class Rebuild:
         return self._add(Part(path, value))
 
     def _item(self, item: object, name: str, path: tuple[str, ...]) -> Part:
-        """Return the part for an item of a list: a text under its number, or a live object under its recorded name."""
+        """Return the part for an item of a list: named by its number if it is a text, else by its recorded name."""
         if isinstance(item, dict):
             return self._recorded(item.get(PLAIN), path)
         return self.live((*path[:-1], str(item)), item, name)

@@ -343,7 +343,8 @@ def not_made(address: str, attempt: int, times: int) -> RefError:
 def answers_given(root: Root[Any], journal: Journal, request: Request, *, changed: bool) -> CommitParts:
     """Check the answers passed to a kickoff, and return those of people as commit parts.
 
-    `changed`: its inputs differ from the recorded ones. Raises what `check_results`, `given` and `check_task` raise.
+    `changed`: whether the kickoff's inputs differ from the recorded ones. Raises what `check_results`, `given` and
+    `check_task` raise.
     """
     said, record = request.answers or {}, journal.record
     check_results(record, said, journal.secrets)

@@ -77,9 +77,9 @@ class Children:
             self.texts.setdefault(text, address)
 
     def heard_before(self, address: str) -> list[str]:
-        """Return the digests of what the model of this step heard and said before its child step at `address`.
+        """Return digests of what this step's model heard and said, up to its last reply before the child `address`.
 
-        Steps that run in parallel with that child step therefore make no difference.
+        So steps that run in parallel with that child step make no difference.
         """
         before = list(itertools.takewhile(lambda at: at != address, self.asked))
         while before and not kinds.at(before[-1]).asks_model:

@@ -127,7 +127,7 @@ async def decided(
 
 
 def _is_in_doubt(step: Step[Any], frame: Frame, error: Exception) -> bool:
-    """Return whether this failure leaves it unknown if a call with effect="once" took effect."""
+    """Return whether it is unknown, after this failure, if a call with effect="once" has taken effect."""
     if step.effect == "once" and isinstance(error, StepTimeout) and error.what == kind_and_name(step):
         return True
     return any(isinstance(one, InDoubt) for one, _ in led_to(frame, error))

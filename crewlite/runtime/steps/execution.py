@@ -163,7 +163,7 @@ class Execution(Generic[T]):
             await admit(self.step, self.outer.inherited.budgets, self.outer.announce)
 
     def _next(self) -> tuple[bool, int, list[Remedy]]:
-        """Return (whether the step is done once, the next attempt's number, the remedies charged to its budget)."""
+        """Return (`once` of `next_attempt`, the next attempt's number, the remedies charged to the step's budget)."""
         record, once = self.outer.run.record, not self.address and not self.step.kind.begins_anew
         tries = record.attempts.get(self.address)
         return once, *(next_attempt(tries, record.base, once=once) if tries else (1, []))

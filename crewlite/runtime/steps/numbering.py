@@ -161,9 +161,9 @@ class _Beside:
 
 
 def _noted(others: list[_Beside], code: object, step: Step[Any]) -> str:
-    """Add a request for a step to the earlier ones at its place.
+    """Add a request for a step to the earlier requests with the same address, less its count.
 
-    Returns what differs from one of those by other code, so that a resume could swap the answers; "" for nothing.
+    Returns "", or in words what differs from an earlier request of other code: a resume could swap the two answers.
     """
     worker, given, known = step.voice.source, step.given, False
     for other in others:

@@ -26,7 +26,7 @@ class Siblings:
         self._left = False
         """Whether the code has failed, so that it receives no more results."""
         self._has_failed = False
-        """Whether a step has failed."""
+        """Whether any of these steps has failed."""
 
     def begin(self, step: Coroutine[Any, Any, T], address: str, ended: OnEnd | None = None) -> asyncio.Task[T]:
         """Begin a step as a task, and return the task. Once `cut` was called, a new task is cancelled at once.

@@ -230,7 +230,7 @@ class StepRecord(TypedDict):
     state: NotRequired[Operations]
     """The changes that the step made to the state of the enclosing step."""
     order: NotRequired[list[int]]
-    """The position of the changes among those of other steps, if that is not (this commit, the index in it)."""
+    """The position of `state` among the changes of other steps; if left out, (this commit, the step's index in it)."""
 
 
 class LateChanges(TypedDict):

@@ -40,7 +40,7 @@ def are_messages(value: Json) -> bool:
 
 
 def _is_text(value: Json) -> bool:
-    """Return whether a value is a text as it is recorded: plain, in parts, or a reference to one of another outcome."""
+    """Return whether a value is a recorded text: plain, in parts, or a reference to the text of another outcome."""
     if not isinstance(value, dict):
         return isinstance(value, str)
     parts = value.get("v")

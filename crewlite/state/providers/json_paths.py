@@ -46,7 +46,7 @@ class Paths:
         return _heads(self.root, run_id)
 
     def head(self, run_id: str, branch: str) -> Path:
-        """Return the path of the head file of a branch: the length of its journal at its newest checkpoint."""
+        """Return the path of a branch's head file, which holds the journal's length at its newest checkpoint."""
         return _head(self.root, run_id, branch)
 
     def lock(self, run_id: str) -> Path:

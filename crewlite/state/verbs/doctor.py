@@ -63,7 +63,7 @@ def doctor(store: Store, *, repair: bool = False) -> list[Finding]:
 
 
 def _damage(store: Store, run_id: str, branch: str) -> Finding | None:
-    """Return the damage of a branch of a store that has no repair of its own, by reading the branch."""
+    """Return the damage of a branch, found by reading it. Serves stores that the doctor cannot repair."""
     try:
         find_lineage(store, run_id, branch)
     except SchemaTooNew as newer:

@@ -40,7 +40,7 @@ def check_idle(store: Store, record: Record, what: str) -> None:
 
 
 def appended(store: Store, make: Callable[[], tuple[Sequence[Commit], T]]) -> T:
-    """Append the commits that `make` builds from what is recorded, and return the value that it returns beside them.
+    """Append the commits that `make` builds from what is recorded. `make` returns (commits, value); return the value.
 
     If another process has committed meanwhile, `make` is called again. Without commits, nothing is written. Raises
     what `make` raises, and BranchConflictError if others were faster each time.

@@ -36,7 +36,7 @@ def digest(store: Store, run_id: str) -> str:
 
 
 def document(store: Store, run_id: str) -> tuple[str, bytes]:
-    """Return the digest of a run, and its export file. Raises RefError if the run was deleted, JournalCorrupt."""
+    """Return (digest of a run, content of its export file). Raises RefError if the run was deleted, JournalCorrupt."""
     journals = _journals(store, run_id)
     total = _digest(journals)
     head = codec.dumps({"crewlite": "run", "schema": SCHEMA, "run_id": run_id, "digest": total})

@@ -58,7 +58,7 @@ class Happened:
     """The status of the run, as `RunHistory.status_text`."""
 
     def state(self, method: str) -> State:
-        """Return what a method has come to: of several starts, the one that needs most attention."""
+        """Return the state of a method: of several starts, that of the one which needs most attention."""
         order: tuple[State, ...] = ("failed", "waiting", "interrupted", "at work", "finished")
         states = {start.state for start in self.of.get(method, ())}
         return next((state for state in order if state in states), "not reached")
