@@ -110,7 +110,7 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def check_process(pid: int, what: str) -> None:
-    """Raise ConfigError in a forked child of process `pid`, whose threads do the work `what`: it never ends here."""
+    """Raise ConfigError in a forked child of process `pid`: the child has no threads that could end the work `what`."""
     if os.getpid() != pid:
         raise ConfigError(
             f"{what} is at work in process {pid}, from which this process was forked: it cannot be followed from here. "

@@ -66,7 +66,7 @@ def run(
             "--resume searches for an unfinished run, but --run-id names one: pass only one of the two"
         )
     if resume and chosen.wait:
-        raise click.UsageError("--resume leaves runs alone that are running: to wait for one, name it with --run-id")
+        raise click.UsageError("--resume skips runs that a process is running: to wait for one, name it with --run-id")
     given = _inputs(inputs_file, inputs)
     runner = Runner(chosen)
     with runner.set_up():

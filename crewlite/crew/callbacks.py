@@ -75,7 +75,8 @@ async def _prepare(callback: Callable[..., Any], inputs: dict[str, Any]) -> dict
         if made is None:  # it has changed what it was given
             return given
         if not isinstance(made, Mapping) or not all(isinstance(name, str) for name in made):
-            raise ConfigError(f"before_kickoff callback {name_of(callback)!r} returned {made!r}; wanted inputs by name")
+            called_back = f"before_kickoff callback {name_of(callback)!r}"
+            raise ConfigError(f"{called_back} returned {made!r}; wanted a dict of inputs")
         return dict(made)
 
     return await _recorded(callback, act, codec.known(inputs), _BEFORE)

@@ -48,7 +48,7 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
     made_by: ClassVar[tuple[str, str]] = ("@flow", "failure_policy")
     """The decorator, and its option for a failure policy, as errors name them."""
     hears: ClassVar[bool] = False
-    """Whether its code, and that of the steps inside it, may report about its work for the next attempt."""
+    """Whether the function, and the steps inside it, may report about their work for the next attempt."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
         return self._given((), inputs)
 
     def input_names(self) -> list[str]:
-        """Return the names of its parameters."""
+        """Return the names of the function's parameters."""
         return list(self.signature.parameters)
 
     def required_inputs(self) -> list[str]:
@@ -164,7 +164,7 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
         return [name for name, one in parameters if one.default is one.empty and one.kind not in spread]
 
     def input_types(self) -> Mapping[str, Any]:
-        """Return the type hints of its parameters; {} if they cannot be evaluated."""
+        """Return the type hints of the function's parameters; {} if they cannot be evaluated."""
         try:
             return get_type_hints(self.func)
         except (NameError, TypeError):

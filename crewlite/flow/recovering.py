@@ -57,7 +57,7 @@ class RecoverableFunction(FlowFunction[P, R]):
         self.signature = self.signature.replace(parameters=inputs)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Kick it off: inside a run, as a step of that run. An async function returns an awaitable."""
+        """Kick the function off; inside a run, as a step of that run. An async function returns an awaitable."""
         verb: Any = self.akickoff if self.is_async else self.kickoff
         result: R = verb(*args, **kwargs)
         return result

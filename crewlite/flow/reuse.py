@@ -129,7 +129,7 @@ class Coded(Protocol):
     """An object that knows its own code, such as a step."""
 
     def step_code(self, inside: Inside) -> Json:
-        """Return the code of its function, with its version and deps, as plain data."""
+        """Return the code of the object's function, with version and deps, as plain data."""
 
 
 def code_of(

@@ -42,7 +42,7 @@ class FlowRoot(Root[Returned]):
         self.verbose = flow.verbose
 
     def facts(self) -> JsonObject:
-        """Return its kind, its name and the names of its parameters."""
+        """Return the flow's kind, its name and the names of its parameters."""
         return {"kind": self.kind, "name": self.name, "takes": self._flow.input_names()}
 
     def check(self, inputs: Mapping[str, Any]) -> None:

@@ -127,7 +127,7 @@ class StepFunction(Generic[P, R]):
         return StepFutures([StepFuture(scope, self._made(items, {})) for items in itertools.product(*iterables)])
 
     def step_code(self, inside: Inside) -> Any:
-        """Return all that its results depend on besides arguments, for steps whose code uses this one."""
+        """Return all that the step's results depend on besides arguments, for steps whose code uses this step."""
         return code_of(self.name, self.func, self._version, self._deps, inside)
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:

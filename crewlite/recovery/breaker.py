@@ -158,7 +158,7 @@ class Circuit:
     failures: tuple[float, ...] = ()
     """The times of the latest failures of the service."""
     opened: float | None = None
-    """When it was opened; None while it is closed."""
+    """When the circuit was opened; None while it is closed."""
     probe: str = ""
     """The id of the probe, the one call that tries whether the service works again; "" if there is none."""
     probed: float = 0.0
@@ -201,6 +201,6 @@ class _Copy:
 
     circuit: Circuit = field(default_factory=Circuit)
     read: float = -math.inf
-    """When it was last read from the store."""
+    """When the circuit was last read from the store."""
     probes: dict[int, str] = field(default_factory=dict)
     """The probes of this process: by `id()` of the GuardedCall, the id of the probe."""

@@ -121,7 +121,7 @@ SYMPTOMS = (
         confidence=0.5,
     ),
 )
-"""In the order in which they are tried: of signs that are trusted alike, the first one counts."""
+"""All symptoms, in the order in which they are tried: of equally trusted signs, the first one counts."""
 
 
 log = logging.getLogger("crewlite.recovery")

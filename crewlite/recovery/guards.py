@@ -51,7 +51,7 @@ class EarlierCall:
 
     address: str
     is_same: bool
-    """Whether it had the same arguments."""
+    """Whether the earlier call had the same arguments."""
     text: str = ""
     """What the model was told."""
     failed: bool = False

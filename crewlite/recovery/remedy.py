@@ -22,7 +22,7 @@ class _Remedy:
 
     @property
     def name(self) -> str:
-        """The name under which it is recorded."""
+        """The name under which the remedy is recorded."""
         return type(self).__name__.lower()
 
     @property

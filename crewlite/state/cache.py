@@ -32,7 +32,7 @@ class Found(NamedTuple, Generic[T]):
 
     value: T
     origin: str
-    """The step that produced it, as `run/branch@address`."""
+    """The step that produced the result, as `run/branch@address`."""
     changes: Sequence[Operation] = ()
     """The changes that this step made to the state."""
 

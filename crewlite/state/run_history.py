@@ -55,7 +55,7 @@ class UnusedAnswer:
 
     address: str
     question: str | None
-    """None if it was given before the question was asked."""
+    """The question; None if the answer was given before the question was asked."""
     value: Any
     answered_at: datetime
 
@@ -122,7 +122,7 @@ class RunHistory:
 
     @property
     def place(self) -> str | None:
-        """The part of its ref behind the @: the id of `as_of`, or `abandoned:1`; None for the branch as it is now."""
+        """The part of the ref behind the @: the id of `as_of`, or `abandoned:1`; None for the branch as it is now."""
         return self.as_of if self.abandoned_by is None else f"abandoned:{self.abandoned_by}"
 
     @property

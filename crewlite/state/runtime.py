@@ -43,8 +43,8 @@ class RuntimeState(Bag):
     """A run at the time of one event: its usage and checkpoints are as of then, its values are the current ones.
 
     The values are a mapping: `state["step"] = 1`. The next commit of the run records every value that was set, deleted
-    or changed inside. A value is plain data or of another type that the codec records. An object of a class of yours
-    is read back as one in a program that has set an object of that class before, or registered the class.
+    or changed inside. A value is plain data or of another type that the codec records. An object of your own class
+    comes back as an object of that class in a program that has set one before or has registered the class.
     """
 
     __slots__ = ("_then", "_trigger")

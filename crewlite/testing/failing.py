@@ -58,7 +58,7 @@ def faults(work: Any, *script: BaseException | None) -> Any:
     """
     for one in script:
         if one is not None and not isinstance(one, BaseException):
-            raise ConfigError(f"faults: {one!r} is in the script; wanted errors, and None for calls that work")
+            raise ConfigError(f"faults: {one!r} is no error; wanted errors, and None for calls that work")
     if not callable(work):
         left = iter(work)
         return [*(next(left) if one is None else one for one in script), *left]

@@ -48,7 +48,7 @@ def test_they_may_be_what_gives_the_inputs_at_all():
 
 
 def test_a_callback_that_returns_no_inputs_is_told_so():
-    with pytest.raises(ConfigError, match="'wrong' returned 7; wanted inputs by name"):
+    with pytest.raises(ConfigError, match="'wrong' returned 7; wanted a dict of inputs"):
 
         def wrong(inputs):
             return 7

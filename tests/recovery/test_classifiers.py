@@ -179,7 +179,7 @@ def test_constraints_and_symptoms_of_your_own_come_first():
         (lambda: LLMClassifier(3), "llm is an int; wanted a model"),
         (lambda: LLMClassifier("offline", max_steps=0), "max_steps is 0; wanted a whole number, 1 or more"),
         (lambda: HybridClassifier(ScriptedLLM([]), rules=3), "HybridClassifier: classifier is 3; wanted"),
-        (lambda: faults(print, "x"), "'x' is in the script; wanted errors"),
+        (lambda: faults(print, "x"), "'x' is no error; wanted errors"),
     ],
 )
 def test_what_cannot_classify_is_told_when_it_is_made(make, match):

@@ -310,5 +310,5 @@ def test_wait_needs_a_name_to_wait_for(tmp_path):
     made = gated(lambda: CheckpointConfig(location=str(tmp_path / "s")), Gate())
     with pytest.raises(ConfigError, match="wait is 5; wanted True or False"):
         made.kickoff(wait=5)
-    with pytest.raises(ConfigError, match="resume=True leaves a run alone that a process is running"):
+    with pytest.raises(ConfigError, match="resume=True skips a run that a process is running"):
         made.kickoff(resume=True, wait=True)

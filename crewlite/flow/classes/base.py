@@ -73,7 +73,7 @@ class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
 
     run_kind: ClassVar[Kind] = kinds.FLOW
     name: str | None = None
-    """The name of its runs; by default that of the class."""
+    """The name of the flow's runs; by default that of the class."""
     checkpoint: CheckpointConfig | bool | None = None
     initial_state: Any = None
     """The state before a kickoff: a pydantic class, an object of one, or a mapping."""
@@ -84,10 +84,10 @@ class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
     max_method_calls: int = 1000
     """How often each method may start in a run, so that a cycle without an end is an error."""
     verbose: bool = False
-    """Whether to show the progress of its runs."""
+    """Whether to show the progress of the flow's runs."""
 
     graph: ClassVar[Graph] = Graph({}, {})
-    """Its methods and what starts them, as plain data: `methods`, `edges`, `entries`."""
+    """The methods and what starts them, as plain data: `methods`, `edges`, `entries`."""
     state_kind: ClassVar[StateKind] = StateKind.PLAIN
     _bound: FromCheckpoint = None
     _abstract: ClassVar[bool] = False
@@ -258,7 +258,7 @@ class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
 
     @classmethod
     def mermaid(cls) -> str:
-        """Return its graph as Mermaid text, for Markdown and other documents."""
+        """Return the graph of the flow as Mermaid text, for Markdown and other documents."""
         return cls.graph.mermaid()
 
     @kickoff_options("kickoff of a flow")

@@ -36,7 +36,7 @@ class Condition:
 
     @property
     def brief(self) -> str:
-        """How it joins its names: `or`, `and`; the condition itself if it is nested; "" for a single name."""
+        """How the condition joins its names: `or`, `and`; all of it as text if it is nested; "" for a single name."""
         nested = any(part.how != "name" for part in self.parts)
         return "" if self.how == "name" else str(self) if nested else self.how
 

@@ -45,7 +45,7 @@ class _Asked:
     argument: Any
     """The argument that the method was called with. The methods that a router starts get the router's argument."""
     result: Any = None
-    """What it has returned, once it has finished."""
+    """What the method has returned, once it has finished."""
 
 
 class Drive:

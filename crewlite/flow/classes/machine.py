@@ -39,7 +39,7 @@ class _Listener(NamedTuple):
     """A method with a condition."""
 
     place: int
-    """Its place in the order of the class, among the methods that have a condition."""
+    """The place of the method in the order of the class, among the methods that have a condition."""
     method: str
     gate: _Gate
     fired: dict[Round, int]
@@ -160,7 +160,7 @@ class _Or:
     names: frozenset[str]
     parts: Sequence[_Gate]
     firsts: dict[Round, list[_Gate]] = field(default_factory=dict)
-    """The part that was the first to come true once, twice, ... in each round."""
+    """By round: the part that came true first, the part that came true a second time first, and so on."""
 
     def occurred(self, name: str, firing: Firing) -> list[Round]:
         found = []

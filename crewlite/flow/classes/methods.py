@@ -38,11 +38,11 @@ class FlowMethod(Generic[P, R]):
     condition: Condition | None = None
     """The condition that starts the method."""
     routes: bool = False
-    """Whether its result is a label, which starts the methods that listen to it."""
+    """Whether the method's result is a label, which starts the methods that listen to the label."""
     emit: frozenset[str] | None = None
-    """The labels that it declares; None if it declares none."""
+    """The labels that the method declares; None if it declares none."""
     feedback: Feedback | None = None
-    """What a person is asked about its result; None to ask nobody."""
+    """What a person is asked about the method's result; None to ask nobody."""
     persisted: CheckpointConfig | bool = False
     """The checkpoint setting that `@persist` gives; False without it."""
 
@@ -91,7 +91,7 @@ class FlowMethod(Generic[P, R]):
 
     @functools.cached_property
     def parameters(self) -> Sequence[inspect.Parameter]:
-        """Its parameters, without the flow itself."""
+        """The parameters of the method, without the flow itself."""
         return list(inspect.signature(self.func).parameters.values())[1:]
 
     @functools.cached_property
@@ -102,7 +102,7 @@ class FlowMethod(Generic[P, R]):
 
     @functools.cached_property
     def declared(self) -> frozenset[str] | None:
-        """The labels that it may return, by `emit` or its return annotation; None if neither says so."""
+        """The labels that the method may return, by `emit` or its return annotation; None if neither lists them."""
         return annotated_labels(self.func) if self.emit is None else self.emit
 
     def call(self, flow: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any]:
@@ -125,7 +125,7 @@ class FlowMethod(Generic[P, R]):
             )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call its function, without a step."""
+        """Call the method's function, without a step."""
         return self.func(*args, **kwargs)
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:

@@ -65,7 +65,7 @@ class Way(NamedTuple):
     around_both: int
     """The number of cycles around both methods, whose turns stay the same."""
     again: bool
-    """Whether the innermost of them begins its next turn."""
+    """Whether the innermost of these cycles begins its next turn."""
     entered: Round
     """The first turns of the cycles that are entered."""
 

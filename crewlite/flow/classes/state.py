@@ -33,7 +33,7 @@ _warned_of: weakref.WeakSet[type] = weakref.WeakSet()
 
 
 class FlowState(BaseModel):
-    """A state with the `id` of the run, which each state has: `class Draft(FlowState)` for those who know the name."""
+    """A state with an `id`, as in CrewAI: `class Draft(FlowState)`. Any other class of a state gets an `id` too."""
 
     id: str = ""
 

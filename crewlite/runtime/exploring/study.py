@@ -184,7 +184,7 @@ class _Study:
         return next(one for one in free if one.found.branch not in known)
 
     def fork_at(self, branch: Branch, base: ForkBase | None) -> None:
-        """Create the branch of a variant at this base, which the other branches have; None before the first of them."""
+        """Create the branch of a variant. `base`: where the study's other branches begin; None for the first branch."""
         variant = branch.variant
         fork(
             self.found,

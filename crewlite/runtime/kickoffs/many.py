@@ -76,8 +76,8 @@ async def akickoff_for_each(
     When all have ended, raises the first failure in this order, with a note that names its inputs. With
     `return_exceptions`, returns the failures in the places of their results instead.
 
-    `begun`: a list for the progress of runs, for advice after an interrupt. A run that begins is added while no run in
-    it has an id yet; later, a run is added if it was interrupted in a call that may have taken effect.
+    `begun`: a list that gets the progress of the first run, and of each later run that is interrupted in a call which
+    may have taken effect: the advice after an interrupt needs these.
     """
     _check(definition, inputs, max_concurrency)
     name, all_inputs = None if run_id is None else as_run_id(run_id), list(inputs)

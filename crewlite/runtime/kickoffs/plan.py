@@ -92,7 +92,7 @@ def plan(root: Root[Any], request: Request) -> Plan:
 
 
 async def continued(root: Root[Any], request: Request) -> Request:
-    """Return the request, which names the run to continue if the definition finds one by its inputs: `continuing`."""
+    """Return the request, with the run to continue if the definition finds one for these inputs."""
     find = root.continuing(request)
     if find is None or (config := plan(root, request).config) is None:
         return request

@@ -174,8 +174,8 @@ class Request:
             )
         if self.resume and self.wait:
             raise ConfigError(
-                "resume=True leaves a run alone that a process is running, but wait=True waits for one: pass "
-                "resume=True without wait, or name the run to wait for, with run_id="
+                "resume=True skips a run that a process is running, but wait=True waits for one: pass resume=True "
+                "without wait, or name the run to wait for, with run_id="
             )
         if self.resume and (self.run_id is not None or self.from_checkpoint is not None):
             raise ConfigError(

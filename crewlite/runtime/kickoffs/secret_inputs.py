@@ -16,7 +16,7 @@ from crewlite.state.journal.journal import Journal
 
 
 def refuse_to_find_by(inputs: Mapping[str, Any], how: str) -> None:
-    """Raise ConfigError if runs would be told apart by inputs that hold a secret. `how`: what does that."""
+    """Raise ConfigError if an input by which runs are told apart holds a secret. `how`: what tells them apart."""
     if names := [name for name, value in inputs.items() if holds_secret(known(value))]:
         raise ConfigError(
             f"{how} finds a run by its inputs, but the input {', '.join(names)} holds a secret. Secrets are never "

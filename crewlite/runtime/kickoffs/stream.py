@@ -169,7 +169,7 @@ class _Reader(Generic[T]):
         raise StopAsyncIteration
 
     def _check_is_alone(self) -> None:
-        """Raise ConfigError if another reader has read the stream to its end, or reads it and was not left."""
+        """Raise ConfigError if another reader has read the stream to its end, or is still reading it."""
         if not self._ended and (problem := self._stream._left.give_to(self)):
             raise ConfigError(
                 f"The stream {problem} already, and each event is given once. Read it in one place: `for event in "

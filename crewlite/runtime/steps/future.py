@@ -94,7 +94,7 @@ class StepFuture(Generic[T]):
             self._done.set_result(task.result())
 
     def _hand_over(self) -> None:
-        """Show the step's changes of the state to the code that requested the step, and to no other reader of this."""
+        """Show the step's changes of the state to the code that requested it, and to no other reader of this future."""
         if self._task and self._task.done() and durable.scope() is self._scope:
             self._scope.hand_over(self._task)
 

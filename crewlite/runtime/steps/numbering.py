@@ -31,9 +31,9 @@ class _Asker(NamedTuple):
     """The code that requests a step."""
 
     digest: str = ""
-    """Identifies its functions and arguments; the same on every resume."""
+    """Identifies the functions of the code and their arguments; the same on every resume."""
     code: object = None
-    """The asyncio task that it runs in, by a weak reference; in a thread, the `bound` call."""
+    """The asyncio task in which the code runs, by a weak reference; in a thread, the `bound` call."""
     asks_of: Numbering | None = None
     """The attempt in which this code, on another event loop, has a task of the engine request a step; else None."""
 
@@ -147,7 +147,7 @@ class _Beside:
     """A request of code beside the attempt's own, kept to compare later requests with the same question."""
 
     code: object
-    """The code that made it; `_SEVERAL` if more than one did."""
+    """The code that made the request; `_SEVERAL` if several did."""
     worker: object
     given: object
 

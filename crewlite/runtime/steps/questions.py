@@ -29,9 +29,9 @@ class Drifted:
 
     address: str
     answered: Mapping[str, str]
-    """The texts of its question when it finished, by field; empty if the record does not hold them."""
+    """The texts of the step's question when it finished, by field; empty if the record does not hold them."""
     asked: Mapping[str, str]
-    """The texts of its question now, by field."""
+    """The texts of the step's question now, by field."""
 
     def __str__(self) -> str:
         differing = [name for name, text in self.asked.items() if self.answered.get(name, text) != text]

@@ -119,7 +119,7 @@ def _opening(attempts: Sequence[Attempt]) -> Attempt | None:
     """Return the failed attempt whose remedy led to the current attempt; None if the current one is a first attempt.
 
     A kickoff after a final failure continues with the attempt that failed, unless it begins anew. A root whose finished
-    steps answer in every attempt never does, so that its steps are asked the same as then.
+    steps answer in every attempt never begins anew, so that the questions of its steps stay the same.
     """
     for attempt in reversed(attempts):
         if not attempt.final:

@@ -126,7 +126,7 @@ class Refuse:
 
 Decision = Reuse | Reraise | Run | Refuse
 RUN = Run()
-"""Run the step without divergence: among others, the decision about a step of which nothing is recorded."""
+"""Run the step, and let later outcomes in the record apply. One case is a step of which nothing is recorded."""
 
 
 def decide(

@@ -1,7 +1,8 @@
 """The two sides of a comparison, and their steps, matched by address and compared: question, model, outcome.
 
 A step is known by its address without the numbers of attempts, so a step that one run had to do twice is matched with
-the one that the other did once. Of several attempts the last one is matched first; the earlier ones are beside it.
+the one that the other did once. Attempts are matched from the last one back: the last with the last, the one before it
+with the one before.
 """
 
 from __future__ import annotations
@@ -298,7 +299,7 @@ def _keyed(run: _Run) -> dict[_Key, _Step]:
 
 
 def _merged(ours: Mapping[_Key, _Step], theirs: Iterable[_Key]) -> Iterator[_Key]:
-    """Yield all keys in the first run's order; one of the second run alone comes after its predecessor there."""
+    """Yield all keys in the first run's order. Where the second run has other keys, they follow the key before."""
     behind: dict[_Key | None, list[_Key]] = {}
     last: _Key | None = None
     for key in theirs:

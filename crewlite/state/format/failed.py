@@ -68,7 +68,7 @@ class RaisedError(TypedDict):
     members: NotRequired[list[RaisedError]]
     cause: NotRequired[RaisedError]
     context: NotRequired[RaisedError]
-    """Left out if it is the cause too."""
+    """The data of the error's `__context__`; left out if it is also the cause."""
     suppressed: NotRequired[bool]
     """Whether the context is not to be shown."""
     omitted: NotRequired[list[Text]]
@@ -85,7 +85,7 @@ class ValidationRecord(TypedDict):
     title: Text
     input_type: Literal["python", "json"]
     hidden: bool
-    """Whether its text does not show the inputs."""
+    """Whether the text of the error leaves out the inputs."""
     lines: list[ValidationLine]
 
 

@@ -74,7 +74,7 @@ class Attempt:
     fingerprint: str | None = None
     """The digest of the step's question; recorded for a final attempt only."""
     raised: RaisedError | None = None
-    """The data from which its error is rebuilt to be raised again."""
+    """The data from which the error of the attempt is rebuilt, to be raised again."""
     for_author: bool = False
     """Whether the program's author has to fix the cause. A resume then continues this attempt under its number."""
     remedy: Remedy | None = None

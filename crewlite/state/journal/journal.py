@@ -41,7 +41,7 @@ _FARTHEST_BEHIND = 512  # commits that a run with durability="async" may be ahea
 
 @dataclass(eq=False)
 class Journal:
-    """The journal of one branch of one run. Call its methods on the run's loop; manual.py has some for all threads."""
+    """The journal of one branch of one run. Call its methods on the run's loop; manual.py serves other threads."""
 
     run_id: str
     branch: str

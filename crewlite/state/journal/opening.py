@@ -15,7 +15,7 @@ _opening: WeakValueDictionary[tuple[str, str], threading.Lock] = WeakValueDictio
 
 
 def open_writer(provider: BaseProvider, location: str) -> Writer:
-    """Return the writer of a location, shared by all runs of this process, with one more user. Raises StoreUnusable."""
+    """Return the writer of a location, which all runs of this process share, and count a user. Raises StoreUnusable."""
     key = _key(provider, location)
     if writer := _used(key):
         return writer
@@ -26,7 +26,7 @@ def open_writer(provider: BaseProvider, location: str) -> Writer:
 
 
 def opened_already(provider: BaseProvider, location: str) -> Writer | None:
-    """Return the writer of a location that is open already, with one more user; None if it is not open."""
+    """Return the writer of a location that is open already, and count a user; None if it is not open."""
     return _used(_key(provider, location))
 
 

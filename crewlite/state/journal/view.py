@@ -187,7 +187,7 @@ class View:
                     self.deliver(address)
 
     def take(self, change: Change) -> None:
-        """Apply at once a change that no step inside has made, such as one of a handler."""
+        """Apply at once a change that no child step has made, such as one of a handler."""
         with self._shared.lock:
             self._shared.moment += 1
             if self._inside is None:

@@ -224,7 +224,7 @@ class Exchange(ResultCache, Protocol):
 
 
 class Searchable(Protocol):
-    """A store that can search its bytes. A store may lack it. Then a long branch is read before it is forked."""
+    """A store that can search its bytes. A store need not: then each long branch is read before it is forked."""
 
     def mentions(self, run_id: str, branch: str, *parts: bytes) -> bool:
         """Return whether the stored bytes of the branch itself contain any of these parts."""

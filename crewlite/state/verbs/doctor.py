@@ -94,7 +94,7 @@ class _Visit:
         self._store, self._salvage, self._found, self._repair = store, salvage, found, repair
         self._writers: dict[Branch, str | None] = {}
         self._unknown: set[Branch] = set()
-        """Branches that were left unrepaired although not all of them can be read: they may have more entries."""
+        """Branches that cannot be read completely and are not repaired: they may have more entries than were read."""
 
     def look(self) -> None:
         """Check every run, and the files or rows that belong to no run; repair them if `repair`. Adds to `found`."""

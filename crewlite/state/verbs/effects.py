@@ -17,10 +17,10 @@ def check_effects(
 ) -> None:
     """Raise EffectsRepeat if a run that continues from commit `seq` may make calls with effect="once" again.
 
-    Of the calls made after that commit, those are the ones that were not settled at that commit (a call can be recorded
-    both before and after it, if the branch was rewound before). Of the calls made earlier, those are the ones that the
-    changes of the fork, in its `first` commit, may lead to repeat. `anew`: whether any step may be asked something
-    else, as with another definition. `what` names the place in the message.
+    Of the calls made after that commit, the run may repeat those that were not settled at it (after a rewind, a call
+    may be recorded both before and after it). Of the earlier calls, it may repeat those that the changes in the `first`
+    commit of the fork lead to. `anew`: whether any step may have another question, as with another definition. `what`
+    names the place in the message.
     """
     if not (made := once_calls(entries)):
         return

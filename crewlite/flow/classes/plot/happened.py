@@ -36,7 +36,7 @@ class Start:
     """Seconds since the branch began, negative for what a fork has inherited; None if it is not recorded."""
     seconds: float
     text: str
-    """Its result, the question that it waits for, or its error."""
+    """The result of this start, the question that it waits for, or its error."""
     attempts: int
     """How many attempts have failed."""
     usage: Usage
