@@ -207,8 +207,8 @@ class _Look:
         if self.lenient:
             return {"opaque": codec.class_name(type(value))}
         raise ConfigError(
-            f"@step {self.step!r}: a later run could not tell whether {what} ({value!r}) is still the same. Give the "
-            f"step a version=, which you change with it, or pass it as an argument"
+            f"@step {self.step!r}: a later run could not tell whether {what} ({value!r}) is still the same. Pass "
+            f"that value as an argument, or give the step a version= and change it whenever the value changes"
         )
 
 

@@ -80,7 +80,7 @@ class StepFunction(Generic[P, R]):
         plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values())
         self._plain = tuple(parameters) if plain else None
         if compensate is not None and not callable(compensate):
-            raise ConfigError(f"{label}: compensate is {compensate!r}; wanted a function of its result")
+            raise ConfigError(f"{label}: compensate is {compensate!r}; wanted a function that takes the step's result")
         self._compensate = compensate
         self._async = is_async(func)
         self._effect = effect

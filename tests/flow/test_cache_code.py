@@ -189,7 +189,7 @@ def test_what_cannot_be_told_apart_is_refused_when_it_is_decorated(ran):
         return lock
 
     for func, what in ((held, "'lock' in its closure"), (given, "a default of given")):
-        with pytest.raises(ConfigError, match=f"{what}.*version=, which you change with it, or pass it as an argument"):
+        with pytest.raises(ConfigError, match=f"{what}.*Pass that value as an argument, or give the step a version="):
             step(cache=True)(func)
         assert step(cache=True, version=1)(func).name == func.__name__
 

@@ -179,5 +179,5 @@ def test_a_person_may_decide_what_follows_the_undoing_which_is_done_once():
 
 
 def test_a_compensator_is_a_function():
-    with pytest.raises(ConfigError, match="wanted a function of its result"):
+    with pytest.raises(ConfigError, match="wanted a function that takes the step's result"):
         step(compensate="undo")(lambda: None)

@@ -127,7 +127,7 @@ async def kickoff(definition: Runnable[R], request: Request, root: Root[Any] | N
 
 @contextlib.contextmanager
 def _told(progress: Progress, log_file: str | None, *, verbose: bool) -> Iterator[None]:
-    """Show the progress of a run in the terminal, or write it to a file, while the block runs."""
+    """While the block runs, write the progress of a run to the terminal (`verbose`) and to `log_file`, if given."""
     which = (lambda: None if progress.joined else progress.run_id), (lambda: progress.address)
     with contextlib.ExitStack() as telling:
         if verbose:

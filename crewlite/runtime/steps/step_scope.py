@@ -387,7 +387,7 @@ class StepScope(Frame):
             raise JournalCorrupt(branch, problem, None, self.run.journal.location) from error
 
     def _question(self, step: Step[Any]) -> str:
-        """Return the digest of a step's question; for a chained step, with all outcomes that its parent has so far."""
+        """Return the digest of a step's question; if chained, with its parent's question and the outcomes so far."""
         if not step.chained:
             return codec.digest([step.kind.name, step.question])
         heard = [digest for digest in self.children.asked.values() if digest]
