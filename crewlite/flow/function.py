@@ -174,7 +174,7 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
         """Raise ConfigError: the flow's code chooses its models."""
         raise ConfigError(
             f"The code of flow {self.name!r} chooses its own models; a model can be set for a crew or an agent only. "
-            f"Leave it out"
+            f"Leave the model out"
         )
 
     def secret_sources(self) -> tuple[object, ...]:

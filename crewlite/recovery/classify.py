@@ -134,7 +134,7 @@ class Classifier(Protocol):
     """Names the type of a failure. It may be async."""
 
     def classify(self, failure: Failure) -> FailureType | str | Failure | Awaitable[FailureType | str | Failure]:
-        """Return the type or its name in either case, or the failure with its type and the evidence for it."""
+        """Return the type; or its name, in upper or lower case; or the failure with type and evidence."""
 
 
 def check_classifier(classifier: object, where: str = "FailurePolicy") -> Any:

@@ -37,7 +37,7 @@ GUARDS: dict[str, Callable[..., Any]] = {
 
 
 def loaded(source: str | os.PathLike[str]) -> Any:
-    """Return the data of a YAML file, or of a text that holds YAML: one with a colon and a line break or a space."""
+    """Return the data of a YAML file, or of a YAML text: one that contains a line break, `: ` or `{`."""
     text = os.fspath(source)
     where = "The policy"
     if not isinstance(source, str) or (text.strip() and not any(mark in text for mark in ("\n", ": ", "{"))):

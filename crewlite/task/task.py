@@ -149,7 +149,7 @@ class Task(Definition):
             raise ConfigError("guardrail and guardrails are both given: put all of them into guardrails=[...]")
         if self.max_retries is not None and "guardrail_max_retries" in self.model_fields_set:
             raise ConfigError(
-                "max_retries is the older name of guardrail_max_retries, and both are given: leave it out"
+                "max_retries is the older name of guardrail_max_retries, and both are given: leave max_retries out"
             )
         return self
 

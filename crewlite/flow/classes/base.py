@@ -331,7 +331,7 @@ class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
         """Raise ConfigError: the flow's code chooses its models."""
         raise ConfigError(
             f"The code of flow {self.run_name!r} chooses its own models; a model can be set for a crew or an agent "
-            f"only. Leave it out"
+            f"only. Leave the model out"
         )
 
     def secret_sources(self) -> tuple[object, ...]:

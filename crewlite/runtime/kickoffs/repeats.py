@@ -28,7 +28,7 @@ def made_beside(journals: Journals, branch: str) -> list[MadeCall]:
 def repeated(
     entries: Sequence[Entry], beside: Sequence[MadeCall], record: Record, before: Record, running: Collection[str]
 ) -> tuple[RepeatedCall, ...]:
-    """Return the calls that the steps which would run, or may run, would make again.
+    """Return the calls that the steps in `running` would make again.
 
     Calls in doubt are left out: the kickoff asks about them.
 
@@ -37,7 +37,7 @@ def repeated(
         beside: The calls that the base branch has made since the fork.
         record: The record of the branch.
         before: The record at the commit that the branch is forked from.
-        running: The addresses of the steps that would run.
+        running: The addresses of the steps that will run or may run.
     """
     own = [one for one in once_calls(entries) if one["finished"] and _is_repeated(one, record, before, running)]
     behind = [one for one in beside if is_inside(one["address"], running) and not record.settled(one["address"])]

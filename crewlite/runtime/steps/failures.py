@@ -88,7 +88,7 @@ def class_of(raised: RaisedError) -> str:
 
 
 def lost(step: str, raised: RaisedError) -> tuple[list[str], bool]:
-    """Return (in words: what is missing from an error that is built from its data, whether it has its own class)."""
+    """Return what a rebuilt error lacks, in words, and whether it is rebuilt as an object of its own class."""
     if _built(step, raised) is None:
         return [*raised.get("unrecordable", ()), *raised.get("omitted", ())], False
     inside = [f"{part} in {class_of(one)}" for one in raised.get("members", ()) for part in lost(step, one)[0]]

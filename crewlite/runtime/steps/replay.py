@@ -25,7 +25,7 @@ from crewlite.step_parts import Drift
 
 
 class Basis(NamedTuple):
-    """What an outcome depends on beside its step's question: enclosing questions, and what models there heard."""
+    """What an outcome depends on besides its own question: the enclosing questions, and what their models heard."""
 
     digest: str = ""
     """A digest of the basis; "" if only the root step encloses the step."""

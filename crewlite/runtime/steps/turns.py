@@ -1,9 +1,8 @@
 """Hand over results to concurrent coroutines one after another, in the order in which they were committed.
 
-So a resume, which has many results at once, hands them over as they were handed over when the steps ran: the coroutines
-read and write the state in the same order, and code that goes on with the result that comes first goes on as it did.
-Between two results pass a few turns of the event loop, in which that code can go on: `asyncio.wait` gives it all
-results that have come by then.
+A resume has many results at once. It hands them over in the order of the first run, so that the coroutines read and
+write the state in the same order, and code that uses the first result to come gets the same one. Between two results
+pass a few turns of the event loop, so that the code can go on in between.
 """
 
 from __future__ import annotations

@@ -299,7 +299,7 @@ def _keyed(run: _Run) -> dict[_Key, _Step]:
 
 
 def _merged(ours: Mapping[_Key, _Step], theirs: Iterable[_Key]) -> Iterator[_Key]:
-    """Yield all keys in the first run's order. Where the second run has other keys, they follow the key before."""
+    """Yield all keys in the first run's order. Each further key of the second run comes after its predecessor there."""
     behind: dict[_Key | None, list[_Key]] = {}
     last: _Key | None = None
     for key in theirs:

@@ -91,7 +91,7 @@ def fork(
     """
     if operation_id is not None and not (isinstance(operation_id, str) and operation_id):
         raise errors.ConfigError(
-            f"operation_id is {operation_id!r}; wanted a text that is the same whenever this is repeated"
+            f"operation_id is {operation_id!r}; wanted a text that is the same whenever this call is repeated"
         )
     operation = changed.operation_digest(operation_id) if operation_id else None
     name = branch if branch is not None else f"fork/{operation[:8] if operation else short(new_id())}"
