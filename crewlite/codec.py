@@ -21,13 +21,14 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
+from functools import partial
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, TypeVar, get_args, get_type_hints, is_typeddict
 from uuid import UUID
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 
-from crewlite import homes
+from crewlite import homes, standard_types
 from crewlite.errors import JournalCorrupt, NotCodable
 from crewlite.homes import MAIN, is_named_tuple
 from crewlite.instances import (
@@ -222,6 +223,9 @@ def _encode_instance(value: Any, path: str, depth: int) -> Json:
         return {"$": "path" if kind is type(Path()) else kind.__name__, "v": str(value)}
     if url := plain_url(value):
         return {"$": "url", "v": url}
+    if form := standard_types.form_of(kind):
+        standard_types.check(value, path)
+        return {"$": kind.__name__, "v": _encode(form.data(value), path, depth + 1), **form.more(value)}
     if getattr(kind, "recorded_as_text", False):
         return _encode(str(value), path, depth)
     raise NotCodable(path, value)
@@ -333,6 +337,12 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "secret": lambda v: SecretStr("**********") if v == "text" else SecretBytes(b"**********"),
 }
 
+_OF_ITEMS: dict[str, Callable[[list[Any]], Any]] = {
+    "tuple": tuple,
+    "set": partial(hashed, set),
+    "frozenset": partial(hashed, frozenset),
+}
+
 
 def _decode(data: Json, known: Mapping[str, type]) -> Any:
     if isinstance(data, list):
@@ -351,10 +361,10 @@ def _decode(data: Json, known: Mapping[str, type]) -> Any:
         return reader(value)
     if tag == "dict":
         return hashed(dict, [[_decode(key, known), _decode(item, known)] for key, item in value])
-    if tag == "tuple":
-        return tuple(_decode(item, known) for item in value)
-    if tag in ("set", "frozenset"):
-        return hashed(set if tag == "set" else frozenset, [_decode(item, known) for item in value])
+    if form := standard_types.FORMS.get(tag):
+        return form.made(_decode(value, known), data)
+    if make := _OF_ITEMS.get(tag):
+        return make([_decode(item, known) for item in value])
     if tag in ("enum", "model", "dataclass", "namedtuple"):
         return _rebuild(data, _decode(value, known), known)
     raise NotCodable("", data, f"unknown tag {tag!r}")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter, OrderedDict, defaultdict, deque
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
+from fractions import Fraction
 from pathlib import PurePosixPath
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -452,6 +454,12 @@ def giving(config, value):
         (Spot(1, 2), ["3", 4], Spot(3, 4)),
         (Level.LOW, "HIGH", Level.HIGH),
         (frozenset({(1, 2)}), [[3, 4]], frozenset({(3, 4)})),
+        (Counter(a=1), {"b": 2}, Counter(b=2)),
+        (Counter({MAY: 1}), {"b": 2}, Counter(b=2)),
+        (deque([MAY], 3), ["2027-01-02"], deque([date(2027, 1, 2)], 3)),
+        (defaultdict(list, a=[1]), {"b": []}, defaultdict(list, b=[])),
+        (Fraction(1, 3), "2/3", Fraction(2, 3)),
+        (bytearray(b"raw"), "other", bytearray(b"other")),
         # typed
         (5, Typed("7"), 7),
         (5, Typed("seven"), "seven"),
@@ -459,6 +467,8 @@ def giving(config, value):
         (True, Typed("no"), False),
         (MAY, Typed("2027-01-02"), date(2027, 1, 2)),
         (Decimal("1.50"), Typed("2.50"), Decimal("2.50")),
+        (Fraction(1, 3), Typed("2"), Fraction(2)),
+        (OrderedDict(a=1), Typed('[["b", 2]]'), OrderedDict(b=2)),
         (Hue.RED, Typed("blue"), Hue.BLUE),
         (Hue.RED, Typed("BLUE"), Hue.BLUE),
         (Level.HIGH, Typed("1"), Level.LOW),
@@ -492,6 +502,9 @@ def test_plain_data_becomes_what_was_recorded(config, was, edit, becomes):
         (Hue.RED, "green", 'wanted a .*:Hue: "red", "blue"'),
         ({1}, 7, "wanted a list, for a set"),
         (Decimal("1.50"), Typed("much"), "wanted a Decimal"),
+        (Fraction(1, 3), Typed("much"), 'wanted what a Fraction holds, such as "1/3"'),
+        (deque([1]), {"a": 1}, "wanted a list"),
+        (range(3), [1, 2, 0], r"wanted what a range holds, such as \[0,3,1\]"),
         (Rating(stars=1), {"stars": "many", "when": None}, r'"stars":"many".*:Rating takes \(stars: Input should be a'),
         (Rating(stars=1), {"stars": None, "when": None}, "stars: Input should be a valid integer"),
         (

@@ -7,11 +7,12 @@ import json
 import logging
 import math
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict, defaultdict, deque
 from datetime import UTC, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, Flag, IntEnum
 from functools import cached_property
+from ipaddress import ip_network
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretStr
 
 from crewlite import codec
 from crewlite.codec import decode, digest, dumps, encode
-from crewlite.errors import NotCodable
+from crewlite.errors import JournalCorrupt, NotCodable
 from crewlite.secrets import Secrets
 
 
@@ -94,6 +95,11 @@ keyable = st.one_of(
     st.uuids(),
     st.sampled_from([*Colour, *Size, *Right, Right.READ | Right.WRITE]),
     st.sampled_from(["/tmp/x", "a/b", "."]).map(Path),
+    st.fractions(),
+    st.builds(complex, st.floats(allow_nan=False), st.floats(allow_nan=False)),
+    st.builds(range, st.integers(), st.integers(), st.integers(1, 9)),
+    st.ip_addresses(),
+    st.sampled_from(["10.0.0.0/8", "::/64"]).map(ip_network),
 )
 hashable = st.recursive(
     keyable.filter(lambda value: not (isinstance(value, Decimal) and value.is_snan())),
@@ -109,6 +115,11 @@ values = st.recursive(
     lambda inner: st.one_of(
         st.lists(inner, max_size=4),
         st.lists(inner, max_size=4).map(tuple),
+        st.builds(deque, st.lists(inner, max_size=4), st.none() | st.integers(0, 4)),
+        st.builds(OrderedDict, st.dictionaries(hashable, inner, max_size=4)),
+        st.builds(defaultdict, st.sampled_from([None, list, int, dict]), st.dictionaries(hashable, inner, max_size=4)),
+        st.builds(Counter, st.dictionaries(hashable, st.integers(), max_size=4)),
+        st.binary(max_size=12).map(bytearray),
         st.sets(hashable, max_size=4),
         st.frozensets(hashable, max_size=4),
         st.dictionaries(anything_textual, inner, max_size=4),
@@ -129,6 +140,12 @@ def alike(a, b):
     if type(a) is not type(b):
         return False
     if isinstance(a, float | Decimal):
+        return repr(a) == repr(b)
+    if isinstance(a, defaultdict) and a.default_factory is not b.default_factory:
+        return False
+    if isinstance(a, deque):
+        return a.maxlen == b.maxlen and alike([*a], [*b])
+    if isinstance(a, complex):
         return repr(a) == repr(b)
     if isinstance(a, list | tuple):
         return len(a) == len(b) and all(map(alike, a, b))
@@ -425,6 +442,29 @@ def test_an_extra_value_of_a_model_may_have_the_name_or_the_alias_of_a_field():
         assert (back.__dict__, back.model_extra, back.model_fields_set) == ({"a": 1}, extra, model.model_fields_set)
 
 
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"$": "deque", "v": 3, "maxlen": None},
+        {"$": "deque", "v": []},
+        {"$": "defaultdict", "v": {}, "factory": "open"},
+        {"$": "range", "v": [1, 2, 0]},
+        {"$": "complex", "v": [1, 2, 3]},
+        {"$": "Fraction", "v": "1/0"},
+        {"$": "IPv4Address", "v": "elsewhere"},
+    ],
+    ids=lambda forged: forged["$"],
+)
+def test_a_value_of_the_standard_library_that_nobody_has_recorded_is_damage(forged):
+    with pytest.raises(JournalCorrupt):
+        decode(forged)
+
+
+def test_a_mapping_of_instances_whose_class_is_gone_stays_pairs():
+    recorded = encode(Counter({Point(1, 2): 3}))
+    assert decode(recorded) == [[{"x": 1, "y": 2}, 3]]
+
+
 # What cannot be recorded
 
 
@@ -443,11 +483,10 @@ def test_an_extra_value_of_a_model_may_have_the_name_or_the_alias_of_a_field():
         Point,
         Note,
         Colour,
-        bytearray(b"x"),
         memoryview(b"x"),
-        range(3),
-        1j,
-        OrderedDict(),
+        type("Own", (dict,), {})(),
+        type("deque", (list,), {})(),
+        defaultdict(lambda: 0),
         NotImplemented,
         ...,
     ],

@@ -41,6 +41,7 @@ FLOORS = {
         "pages",
         "permits",
         "instances",
+        "standard_types",
         "stable_text",
         "prompts_by_path",
         "recovery",

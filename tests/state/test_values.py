@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 import threading
+from collections import Counter, OrderedDict, defaultdict, deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError, dataclass
 from datetime import UTC, datetime
@@ -123,6 +124,25 @@ def test_a_snapshot_sees_what_was_changed_inside_a_value(state):
     state["data"]["results"].append(4)
     assert state.snapshot().values == {"data": {"results": [1, 2, 3, 4]}}
     assert first.values == {"data": {"results": [1, 2, 3]}}
+
+
+def test_a_snapshot_sees_what_was_changed_inside_a_collection_of_the_standard_library(state):
+    state["queue"], state["seen"] = deque([1], maxlen=2), Counter(a=1)
+    state["order"], state["groups"] = OrderedDict(a=1, b=2), defaultdict(list)
+    before = state.snapshot()
+    state["queue"].append(2)
+    state["seen"].update("ab")
+    state["order"].move_to_end("a")
+    state["groups"]["x"].append(1)
+    values = state.snapshot().values
+    assert values["queue"] == deque([1, 2])
+    assert values["seen"] == Counter(a=2, b=1)
+    assert [*values["order"]] == ["b", "a"]
+    assert values["groups"] == {"x": [1]}
+    state.restore(before)
+    assert (state["queue"], state["seen"], state["groups"]) == (deque([1]), Counter(a=1), {})
+    state["groups"]["y"].append(1)
+    assert state["order"] == OrderedDict(a=1, b=2)
 
 
 def test_nothing_done_to_what_was_handed_out_changes_a_checkpoint(state):

@@ -20,8 +20,9 @@ from typing_extensions import TypedDict  # pydantic takes no other before Python
 
 from crewlite import codec, homes
 from crewlite.codec import Json, JsonObject
-from crewlite.errors import ConfigError, text_of
+from crewlite.errors import ConfigError, JournalCorrupt, text_of
 from crewlite.instances import fields_of_model
+from crewlite.standard_types import FORMS
 from crewlite.state.verbs.answer import Typed, typed
 from crewlite.wording import an
 
@@ -43,7 +44,7 @@ _KINDS = ((bool, "true or false"), (int | float, "a number"), (str, "a text"), (
 
 def read(text: Typed, recorded: Json) -> Any:
     """Convert text that a person typed to a boolean or other JSON; keep it if the recorded value is stored as text."""
-    if _tag(recorded) == "enum":
+    if _tag(recorded) == "enum" or _tag(recorded) in FORMS:
         recorded = recorded["v"]
     if isinstance(recorded, str) or _tag(recorded) in {"str", *_READERS, *_BY_CLASS}:
         return str(text)
@@ -63,6 +64,8 @@ def as_recorded(given: Json, recorded: Json, what: str) -> Json:
         return _items(given, recorded, what)
     if tag in _READERS or tag in _BY_CLASS:
         return _text(given, recorded, what)
+    if tag in FORMS:
+        return _held(given, recorded, what)
     if isinstance(recorded, list) and isinstance(given, list):
         return _all(given, recorded, what)
     if isinstance(recorded, dict) and isinstance(given, dict) and not tag:
@@ -191,6 +194,17 @@ def _text(given: Json, recorded: Json, what: str) -> Json:
     if tag.startswith("zoned") and made.tzinfo is None:
         made = made.replace(tzinfo=was.tzinfo)
     return codec.encode(made, what)
+
+
+def _held(given: Json, recorded: Json, what: str) -> Json:
+    """Convert what a Counter, a deque, a Fraction or another such value is to hold."""
+    _check_kind(given, recorded["v"], what)
+    made = {**recorded, "v": as_recorded(given, recorded["v"], what)}
+    try:
+        codec.decode(made)
+    except JournalCorrupt:
+        raise _misfit(given, what, f"what {an(recorded['$'])} holds, such as {_shown(recorded['v'])}") from None
+    return made
 
 
 def _tag(data: Json) -> Any:
