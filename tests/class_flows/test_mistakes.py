@@ -296,7 +296,9 @@ def test_settings_of_crewai_that_ask_for_nothing_are_accepted():
     ],
 )
 def test_a_class_attribute_that_looks_like_a_setting_is_refused(name, told):
-    with pytest.raises(ConfigError, match=f"has no setting '{name}'; .*{told}.* give it another name"):
+    with pytest.raises(
+        ConfigError, match=f"has no setting '{name}'; .*{told}.* give it a name that resembles no setting"
+    ):
         type("F", (Flow,), {name: 3, "go": start()(lambda self: 1)})
 
 

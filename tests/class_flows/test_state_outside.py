@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,7 +12,7 @@ from pydantic import BaseModel
 
 from crewlite import Agent, Crew, Flow, History, Task, bound, event_bus, listen, start
 from crewlite.errors import ConfigError, Suspended
-from crewlite.events import MethodExecutionFinishedEvent
+from crewlite.events import FlowFailedEvent, FlowFinishedEvent, MethodExecutionFinishedEvent
 from crewlite.testing import ScriptedLLM
 from tests.parts import Stop
 
@@ -114,6 +115,20 @@ def test_a_handler_takes_the_state_as_an_argument(caplog):
         event_bus.on(MethodExecutionFinishedEvent, look)
         Counted().kickoff()
     assert seen == [False, True]
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("how", ["well", "badly"])
+def test_a_handler_of_the_end_of_a_flow_sees_what_it_has_left(how, caplog):
+    flow, seen = Counted(), []
+    with event_bus.scoped():
+        event_bus.on(FlowFinishedEvent, lambda flow, event: seen.append((_values(flow), event.state["v"])))
+        event_bus.on(FlowFailedEvent, lambda flow, event: seen.append((_values(flow), "")))
+        flow.kickoff({"how": "first"})
+        with contextlib.suppress(Stop):
+            flow.kickoff({"how": how})
+    last = ({"v": "badly"}, "") if how == "badly" else ({"v": "well", "late": True}, "well")
+    assert seen == [({"v": "first", "late": True}, "first"), last]
     assert not caplog.records
 
 

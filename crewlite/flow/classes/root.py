@@ -46,7 +46,6 @@ class ClassRoot(Root[Outcome]):
         self.secret_sources += tuple(models)
         self._flow = flow
         self.verbose = flow.verbose
-        self._left: Outcome | None = None
 
     def facts(self) -> JsonObject:
         """Return the flow's kind, name and methods, and the fields of its state if they are known."""
@@ -95,16 +94,16 @@ class ClassRoot(Root[Outcome]):
         )
 
     async def _driven(self, drive: Drive) -> Outcome:
+        progress = self.progress
         with at_work(self._flow):
+            progress.outcome = None  # of an attempt that failed
             try:
-                return await drive.done()
+                outcome = await drive.done()
             except BaseException:
-                self._left = drive.left()
+                progress.outcome = drive.left()
                 raise
-
-    def left(self) -> Outcome | None:
-        """Return the state as finished methods have left it, without a result."""
-        return self._left
+        progress.outcome = outcome  # before handlers hear of the end, as they may ask the flow for its state
+        return outcome
 
     def paused(self, waiting: dict[str, str]) -> Callable[[Stamp], events.FlowPausedEvent]:
         """Return a function that builds the flow_paused event. `waiting`: the open questions to people, by address."""

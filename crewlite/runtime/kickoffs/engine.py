@@ -107,6 +107,7 @@ async def kickoff(definition: Runnable[R], request: Request, root: Root[Any] | N
     """
     request, progress = request.going_on_from(definition.bound_at), request.progress
     root = root.again() if root else definition.as_root(request)
+    root.progress = progress
     verbose = root.verbose or request.verbose
     try:
         if verbose or root.log_file:
@@ -115,7 +116,6 @@ async def kickoff(definition: Runnable[R], request: Request, root: Root[Any] | N
         else:
             finished = await _finished(root, request)
     except BaseException as error:
-        progress.outcome = root.left()
         if not isinstance(durable.scope(), StepScope):
             if isinstance(error, Exception):
                 note_way_on(error, root.kind, request)

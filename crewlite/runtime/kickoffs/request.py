@@ -82,7 +82,7 @@ class Progress:
     durability: Durability = "off"
     """How reliably the result was saved."""
     outcome: Any = None
-    """The outcome of the root step once the run has finished; before, what `Root.left` returns."""
+    """The outcome of the root step once it has ended; of a flow of methods that failed, what it has left; else None."""
     again: tuple[str, ...] = ()
     """If the user's code failed after a step that answered from the record: the arguments of `crewlite checkpoint fork
     REF` that run this step again."""

@@ -12,7 +12,7 @@ from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError
 from crewlite.events.base import BaseEvent
 from crewlite.kinds import Kind
-from crewlite.runtime.kickoffs.request import Request
+from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.runtime.steps.questions import Comparison
 from crewlite.runtime.steps.run import Run
 from crewlite.secrets import Secrets
@@ -80,6 +80,7 @@ class Root(ABC, Generic[T]):
         self.kind, self.name, self.identity = definition.run_kind.name, definition.run_name, definition.identity()
         self.setting, self.inner = definition.checkpoint, definition.inner_settings()
         self.secret_sources = definition.secret_sources()
+        self.progress = Progress()  # that of its kickoff, which sets it
 
     def again(self) -> Self:
         """Return a root for another kickoff, with what follows from the definition alone, and the same secrets."""
@@ -159,10 +160,6 @@ class Root(ABC, Generic[T]):
         """Return the definition to record for a resumed run in which the steps in `finished` have outcomes."""
         definition: JsonObject = run["definition"]
         return definition
-
-    def left(self) -> T | None:
-        """Return what an unfinished kickoff has to show to its caller; None for nothing."""
-        return None
 
     def paused(self, waiting: dict[str, str]) -> Callable[[Stamp], BaseEvent] | None:
         """Return a function that builds the event of a run that waits for people; None if there is no such event.
