@@ -6,10 +6,8 @@ import asyncio
 import contextlib
 import os
 import sqlite3
-import threading
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from test_crashes import pytestmark as pytestmark, run
@@ -17,7 +15,7 @@ from test_crashes import pytestmark as pytestmark, run
 from crewlite import CheckpointConfig, History, disk
 from crewlite.errors import BranchConflictError, BranchExists, StoreBusy
 from crewlite.state import SqliteProvider
-from crewlite.testing import ScriptedLLM
+from tests.parts import Held, at_once, both_resumed
 
 
 @pytest.mark.parametrize("provider", ["json", "sqlite"])
@@ -63,32 +61,17 @@ class Stop(Exception):
 
 def cut(make_crew, config):
     """A crew whose run `r` was cut in its second task."""
-    crew = make_crew(ScriptedLLM(["a", Stop(), *["b", "c"] * 20], delay=0.02), checkpoint=config())
+    llm = Held(["a", Stop(), *["b", "c"] * 20])
+    crew = make_crew(llm, checkpoint=config())
+    llm.go.set()
     with pytest.raises(Stop):
         crew.kickoff(run_id="r")
     return crew
 
 
-def at_once(count, act):
-    """What `count` threads get of `act(number)`, called at the same moment: values or errors."""
-    gate = threading.Barrier(count)
-
-    def one(number):
-        gate.wait()
-        try:
-            return act(number)
-        except Exception as error:
-            return error
-
-    with ThreadPoolExecutor(count) as pool:
-        return list(pool.map(one, range(count)))
-
-
 def test_of_two_threads_that_resume_one_run_one_wins(make_crew, config):
     crew = cut(make_crew, config)
-    won, told = sorted(
-        at_once(2, lambda n: crew.kickoff(run_id="r")), key=lambda found: isinstance(found, BranchConflictError)
-    )
+    won, told = sorted(both_resumed(crew), key=lambda found: isinstance(found, BranchConflictError))
     assert [output.raw for output in won.tasks_output] == ["a", "b", "c"]
     assert (told.run_id, told.branch, told.holder) == ("r", "main", "this process")
 
@@ -98,7 +81,7 @@ def test_two_names_of_one_database_are_one_place(make_crew, tmp_path):
     one, two = (CheckpointConfig(location=name, provider=SqliteProvider()) for name in names)
     crew = cut(make_crew, lambda: one)
     other = crew.model_copy(update={"checkpoint": two})
-    found = Counter(type(answer).__name__ for answer in at_once(2, lambda n: (crew, other)[n].kickoff(run_id="r")))
+    found = Counter(type(answer).__name__ for answer in both_resumed(crew, other))
     assert found == {"CrewOutput": 1, "BranchConflictError": 1}
 
 

@@ -210,7 +210,14 @@ def test_tasks_side_by_side_may_exceed_a_budget_by_the_calls_in_flight_and_lose_
         last = Task(name="last", description="sum up", expected_output="x", agent=who)
         return Crew(tasks=[*tasks, last], max_iter=limit, checkpoint=on_disk())
 
-    llm = ScriptedLLM(lambda messages: "done", delay=0.05)
+    class Together(ScriptedLLM):
+        async def acall(self, messages, **context):
+            reply = await super().acall(messages, **context)
+            while len(self.calls) < 4:
+                await asyncio.sleep(0.001)
+            return reply
+
+    llm = Together(lambda messages: "done")
     with pytest.raises(BudgetExceeded) as caught:
         desk(2).kickoff(run_id="r")
     assert caught.value.used == len(llm.calls) == 4
