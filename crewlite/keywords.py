@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -31,6 +32,7 @@ def known_keywords(
 
     def decorate(fn: Callable[P, R]) -> Callable[P, R]:
         takes = (*_named(fn), *more)
+        by_place = _by_place(fn)
 
         def checked(given: dict[str, Any]) -> dict[str, Any]:
             unknown = {name: value for name, value in given.items() if name not in takes}
@@ -41,6 +43,8 @@ def known_keywords(
 
         @functools.wraps(fn)
         def call(*args: Any, **given: Any) -> Any:
+            if len(args) > len(by_place):
+                raise TypeError(_too_many(what, args, by_place))
             return fn(*args, **(checked(given) if given else given))
 
         @functools.wraps(fn)
@@ -96,6 +100,23 @@ def _named(fn: Callable[..., Any]) -> Iterable[str]:
     by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     parameters = inspect.signature(fn).parameters.values()
     return [one.name for one in parameters if one.kind in by_name and one.name not in ("self", "cls")]
+
+
+def _by_place(fn: Callable[..., Any]) -> Sequence[object]:
+    """Return what a function takes without a name: its parameters; any number if one of them is *args."""
+    parameters = inspect.signature(fn).parameters.values()
+    if any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in parameters):
+        return range(sys.maxsize)
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [one.name for one in parameters if one.kind in by_place]
+
+
+def _too_many(what: str, args: Sequence[object], takes: Sequence[object]) -> str:
+    """Return the message about more arguments without a name than a function takes."""
+    own = [name for name in takes if name not in ("self", "cls")]
+    given = len(args) - (len(takes) - len(own))
+    alone = f"only {' and '.join(map(str, own))}" if own else "nothing"
+    return f"{what} takes {alone} without a name, and was given {given} such arguments; name the others"
 
 
 def _function_name(what: str) -> str:

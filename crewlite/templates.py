@@ -41,7 +41,11 @@ def fill(text: str, values: Mapping[str, Any], *, where: str) -> str:
             return match.group(0)[1:-1]
         if name not in values:
             raise MissingInput(name, where=where, given=sorted(values))
-        return text_of(values[name])
+        try:
+            return text_of(values[name])
+        except RecursionError:
+            problem = "is nested too deep to be written into a text; pass the part that is meant"
+            raise ConfigError(f"{where}: the value of {{{name}}} {problem}") from None
 
     return _PLACEHOLDER.sub(one, text)
 

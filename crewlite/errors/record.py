@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from crewlite.errors.root import CrewliteError
 from crewlite.resuming import branch_ref, call, call_again, in_shell, to_resume
 
+_LISTED = 6  # candidates that a message names
+
 
 class RefError(CrewliteError, LookupError):
     """A ref names nothing, or more than one thing. `candidates` are refs that may have been meant."""
@@ -15,7 +17,8 @@ class RefError(CrewliteError, LookupError):
 
     def __init__(self, ref: str, problem: str, candidates: Sequence[str] = ()) -> None:
         self.ref, self.candidates = ref, tuple(dict.fromkeys(candidates))
-        listing = f" Candidates: {', '.join(self.candidates[:12])}." if candidates else ""
+        more = f" and {len(self.candidates) - _LISTED:,} more" if len(self.candidates) > _LISTED else ""
+        listing = f" Candidates: {', '.join(self.candidates[:_LISTED])}{more}." if candidates else ""
         super().__init__(f"{ref!r} {problem}{'' if problem.endswith('?') else '.'}{listing}")
 
 

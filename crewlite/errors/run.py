@@ -145,13 +145,12 @@ class QuestionsChanged(RunMismatch):
         told = "; ".join(f"{address or 'it'} {how}" for address, how in changed.items())
         steps = [address for address in changed if address]
         fork = f"fork({ref!r}, rerun={steps!r}{allow}).kickoff()" if steps else f"fork({ref!r}).kickoff('...')"
-        instead = "To have both answers, choose another run_id"
+        instead = "Choose another run_id"
         if branch != "main":
-            instead = f"To go on in this branch, use the {kind} that ran it (of a study: study['NAME'].definition)"
+            instead = f"Use the {kind} that ran this branch (of a study: study['NAME'].definition)"
         super().__init__(
-            f"Run {ref!r} is finished, but it is asked something else now: {told}. {instead}; to run the changed steps "
-            f"in this run, set on_drift='rerun'; to get the recorded answers, set on_drift='keep'; to leave this run "
-            f"as it is, fork it: {kind}.{fork}."
+            f"Run {ref!r} is finished, but it is asked something else now: {told}. {instead}; or set on_drift='rerun' "
+            f"to run what has changed, or on_drift='keep' to get the recorded answers; or fork it: {kind}.{fork}."
         )
         self.run_id, self.branch, self.ref, self.changed = run_id, branch, ref, dict(changed)
         self.kind, self.repeats_effects = kind, repeats_effects
@@ -197,10 +196,9 @@ class NonDeterminism(RunMismatch):
             "jobs from one list, give each job a key, `with keyed(job):`, in a run with another run_id. "
         )
         super().__init__(
-            f"{address or 'the flow'} of run {run_id!r} does not request the steps that it recorded: expected "
-            f"{expected}; found {found}. {workers if beside else ''}If the code has changed, undo that. If not, put "
-            f"what may differ (time, chance) into a step, and sort sets, whose order is another one in each process. "
-            f"Or set on_drift='rerun' to run again from there; or begin a new run."
+            f"{address or 'the flow'} of run {run_id!r} went another way when it was recorded: expected {expected}; "
+            f"found {found}. {workers if beside else ''}Undo the change to the code; or, if there is none, put time "
+            f"and chance into a step, and sort sets; or set on_drift='rerun' to run again from there."
         )
         self.run_id, self.address, self.expected, self.found = run_id, address, expected, found
 
@@ -275,8 +273,9 @@ class OnLoopThread(CrewliteError, RuntimeError):
 
     def __init__(self, verb: str, instead: str | None = None) -> None:
         self.verb, self.instead = verb, instead or f"await a{verb}()"
+        called = f"{verb}()" if verb.isidentifier() else f"`{verb}`"
         super().__init__(
-            f"{verb}() was called on the thread of a running event loop, which it would block: {self.instead}"
+            f"{called} was called on the thread of a running event loop, which it would block: {self.instead}"
         )
 
 

@@ -185,7 +185,8 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
         try:
             return self.signature.bind_partial(*args, **kwargs).arguments
         except TypeError as error:
-            close = [hint for name in kwargs if (hint := meant(name, self.input_names()))]
+            known = self.input_names()
+            close = [hint for name in kwargs if name not in known and (hint := meant(name, known))]
             raise ConfigError(
                 f"flow {self.name!r}: {'; '.join((str(error), *close[:1]))}; it takes {self.signature}"
             ) from None

@@ -247,6 +247,12 @@ def test_delete_wants_yes_where_nobody_can_be_asked(location):
     assert runs(location) == {"one", "broken"}
 
 
+def test_delete_wants_the_name_of_a_run(location):
+    done = CliRunner().invoke(main, ["checkpoint", "delete", "latest", "--yes", "--location", location])
+    assert (done.exit_code, "delete wants the name of a run" in done.stderr) == (2, True)
+    assert runs(location) == {"one", "broken"}
+
+
 def test_delete_names_each_candidate_once(location):
     with History(location) as history:
         history.fork("one", branch="bold")

@@ -381,6 +381,8 @@ def test_a_store_that_cannot_work_is_told_before_anything_is_paid(make_crew, tmp
         llm = ScriptedLLM(["a", "b", "c"])
         with pytest.raises(StoreUnusable, match=problem):
             make_crew(llm, checkpoint=config).kickoff()
+        with pytest.raises(StoreUnusable, match=problem):
+            make_crew(llm, checkpoint=config).kickoff(run_id="r")
         assert llm.calls == []
 
 

@@ -574,7 +574,7 @@ def test_a_process_that_does_not_exist_says_which_does():
     with pytest.raises(AttributeError, match=r"no 'consensual'; this release knows Process\.sequential, Process\.hier"):
         _ = Process.consensual
     assert not hasattr(Process, "consensual") and list(Process) == [Process.sequential, Process.hierarchical]
-    with pytest.raises(ConfigError, match="process is a str; wanted 'sequential'"):
+    with pytest.raises(ConfigError, match="process is 'consensual'; wanted 'sequential'"):
         Crew(tasks=[Task(description="d", expected_output="x")], process="consensual")
 
 

@@ -282,3 +282,12 @@ def test_an_error_of_an_awaited_step_is_raised_where_it_is_awaited():
             return str(error)
 
     assert handles.kickoff() == "gone"
+
+
+def test_of_several_arguments_by_name_the_misspelt_one_is_told():
+    @flow
+    def report(n, when="now"):
+        return n
+
+    with pytest.raises(ConfigError, match=r"unexpected keyword argument 'wen'; did you mean 'when'\?"):
+        report.kickoff(n=1, wen="later")

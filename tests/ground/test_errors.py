@@ -239,6 +239,12 @@ def test_a_candidate_is_named_once():
     assert (error.candidates, str(error)) == (("b", "a"), "'main' names two things. Candidates: b, a.")
 
 
+def test_a_message_names_a_few_of_many_candidates():
+    error = errors.RefError("main", "names nothing", [f"run-{at}" for at in range(20)])
+    assert str(error).endswith("Candidates: run-0, run-1, run-2, run-3, run-4, run-5 and 14 more.")
+    assert len(error.candidates) == 20
+
+
 def test_a_state_that_another_process_has_changed_is_held_by_nobody():
     said = str(errors.BranchConflictError("prices", "main", expected=1, found=2, kind="state"))
     assert said.startswith("State 'prices' is at commit 2, and commit 1 was expected: another process has changed it")

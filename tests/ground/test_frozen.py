@@ -189,7 +189,10 @@ def test_a_definition_shows_what_was_set_and_no_defaults():
         (lambda of: of(markdown="sk-secret"), "markdown is a str; wanted True or False"),
         (lambda of: Crew(tasks=[]), "tasks is empty; wanted at least one"),
         (lambda of: Crew(tasks=["first"]), "tasks.0 is a str; wanted a Task$"),
-        (lambda of: Crew(tasks=[of()], process="parallel"), "process is a str; wanted 'sequential' or 'hierarchical'"),
+        (
+            lambda of: Crew(tasks=[of()], process="parallel"),
+            "process is 'parallel'; wanted 'sequential' or 'hierarchical'",
+        ),
         (lambda of: CheckpointConfig(durability=None), "durability is None; wanted 'sync' or 'async'"),
     ],
 )

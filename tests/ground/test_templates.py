@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import BaseModel
 
-from crewlite.errors import MissingInput
+from crewlite.errors import ConfigError, MissingInput
 from crewlite.templates import fill
 
 
@@ -152,3 +152,11 @@ def test_a_text_without_placeholders_stays_as_it_is(text):
 @given(st.text())
 def test_any_value_arrives_whole(value):
     assert fill("[{a}]", {"a": value}, where="x") == f"[{value}]"
+
+
+def test_a_value_that_is_nested_too_deep_for_a_text_is_told_with_its_name():
+    deep = []
+    for _ in range(5000):
+        deep = [deep]
+    with pytest.raises(ConfigError, match=r"^Task 'plan': the value of \{data\} is nested too deep"):
+        fill("Read {data}", {"data": deep}, where="Task 'plan'")

@@ -9,6 +9,7 @@ from functools import cached_property, partial
 
 import pytest
 
+import crewlite
 from crewlite import (
     LLM,
     Agent,
@@ -159,3 +160,24 @@ def test_a_class_attribute_that_is_a_setting_of_crewai_says_what_to_write(name, 
 
 def test_a_coroutine_function_is_still_known_as_one():
     assert inspect.iscoroutinefunction(CREW.akickoff_for_each)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: CREW.kickoff({}, "run"), "kickoff of a crew takes only inputs without a name, and was given 2 such"),
+        (lambda: CREW.kickoff_for_each([{}], "run", 3), "takes only inputs without a name, and was given 3 such"),
+        (
+            lambda: History("here", None, "x"),
+            "History takes only location and provider without a name, and was given 3",
+        ),
+    ],
+)
+def test_arguments_that_want_a_name_are_told_as_the_program_calls_the_function(call, message):
+    with pytest.raises(TypeError, match=message):
+        call()
+
+
+def test_a_misspelt_import_says_which_name_was_meant():
+    with pytest.raises(AttributeError, match=r"^crewlite has no 'Agnet'; did you mean 'Agent'\?$"):
+        crewlite.Agnet  # noqa: B018

@@ -142,8 +142,13 @@ def test_tasks_have_something_in_common_by_a_name_or_a_question(recorded, now, c
         (Drifted("t", {}, {"description": "new"}), "is asked 'new' now, and answered another question"),
         (
             Drifted("t", {"description": "same"}, {"description": "same"}),
-            "is asked 'same' as before, but something else of the question has changed: its agent, output type, context, "
-            "input files, guardrails, markdown or condition",
+            "is asked 'same' as before, but something else has changed: its agent, context, output type, input files, "
+            "guardrails, markdown or condition",
+        ),
+        (
+            Drifted("t", {"description": "same", "role": "A"}, {"description": "same", "role": "A"}),
+            "is asked 'same' as before, but something else has changed: its context, output type, input files, "
+            "guardrails, markdown or condition",
         ),
         (
             Drifted("", {"goal": "rhyme", "backstory": "b"}, {"goal": "write", "backstory": "b"}),

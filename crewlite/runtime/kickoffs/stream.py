@@ -87,7 +87,7 @@ class RunStream(Generic[R]):
     def __enter__(self) -> Self:
         if background.running_loop():  # where leaving could not wait
             self.cancel()
-            raise OnLoopThread("__enter__", "async with crew.stream(...) as stream")
+            raise OnLoopThread("with stream", "write `async with crew.stream(...) as stream`")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
@@ -146,7 +146,7 @@ class _Reader(Generic[T]):
 
     def __next__(self) -> T:
         if background.running_loop():
-            raise OnLoopThread("__iter__", "async for event in stream")
+            raise OnLoopThread("for event in stream", "write `async for event in stream`")
         self._check_is_alone()
         while not self._ended:
             with self._stream._ended_by_signals():

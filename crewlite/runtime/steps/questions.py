@@ -42,8 +42,9 @@ class Drifted:
         if not self.answered:
             return f"is asked {_shown(asked)} now, and answered another question"
         if not differing:
-            parts = "agent, output type, context, input files, guardrails, markdown or condition"
-            return f"is asked {_shown(asked)} as before, but something else of the question has changed: its {parts}"
+            agent = "" if "role" in self.answered else "agent, "
+            parts = f"{agent}context, output type, input files, guardrails, markdown or condition"
+            return f"is asked {_shown(asked)} as before, but something else has changed: its {parts}"
         if name == "description":
             return f"answered {_shown(answered, asked)}, and is asked {_shown(asked, answered)} now"
         if name.startswith(FILE):

@@ -66,6 +66,8 @@ class JsonProvider:
             if is_database(location):
                 found, hint = "database", "pass provider=SqliteProvider()"
             raise StoreUnusable(location, f"is a {found}, and JsonProvider wants a directory: {hint}")
+        if file := next((one for one in root.parents if one.is_file()), None):
+            raise StoreUnusable(location, f"nothing can be saved there, as {file} is a file: choose another directory")
         return JsonStore(root)
 
 
