@@ -10,7 +10,7 @@ class AgentAction:
     """The agent has used a tool."""
 
     thought: str
-    """What the model said beside the call; mostly ""."""
+    """What the model said besides the call; mostly ""."""
     tool: str
     """The name of the tool, as the model wrote it."""
     tool_input: str

@@ -64,7 +64,7 @@ class Failure:
     cause: str = ""
     """The address of the step inside that failed first; "" if the step failed by itself."""
     last_good: str | None = None
-    """The address of the last step that finished beside the failing one before it; None if there is none."""
+    """The last step that finished before the failing one, next to it or to an enclosing step; None if none did."""
     trajectory: tuple[RecordedStep, ...] = ()
     """The steps of the work up to the failure, oldest first."""
     is_told: bool = False

@@ -243,7 +243,7 @@ def _without_attempts(strategy: Policy, failure: Failure, past: list[Remedy]) ->
 
 
 def _patience(strategies: Sequence[Policy]) -> int:
-    """Return the default number of remedies for one step: that of the most patient strategy."""
+    """Return the default number of remedies for one step: the usual one, or more if a strategy allows more."""
     return max([USUAL, *map(most_of, strategies)])
 
 

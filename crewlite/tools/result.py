@@ -29,7 +29,7 @@ class ToolResult:
     cached: str | None = None
     """The address of the earlier call whose result this is."""
     note: str | None = None
-    """What the model is told beside the result: that a person has changed the arguments."""
+    """What the model is told besides the result: that a person has changed the arguments."""
     raised: Exception | None = field(default=None, compare=False)
     """What the tool raised just now. Not recorded."""
 

@@ -22,7 +22,7 @@ class Cycles(NamedTuple):
     paths: dict[str, Path]
     """The cycles around each method that can be reached."""
     closing: frozenset[str]
-    """The methods that end the rounds of the cycle named after them, and do not begin them."""
+    """The methods after which a cycle is named because they end its rounds, rather than begin them."""
 
 
 def cycles(following: Mapping[str, Sequence[str]], entries: Sequence[str]) -> Cycles:

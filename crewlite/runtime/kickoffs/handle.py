@@ -65,7 +65,7 @@ class RunHandle(Generic[R]):
 
     @property
     def run_id(self) -> str:
-        """The run's id; "" while a run that was submitted on a running loop without a run_id has not begun."""
+        """The run's id; "" until the run begins, if it was submitted on a running loop and without a run_id."""
         return self._progress.run_id or self._given
 
     @property

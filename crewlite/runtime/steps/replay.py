@@ -59,7 +59,7 @@ class Question(NamedTuple):
     after: int | None = None
     """The number of the commit that the step reacts to: an earlier outcome of the step is outdated."""
     basis: Basis = Basis()
-    """What the outcome depends on beside the question.
+    """What the outcome depends on besides the question.
 
     An outcome that the fork itself has edited holds on any basis.
     """

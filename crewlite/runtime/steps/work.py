@@ -38,7 +38,7 @@ async def work_in_full(step: Step[T], frame: Frame) -> T:
 
 
 class Ended(NamedTuple):
-    """The facts about an outcome that its commit needs; by default, those of one that took no work."""
+    """The facts about an outcome that its commit needs. The defaults are those of an outcome that took no work."""
 
     changes: Sequence[Operation] = ()
     """The attempt's changes of the state."""

@@ -270,7 +270,7 @@ class AskedQuestion(TypedDict):
     until: NotRequired[Time | None]
     digest: NotRequired[Text]
     rests_on: NotRequired[Text]
-    """The digest of what the question depends on beside its text: the questions of the enclosing steps."""
+    """The digest of what the question depends on besides its text: the questions of the enclosing steps."""
 
 
 class GivenAnswer(TypedDict):

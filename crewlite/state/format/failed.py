@@ -94,7 +94,7 @@ class ValidationLine(TypedDict):
 
     type: Text
     template: NotRequired[Text]
-    """The text of a type that is not one of pydantic's own."""
+    """The text for this mistake, if `type` is not one of pydantic's own types."""
     loc: Any
     input: NotRequired[Any]
     ctx: NotRequired[Any]

@@ -271,7 +271,7 @@ class Writer:
                 continue
 
     def _check_branches(self) -> None:
-        """Give signs of life for all branches, and detect commits of others to idle ones. Logs errors."""
+        """Give signs of life for all branches, and detect commits by other processes to idle branches. Logs errors."""
         self._looked = time.monotonic()
         if due := self._looked - self._lived >= self.beat:
             self._lived = self._looked

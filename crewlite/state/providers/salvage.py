@@ -27,7 +27,7 @@ class Record(NamedTuple):
     """The seal as text; something else if the record has no valid one."""
     body: Any
     seq: int | None = None
-    """The number under which the record is stored; None if the store keeps no number beside the body."""
+    """The number under which the record is stored; None if the store keeps no number besides that in the body."""
     line: bytes = b""
     """The complete line, in a store whose commits are lines."""
 
