@@ -86,8 +86,8 @@ class JournalCorrupt(CrewliteError, ValueError):
             repair = f"History({location!r}).doctor(repair=True), or `{in_shell('doctor --repair', location)}`"
         newest = f"The newest sound checkpoint is {sound}. " if sound else ""
         advice = (
-            f"{newest}crewlite changed nothing: restore a backup; or salvage the readable part, {repair}; or begin a "
-            f"run with another run_id."
+            f"{newest}crewlite changed nothing: restore a backup; or salvage the readable part with {repair}; or begin "
+            f"a run with another run_id."
         )
         if is_export:
             advice = "Nothing was imported: export the run again."

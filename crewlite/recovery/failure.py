@@ -189,7 +189,8 @@ ADVICE = {
 def hint_of(failure: Failure) -> str:
     """Build the hint of a failure from its message, the evidence for its type, and the advice for that type.
 
-    It counts the attempts: code that goes back and passes the same hint on would get the same recorded answers.
+    The hint names the number of the attempt. Otherwise code that passes the same hint on after going back would be
+    answered from the record.
     """
     where = f" at {at}" if (at := failure.cause or failure.address) else ""
     message = _short(failure.message)

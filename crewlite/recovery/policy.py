@@ -88,7 +88,7 @@ class FailurePolicy:
     classifier: Classifier | None
     """Names the type of each failure; None without strategies."""
     max_recovery_attempts: int
-    """The number of remedies for one step, whatever the types of its failures. A person is asked also after those."""
+    """The number of remedies for one step, of all types. After these, a person can still be asked."""
     max_recovery_attempts_per_run: int | None
     strategies: tuple[tuple[FailureType, Policy], ...]
     guards: tuple[Guard, ...]

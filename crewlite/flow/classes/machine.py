@@ -217,8 +217,7 @@ class _And:
     """The depth of the parts that must occur in one round."""
     rounds: set[Round] = field(default_factory=set)
     outside: dict[int, dict[Round, Round]] = field(default_factory=dict)
-    """For parts in outer cycles, by number: the rounds there in which the part came true, each with its own full
-    round."""
+    """For each part in an outer cycle, by its number: {round of that cycle: round of the part when it came true}."""
 
     def __post_init__(self) -> None:
         self.innermost = max(self.depths)

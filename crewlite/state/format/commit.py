@@ -226,7 +226,7 @@ class StepRecord(TypedDict):
     worked: NotRequired[Annotated[float, Field(ge=0, allow_inf_nan=False)]]
     """For how many milliseconds all attempts worked, after a compaction that has left out the steps inside."""
     unused: NotRequired[list[Text]]
-    """Steps inside this one that a fork has inherited, and that its code has not requested."""
+    """Steps inside this one that a fork has inherited, and that the code of this step has not requested there."""
     state: NotRequired[Operations]
     """The changes that the step made to the state of the enclosing step."""
     order: NotRequired[list[int]]
@@ -308,7 +308,7 @@ class ValueChanges(TypedDict, total=False):
     """Changes of the named values that are not part of a step."""
 
     ops: Operations
-    """Changes of the values that no step has changed."""
+    """Changes of values that were made outside of the steps."""
     seen: Operations
     """Other changes that the run's code sees, to be applied before the changes of the steps in this commit."""
     seen_after: Operations

@@ -42,7 +42,7 @@ def _acquired(target: Located, kind: str) -> AcquiredBranch:
 
 
 async def acquire_new_branch(target: Located, kind: str) -> AcquiredBranch:
-    """Open the branch of a new run for writing, without reading it. Returns an empty record."""
+    """Open the branch of a new run for writing, without reading it. Its record is empty."""
     if writer := opened_already(target.provider, target.location):
         return target, _entered(writer, target, kind), Record()
 
