@@ -94,6 +94,8 @@ async def _finish(callback: Callable[..., Any], result: CrewOutput) -> dict[str,
     async def act() -> dict[str, Any]:
         draft = _Draft.model_construct(**copy.deepcopy(dict(result)))
         made = await called(callback, draft)
+        if isinstance(made, str):
+            draft.raw, made = made, draft
         return _changes(result, draft if made is None else made, name_of(callback))
 
     question = [[codec.digest(output.raw) for output in result.tasks_output], codec.known(_plain(result))]
@@ -122,7 +124,7 @@ def _changes(result: CrewOutput, made: object, callback: str) -> dict[str, Any]:
     """Return the fields that a callback has changed. Raises ConfigError for one that it may not change."""
     said = f"after_kickoff callback {callback!r}"
     if not isinstance(made, CrewOutput):
-        raise ConfigError(f"{said} returned {an(type(made).__name__)}; wanted the CrewOutput, or None")
+        raise ConfigError(f"{said} returned {an(type(made).__name__)}; wanted the CrewOutput, its text, or None")
     changed = {name: value for name, value in dict(made).items() if value != getattr(result, name)}
     if fixed := sorted(changed.keys() - CHANGEABLE):
         raise ConfigError(f"{said} {_wrongly('changed ' + ', '.join(fixed))}")

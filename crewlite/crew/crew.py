@@ -114,7 +114,7 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
     that it is given. May be async. What each returns is recorded, so a resume does not call it again."""
     after_kickoff_callbacks: tuple[Callable[..., Any], ...] = ()
     """Called in order with the result; each may change its `raw` and `json_dict`, or return a copy that differs in
-    these. May be async. Recorded."""
+    these, or a new `raw`. May be async. Recorded."""
     step_callback: Callable[..., Any] | None = None
     """For agents without a step_callback of their own."""
     task_callback: Callable[[TaskOutput], Any] | None = None

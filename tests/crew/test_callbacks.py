@@ -107,6 +107,13 @@ def test_after_kickoff_callbacks_may_change_the_text_of_the_result():
     assert type(result) is CrewOutput
 
 
+def test_a_text_that_they_return_is_the_text_of_the_result(on_disk):
+    crew = crew_of(["done"], after_kickoff_callbacks=[lambda result: f"# {result}", print], checkpoint=on_disk())
+    first = crew.kickoff({"topic": "tides"}, run_id="r")
+    assert (type(first), first.raw, first.tasks_output[0].raw) == (CrewOutput, "# done", "done")
+    assert crew.kickoff(run_id="r") == first
+
+
 def test_what_they_change_is_recorded(on_disk):
     called = []
 
@@ -124,7 +131,7 @@ def test_what_they_change_is_recorded(on_disk):
 @pytest.mark.parametrize(
     ("callback", "problem"),
     [
-        (lambda result: "text", "returned a str; wanted the CrewOutput, or None"),
+        (lambda result: {"word": "w"}, "returned a dict; wanted the CrewOutput, its text, or None"),
         (
             lambda result: result.model_copy(update={"run_id": "other"}),
             "changed run_id of the result; it may change raw",
