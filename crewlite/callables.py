@@ -1,9 +1,11 @@
-"""How a function of the user gives its result: it returns it, it is awaited, or it yields and so returns nothing."""
+"""How a function of the user gives its result (returned, awaited or yielded), and the types that it names."""
 
 from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, get_type_hints
 
 
 def is_async(fn: object) -> bool:
@@ -14,6 +16,14 @@ def is_async(fn: object) -> bool:
 def is_generator(fn: object) -> bool:
     """Return whether calling `fn` gives a generator, sync or async, and so runs nothing of its code."""
     return any(inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one) for one in _called(fn))
+
+
+def types_of(fn: Callable[..., Any]) -> Mapping[str, Any]:
+    """Return the type hints of the parameters of `fn`, and of its "return"; {} if they cannot be evaluated."""
+    try:
+        return get_type_hints(fn)
+    except (NameError, TypeError):
+        return {}
 
 
 def _called(fn: object) -> tuple[object, object]:

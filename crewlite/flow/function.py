@@ -7,10 +7,10 @@ import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, ParamSpec, Self, TypeVar, get_type_hints, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, ParamSpec, Self, TypeVar, overload
 
 from crewlite import background, durable, homes, kinds
-from crewlite.callables import is_async
+from crewlite.callables import is_async, types_of
 from crewlite.errors import ConfigError, OnLoopThread, meant
 from crewlite.flow.options import (
     again,
@@ -165,10 +165,7 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
 
     def input_types(self) -> Mapping[str, Any]:
         """Return the type hints of the function's parameters; {} if they cannot be evaluated."""
-        try:
-            return get_type_hints(self.func)
-        except (NameError, TypeError):
-            return {}
+        return types_of(self.func)
 
     def with_model(self, llm: object) -> Self:
         """Raise ConfigError: the flow's code chooses its models."""

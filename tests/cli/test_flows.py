@@ -124,6 +124,21 @@ def answered(flows, ref, *words):
 # --- running
 
 
+def test_a_start_method_is_given_an_input_as_the_type_that_its_argument_has(shop):
+    code = """from crewlite import Flow, start
+
+class Count(Flow):
+    @start()
+    def begin(self, limit: int, days: list[str] | None = None, name="x"):
+        return [limit, days, name]
+"""
+    (shop.path / "counting.py").write_text(code, encoding="utf-8")
+    done = shop.do("run", "counting:Count", "--input", "limit=3", "--input", 'days:=["mon"]', "--input", "name=4")
+    assert done.stdout.split() == ["[3,", '["mon"],', '"4"]'], done.stderr
+    refused = shop.do("run", "counting:Count", "--input", "limit=three")
+    assert (refused.returncode, "limit" in refused.stderr) == (2, True)
+
+
 def test_a_flow_takes_its_parameters_and_prints_what_it_returns(flows):
     done = flows.do("run", "flows:sums", "--input", "one=1", "--run-id", "s")
     assert (done.returncode, done.stdout) == (0, "30\n")

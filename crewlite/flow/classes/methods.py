@@ -10,7 +10,7 @@ from enum import Enum
 from types import MethodType
 from typing import Any, Generic, Never, ParamSpec, TypeVar, Unpack
 
-from crewlite.callables import is_async
+from crewlite.callables import is_async, types_of
 from crewlite.errors import ConfigError
 from crewlite.flow.classes.conditions import Condition, address_name, condition_of
 from crewlite.flow.classes.feedback import Feedback
@@ -93,6 +93,11 @@ class FlowMethod(Generic[P, R]):
     def parameters(self) -> Sequence[inspect.Parameter]:
         """The parameters of the method, without the flow itself."""
         return list(inspect.signature(self.func).parameters.values())[1:]
+
+    @functools.cached_property
+    def types(self) -> Mapping[str, Any]:
+        """The type hints of the parameters, as far as they can be evaluated."""
+        return types_of(self.func)
 
     @functools.cached_property
     def takes(self) -> str | None:
