@@ -868,14 +868,14 @@ def test_steps_that_wait_for_each_others_slots_are_an_error_and_not_a_standstill
     def left(deep):
         if not deep:
             return "end"
-        meet.wait(5)
+        meet.wait(60)
         return right(deep - 1)
 
     @step(max_concurrency=1)
     def right(deep):
         if not deep:
             return "end"
-        meet.wait(5)
+        meet.wait(60)
         return left(deep - 1)
 
     @flow

@@ -149,7 +149,7 @@ def test_steps_of_the_script_itself_are_found_if_it_kicks_off_where_it_should(sc
 
 def test_an_isolated_step_that_was_typed_into_a_notebook_is_told_so(tmp_path):
     program = PROGRAM.format(guard="True", kickoff="pipeline.kickoff(run_id='one')")
-    done = children.run([sys.executable, "-"], input=program, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = children.run([sys.executable, "-"], input=program, cwd=tmp_path, capture_output=True, text=True)
     assert "ConfigError: @step 'work' is work, which is in no file: it was typed into a notebook" in done.stderr
     assert "at the top level of a module" in done.stderr
 

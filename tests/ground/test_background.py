@@ -124,7 +124,7 @@ def test_ctrl_c_at_any_moment_of_a_wait_for_an_event_is_raised_as_it_is():
 def ending(code, directory):
     """A process of its own that has run the code and ended."""
     command = [sys.executable, "-c", textwrap.dedent(code)]
-    return children.run(command, timeout=60, cwd=directory, cold=True, capture_output=True, text=True)
+    return children.run(command, cwd=directory, cold=True, capture_output=True, text=True)
 
 
 def test_a_process_that_ends_while_its_loop_imports_a_module_ends(tmp_path):
