@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -19,6 +21,7 @@ from crewlite.testing import ScriptedLLM
 from tests import children, warm
 
 _SOAK = 7200  # seconds that a long trial may take
+_directories = itertools.count()
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile("any machine")  # how fast a machine is says nothing about the code
@@ -52,6 +55,15 @@ def _as_at_a_terminal():
     children.heed_signals()
     yield
     warm.end()
+
+
+@pytest.fixture
+def tmp_path(request, tmp_path_factory):
+    """A new directory. The fixture of pytest would look through the directories of all tests before this one."""
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    path = tmp_path_factory.getbasetemp() / f"{name}{next(_directories)}"
+    path.mkdir(mode=0o700)
+    return path
 
 
 @pytest.fixture(autouse=True)

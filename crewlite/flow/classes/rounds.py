@@ -159,10 +159,11 @@ class _Graph:
                     if visits:
                         lowest[visits[-1][0]] = min(lowest[visits[-1][0]], lowest[name])
                     if lowest[name] == number[name]:
-                        at = open_.index(name)
-                        found.append(open_[at:])
-                        closed.update(open_[at:])
-                        del open_[at:]
+                        component = [open_.pop()]
+                        while component[-1] != name:
+                            component.append(open_.pop())
+                        found.append(component[::-1])
+                        closed.update(component)
         return found
 
     def is_cycle(self, component: Sequence[str]) -> bool:
