@@ -65,9 +65,9 @@ def _turn(loop: asyncio.AbstractEventLoop) -> None:
 def _halt() -> None:
     """Halt the loop between two callbacks, for ever. Waits until it has halted: 2 s, or 30 s if it imports a module.
 
-    Python stops daemon threads wherever they are as the process ends. One that it stops in an import keeps Python's
-    lock of imports, and whatever imports after that waits for ever: litellm does both. The thread is kept, since the
-    end of it would destroy what is pending on the loop, with a complaint for each. Ctrl-C ends the wait.
+    As the process ends, Python stops daemon threads wherever they are. If that is inside an import, as with litellm,
+    the thread keeps Python's import lock, and a later import waits for ever. The thread is not ended, because that
+    would destroy the pending tasks of the loop, with a complaint for each. Ctrl-C ends the wait.
     """
     global _loop, _thread
     with _lock:

@@ -244,7 +244,7 @@ class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
         Args:
             filename: Where to write it; `.html` is added to a name without it. An existing file is replaced.
             show: Whether to open the page in a browser.
-            run_id: A run of this flow where its `checkpoint` keeps them: a run_id or another ref, or a run of a
+            run_id: A run of this flow: a run_id or another ref in the store of its `checkpoint`, or a run of a
                 `History`. The run may be at work, waiting or failed.
 
         Raises:

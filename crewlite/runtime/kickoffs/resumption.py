@@ -259,7 +259,7 @@ def check_variant(root: Root[Any], request: Request, journal: Journal) -> None:
         raise ConfigError(
             f"{ref} is a variant of a study, and began with another {root.kind} than this one. To finish it, call "
             "explore again with the same arguments, or kick off the variant's own: study[NAME].definition. "
-            f"To continue from it with this one, {fork}"
+            f"To continue from the variant with this {root.kind}, {fork}"
         )
 
 

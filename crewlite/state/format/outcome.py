@@ -49,7 +49,7 @@ class Outcome(NamedTuple):
     worked: float | None = None
     """For how many milliseconds all attempts worked, if a compaction has left out the steps inside; else None."""
     unused: tuple[str, ...] = ()
-    """The addresses of steps inside this one that a fork has inherited, and that were not requested when it ran."""
+    """The addresses of steps inside this one that a fork has inherited and this step's code has not requested there."""
 
 
 @dataclass(frozen=True, slots=True)

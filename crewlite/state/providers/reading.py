@@ -132,7 +132,7 @@ def unreadable(problem: Exception, where: str, location: str) -> Exception:
 
 
 def no_branch(run_id: str, branch: str, expected: int) -> BranchConflictError:
-    """Build the error for a write to a branch that does not exist. `expected` is the number of its last commit."""
+    """Build the error for a write after commit `expected` of a branch that does not exist."""
     again = (
         f"To start the run again, kick off with run_id={run_id!r}."
         if branch == "main"

@@ -187,7 +187,7 @@ class _SqliteSalvage:
         return f"its tables {', '.join(gone)} are missing" if gone else None
 
     def _orphans_among(self, rows: str, parameters: Sequence[Any] = ()) -> list[tuple[str, _Row]]:
-        """Return (run_id, branch) of branches that have entries and no row, or a row that their first entry denies.
+        """Return (run_id, branch) of branches with entries and no row, or with a row that contradicts the first entry.
 
         The run_id is that in the first entry; "" if it has none. `rows` ends the SQL query.
         """
