@@ -60,7 +60,7 @@ async def when_free(
 
 
 def check_joined(root: Root[Any], journal: Journal) -> None:
-    """Raise RunCancelled, or the failure of the run, if this kickoff waited for the run and it ended so."""
+    """If this kickoff waited for a run that was then cancelled or failed, raise RunCancelled or the failure."""
     record = journal.record
     if root.address or record.finished:
         return

@@ -36,7 +36,7 @@ def ends_of_tails(entries: Sequence[Entry]) -> list[int]:
 
 
 def own_of(entries: Sequence[Entry]) -> Sequence[Entry]:
-    """Return the entries of a branch itself among these, which begin with those of its bases."""
+    """Return a branch's own entries: `entries` without those of its bases, with which they begin."""
     return entries[max((at for at, entry in enumerate(entries) if "run" in entry.commit), default=0) :]
 
 

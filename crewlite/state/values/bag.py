@@ -60,7 +60,7 @@ class Bag(NamedValues):
 
     @property
     def _values(self) -> Values:
-        """The current values: those of the step at its address while it runs, then those of the enclosing step."""
+        """The current values: of the step at `_address` while it runs, then those that its enclosing step sees."""
         states = self._journal.states
         with states.shared.lock:  # threads that ask for the first time at the same moment get the same view
             if self._late is None:

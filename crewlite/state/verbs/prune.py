@@ -44,7 +44,7 @@ class Pruned:
 def prune(
     store: Store, *, keep_last: int | None, older_than: timedelta | datetime | None, dry_run: bool = False
 ) -> Pruned:
-    """Do what `History.prune` describes. Raises what it raises, but OSError if storage fails."""
+    """Do what `History.prune` describes. Raises the same errors, but OSError instead of StoreError if storage fails."""
     if keep_last is None and older_than is None:
         raise ConfigError(
             "prune() has no limit. Give keep_last=5 to keep five checkpoints of each branch, or "
