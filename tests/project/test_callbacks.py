@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crewlite import Agent, Crew, Task
+from crewlite import Agent, Crew, History, Task
 from crewlite.project import CrewBase, after_kickoff, agent, before_kickoff, callback, crew, task
 from crewlite.testing import ScriptedLLM
 
@@ -62,3 +62,6 @@ def test_what_was_called_before_a_cut_is_not_called_again(memory):
         made_by(ScriptedLLM([Cut()]), called, checkpoint=config).kickoff({"x": 1}, run_id="r")
     assert made_by(ScriptedLLM(["done"]), called, checkpoint=config).kickoff(run_id="r").raw == "DONE"
     assert called == ["before", "AgentFinish", "after"]
+    with History("memory", config.provider) as history:
+        calls = [step.address.rpartition(".")[2] for step in history.run("r").steps if step.kind == "callback"]
+    assert calls == ["prepare", "stepped", "finish"], "they are known by their own names"

@@ -84,8 +84,11 @@ def callback_step(
 
 
 def name_of(function: object) -> str:
-    """Return the name of a function for messages: `lambda` for a lambda, the class for a callable object."""
-    while isinstance(function, functools.partial):
+    """Return the name of a function for messages: `lambda` for a lambda, the class for a callable object.
+
+    A partial has the name of its function, unless it was given one of its own, as methods of a CrewBase class are.
+    """
+    while isinstance(function, functools.partial) and "__name__" not in vars(function):
         function = function.func
     return str(getattr(function, "__name__", type(function).__name__)).strip("<>")
 
