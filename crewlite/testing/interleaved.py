@@ -6,17 +6,22 @@ passes; with this provider it happens exactly where the test wants it.
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable
 from typing import Any, cast
 
 from crewlite.forked import lock
-from crewlite.state.providers import BaseProvider, Store
+from crewlite.state.providers import BaseProvider, Exchange, Store
 
-_VERBS = frozenset(
-    ["append", "read", "sum_at", "touched", "rewrite", "remove", "branches", "places", "recall", "remember", "forget"]
-)
-"""The methods of a store that read or write stored data."""
+_VERBS = {
+    name
+    for port in (Store, Exchange)
+    for name, _ in inspect.getmembers(port, inspect.isfunction)
+    if not name.startswith("_") and name not in ("close", "ref")
+}
+"""The methods of a store that read or write stored data; without `mentions`, which only some stores have, as the n-th verb
+is to be the same in each."""
 
 
 class Interleaved:

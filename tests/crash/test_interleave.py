@@ -283,3 +283,12 @@ def test_an_act_happens_once_right_before_the_verb_that_is_named():
         order.append(store.branches())
     assert order == [[], "act", [], []]
     assert beside.log == ["branches"] * 3
+
+
+def test_an_act_may_happen_between_a_look_at_shared_data_and_their_exchange():
+    kept = InMemoryProvider()
+    other = kept.open("here").results
+    beside = Interleaved(kept, at=2, act=lambda: other.remember("key", b"theirs"))
+    results = beside.open("here").results
+    assert not results.exchange("key", results.recall("key"), b"ours")
+    assert (results.recall("key"), beside.log) == (b"theirs", ["recall", "exchange", "recall"])
