@@ -13,6 +13,7 @@ from textual import work
 from textual.app import App, ComposeResult
 from textual.containers import Horizontal
 from textual.reactive import Reactive
+from textual.widget import Widget
 from textual.widgets import Footer, RichLog, Static, TabbedContent, TabPane, Tabs, Tree
 from textual.widgets.tree import TreeNode
 
@@ -27,7 +28,15 @@ from crewlite.wording import number_of
 T = TypeVar("T")
 _LOOK = 1.0  # seconds between looks at what other processes have written
 _PAUSE = 0.05  # seconds that the cursor rests on a line before its place is read
-TABS = ("overview", "steps", "inputs", "outputs", "events", "diff")
+PANELS: dict[str, Callable[[], Widget]] = {
+    "overview": Overview,
+    "steps": Steps,
+    "inputs": partial(Fields, "inputs"),
+    "outputs": partial(Fields, "outputs"),
+    "events": Events,
+    "diff": Comparison,
+}
+"""What makes each panel, by its name."""
 
 
 class Browser(App[None]):
@@ -58,18 +67,9 @@ class Browser(App[None]):
         with Horizontal(id="middle"):
             yield RunTree()
             with TabbedContent(id="panels"):
-                with TabPane("Overview", id="tab-overview"):
-                    yield Overview()
-                with TabPane("Steps", id="tab-steps"):
-                    yield Steps()
-                with TabPane("Inputs", id="tab-inputs"):
-                    yield Fields("inputs")
-                with TabPane("Outputs", id="tab-outputs"):
-                    yield Fields("outputs")
-                with TabPane("Events", id="tab-events"):
-                    yield Events()
-                with TabPane("Diff", id="tab-diff"):
-                    yield Comparison()
+                for name, panel in PANELS.items():
+                    with TabPane(name.capitalize(), id=f"tab-{name}"):
+                        yield panel()
         yield RichLog(id="live", wrap=True, auto_scroll=True)
         yield Footer(show_command_palette=False)
 

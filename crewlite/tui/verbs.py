@@ -29,7 +29,7 @@ from crewlite.state.history import History
 from crewlite.state.reading.shown import what_fits
 from crewlite.state.run_history import RunHistory
 from crewlite.state.verbs.answer import Typed
-from crewlite.tui.app import TABS, Browser
+from crewlite.tui.app import PANELS, Browser
 from crewlite.tui.command import Command, Fork
 from crewlite.tui.dialogs import TARGET, Ask, ForkDialog
 from crewlite.tui.panels import Comparison, Fields
@@ -65,7 +65,7 @@ class View(Browser):
         Binding("t", "toggle_theme", "Theme", show=False),
         Binding("q", "quit", "Quit"),
         Binding("escape", "to_tree", "Runs", show=False),
-        *(Binding(str(n), f"tab('{name}')", name, show=False) for n, name in enumerate(TABS, 1)),
+        *(Binding(str(n), f"tab('{name}')", name, show=False) for n, name in enumerate(PANELS, 1)),
     ]
 
     def __init__(self, location: str) -> None:
