@@ -202,7 +202,7 @@ def _next_calls(talk: _Talk, tools: Iterable[dict[str, Any]]) -> list[ToolCall]:
 def _answer(talk: _Talk, schema: dict[str, Any] | None) -> str:
     quotes = talk.quotes()
     if schema:
-        return json.dumps(_fitting(schema, quotes, talk.question, schema.get("$defs", {})), ensure_ascii=False)
+        return json.dumps(_Form(schema.get("$defs", {}), talk.question).filled(schema, quotes), ensure_ascii=False)
     if not quotes:
         words = ", ".join(keywords(talk.question))
         return f"(nothing that was given speaks of: {words or talk.question})\n\n{NOTE}"
@@ -218,33 +218,56 @@ def _given(content: str, question: str) -> list[Passage]:
     return [passage for passage in passages(content) if question not in passage.text and passage.text not in question]
 
 
-def _fitting(schema: Any, found: Sequence[Passage], question: str, definitions: Any, name: str = "") -> Any:
-    """Build a JSON value that fits a simple schema, from the passages found.
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """Builds JSON values that fit a simple schema."""
 
-    A text is the best passage, a list has an item for each passage, and a schema without a rule here gives null.
-    """
-    if "$ref" in schema:
-        return _fitting(definitions[schema["$ref"].rpartition("/")[2]], found, question, definitions)
-    if options := schema.get("anyOf"):
-        return _fitting(options[0], found, question, definitions, name)
-    if "enum" in schema or "const" in schema:
-        return schema.get("const", schema.get("enum", [None])[0])
-    match schema.get("type"):
-        case "object":
-            fields = schema.get("properties", {}).items()
-            return {key: _fitting(inner, found, question, definitions, key) for key, inner in fields}
-        case "array":
-            return [_fitting(schema["items"], [passage], question, definitions) for passage in found]
-        case "string" if name in ("title", "question", "topic"):
-            return question
-        case "string":
-            return "" if not found else found[0].source if name in ("source", "citation") else str(found[0])
-        case "integer" | "number":
-            number = next((int(number) for p in found for number in re.findall(r"\b\d{1,9}\b", p.text)), 0)
-            return min(max(number, schema.get("minimum", number)), schema.get("maximum", number))
-        case "boolean":
-            return bool(found)
-    return None
+    definitions: Any
+    """The schemas that others name, by name."""
+    question: str
+
+    def filled(self, schema: Any, found: Sequence[Passage], name: str = "", inside: tuple[str, ...] = ()) -> Any:
+        """Return a value with the passages found. `inside`: the definitions that it is a part of.
+
+        A text is the best passage, a list has an item for each passage, and a schema without a rule here gives null. A
+        definition is not filled inside itself: a list of it is empty.
+        """
+        if ref := _named(schema):
+            return None if ref in inside else self.filled(self.definitions[ref], found, name, (*inside, ref))
+        if options := schema.get("anyOf"):
+            ends = [option for option in options if _named(option) not in inside]
+            return self.filled(ends[0], found, name, inside) if ends else None
+        if "enum" in schema or "const" in schema:
+            return schema.get("const", schema.get("enum", [None])[0])
+        match schema.get("type"):
+            case "object":
+                fields = schema.get("properties", {}).items()
+                return {key: self.filled(inner, found, key, inside) for key, inner in fields}
+            case "array" if places := schema.get("prefixItems"):
+                return [self.filled(place, found, "", inside) for place in places]
+            case "array":
+                items = schema.get("items", {})
+                return [self.filled(items, [one], "", inside) for one in found if _named(items) not in inside]
+        return self._plain(schema, found, name)
+
+    def _plain(self, schema: Any, found: Sequence[Passage], name: str) -> Any:
+        """Return a text, a number or a truth value that fits; None for a schema of anything else."""
+        match schema.get("type"):
+            case "string" if name in ("title", "question", "topic"):
+                return self.question
+            case "string":
+                return "" if not found else found[0].source if name in ("source", "citation") else str(found[0])
+            case "integer" | "number":
+                number = next((int(number) for p in found for number in re.findall(r"\b\d{1,9}\b", p.text)), 0)
+                return min(max(number, schema.get("minimum", number)), schema.get("maximum", number))
+            case "boolean":
+                return bool(found)
+        return None
+
+
+def _named(schema: Any) -> str:
+    """Return the name of the definition that a schema refers to; "" if it does not refer to one."""
+    return str(schema.get("$ref", "")).rpartition("/")[2]
 
 
 def _does(tool: str, verb: str) -> bool:

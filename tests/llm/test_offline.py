@@ -124,6 +124,19 @@ def test_an_answer_fits_the_shape_that_was_asked_for():
     assert len(report.lines) == len(report.findings)
 
 
+class Place(BaseModel):
+    at: tuple[str, int]
+    near: list["Place"] = []
+    within: "Place | None" = None
+
+
+def test_an_answer_of_a_shape_that_holds_itself_ends():
+    place = Agent(role="Reader", goal="Know", llm="offline").kickoff(
+        "How high?\n\n## Brest\nHigh: 7 m.", response_format=Place
+    )
+    assert place.pydantic == Place(at=("High: 7 m. [Brest]", 7))
+
+
 def test_the_same_messages_get_the_same_reply():
     tools = [search_notes.schema_for_model]
     assert reply("Where is the moon?", tools=tools) == reply("Where is the moon?", tools=tools)
