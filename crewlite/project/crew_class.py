@@ -88,7 +88,13 @@ class _Config:
 
     def _file(self) -> YamlFile:
         if isinstance(self._given, Mapping):
-            return YamlFile(self._name, {str(name): dict(fields) for name, fields in self._given.items()})
+            file = YamlFile(self._name)
+            for name, fields in self._given.items():
+                if isinstance(fields, Mapping):
+                    file.entries[str(name)] = {str(key): value for key, value in fields.items()}
+                else:
+                    file.problems.append((1, f"{name} is {an(type(fields).__name__)}; wanted a mapping of its fields"))
+            return file
         if not isinstance(self._given, str | os.PathLike):
             raise ConfigError(f"{self._name} is {an(type(self._given).__name__)}; wanted the path of a YAML file")
         if (self._folder / self._given).exists():

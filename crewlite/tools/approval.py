@@ -33,7 +33,7 @@ def schema_of(tool: BaseTool | None) -> dict[str, Any]:
             {"type": "object", "properties": {"answer": {}}, **_only("answer")},
         ],
         "description": HOW,
-        **({"$defs": inner["$defs"]} if "$defs" in inner else {}),
+        **{name: inner[name] for name in ("$defs", "definitions") if name in inner},
     }
 
 

@@ -111,26 +111,27 @@ _PLAIN = {
 
 def model_of(name: str, schema: Mapping[str, Any]) -> type[BaseModel]:
     """A pydantic model of the arguments that a JSON schema describes. Raises ConfigError if it describes no object."""
-    properties = schema.get("properties", {})
+    properties, required = schema.get("properties") or {}, schema.get("required") or ()
     if schema.get("type", "object") != "object" or not isinstance(properties, Mapping):
         raise ConfigError(
             f"Tool {name!r} takes {schema.get('type')!r} by its schema; wanted an object with properties, as a model "
             f"passes arguments by name"
         )
-    shown = {"type": "object", "properties": {}, **schema}
-    open_to_more = bool(schema.get("additionalProperties", "properties" not in schema))
-    required = schema.get("required", ())
+    open_to_more = schema.get("additionalProperties", "properties" not in schema)
     fields: dict[str, Any] = {
         f"a{number}": (_type(item), Field(... if key in required else None, alias=key))
         for number, (key, item) in enumerate(properties.items())
     }  # numbered, as a key may be no name that Python knows
 
-    def as_given(made: dict[str, Any]) -> None:
-        made.clear()
-        made.update(shown)
+    class Arguments(BaseModel):
+        model_config = ConfigDict(extra="allow" if open_to_more else "forbid")
 
-    config = ConfigDict(extra="allow" if open_to_more else "forbid", json_schema_extra=as_given)
-    return create_model(f"{name}_arguments", __config__=config, **fields)
+        @classmethod
+        def model_json_schema(cls, *args: Any, **how: Any) -> dict[str, Any]:
+            """Return the schema as it was given: pydantic would not know the definitions that it refers to."""
+            return {**schema, "type": "object", "properties": dict(properties)}
+
+    return create_model(f"{name}_arguments", __base__=Arguments, **fields)
 
 
 def _type(schema: object) -> Any:

@@ -366,3 +366,14 @@ def test_a_config_is_a_mapping_of_fields():
         Agent(config="clerk")
     with pytest.raises(ConfigError, match="it has no field 'gaol'; did you mean 'goal'"):
         Agent(config={"role": "Clerk", "gaol": "answer"})
+
+
+@pytest.mark.parametrize("entry", [None, "a clerk", ["role"]])
+def test_an_entry_in_the_class_that_is_no_mapping_is_told(entry):
+    @CrewBase
+    class Written:
+        agents_config = {"clerk": entry}
+        tasks_config = {}
+
+    with pytest.raises(ConfigError, match=r"clerk is an? \w+; wanted a mapping of its fields"):
+        _ = Written().agents_config

@@ -8,6 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from crewlite.errors import ConfigError
+from crewlite.tools import adopt
+from crewlite.tools.approval import schema_of
 from crewlite.tools.naming import address_name, safe_name
 from crewlite.tools.schema import model_of
 
@@ -51,6 +53,30 @@ def test_unknown_names_are_refused_unless_the_schema_is_open():
         assert model_of("t", schema).model_validate({"y": 1}).model_dump(exclude_unset=True) == {"y": 1}
     with pytest.raises(ConfigError, match="takes 'array' by its schema; wanted an object"):
         model_of("t", {"type": "array"})
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"x": {"$ref": "#/$defs/X"}}, "$defs": {"X": {"type": "string"}}},
+        {"properties": {"x": {"items": {"$ref": "#/definitions/X"}}}, "definitions": {"X": {"type": "string"}}},
+        {"properties": {"x": {"$ref": "#/properties/y"}, "y": {}}, "required": None},
+        {"type": "object", "properties": None, "description": "No arguments."},
+    ],
+    ids=str,
+)
+def test_a_model_is_shown_the_schema_as_it_was_given(schema):
+    class Described:
+        name, description, args_schema = "look", "Look.", schema
+
+        def run(self, **arguments):
+            return arguments
+
+    shown = adopt(Described()).schema_for_model["function"]["parameters"]
+    assert shown == {**schema, "type": "object", "properties": schema["properties"] or {}}
+    said = schema_of(adopt(Described()))
+    assert said["anyOf"][1]["properties"]["arguments"]["properties"] == shown["properties"]
+    assert [said.get(name) for name in ("$defs", "definitions")] == [schema.get("$defs"), schema.get("definitions")]
 
 
 def test_names_that_services_take_stay_and_others_become_one_of_their_own():
