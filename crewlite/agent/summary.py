@@ -6,7 +6,6 @@ The outcome of the model call that did not fit says so, so a resume does not cal
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from crewlite import durable, events, kinds, templates
 from crewlite.agent.persona import Persona
@@ -16,6 +15,7 @@ from crewlite.errors import ContextOverflow
 from crewlite.events.voice import Voice
 from crewlite.llm.base import OVERFLOW, REMINDER, Message
 from crewlite.llm.call import call_step
+from crewlite.llm.parts import text_of
 from crewlite.llm.protocol import without_calls
 
 _EVENTS = (
@@ -44,7 +44,7 @@ async def summarised(persona: Persona, messages: Sequence[Message], opening: int
 
 def _step(persona: Persona, old: list[Message]) -> Step[str]:
     async def act() -> str:
-        length = sum(len(_text(message)) for message in old)
+        length = sum(len(text_of(message)) for message in old)
         shorter = dict.fromkeys(_transcript(old, length // 2**attempt) for attempt in range(1, _TRIES + 1))
         told = {"role": "system", "content": templates.render(PROMPTS, "summarise.j2", role=persona.role)}
         *more, last = [[told, {"role": "user", "content": text}] for text in shorter]
@@ -76,15 +76,8 @@ def _transcript(messages: Sequence[Message], length: int) -> str:
     """Return the messages as a text of about `length` characters: long messages are cut in the middle."""
     plain = without_calls(messages)
     share = max(length // len(plain), 200)
-    return "\n\n".join(f"{message['role']}: {_cut(_text(message), share)}" for message in plain)
+    return "\n\n".join(f"{message['role']}: {_cut(text_of(message), share)}" for message in plain)
 
 
 def _cut(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length // 2]}\n[...]\n{text[-length // 2 :]}"
-
-
-def _text(message: Message) -> str:
-    content: Any = message.get("content") or ""
-    if isinstance(content, str):
-        return content
-    return "\n".join(str(part.get("text") or f"[{part.get('type')}]") for part in content)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crewlite.llm.base import REMINDER, BaseLLM, LLMReply, Message, ToolCall
+from crewlite.llm.parts import text_of
 from crewlite.usage import Usage
 
 NOTE = "(extracted by crewlite's offline model: no language model was asked)"
@@ -69,7 +70,7 @@ class OfflineLLM(BaseLLM):
         calls = tuple(_next_calls(talk, context.get("tools") or ()))
         text = "" if calls else _answer(talk, context.get("response_schema"))
         said = text or " ".join(f"{call.name} {call.arguments}" for call in calls)
-        words = sum(len(str(message.get("content") or "").split()) for message in messages)
+        words = sum(len(text_of(message).split()) for message in messages)
         usage = Usage(prompt_tokens=words, completion_tokens=len(said.split()), requests=1)
         return LLMReply(text=text, tool_calls=calls, usage=usage)
 
@@ -145,7 +146,7 @@ class _Talk:
     def of(cls, messages: Sequence[Message]) -> _Talk:
         talk, asked = cls(), dict[str, str]()
         for message in messages:
-            role, content = message.get("role"), str(message.get("content") or "")
+            role, content = message.get("role"), text_of(message)
             if role == "user" and message.get("name") != REMINDER:
                 talk.question, talk.called = question_in(content), set()
                 talk.found |= dict.fromkeys(_given(content, talk.question))

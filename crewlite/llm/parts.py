@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crewlite.errors import ConfigError
@@ -43,6 +43,14 @@ def changed(content: Any, change: Callable[[str], str]) -> Any:
         if texts
         else content
     )
+
+
+def text_of(message: Mapping[str, Any]) -> str:
+    """Return the text of a message: of parts, the text of each, and what a part without text is, such as a picture."""
+    content = message.get("content") or ""
+    if isinstance(content, str):
+        return content
+    return "\n".join(str(part.get("text") or f"[{part.get('type')}]") for part in content)
 
 
 def check_sees(llm: BaseLLM, messages: Iterable[Message]) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from crewlite import templates
 from crewlite.llm.base import LLMReply, Message, ToolCall
+from crewlite.llm.parts import text_of
 from crewlite.llm.wire import fenced
 
 STOP = "\nObservation:"
@@ -50,7 +51,7 @@ def without_calls(messages: Iterable[Message]) -> list[Message]:
     """Return the conversation with calls of tools and their results as plain text."""
     plain: list[Message] = []
     for message in messages:
-        role, text = message.get("role"), str(message.get("content") or "")
+        role, text = message.get("role"), text_of(message)
         if role == "assistant" and message.get("tool_calls"):
             plain.append({"role": "assistant", "content": _written(text, message["tool_calls"])})
         elif role == "tool":

@@ -13,6 +13,7 @@ from typing import Any
 from crewlite import templates
 from crewlite.errors import ContentRefused, LLMUnavailable
 from crewlite.llm.base import LLMReply, Message, ToolCall
+from crewlite.llm.parts import text_of
 from crewlite.usage import Usage
 
 _LONE = re.compile("[\ud800-\udfff]")  # lone surrogates: no encoding can send them, no file can hold them
@@ -82,7 +83,7 @@ def fenced(text: str, tool: str) -> str:
 def _sent(message: Message, provider: str) -> Message:
     sent: Message = _cleaned({name: value for name, value in message.items() if name not in ("carried", "name")})
     if message.get("role") == "tool":
-        sent["content"] = fenced(str(sent.get("content") or ""), clean(str(message.get("name") or "")))
+        sent["content"] = fenced(text_of(sent), clean(str(message.get("name") or "")))
     if message.get("tool_calls"):
         sent["content"] = sent.get("content") or None
         sent["tool_calls"] = [_as_text(call) for call in sent["tool_calls"]]

@@ -21,6 +21,7 @@ from crewlite.forked import rlock
 from crewlite.llm.base import BaseLLM, LLMReply, Message, OnChunk, with_fallbacks
 from crewlite.llm.call import ask_once
 from crewlite.llm.models import named
+from crewlite.llm.parts import text_of
 from crewlite.secrets import Secrets
 
 _SHOWN = 100  # characters of the last message that a line shows
@@ -285,5 +286,5 @@ def _anonymous(message: Message, order: dict[Any, int]) -> Message:
 
 
 def _shown(messages: list[Message]) -> str:
-    text = " ".join(str((messages[-1] if messages else {}).get("content") or "").split())
+    text = " ".join(text_of(messages[-1] if messages else {}).split())
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

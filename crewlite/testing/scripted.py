@@ -9,6 +9,7 @@ from typing import Any
 from crewlite.errors import ConfigError, ScriptExhausted
 from crewlite.forked import lock
 from crewlite.llm.base import BaseLLM, LLMReply, Message, Reply, ReplyText, bare_call, context_for
+from crewlite.llm.parts import text_of
 from crewlite.usage import Usage
 
 Line = Reply | BaseException
@@ -65,5 +66,5 @@ def _counted(line: Line, messages: list[Message]) -> Reply:
     """Return a text as a reply with usage that counts words as tokens, so that sums of usage are not 0."""
     if not isinstance(line, str) or not line:
         return line  # type: ignore[return-value]
-    words = sum(len(str(message.get("content") or "").split()) for message in messages)
+    words = sum(len(text_of(message).split()) for message in messages)
     return LLMReply(text=line, usage=Usage(prompt_tokens=words, completion_tokens=len(line.split()), requests=1))

@@ -137,6 +137,15 @@ def test_an_answer_of_a_shape_that_holds_itself_ends():
     assert place.pydantic == Place(at=("High: 7 m. [Brest]", 7))
 
 
+def test_a_message_of_parts_is_read_as_their_texts():
+    parts = [
+        {"type": "text", "text": "What raises the tides?"},
+        {"type": "text", "text": "\n## a\nThe moon raises the tides."},
+    ]
+    answer = Agent(role="Reader", goal="Know", llm="offline").kickoff([{"role": "user", "content": parts}]).raw
+    assert answer.splitlines()[:3] == ["# What raises the tides?", "", "- The moon raises the tides. [a]"]
+
+
 def test_the_same_messages_get_the_same_reply():
     tools = [search_notes.schema_for_model]
     assert reply("Where is the moon?", tools=tools) == reply("Where is the moon?", tools=tools)
