@@ -394,6 +394,7 @@ _WANTED = {
     "int_type": "a whole number",
     "int_parsing": "a whole number",
     "int_from_float": "a whole number",
+    "path_type": "a path",
     "is_subclass_of": "a class of pydantic, such as RootModel[list[...]] for a list",
     "too_short": "at least one",
 }

@@ -193,7 +193,9 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     def _plans(cls, value: object) -> object:
         if not value:
             return {} if isinstance(value, Mapping) else None
-        made = value if isinstance(value, PlanningConfig) else PlanningConfig(**dict(value))  # type: ignore[call-overload]
+        if not isinstance(value, PlanningConfig | Mapping):
+            raise ConfigError(f"planning_config is {value!r}; wanted a PlanningConfig, or its fields by name")
+        made = value if isinstance(value, PlanningConfig) else PlanningConfig(**value)
         return made.model_dump(exclude_unset=True)
 
     @field_validator("date_format")

@@ -73,7 +73,9 @@ def _reply(said: Any) -> LLMReply:
     calls = [_mapping(call) for call in getattr(said, "tool_calls", None) or ()]
     return LLMReply(
         text=wire.clean(_text(getattr(said, "content", ""))),
-        tool_calls=tuple(ToolCall(str(call["name"]), call.get("args"), call.get("id")) for call in calls),
+        tool_calls=tuple(
+            ToolCall(wire.label(call.get("name")) or "", call.get("args"), wire.label(call.get("id"))) for call in calls
+        ),
         usage=_usage(_mapping(getattr(said, "usage_metadata", None)), _mapping(about.get("token_usage"))),
         finish_reason=str(reason) if reason else None,
         response_id=getattr(said, "id", None) if isinstance(getattr(said, "id", None), str) else None,

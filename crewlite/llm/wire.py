@@ -38,7 +38,7 @@ def reply_of(
     message = getattr(choices[0], "message", None) if choices else None
     if message is None:
         raise LLMUnavailable(f"{model} sent a response without a reply. Start the run again to go on.")
-    reason, text = _text(getattr(choices[0], "finish_reason", None)), clean(getattr(message, "content", None) or "")
+    reason, text = label(getattr(choices[0], "finish_reason", None)), clean(getattr(message, "content", None) or "")
     refusal = getattr(message, "refusal", None)
     calls = tuple(_call(call) for call in getattr(message, "tool_calls", None) or ())
     if refusal or (reason == "content_filter" and not text and not calls):
@@ -49,7 +49,7 @@ def reply_of(
         tool_calls=calls,
         usage=_usage(getattr(response, "usage", None), cost),
         finish_reason=reason,
-        response_id=_text(getattr(response, "id", None)),
+        response_id=label(getattr(response, "id", None)),
         carried=_carried(message, provider),
     )
 
@@ -68,6 +68,11 @@ def said(piece: Any) -> list[tuple[str, bool]]:
     delta = piece.choices[0].delta if getattr(piece, "choices", None) else None
     found = [(getattr(delta, "reasoning_content", None), True), (getattr(delta, "content", None), False)]
     return [(clean(text), thinking) for text, thinking in found if isinstance(text, str) and text]
+
+
+def label(value: object) -> str | None:
+    """Return a name or an id as text; some services send a number."""
+    return None if value is None else clean(str(value))
 
 
 def clean(text: str) -> str:
@@ -110,12 +115,7 @@ def _cleaned(value: Any) -> Any:
 
 def _call(call: Any) -> ToolCall:
     function = call.function
-    return ToolCall(_text(function.name) or "", clean(function.arguments or ""), _text(call.id))
-
-
-def _text(value: object) -> str | None:
-    """Return a name or an id as text; some services send a number."""
-    return None if value is None else clean(str(value))
+    return ToolCall(label(function.name) or "", clean(function.arguments or ""), label(call.id))
 
 
 def _carried(message: Any, provider: str) -> dict[str, Any] | None:

@@ -131,5 +131,7 @@ def test_settings_of_planning_are_checked_at_definition():
         PlanningConfig(max_steps=0)
     with pytest.raises(ConfigError, match=r"'llm': an agent plans with its own model; instead: Agent\(llm=\.\.\.\)"):
         Agent(role="P", goal="g", planning_config={"llm": "offline"})
+    with pytest.raises(ConfigError, match="planning_config is 3; wanted a PlanningConfig, or its fields by name"):
+        Agent(role="P", goal="g", planning_config=3)
     assert PlanningConfig(llm=None, step_timeout=None, plan_prompt=None) == PlanningConfig()
     assert Agent(role="P", goal="g", planning_config=PlanningConfig()).planner == PlanningConfig()

@@ -56,6 +56,8 @@ def test_a_file_that_cannot_be_written_is_told_before_anything_is_paid_or_stops_
     with pytest.raises(ConfigError, match="output_log_file is 'no/such/logs.txt', which cannot be written"):
         crew.kickoff({"n": 1})
     assert not crew.tasks[0].agent.llm.calls
+    with pytest.raises(ConfigError, match="output_log_file is an int; wanted True or False, or text, or a path"):
+        crew_of(output_log_file=3)
     if Path("/dev/full").exists():
         assert crew_of(output_log_file="/dev/full").kickoff({"n": 1}).raw == "done"
         assert caplog.text.count("cannot be written any more; the run goes on") == 1

@@ -69,14 +69,14 @@ def test_such_a_model_answers_and_its_tokens_are_counted(asynchronous):
 
 
 def test_tools_go_through_its_own_way_of_binding_them():
-    call = {"name": "high_water", "args": {"port": "Brest"}, "id": "c1", "type": "tool_call"}
+    call = {"name": "high_water", "args": {"port": "Brest"}, "id": 1, "type": "tool_call"}  # some give a number
     model = WithTools(Message("", [call]), Message([{"type": "text", "text": "At 11:40."}]))
     result = Agent(role="Pilot", goal="answer", llm=model, tools=[high_water]).kickoff("When?")
     assert result.raw == "At 11:40."
     assert [one["function"]["name"] for one in model.bound] == ["high_water"]
     said, answered = model.asked[1][-2:]
     assert said["tool_calls"][0]["function"] == {"name": "high_water", "arguments": '{"port": "Brest"}'}
-    assert (answered["role"], answered["tool_call_id"]) == ("tool", "c1")
+    assert (answered["role"], answered["tool_call_id"]) == ("tool", "1")
     assert "11:40 in Brest" in answered["content"]
 
 
