@@ -213,9 +213,10 @@ def branch_line(branch: Branch) -> BranchInfo:
     return branch_info(branch.entries[0])
 
 
-def journal_is(store: Store, branch: Branch) -> None:
-    """Assert that a store holds exactly the entries of a branch."""
-    reads_as(store, branch, branch.entries)
+def journal_is(store: Store, *branches: Branch) -> None:
+    """Assert that a store holds exactly the entries of each of these branches."""
+    for branch in branches:
+        reads_as(store, branch, branch.entries)
 
 
 def reads_as(store: Store, branch: Branch, written: Sequence[Entry]) -> None:

@@ -18,8 +18,7 @@ def a_fork_holds_its_own_entries_alone(bench: Bench) -> None:
     second = fork.forked("experiment/deeper", fork.entries[0].seq).add(2)
     store.append([second.commit()])
     store.append([fork.add(2).commit(), main.add().commit()])
-    for branch in (main, fork, second):
-        journal_is(store, branch)
+    journal_is(store, main, fork, second)
     same(store.branches(), [branch_line(branch) for branch in (main, fork, second)], "the listing is")
     same(store.places(), [checkpoint_line(fork, later), checkpoint_line(main, checkpoint)], "the checkpoints are")
     standing = [*main.entries[:2], fork.entries[0], *second.entries]
@@ -64,8 +63,7 @@ def a_fork_is_made_once(bench: Bench) -> None:
         conflicts(store, main.forked("experiment", at).add(value="other").commit(), "that makes a fork which is there")
     conflicts(store, main.forked("main", 2).add().commit(), "that forks a branch into itself")
     store.append([fork.add(2).commit()])
-    for branch in (main, fork):
-        journal_is(store, branch)
+    journal_is(store, main, fork)
 
 
 def a_new_run_appears_with_all_its_branches(bench: Bench) -> None:
@@ -81,13 +79,11 @@ def a_new_run_appears_with_all_its_branches(bench: Bench) -> None:
     same(store.places(), [], "after a refused append, checkpoints are listed:")
     same(store.read("run-1", "main"), [], "after a refused append, a branch reads as")
     store.append([branch.commit() for branch in (main, fork, second)])
-    for branch in (main, fork, second):
-        journal_is(store, branch)
+    journal_is(store, main, fork, second)
     same(sorted(info.branch for info in store.branches()), ["a", "a/b", "main"], "the listing is")
     same(store.places(), [checkpoint_line(second, later), checkpoint_line(main, checkpoint)], "the checkpoints are")
     store.append([branch.add().commit() for branch in (second, main)])
-    for branch in (main, fork, second):
-        journal_is(bench.open(), branch)
+    journal_is(bench.open(), main, fork, second)
 
 
 def a_branch_begins_at_its_beginning(bench: Bench) -> None:
@@ -101,5 +97,4 @@ def a_branch_begins_at_its_beginning(bench: Bench) -> None:
         same(store.branches(), [], "branches are listed:")
         same(store.places(checkpoint["id"]), [], "checkpoints are listed:")
     store.append([main.part(0, 3), fork.part(0, 4)])
-    for branch in (main, fork):
-        journal_is(bench.open(), branch)
+    journal_is(bench.open(), main, fork)

@@ -116,8 +116,7 @@ def several_branches_fit_in_one_append(bench: Bench) -> None:
     for count in (1, 4, 2):
         store.append([branch.add(count).commit() for branch in branches])
     store.append([])
-    for branch in branches:
-        journal_is(store, branch)
+    journal_is(store, *branches)
     same(len(store.branches()), 3, "branches are listed:")
 
 
@@ -174,8 +173,7 @@ def any_usable_name_is_kept_apart(bench: Bench) -> None:
     for branch in branches:
         branch.checkpoint()
         store.append([branch.commit()])
-    for branch in branches:
-        journal_is(store, branch)
+    journal_is(store, *branches)
     same(sorted((b.run_id, b.branch) for b in store.branches()), sorted((b.run_id, b.branch) for b in branches), "are")
     same(len(store.places()), len(branches), "checkpoints are listed:")
 
