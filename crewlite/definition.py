@@ -389,11 +389,8 @@ def _wanted(item: Mapping[str, Any]) -> str:
 
 _WANTED = {
     "string_type": "text",
-    "bool_type": "True or False",
-    "bool_parsing": "True or False",
-    "int_type": "a whole number",
-    "int_parsing": "a whole number",
-    "int_from_float": "a whole number",
+    **dict.fromkeys(("bool_type", "bool_parsing"), "True or False"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
     "path_type": "a path",
     "is_subclass_of": "a class of pydantic, such as RootModel[list[...]] for a list",
     "too_short": "at least one",

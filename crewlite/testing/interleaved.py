@@ -20,8 +20,8 @@ _VERBS = {
     for name, _ in inspect.getmembers(port, inspect.isfunction)
     if not name.startswith("_") and name not in ("close", "ref")
 }
-"""The methods of a store that read or write stored data; without `mentions`, which only some stores have, as the n-th verb
-is to be the same in each."""
+"""The methods of a store that read or write stored data. Only some stores have `mentions`, so it is not among them: the
+n-th verb should be the same in each."""
 
 
 class Interleaved:

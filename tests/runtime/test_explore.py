@@ -147,7 +147,7 @@ def test_a_variant_with_another_prompt_is_not_gone_on_from_with_the_old_one(memo
     row = made.explore("r", VARIANTS)["prompt"]
     for go_on in (lambda: made.kickoff(from_checkpoint=row.ref), lambda: made.fork(row.ref).kickoff()):
         with pytest.raises(
-            QuestionsChanged, match=r"use the crew that ran it \(of a study: study\['NAME'\].definition\)"
+            QuestionsChanged, match=r"Use the crew that ran this branch \(of a study: study\['NAME'\].definition\)"
         ):
             go_on()
     with pytest.raises(ConfigError, match="task:write answered 'One line on tides', and is asked 'write of tides' now"):
