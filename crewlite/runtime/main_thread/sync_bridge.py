@@ -76,12 +76,14 @@ def cut_short(
     Ctrl-C, or another error raised by a handler of signals, does not wait.
     """
     ending = isinstance(error, ENDING)
-    with contextlib.suppress(*(KeyboardInterrupt,) if ending else ()):
+    second = (KeyboardInterrupt,) if ending else ()
+    with contextlib.suppress(*second):
         until = time.monotonic() + GRACE
         cut()
-        uncaught.install(error)
         if not background.comes(ended, until - time.monotonic()):
             _say("The run did not stop within 2 s; what it recorded is safe.")
+    with contextlib.suppress(*second):
+        uncaught.install(error)
     advice = f"Interrupted. {how_to_go_on()}"
     if ending:
         _say(f"\n{advice}")
