@@ -15,7 +15,10 @@ from crewlite.errors import AnswerMisfit, ConfigError
 from crewlite.wording import an
 
 PROMPTS = "crewlite.agent"
-_FENCED = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)
+_FENCE = re.compile(r"```(?:json)?\s*", re.IGNORECASE)
+_CLOSED = re.compile(r"\s*```")
+_BEGIN = re.compile(r"[{\[]")
+_DECODER = json.JSONDecoder()
 
 
 class Misshapen(ValueError):
@@ -34,7 +37,7 @@ class Shape:
         return self.model.model_json_schema()
 
     def read(self, text: str) -> BaseModel:
-        """Return the object in a model's answer, which is JSON or has JSON in a fenced block. Raises Misshapen."""
+        """Return the object in a model's answer, which is JSON or has JSON in it (see `json_in`). Raises Misshapen."""
         try:
             return self.model.model_validate_json(self.json_in(text))
         except ValidationError as error:
@@ -42,9 +45,22 @@ class Shape:
             raise Misshapen("; ".join(problems[:5])) from None
 
     def json_in(self, text: str) -> str:
-        """Return the JSON in an answer that fits, as the model wrote it."""
-        fenced = _FENCED.search(text)
-        return (fenced[1] if fenced else text).strip()
+        """Return the JSON in an answer that fits, as the model wrote it: the answer itself, a fenced block, or a part.
+
+        The JSON tells where a fenced block ends, as a text in it may have fenced blocks of its own. A part reaches from
+        the first bracket in the answer to the last one.
+        """
+        text = text.strip("\ufeff \t\r\n")
+        if _end_of_json(text, 0) == len(text):
+            return text
+        fences = list(_FENCE.finditer(text))
+        for fence in fences:
+            if (end := _end_of_json(text, fence.end())) and _CLOSED.match(text, end):
+                return text[fence.end() : end]
+        begin, last = _BEGIN.search(text), max(text.rfind("}"), text.rfind("]"))
+        if begin and _end_of_json(text, begin.start()) == last + 1:
+            return text[begin.start() : last + 1]
+        return text[fences[0].end() :].partition("```")[0] if fences else text
 
     def recorded(self, text: str, what: str) -> BaseModel:
         """Return the object in a recorded answer. Raises AnswerMisfit if it was recorded for another class."""
@@ -63,6 +79,14 @@ class Shape:
                 f"The edit of {address} does not fit {name}, the class of {what} ({problem}); wanted {an(name)}"
                 f"{fields and f', or data with its fields: {fields}'}"
             ) from None
+
+
+def _end_of_json(text: str, start: int) -> int | None:
+    """Return where the JSON that begins at `start` ends; None if none does."""
+    try:
+        return _DECODER.raw_decode(text, start)[1]
+    except (ValueError, RecursionError):
+        return None
 
 
 def check_format(value: object, where: str = "response_format") -> type[BaseModel] | None:
