@@ -178,7 +178,7 @@ class Question:
         return answer
 
     def can_be_read(self) -> bool:
-        """Return whether an answer can be read from stdin now: from a person at a terminal, or from a pipe."""
+        """Return whether stdin can give an answer now: from a person, or from a pipe if no call is to be allowed."""
         return terminal() or (piped() and not self.is_approval)
 
     def at_terminal(self, over: threading.Event | None = None) -> Any:
