@@ -1,16 +1,17 @@
 """`crew.test` and `crew.train`: several kickoffs in one run, which goes on where it was cut."""
 
 import asyncio
+import contextvars
 import json
 import os
 import re
-import threading
 
 import pytest
 from click.testing import CliRunner
 
 from crewlite import (
     Agent,
+    BaseLLM,
     CheckpointConfig,
     ConditionalTask,
     Crew,
@@ -297,11 +298,10 @@ def test_a_trial_that_is_stopped_names_the_verb_that_goes_on_with_it(tmp_path):
                 history.cancel("c")
         return says(messages)
 
-    def twice(messages):
-        thread = threading.Thread(target=lambda: told.append(stopped(BranchConflictError, "d")))
-        thread.start()
-        thread.join(60)
-        return says(messages)
+    class Twice(BaseLLM):
+        def call(self, messages):  # in a thread: the loop must be free for the other trial
+            told.append(contextvars.Context().run(stopped, BranchConflictError, "d"))
+            return says(messages)
 
     told = []
     go_on = "call test or train of the crew again with run_id="
@@ -309,7 +309,5 @@ def test_a_trial_that_is_stopped_names_the_verb_that_goes_on_with_it(tmp_path):
     failing = {"llm": ScriptedLLM([ValueError("no")]), "failure_policy": FailurePolicy(default=escalate())}
     assert f"{go_on}'b'" in stopped(RecoveryEscalated, "b", **failing)
     assert f"{go_on}'c'" in stopped(RunCancelled, "c", llm=ScriptedLLM(cancelling))
-    crew_of(ScriptedLLM(twice), checkpoint=CheckpointConfig(location=tmp_path)).test(
-        1, ScriptedLLM(says), TOPIC, run_id="d"
-    )
+    crew_of(Twice(), checkpoint=CheckpointConfig(location=tmp_path)).test(1, ScriptedLLM(says), TOPIC, run_id="d")
     assert "call test or train of the crew with run_id='d', wait=True" in told[0]

@@ -95,6 +95,8 @@ def test_the_usage_of_a_step_counts_all_that_is_inside_it_also_after_a_prune(loc
             run = history.run("r")
             assert [run.usage_of(at).requests for at in ("", "crew:c", "agent:W")] == [3, 2, 1]
             assert run.usage_of("crew:c").cost == 1.0
-            with pytest.raises(RefError, match=r"'crew:d' names no step of r/main\. Candidates: (\S+, )*\S+\.$"):
+            with pytest.raises(
+                RefError, match=r"'crew:d' names no step of r/main\. Candidates: (\S+, )*\S+( and \d+ more)?\.$"
+            ):
                 run.usage_of("crew:d")
             history.prune(keep_last=1)
