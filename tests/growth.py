@@ -38,6 +38,7 @@ def counted(code: Callable[[], object]) -> Work:
 
     before = sys.gettrace(), sys.getprofile()
     gc.collect()  # garbage of other code is found by some of what is counted: asyncio's set of all tasks, for one
+    gc.freeze()  # what is alive need not be looked through again the next time
     gc.disable()  # what it finalises belongs to other code
     threading.settrace(trace)
     threading.setprofile(profile)
