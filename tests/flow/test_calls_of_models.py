@@ -2,10 +2,11 @@
 
 import asyncio
 import itertools
+import threading
 
 import pytest
 
-from crewlite import Agent, BaseLLM, CheckpointConfig, Crew, History, LLMReply, Task, ToolCall, Usage, event_bus
+from crewlite import Agent, BaseLLM, CheckpointConfig, Crew, History, LLMReply, Task, ToolCall, Usage, bound, event_bus
 from crewlite.errors import ConfigError, LLMUnavailable, OnLoopThread
 from crewlite.events import LLMCallCompletedEvent
 from crewlite.flow import Flow, flow, listen, start, step
@@ -121,6 +122,29 @@ def test_a_call_that_asks_something_else_is_made_again_and_so_is_what_follows_it
         "It is 0 o'clock",
         "It is 1 o'clock",
     ]
+
+
+def test_code_that_makes_other_calls_after_a_kill_goes_on(on_disk):
+    llm, lives = model(), itertools.count(1)
+
+    class Loops(Flow):
+        @start()
+        def first(self):
+            life = next(lives)
+            for number in range(4 - life):
+                llm.call(f"round {number}")
+            asking = threading.Thread(target=bound(lambda: llm.call(f"in life {life}")))
+            asking.start()
+            asking.join()
+            if life < 3:
+                raise KeyError("cut")
+            return life
+
+    for _ in range(2):
+        with pytest.raises(KeyError):
+            Loops(checkpoint=on_disk()).kickoff(run_id="r")
+    assert Loops(checkpoint=on_disk()).kickoff(run_id="r") == 3
+    assert asked(llm) == ["round 0", "round 1", "round 2", "in life 1", "in life 2", "in life 3"]
 
 
 def test_a_call_that_failed_is_retried_in_a_run_and_its_failure_reaches_the_code(on_disk):

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from crewlite import codec
 from crewlite.recovery import Fallback, Retry
 from crewlite.runtime.steps.attempts import next_attempt
-from crewlite.runtime.steps.replay import Mode, Question, Refuse, Reraise, Reuse, Run, decide, missed
+from crewlite.runtime.steps.replay import MAY_DIFFER, Mode, Question, Refuse, Reraise, Reuse, Run, decide, missed
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
 
@@ -180,6 +180,7 @@ def test_a_step_that_may_differ_runs_again_under_strict_replay_and_nothing_recor
     assert verdict(decide(record(failed=failure()), other, STRICT, later)) == "run, and diverge"
     assert verdict(decide(record(outcome()), question(drift="may_differ"), STRICT, later)) == "reuse"
     assert verdict(decide(record(failed=failure()), question(drift="may_differ"), STRICT)) == "raise again"
+    assert missed(record(outcome()._replace(provenance={MAY_DIFFER: "yes"})), STRICT, "", {"step:go"}) == []
 
 
 def test_what_follows_a_failure_that_is_tried_again_is_not_missed():

@@ -41,6 +41,8 @@ _LATER_PARTS = ("attributes", "fold", "zone", "extra")
 """Parts of encoded values that earlier releases did not write."""
 RESTS_ON = "rests_on"
 """The key in the provenance of an outcome under which the digest of its basis is recorded."""
+MAY_DIFFER = "may_differ"
+"""The key in the provenance of the outcome of a step whose drift is "may_differ"."""
 
 
 class Question(NamedTuple):
@@ -254,10 +256,15 @@ def missed(record: Record, mode: Mode, prefix: str, unrequested: Collection[str]
     """Return the steps of `unrequested` that the code should have requested: nothing they depend on has changed."""
     if not unrequested or not mode.strict_replay or mode.diverged or mode.reruns or record.edited:
         return []
-    needed = (at for at in unrequested if not kinds.at(at).is_about_failure)
-    left = [at for at in needed if not has_other_inputs(record, at)]
+    left = [at for at in unrequested if not (_may_be_missed(record, at) or has_other_inputs(record, at))]
     tried_again = _tried_again(record, prefix) if left else 0
     return sorted(at for at in left if not tried_again or record.outcomes[at].seq < tried_again)
+
+
+def _may_be_missed(record: Record, address: str) -> bool:
+    """Return whether code need not request a recorded step again, although nothing has changed."""
+    outcome = record.outcomes.get(address)
+    return kinds.at(address).is_about_failure or (outcome is not None and MAY_DIFFER in outcome.provenance)
 
 
 def _tried_again(record: Record, prefix: str) -> int:
