@@ -20,6 +20,8 @@ from crewlite.flow import Flow, FlowFunction, flow, listen, or_, router, start, 
 from crewlite.testing import ScriptedLLM
 from tests.growth import Work, counted, faster_than_linear
 
+pytestmark = pytest.mark.slow
+
 FEW = 16
 EXEMPT = ("/threading.py", "/concurrent/", "Writer._check_branches")  # how often threads wait, and look twice a second
 OF_READERS = ("/usage.py", "BaseModel.__init__")  # each checkpoint that is read has the usage of each agent

@@ -9,6 +9,8 @@ from crewlite.state import JsonProvider, SqliteProvider
 from crewlite.testing import ScriptedLLM
 from tests.growth import counted, faster_than_linear
 
+pytestmark = pytest.mark.slow
+
 FEW = 24
 EXEMPT = ("/threading.py", "/concurrent/")
 numbers = itertools.count()
