@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from crewlite import codec, durable, events, kinds, templates
-from crewlite.agent.guardrail import Guardrail, LLMGuardrail, text_of
+from crewlite.agent.guardrail import Guardrail, LLMGuardrail, rule_of
 from crewlite.agent.loop import Answer, Work, answer_as, work
 from crewlite.agent.shape import PROMPTS, Misshapen, Shape, wanted
 from crewlite.durable import Step
@@ -40,7 +40,7 @@ class Guard:
     @property
     def text(self) -> str | None:
         """The rule that a model judges by; None if the guardrail is a function."""
-        return text_of(self.guardrail)
+        return rule_of(self.guardrail)
 
     @property
     def title(self) -> str:

@@ -58,7 +58,7 @@ def as_guardrails(value: object, field: str) -> list[object]:
     return [as_guardrail(one, f"{field}[{number}]") for number, one in enumerate(listed)]
 
 
-def text_of(guardrail: Guardrail) -> str | None:
+def rule_of(guardrail: Guardrail) -> str | None:
     """Return the rule that a model judges by; None for a function."""
     if isinstance(guardrail, LLMGuardrail):
         return guardrail.description
@@ -67,7 +67,7 @@ def text_of(guardrail: Guardrail) -> str | None:
 
 def texts_of(guardrails: tuple[Guardrail, ...]) -> list[str | None]:
     """Return the rules that models judge by, as plain data, with None for each function."""
-    return [text_of(one) for one in guardrails]
+    return [rule_of(one) for one in guardrails]
 
 
 def models_of(guardrails: tuple[Guardrail, ...]) -> tuple[BaseLLM | str, ...]:

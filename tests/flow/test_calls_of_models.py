@@ -147,6 +147,29 @@ def test_code_that_makes_other_calls_after_a_kill_goes_on(on_disk):
     assert asked(llm) == ["round 0", "round 1", "round 2", "in life 1", "in life 2", "in life 3"]
 
 
+@pytest.mark.parametrize(
+    ("change", "result", "paid"),
+    [
+        ({"edits": {"llm#1": "mine"}}, ["mine", "re: about mine"], ["about mine"]),
+        ({"edits": {"llm#2": "mine"}}, ["re: one", "mine"], []),
+        ({"rerun": ["llm#2"]}, ["re: one", "re: about re: one"], ["about re: one"]),
+    ],
+    ids=str,
+)
+def test_a_fork_makes_the_calls_that_a_change_concerns(on_disk, change, result, paid):
+    llm = model()
+
+    @flow(checkpoint=on_disk())
+    def two():
+        said = llm.call("one")
+        return [str(said), str(llm.call(f"about {said}"))]
+
+    two.kickoff(run_id="r")
+    llm.calls.clear()
+    assert two.fork("r", branch="b", **change).kickoff() == result
+    assert asked(llm) == paid
+
+
 def test_a_call_that_failed_is_retried_in_a_run_and_its_failure_reaches_the_code(on_disk):
     replies = [LLMUnavailable("busy"), "fine", ValueError("no"), "else"]
     llm = ScriptedLLM(replies)

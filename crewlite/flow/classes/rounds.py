@@ -1,9 +1,9 @@
 """The cycles of a flow, and the rounds in them: which turn of which cycle a method runs in.
 
 A cycle begins again wherever its first method starts anew; or, if its branches begin side by side, whenever the method
-that joins them has finished. A round is a tuple with one number for each cycle around a
-method, the outermost first; outside of all cycles it is empty. Which round a method runs in follows from the graph and
-from what happened before it, never from which of two methods was faster.
+that joins them has finished. A round is a tuple with one number for each cycle around a method, the outermost first;
+outside of all cycles it is empty. Which round a method runs in follows from the graph and from what happened before it,
+never from which of two methods was faster.
 """
 
 from __future__ import annotations
