@@ -112,6 +112,17 @@ CASES = {
         "begin left right more join decide:x right left more join decide:y",
         "join>more join>more end>decide",
     ),
+    "so are branches whose join also waits for what begins the cycle": (
+        {
+            "begin": S,
+            "join": R(and_("left", "right", or_("begin", "more"))),
+            "left": listen(or_("begin", "x")),
+            "right": listen(or_("begin", "x")),
+            "more": listen("x"),
+        },
+        "begin left right join:x right more left join:y",
+        "join>right join>left",
+    ),
     "so are branches of which one has a cycle of its own": (
         {
             "begin": S,
@@ -169,3 +180,16 @@ def test_a_long_cycle_takes_the_same_time_each_round():
         (check,) = machine.ended(ended)
         (ended,) = machine.ended(check, "x")
         assert ended.round == (turn + 1,)
+
+
+@pytest.mark.parametrize("order", [list, reversed])
+def test_which_method_is_the_last_one_follows_from_the_graph_and_not_from_the_order_of_the_class(order):
+    methods = {
+        **SIDES,
+        "more": listen("x"),  # only later rounds have it
+        "join": R(and_("left", "right", or_("begin", "more"))),
+        "log": listen("more"),
+    }
+    made = graph({name: methods[name] for name in order([*methods])})
+    ended = [("begin", ()), ("left", (1,)), ("join", (1,)), ("more", (2,)), ("join", (2,)), ("log", ()), ("end", ())]
+    assert sorted(ended, key=lambda one: made.place(*one)) == ended

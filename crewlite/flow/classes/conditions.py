@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal
@@ -46,6 +46,12 @@ class Condition:
             yield self.name
         for part in self.parts:
             yield from part.names()
+
+    def holds(self, occurs: Callable[[str], bool]) -> bool:
+        """Return whether the condition holds if just those names occur for which `occurs` returns True."""
+        if self.how == "name":
+            return occurs(self.name)
+        return (any if self.how == "or" else all)(part.holds(occurs) for part in self.parts)
 
 
 def or_(*conditions: Any) -> Condition:

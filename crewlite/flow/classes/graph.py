@@ -5,7 +5,7 @@ It is built once, with the class, so that a wrong name is an error before anythi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import FunctionType
@@ -16,7 +16,7 @@ from crewlite.flow.classes.conditions import Condition, method_at
 from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.labels import known_labels, label_of
 from crewlite.flow.classes.methods import Decorator, FlowMethod
-from crewlite.flow.classes.rounds import Cycles, Path, Round, Way, cycles, ranks
+from crewlite.flow.classes.rounds import Cycles, Path, Round
 from crewlite.wording import an
 
 _WITH_PARENTHESES = {
@@ -72,45 +72,35 @@ class Graph:
         return frozenset(name for one in self.conditions.values() for name in one.names() if name in self.methods)
 
     @cached_property
-    def _cycles(self) -> Cycles:
-        return cycles(self._following, self.entries)
+    def cycles(self) -> Cycles:
+        """The cycles of the reachable methods."""
+        return Cycles.of(self._following, self.entries, self._starts_without)
 
     @property
     def paths(self) -> Mapping[str, Path]:
         """The cycles that each reachable method is in."""
-        return self._cycles.paths
-
-    def way(self, path: Path, to: Path, listener: str | None, by: str | None = None) -> Way:
-        """Return how the round changes on the way from the cycles `path` to the cycles `to`.
-
-        `listener`: the method that starts; None for a part of a condition, with which no round begins. `by`: the method
-        whose end starts it.
-        """
-        closing = self._cycles.closing
-        return Way.between(
-            path,
-            to,
-            by if by in closing and listener is not None else None,
-            listener if listener not in closing else None,
-        )
+        return self.cycles.paths
 
     @cached_property
     def places(self) -> Mapping[str, tuple[int, int]]:
         """For each reachable method: how far it is from the beginning, and its place in the class."""
-        far = ranks(self._following, self._cycles)
-        return {name: (far[name], at) for at, name in enumerate(self.methods) if name in self.paths}
+        far = self.cycles.ranks(self._following)
+        return {name: (far[name], at) for at, name in enumerate(self.methods) if name in far}
 
     @cached_property
     def _beginnings(self) -> Mapping[str, tuple[int, int]]:
-        """The place of the method with which each cycle begins."""
+        """The place of the first method of each cycle."""
         found: dict[str, tuple[int, int]] = {}
         for name, place in self.places.items():
             for cycle in self.paths[name]:
-                if cycle in self._cycles.closing:
-                    found[cycle] = min(place, found.get(cycle, place))
-                else:
-                    found[cycle] = self.places[cycle]
+                found[cycle] = min(place, found.get(cycle, place))
         return found
+
+    def _starts_without(self, method: str, others: Collection[str]) -> bool:
+        """Return whether a method can start before any of `others` has finished."""
+        if method in self.entries:
+            return True
+        return self.conditions[method].holds(lambda name: any(one not in others for one in self.emitters(name)))
 
     @property
     def _following(self) -> Mapping[str, Sequence[str]]:

@@ -115,7 +115,7 @@ def _gate(condition: Condition, graph: Graph, path: Path, listener: str | None) 
         common = inside[0][: min(shared(inside[0], other) for other in inside)]
         if len(common) > shared(common, path):  # all of them are in a cycle that the listener is not in
             parts = [_gate(part, graph, common, None) for part in condition.parts]
-            return _OfOtherCycle(names, _Or(names, parts), graph.way(common, path, listener))
+            return _OfOtherCycle(names, _Or(names, parts), graph.cycles.way(common, path, listener))
     parts = [_gate(part, graph, path, listener) for part in condition.parts]
     if condition.how == "or":
         return _Or(names, parts)
@@ -140,13 +140,11 @@ class _Name:
 
     def occurred(self, name: str, firing: Firing) -> list[Round]:
         if (way := self.ways.get(firing.method)) is None:
-            way = self.ways[firing.method] = self._way(firing.method)
+            path = self.graph.paths[firing.method]
+            way = self.ways[firing.method] = self.graph.cycles.way(path, self.path, self.listener, firing.method)
         round_ = way.to(firing.round)
         self.ends.setdefault(round_, []).append(firing)
         return [round_]
-
-    def _way(self, by: str) -> Way:
-        return self.graph.way(self.graph.paths[by], self.path, self.listener, by)
 
     def count(self, round_: Round) -> int:
         return len(self.ends.get(round_, ()))

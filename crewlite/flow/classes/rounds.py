@@ -8,55 +8,12 @@ never from which of two methods was faster.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 Path = tuple[str, ...]
 """The cycles around a method, outermost first, each named after the method that begins its rounds, or ends them."""
 Round = tuple[int, ...]
-
-
-class Cycles(NamedTuple):
-    """The cycles of a graph."""
-
-    paths: dict[str, Path]
-    """The cycles around each method that can be reached."""
-    closing: frozenset[str]
-    """The methods after which a cycle is named because they end its rounds, rather than begin them."""
-
-
-def cycles(following: Mapping[str, Sequence[str]], entries: Sequence[str]) -> Cycles:
-    """Return the cycles of the methods that can be reached from `entries`.
-
-    `following`: the methods that may start after each method. The cycles are those of a weak topological order
-    (Bourdoncle, Efficient chaotic iteration strategies with widenings, 1993): every way round passes the method that
-    its innermost cycle is named after.
-    """
-    graph = _Graph(following, entries)
-    paths, closing = dict[str, Path](), set[str]()
-    waiting: list[tuple[Collection[str], Sequence[str], Path]] = [(graph.before, entries, ())]
-    while waiting:
-        members, starts, around = waiting.pop()
-        for component in graph.components(members, starts):
-            if not graph.is_cycle(component):
-                paths[component[0]] = around
-                continue
-            name = graph.first_or_last(component)
-            if name != component[0]:
-                closing.add(name)
-            paths[name] = (*around, name)
-            waiting.append((set(component) - {name}, following[name], paths[name]))
-    return Cycles(paths, frozenset(closing))
-
-
-def shared(one: Path, other: Path) -> int:
-    """Return how many of the outermost cycles are the same in two paths."""
-    count = 0
-    for mine, its in zip(one, other, strict=False):
-        if mine != its:
-            break
-        count += 1
-    return count
 
 
 class Way(NamedTuple):
@@ -69,17 +26,6 @@ class Way(NamedTuple):
     entered: Round
     """The first turns of the cycles that are entered."""
 
-    @classmethod
-    def between(cls, path: Path, to: Path, by: str | None = None, listener: str | None = None) -> Way:
-        """Build the way from `path` to `to`.
-
-        `listener`: the method that starts, if a cycle begins again with it. `by`: the method whose end starts it, if
-        a cycle ends with that one.
-        """
-        both = shared(path, to)
-        ends = both > 0 and both == len(path) and path[-1] == by
-        return cls(both, ends or (both == len(to) and both > 0 and to[-1] == listener), (1,) * (len(to) - both))
-
     def to(self, round_: Round) -> Round:
         """Return the round at the end of the way."""
         found = round_[: self.around_both]
@@ -88,27 +34,90 @@ class Way(NamedTuple):
         return found + self.entered
 
 
-def ranks(following: Mapping[str, Sequence[str]], cycles: Cycles) -> dict[str, int]:
-    """Return how far each method is from the beginning: the length of the longest way to it within a round."""
-    paths, closing = cycles
-    found: dict[str, int] = {}
-    before: dict[str, list[str]] = {}
-    for name, others in following.items():
-        for other in others if name in paths else ():
-            begins = other in paths[name] and other not in closing
-            ends = name in closing and name in paths[other]
-            if not begins and not ends:  # else it is in the next round
-                before.setdefault(other, []).append(name)
+class Cycles(NamedTuple):
+    """The cycles of a graph."""
 
-    for name in paths:
-        waiting = [name]
-        while waiting:  # without recursion, as a way may be longer than the stack of Python is deep
-            if missing := [one for one in before.get(waiting[-1], ()) if one not in found]:
-                waiting += missing
-                continue
-            last = waiting.pop()
-            found[last] = 1 + max((found[one] for one in before.get(last, ())), default=0)
-    return {name: found[name] for name in paths}
+    paths: dict[str, Path]
+    """The cycles around each method that can be reached."""
+    closing: frozenset[str]
+    """The methods after which a cycle is named because they end its rounds, rather than begin them."""
+
+    @classmethod
+    def of(
+        cls,
+        following: Mapping[str, Sequence[str]],
+        entries: Sequence[str],
+        starts_without: Callable[[str, Collection[str]], bool],
+    ) -> Cycles:
+        """Find the cycles of the methods that can be reached from `entries`.
+
+        `following`: the methods that may start after each method. `starts_without`: whether a method can start before
+        any of some others has finished. The cycles are those of a weak topological order (Bourdoncle, Efficient chaotic
+        iteration strategies with widenings, 1993): every way round passes the method that its innermost cycle is named
+        after.
+        """
+        graph = _Graph(following, entries)
+        paths, closing = dict[str, Path](), set[str]()
+        waiting: list[tuple[Collection[str], Sequence[str], Path]] = [(graph.before, entries, ())]
+        while waiting:
+            members, starts, around = waiting.pop()
+            for component in graph.components(members, starts):
+                if not graph.is_cycle(component):
+                    paths[component[0]] = around
+                    continue
+                name = graph.first_or_last(component)
+                inside = set(component)
+                if name != component[0] or not starts_without(name, inside):
+                    closing.add(name)
+                paths[name] = (*around, name)
+                waiting.append((inside - {name}, following[name], paths[name]))
+        return cls(paths, frozenset(closing))
+
+    def way(self, path: Path, to: Path, listener: str | None, by: str | None = None) -> Way:
+        """Return how the round changes on the way from the cycles `path` to the cycles `to`.
+
+        `listener`: the method that starts; None for a part of a condition, with which no round begins. `by`: the method
+        whose end starts it.
+        """
+        both = shared(path, to)
+        begins = both == len(to) and to[-1:] == (listener,) and listener not in self.closing
+        ends = listener is not None and both == len(path) and path[-1:] == (by,) and by in self.closing
+        return Way(both, begins or ends, (1,) * (len(to) - both))
+
+    def ranks(self, following: Mapping[str, Sequence[str]]) -> dict[str, int]:
+        """Return how far each method is from the beginning: the length of the longest way to it within a round."""
+        found: dict[str, int] = {}
+        before: dict[str, list[str]] = {name: [] for name in self.paths}
+        for name, path in self.paths.items():
+            for other in following.get(name, ()):
+                way = self.way(path, self.paths[other], other, name)
+                if way.again:
+                    continue
+                before[other].append(name)
+                for cycle in self.closing.intersection(self.paths[other][way.around_both :]):
+                    for one in following[cycle]:  # the next round may begin with another method, which is as far
+                        if cycle in self.paths[one]:
+                            before[one].append(name)
+
+        for name in before:
+            waiting = [name]
+            while waiting:  # without recursion, as a way may be longer than the stack of Python is deep
+                if missing := [one for one in before[waiting[-1]] if one not in found]:
+                    waiting += missing
+                    continue
+                last = waiting.pop()
+                found[last] = 1 + max((found[one] for one in before[last]), default=0)
+        return found
+
+
+def shared(one: Path, other: Path) -> int:
+    """Return how many of the outermost cycles are the same in two paths."""
+    count = 0
+    for mine, its in zip(one, other, strict=False):
+        if mine != its:
+            break
+        count += 1
+    return count
 
 
 class _Graph:
@@ -178,7 +187,7 @@ class _Graph:
         if self._ways_in(cycle) > 1:
             for name in (cycle[0], *reversed(cycle[1:])):
                 inside = set(cycle) - {name}
-                inner = filter(self.is_cycle, self.components(inside, [one for one in cycle if one != name]))
+                inner = filter(self.is_cycle, self.components(inside, inside))
                 if all(self._ways_in(one) == 1 for one in inner):
                     return name
         return cycle[0]
