@@ -17,8 +17,8 @@ degraded: an outcome was not saved, or only after a retry. off: the run has no s
 Drift = Literal["diverge", "keep", "rerun", "configured", "may_differ"]
 """What happens to a recorded step whose question has changed. diverge: from here on, no step is answered from the
 record. keep: use the outcome. rerun: execute this step again, while its child steps may be answered from the record.
-configured: as CheckpointConfig.on_drift says. may_differ: as diverge, also under strict replay,
-where a changed question is an error otherwise; and the code need not request the recorded step again."""
+configured: as CheckpointConfig.on_drift says. may_differ: as diverge, also under strict replay, where the code may
+request such a step anew, or leave it out: a changed, new or missing step is an error otherwise."""
 
 
 class Cached(NamedTuple):

@@ -16,8 +16,8 @@ from crewlite.runtime.steps.future import StepFuture, on, requested
 from crewlite.usage import Usage
 from crewlite.wording import an
 
-_OF_THE_STEP = ("agent", "from_agent", "from_task", "on_chunk")
-"""What a model is told about who asks, and how it streams: no part of the question."""
+_WHO_ASKS = ("agent", "from_agent", "from_task")
+"""What a model is told about who asks: no part of the question."""
 
 
 def asked(llm: BaseLLM, messages: str | Sequence[Message], response_format: object) -> Any:
@@ -60,7 +60,7 @@ def called(llm: BaseLLM, messages: str | list[Message], context: Mapping[str, An
     if on(scope.loop) or "on_chunk" in context:
         return _called_plainly(llm, messages, context, "ask")
     conversation = _messages(messages, "call")
-    told = {name: value for name, value in context.items() if name not in _OF_THE_STEP}
+    told = {name: value for name, value in context.items() if name not in _WHO_ASKS}
     step = call_step(
         llm,
         conversation,

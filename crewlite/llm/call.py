@@ -140,7 +140,7 @@ class _Call:
             model=self.source.model,
             agent_role=self.agent,
             messages=self.messages,
-            tools=tuple([tool["function"]["name"] for tool in self.tools]) if self.tools else (),
+            tools=tuple([str(tool.get("function", tool).get("name")) for tool in self.tools]) if self.tools else (),
         )
 
     def completed(self, stamp: Stamp, value: LLMReply) -> events.LLMCallCompletedEvent:

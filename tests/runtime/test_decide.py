@@ -180,7 +180,19 @@ def test_a_step_that_may_differ_runs_again_under_strict_replay_and_nothing_recor
     assert verdict(decide(record(failed=failure()), other, STRICT, later)) == "run, and diverge"
     assert verdict(decide(record(outcome()), question(drift="may_differ"), STRICT, later)) == "reuse"
     assert verdict(decide(record(failed=failure()), question(drift="may_differ"), STRICT)) == "raise again"
+    new = question(drift="may_differ")
+    assert verdict(decide(record(outcome("step:later")), new, STRICT, later)) == "run, and diverge"
+    assert verdict(decide(record(failed=failure()), new, replace(STRICT, rerun=frozenset({"step:go"})))) == "run"
     assert missed(record(outcome()._replace(provenance={MAY_DIFFER: "yes"})), STRICT, "", {"step:go"}) == []
+
+
+@pytest.mark.parametrize("mode", [STRICT, Mode()])
+def test_after_a_step_that_differs_a_call_that_may_happen_once_answers_its_own_question_and_refuses_others(mode):
+    mode = replace(mode, diverged=True, differs=True)
+    assert verdict(decide(record(outcome()), question(once=True), mode)) == "reuse"
+    assert verdict(decide(record(outcome()), question(OTHER, once=True), mode)) == "refuse: other question"
+    assert verdict(decide(record(outcome()), question(OTHER, once=True), replace(mode, on_drift="rerun"))) != "reuse"
+    assert verdict(decide(record(outcome()), question(OTHER), replace(mode, diverged=False))) == "run, and diverge"
 
 
 def test_what_follows_a_failure_that_is_tried_again_is_not_missed():

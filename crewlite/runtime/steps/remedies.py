@@ -180,7 +180,7 @@ def void_by(record: Record, remedy: Remedy, prefix: str) -> Iterator[tuple[str, 
 
 
 def void(record: Record, prefix: str, kept: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield (address, kind) of the finished steps that become void if a step after a rollback has another question.
+    """Yield (address, kind) of the finished steps that become void if a step has another question than before.
 
     These are all steps below `prefix`, except `kept`, the steps inside those, and calls with effect="once".
     """

@@ -41,8 +41,9 @@ _LATER_PARTS = ("attributes", "fold", "zone", "extra")
 """Parts of encoded values that earlier releases did not write."""
 RESTS_ON = "rests_on"
 """The key in the provenance of an outcome under which the digest of its basis is recorded."""
-MAY_DIFFER = "may_differ"
-"""The key in the provenance of the outcome of a step whose drift is "may_differ"."""
+MAY_DIFFER, DIFFERS = "may_differ", "differs"
+"""The drift of a step that may differ, and a key in the provenance of its outcome. The value of the key is DIFFERS if
+the step, or one before it, asked another question than was recorded: see `Mode.differs`."""
 
 
 class Question(NamedTuple):
@@ -78,6 +79,9 @@ class Mode:
     """Whether an earlier step differs from the record, so that no later recorded outcome applies."""
     rolled_back: bool = False
     """Whether the code continues after a rollback, so that it may ask recorded steps other questions."""
+    differs: bool = False
+    """Whether a step that may differ has asked another question, so that what follows it may do so too, except for
+    steps whose repetition would do harm."""
     superseded: bool = False
     """Whether the recorded result of the run answers another question than this kickoff asks."""
     rerun: frozenset[str] = frozenset()
@@ -86,9 +90,13 @@ class Mode:
     """Addresses of steps that an earlier process started."""
 
     @property
-    def reruns(self) -> bool:
-        """Whether a step whose question has changed runs again."""
-        return self.rolled_back or self.on_drift == "rerun"
+    def goes_otherwise(self) -> bool:
+        """Whether the code may ask recorded steps other questions than before, although it has not changed."""
+        return self.rolled_back or self.differs
+
+    def reruns(self, *, once: bool = False) -> bool:
+        """Return whether a step whose question has changed runs again. `once`: whether its repetition would do harm."""
+        return self.rolled_back or self.on_drift == "rerun" or (self.differs and not once)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,19 +153,18 @@ def decide(
     edited_here = recorded is not None and recorded.edited and recorded.seq > record.base
     if recorded and not edited_here and not question.basis.holds(recorded.seq, recorded.provenance.get(RESTS_ON)):
         return RUN
-    if recorded is not None and (not mode.diverged or (mode.rolled_back and question.once)):
+    if recorded is not None and (not mode.diverged or (mode.goes_otherwise and question.once)):
         verdict = _answered(record, recorded, question, mode, siblings)
-        if not isinstance(verdict, Run):
-            return verdict
-        if verdict.diverges:
+        if verdict != RUN:
             return verdict
     if mode.strict_replay and not mode.diverged:
         failure = record.failures.get(question.address)
         if failure and question.address not in mode.rerun and failure.fingerprint == question.digest:
             return Reraise(failure)
-        if failure and question.drift == "may_differ":
+        passed = _passed_over(record, question, mode, unrequested)
+        if question.drift == MAY_DIFFER and (passed or (failure and failure.fingerprint != question.digest)):
             return Run(diverges=True)
-        if passed := _passed_over(record, question, mode, unrequested):
+        if passed:
             return Refuse("passed over", passed)
     return RUN
 
@@ -189,23 +196,23 @@ def _answered(
     if not recorded.address:  # the root step: the kickoff has decided about its outcome already
         return RUN if mode.superseded else Reuse(recorded, recorded.drifted)
     same = recorded.fingerprint == question.digest
-    if mode.strict_replay and not same:
+    if not same and (mode.strict_replay or (mode.differs and question.once)):
         return _answered_strictly(record, recorded, question, mode, siblings)
     if recorded.drifted and mode.on_drift != "keep" and not question.once:
         return Refuse("drifted", recorded.drifted[:1]) if mode.on_drift == "error" else RUN
-    drift = question.drift if question.drift != "configured" else "rerun" if mode.reruns else mode.on_drift
+    drift = question.drift if question.drift != "configured" else "rerun" if mode.reruns() else mode.on_drift
     if same or drift == "keep":
         keeps_own = same or recorded.edited
         return Reuse(recorded, recorded.drifted if keeps_own else (recorded.address,))
     if drift == "error":
         return Refuse("drifted", (recorded.address,))
-    return Run(diverges=drift in ("diverge", "may_differ"))
+    return Run(diverges=drift in ("diverge", MAY_DIFFER))
 
 
 def _answered_strictly(
     record: Record, recorded: Outcome, question: Question, mode: Mode, siblings: Collection[str]
 ) -> Reuse | Run | Refuse:
-    """Decide as `_answered` does, in strict replay, which refuses a step whose question is not the recorded one.
+    """Decide as `_answered` does, and refuse a step whose question is not the recorded one, as strict replay does.
 
     It makes exceptions for a question recorded in another form, an edited branch, other inputs, `mode.reruns`, and a
     step that may differ.
@@ -215,7 +222,7 @@ def _answered_strictly(
     address = recorded.address
     if record.edited or has_other_inputs(record, address):  # a changed fork may ask other questions
         return Reuse(recorded, recorded.drifted) if recorded.edited else RUN
-    if mode.reruns or question.drift == "may_differ":
+    if mode.reruns(once=question.once) or question.drift == MAY_DIFFER:
         return Run(diverges=True)
     others = (at for at in sorted(siblings) if at in record.outcomes)
     return Refuse("other question", tuple(at for at in others if record.outcomes[at].fingerprint == question.digest))
@@ -254,7 +261,7 @@ def _passed_over(record: Record, question: Question, mode: Mode, unrequested: Co
 
 def missed(record: Record, mode: Mode, prefix: str, unrequested: Collection[str]) -> list[str]:
     """Return the steps of `unrequested` that the code should have requested: nothing they depend on has changed."""
-    if not unrequested or not mode.strict_replay or mode.diverged or mode.reruns or record.edited:
+    if not unrequested or not mode.strict_replay or mode.diverged or mode.reruns() or record.edited:
         return []
     left = [at for at in unrequested if not (_may_be_missed(record, at) or has_other_inputs(record, at))]
     tried_again = _tried_again(record, prefix) if left else 0

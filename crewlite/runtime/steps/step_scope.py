@@ -316,11 +316,15 @@ class StepScope(Frame):
         decision = replay.decide(record, question, self.inherited.mode, children.unrequested, beside)
         if isinstance(decision, Refuse):
             raise self._refusal(step, question, decision)
+        mode = self.inherited.mode
         if isinstance(decision, replay.Run) and decision.diverges:
-            if self.inherited.mode.rolled_back:
+            mode = dataclasses.replace(mode, diverged=True, differs=mode.differs or step.drift == replay.MAY_DIFFER)
+            if mode.goes_otherwise:
                 for at, kind in void(record, children.numbering.prefix, children.asked.keys() - {address}):
                     self.run.journal.invalidate(at, kind)
-            mode = dataclasses.replace(self.inherited.mode, diverged=True)
+        elif isinstance(decision, Reuse) and decision.outcome.provenance.get(replay.MAY_DIFFER) == replay.DIFFERS:
+            mode = dataclasses.replace(mode, differs=True)
+        if mode is not self.inherited.mode:
             self.inherited = self.inherited._replace(mode=mode)
         if children.turns and isinstance(decision, replay.Run):
             children.turns.withdraw(address)

@@ -10,7 +10,7 @@ from crewlite.background import confine
 from crewlite.codec import Json
 from crewlite.durable import Step
 from crewlite.runtime.steps.frame import Frame
-from crewlite.runtime.steps.replay import MAY_DIFFER
+from crewlite.runtime.steps.replay import DIFFERS, MAY_DIFFER
 from crewlite.state.format.commit import StepRecord
 from crewlite.state.format.operations import Operation
 from crewlite.state.format.references import by_reference
@@ -73,7 +73,8 @@ class Ended(NamedTuple):
         if step.provenance:
             record["means"] = dict(step.provenance)
         if step.drift == MAY_DIFFER:
-            record["means"] = {**record.get("means", {}), MAY_DIFFER: "yes"}
+            how = DIFFERS if frame and frame.inherited.mode.differs else "yes"
+            record["means"] = {**record.get("means", {}), MAY_DIFFER: how}
         if step.label:
             record["label"] = step.label
         return record
