@@ -329,11 +329,12 @@ def _readable(cls: type[BaseModel], error: ValidationError) -> str:
             continue  # pydantic does not count items that do not fit, and these are told already
         else:
             message = item["msg"].removeprefix("Value error, ")
-            value = item.get("input")
-            is_word = item["type"] in ("literal_error", "enum") and str(value).isalpha() and len(str(value)) <= 15
             if name and item["type"] not in ("union", "value_error"):
+                value = item.get("input")
+                is_word = item["type"] in ("literal_error", "enum") and str(value).isalpha() and len(str(value)) <= 15
                 shown = is_word or isinstance(value, int | float)  # another value may hold a key
-                message = f"{name} {_found_and_wanted(item) if shown else f'is {_kind(value)}; wanted {_wanted(item)}'}"
+                found = _found_and_wanted(item) if shown else f"is {_kind(value)}; wanted {_wanted(item)}"
+                message = f"{name} {found}"
             problems.append(f"{name}: {message}" if name and name not in message else message)
     if unlike:
         problems.append(f"it has {', '.join(cls.model_fields)}")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar, cast
@@ -34,7 +33,9 @@ def known_keywords(
         takes = (*_named(fn), *more)
         by_place = _by_place(fn)
 
-        def checked(given: dict[str, Any]) -> dict[str, Any]:
+        def checked(args: Sequence[object], given: dict[str, Any]) -> dict[str, Any]:
+            if by_place is not None and len(args) > len(by_place):
+                raise TypeError(_too_many(what, args, by_place))
             unknown = {name: value for name, value in given.items() if name not in takes}
             if not unknown:
                 return given
@@ -43,13 +44,11 @@ def known_keywords(
 
         @functools.wraps(fn)
         def call(*args: Any, **given: Any) -> Any:
-            if len(args) > len(by_place):
-                raise TypeError(_too_many(what, args, by_place))
-            return fn(*args, **(checked(given) if given else given))
+            return fn(*args, **checked(args, given))
 
         @functools.wraps(fn)
         async def call_on_loop(*args: Any, **given: Any) -> Any:
-            return await cast(Any, fn(*args, **checked(given)))
+            return await cast(Any, fn(*args, **checked(args, given)))
 
         return cast(Callable[P, R], call_on_loop if inspect.iscoroutinefunction(fn) else call)
 
@@ -102,20 +101,20 @@ def _named(fn: Callable[..., Any]) -> Iterable[str]:
     return [one.name for one in parameters if one.kind in by_name and one.name not in ("self", "cls")]
 
 
-def _by_place(fn: Callable[..., Any]) -> Sequence[object]:
-    """Return what a function takes without a name: its parameters; any number if one of them is *args."""
+def _by_place(fn: Callable[..., Any]) -> Sequence[str] | None:
+    """Return the parameters of a function that need no name; None if it takes any number of such arguments."""
     parameters = inspect.signature(fn).parameters.values()
     if any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in parameters):
-        return range(sys.maxsize)
+        return None
     by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [one.name for one in parameters if one.kind in by_place]
 
 
-def _too_many(what: str, args: Sequence[object], takes: Sequence[object]) -> str:
+def _too_many(what: str, args: Sequence[object], takes: Sequence[str]) -> str:
     """Return the message about more arguments without a name than a function takes."""
     own = [name for name in takes if name not in ("self", "cls")]
     given = len(args) - (len(takes) - len(own))
-    alone = f"only {' and '.join(map(str, own))}" if own else "nothing"
+    alone = f"only {' and '.join(own)}" if own else "nothing"
     return f"{what} takes {alone} without a name, and was given {given} such arguments; name the others"
 
 

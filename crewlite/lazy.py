@@ -42,10 +42,8 @@ def first_use(package: str, homes: Mapping[str, str], *, complete: bool = True) 
             value = getattr(importlib.import_module(home), name)
             setattr(sys.modules[package], name, value)
             return value
-        known = importlib.import_module("crewlite.errors").meant(name, homes) if complete else ""
-        if complete and not known:
-            known = f"it has {', '.join(sorted(homes))}"
-        known = f"; {known}" if known else ""
+        hint = importlib.import_module("crewlite.errors").meant(name, homes) or f"it has {', '.join(sorted(homes))}"
+        known = f"; {hint}" if complete else ""
         raise coming_from.missing_import(package, name) or AttributeError(f"{package} has no {name!r}{known}")
 
     return find

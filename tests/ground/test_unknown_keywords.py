@@ -167,6 +167,7 @@ def test_a_coroutine_function_is_still_known_as_one():
     [
         (lambda: CREW.kickoff({}, "run"), "kickoff of a crew takes only inputs without a name, and was given 2 such"),
         (lambda: CREW.kickoff_for_each([{}], "run", 3), "takes only inputs without a name, and was given 3 such"),
+        (lambda: asyncio.run(CREW.akickoff_for_each([{}], "run")), "kickoff_for_each of a crew takes only inputs"),
         (
             lambda: History("here", None, "x"),
             "History takes only location and provider without a name, and was given 3",

@@ -319,11 +319,11 @@ class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
 
     def input_types(self) -> Mapping[str, Any]:
         """Return the types of the arguments of start methods and of the fields of its state, as far as known."""
-        starts, model = [self.graph.methods[name] for name in self.graph.entries], self.state_kind.model
-        arguments = {
-            one.name: kind for start in starts for one in start.parameters if (kind := start.types.get(one.name))
-        }
-        return arguments | ({name: field.annotation for name, field in model.model_fields.items()} if model else {})
+        found: dict[str, Any] = {}
+        for name in self.graph.entries:
+            found |= self.graph.methods[name].types
+        model = self.state_kind.model
+        return found | ({name: field.annotation for name, field in model.model_fields.items()} if model else {})
 
     def required_inputs(self) -> Iterable[str]:
         """Return the arguments of start methods that have no default."""
