@@ -169,6 +169,17 @@ def decide(
     return RUN
 
 
+def differs(question: Question, decision: Decision) -> bool:
+    """Return whether a step that does not diverge tells that its code may go otherwise from here: see `Mode.differs`.
+
+    It was recorded so, or it may differ and is new, while steps that may come after it are recorded. For code beside a
+    step's own, a new step is all there is to see, as its address there follows from its question.
+    """
+    if isinstance(decision, Reuse):
+        return decision.outcome.provenance.get(MAY_DIFFER) == DIFFERS
+    return question.drift == MAY_DIFFER and isinstance(decision, Run) and not is_counted(question.address)
+
+
 def recorded_question(record: Record, address: str, digest: str, basis: Basis) -> AskedQuestion | None:
     """Return the question to a person recorded at an address, if it has this digest and this basis; else None."""
     asked = record.asked.get(address)

@@ -322,7 +322,7 @@ class StepScope(Frame):
             if mode.goes_otherwise:
                 for at, kind in void(record, children.numbering.prefix, children.asked.keys() - {address}):
                     self.run.journal.invalidate(at, kind)
-        elif isinstance(decision, Reuse) and decision.outcome.provenance.get(replay.MAY_DIFFER) == replay.DIFFERS:
+        elif replay.differs(question, decision):
             mode = dataclasses.replace(mode, differs=True)
         if mode is not self.inherited.mode:
             self.inherited = self.inherited._replace(mode=mode)
