@@ -227,6 +227,57 @@ def test_a_fork_makes_the_calls_that_a_change_concerns(on_disk, change, result, 
     assert asked(llm) == paid
 
 
+class Live:
+    """No record can hold it."""
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"available_functions": {"f": print}},
+        {"response_model": Usage},
+        {"callbacks": [Live()]},
+        {"x": {Live(): [Live]}},
+    ],
+    ids=str,
+)
+def test_live_objects_beside_the_messages_do_not_make_two_questions_one(on_disk, more):
+    llm, lives = model(), []
+
+    @flow(checkpoint=on_disk())
+    def one():
+        lives.append(1)
+        said = [str(llm.call("the same", **more)), str(llm.call(f"life {len(lives)}", **more))]
+        if len(lives) == 1:
+            raise KeyError("cut")
+        return said
+
+    with pytest.raises(KeyError):
+        one.kickoff(run_id="r")
+    assert one.kickoff(run_id="r") == ["re: the same", "re: life 2"]
+    assert asked(llm) == ["the same", "life 1", "life 2"]
+
+
+def test_messages_that_no_record_can_hold_are_asked_by_a_plain_call(on_disk):
+    llm, lives = ScriptedLLM(lambda messages: f"picture of {messages[-1]['content'][0]['of'].number}"), []
+
+    class Picture(Live):
+        def __init__(self, number):
+            self.number = number
+
+    @flow(checkpoint=on_disk())
+    def one():
+        lives.append(1)
+        said = llm.call([{"role": "user", "content": [{"type": "picture", "of": Picture(len(lives))}]}])
+        if len(lives) == 1:
+            raise KeyError("cut")
+        return str(said)
+
+    with pytest.raises(KeyError):
+        one.kickoff(run_id="r")
+    assert one.kickoff(run_id="r") == "picture of 2"
+
+
 def test_a_call_that_failed_is_retried_in_a_run_and_its_failure_reaches_the_code(on_disk):
     replies = [LLMUnavailable("busy"), "fine", ValueError("no"), "else"]
     llm = ScriptedLLM(replies)
