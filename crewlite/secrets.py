@@ -12,6 +12,7 @@ import dataclasses
 import os
 import re
 import typing
+from collections import deque
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from types import FunctionType, MethodType, NoneType, UnionType
@@ -182,7 +183,7 @@ def _parts(value: object, name: str, declared: bool) -> list[tuple[str, object, 
             return []
         of_secrets = _bears(name) and "credential" not in name  # api_keys={"openai": ...}
         return [(name if of_secrets else str(key), item, declared) for key, item in value.items()]
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, list | tuple | set | frozenset | deque):
         return [(name, item, declared) for item in value] if declared or _bears(name) else []
     if isinstance(value, BaseModel):
         cls, held = type(value), vars(value)

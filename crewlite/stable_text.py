@@ -6,13 +6,17 @@ A prompt that holds such a text would be another question after a restart.
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Iterator
+from copy import copy
 from typing import Any
 
 from pydantic import BaseModel
 
 from crewlite.homes import is_named_tuple
 from crewlite.instances import attributes_of, dataclass_of
+
+_MAPPINGS = (dict, Counter, OrderedDict, defaultdict)
 
 
 def text_of(value: object) -> str:
@@ -66,9 +70,9 @@ def _ordered(value: Any, around: frozenset[int] = frozenset()) -> Any:
 def _parts(value: Any) -> dict[Any, Any]:
     """Return the parts of a value by what tells them apart: places, or names of fields."""
     kind = type(value)
-    if kind in (list, tuple) or is_named_tuple(kind):
+    if kind in (list, tuple, deque) or is_named_tuple(kind):
         return dict(enumerate(value))
-    if kind is dict:
+    if kind in _MAPPINGS:
         return dict(enumerate(value.items()))
     if isinstance(value, BaseModel):
         return dict(value)
@@ -82,8 +86,11 @@ def _with(value: Any, parts: dict[Any, Any]) -> Any:
     """Return a copy of a value that has these parts."""
     if isinstance(value, BaseModel):
         return value.model_copy(update=parts)
-    if isinstance(value, list | dict):
-        return type(value)(parts.values())
+    if isinstance(value, list | deque | dict):
+        made: Any = copy(value)  # of a deque with its maxlen, of a defaultdict with its factory
+        made.clear()
+        made.update(dict(parts.values())) if isinstance(value, dict) else made.extend(parts.values())
+        return made
     if isinstance(value, tuple):
         kind: Any = type(value)
         return kind._make(parts.values()) if is_named_tuple(kind) else tuple(parts.values())

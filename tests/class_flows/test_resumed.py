@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 import sys
 import textwrap
 import time
-from collections import Counter
+from collections import Counter, OrderedDict, deque
 
 import pytest
 from pydantic import BaseModel, Field
@@ -268,3 +269,20 @@ def test_what_is_inside_a_step_that_begins_anew_is_not_said_to_be_kept(on_disk):
         reading.kickoff(run_id="p")
     assert "No step of it has finished." in caught.value.__notes__[-1]
     assert reading.kickoff(run_id="p") == 8
+
+
+@pytest.mark.parametrize("held", [list, deque, lambda items: OrderedDict(enumerate(items)), Counter], ids=str)
+def test_objects_of_a_class_from_elsewhere_come_back_as_such_within_any_collection(held):
+    point = dataclasses.make_dataclass("Point", ["x"], frozen=True, namespace={"__qualname__": f"Point.{held}"})
+    whole = held([point(1)])
+
+    class Finds(Flow):
+        @start()
+        def first(self):
+            return whole
+
+        @listen(first)
+        def second(self, found):
+            return found == whole and type(found) is type(whole)
+
+    assert Finds().kickoff() is True

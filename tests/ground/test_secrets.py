@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -103,6 +104,7 @@ def _no_secrets_of_ours(monkeypatch):
         Model(extra_headers={"Authorization": f"Bearer {KEY}"}),
         Model(default_headers={"Authorization": f"Basic {KEY}"}),
         Model(secrets=[KEY, "another one"]),
+        Model(api_keys=deque([KEY])),
         Private(),
         {"api_key": KEY},
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter, defaultdict, deque
 from typing import NamedTuple
 
 import pytest
@@ -65,6 +66,9 @@ SORTED = "'black', 'blue', 'green', 'red', 'white'"
         (Tagged(tags=WORDS), f"tags={{{SORTED}}}"),
         (Marked(WORDS), f"Marked(marks=frozenset({{{SORTED}}}), place=())"),
         (Named([set(WORDS)]), f"Named(one=[{{{SORTED}}}])"),
+        (defaultdict(set, a=set(WORDS)), f"defaultdict(<class 'set'>, {{'a': {{{SORTED}}}}})"),
+        (deque([set(WORDS)], maxlen=2), f"deque([{{{SORTED}}}], maxlen=2)"),
+        (Counter({WORDS: 3}), f"Counter({{frozenset({{{SORTED}}}): 3}})"),
     ],
 )
 def test_a_set_within_a_value_has_one_text_in_every_process(value, text):

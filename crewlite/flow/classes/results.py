@@ -7,6 +7,7 @@ class, defined there or imported, or if a method has returned such an object in 
 from __future__ import annotations
 
 import dataclasses
+from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
@@ -44,11 +45,11 @@ def encoded(value: Any) -> Json:
 
 
 def _declare(value: Any) -> None:
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, list | tuple | set | frozenset | deque):
         for item in value:
             _declare(item)
     if isinstance(value, dict):
-        for item in value.values():
+        for item in (*value, *value.values()):
             _declare(item)
     elif type(value) not in codec.IMMUTABLE:
         codec.declare(type(value))

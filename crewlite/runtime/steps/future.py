@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import os
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from functools import partial
 from types import CoroutineType
@@ -199,7 +200,9 @@ def settled(value: Any, what: str) -> Any:
     """
     if isinstance(value, codec.IMMUTABLE):
         return value
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple | set) else ()
+    inner = (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple | set | deque) else ()
+    )
     for item in (value, *inner):
         if isinstance(item, StepFuture | StepFutures):
             raise ConfigError(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import types
 import weakref
+from collections import deque
 from contextvars import Context, ContextVar
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -229,4 +230,4 @@ def _data(resource: object) -> dict[str, object]:
 
 def _made_of(flow: object) -> dict[str, object]:
     """Return the attributes of a flow without its collections, which its methods fill."""
-    return {name: value for name, value in vars(flow).items() if not isinstance(value, dict | list | set)}
+    return {name: value for name, value in vars(flow).items() if not isinstance(value, dict | list | set | deque)}
