@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 from pydantic import SecretStr
 
 import crewlite
-from crewlite import LLM, Agent, CheckpointConfig, Crew, History, Task, durable
+from crewlite import LLM, Agent, BaseLLM, CheckpointConfig, Crew, History, Task, durable
 from crewlite.errors import ConfigError, NonDeterminism, Suspended
 from crewlite.flow import Flow, ask, bound, flow, keyed, start, step
 from crewlite.state import InMemoryProvider, SqliteProvider
@@ -646,6 +646,36 @@ def test_models_that_differ_in_any_setting_are_told_apart(config, differs):
     settings[1] = differs
     with pytest.raises(ConfigError, match=r"requested twice side by side .* \(Agent\)"):
         panel.kickoff()
+
+
+class Slow(BaseLLM):
+    async def acall(self, messages):
+        await asyncio.sleep(0.2)
+        return f"I am {self.model}"
+
+
+@pytest.mark.parametrize("verb", ["ask", "call"])
+def test_models_asked_the_same_in_threads_of_the_loop_are_told_apart_only_one_after_another(config, verb):
+    asks, fails = [getattr(Slow(model), verb) for model in ("small", "large")], [KeyError("cut")]
+
+    @flow(checkpoint=config())
+    async def in_a_row():
+        said = [str(await asyncio.to_thread(ask, "Well?")) for ask in asks]
+        if fails:
+            raise fails.pop()
+        return said
+
+    @flow(checkpoint=config())
+    async def at_once():
+        return await asyncio.gather(*(asyncio.to_thread(ask, "Well?") for ask in asks))
+
+    with pytest.raises(KeyError):
+        in_a_row.kickoff(run_id="row")
+    assert in_a_row.kickoff(run_id="row") == ["I am small", "I am large"]
+    with pytest.raises(ConfigError, match=r"requested twice side by side .* \(Slow\)"):
+        at_once.kickoff()
+    asks[1] = asks[0]
+    assert at_once.kickoff() == ["I am small"] * 2
 
 
 @pytest.mark.parametrize("script", [lambda text: lambda messages: text, lambda text: [text]])

@@ -208,6 +208,10 @@ class Frame(Scope):
         """Cancel the child steps that are still running, and all that are requested later."""
         self.children.siblings().cut()
 
+    def has_ended(self, address: str) -> bool:
+        """Return whether a child step has its outcome or has failed; in a preview, where no step ends, True."""
+        return self.dry or address in self.run.record.outcomes or address in self.children.failed
+
     def in_doubt(self, address: str) -> bool:
         """Return whether an earlier kickoff may have made this call, and its result is unknown."""
         return address in self.run.doubts and address not in self.run.undecided

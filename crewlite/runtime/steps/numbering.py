@@ -12,6 +12,7 @@ import asyncio
 import types
 import weakref
 from collections import deque
+from collections.abc import Callable
 from contextvars import Context, ContextVar
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -64,25 +65,29 @@ class Numbering:
         count = self._count(stem)
         return f"{self.prefix}{stem}" if name and count == 1 else f"{self.prefix}{stem}#{count}"
 
-    def beside(self, step: Step[Any], fingerprint: str, *, recorded: bool) -> str:
+    def beside(
+        self, step: Step[Any], fingerprint: str, *, recorded: bool, ended: Callable[[str], bool] = lambda address: True
+    ) -> str:
         """Return the address of a step that a coroutine or thread beside the attempt's own code requests.
 
         Such steps come in any order, so the address is made of the step's `fingerprint`. In a `recorded` run, raises
         ConfigError if two of them have the same fingerprint and differ nevertheless: in the agent, crew or model that
-        answers, or in an argument that cannot be recorded. A resume could swap their answers.
+        answers, or in an argument that cannot be recorded. A resume could swap their answers. Of threads that are not
+        told apart, as those of `asyncio.to_thread`, this is so if the earlier step has not `ended`.
         """
         asker, stem = self._who_asks(), _stem(step.kind.name, step.name)
         place = f"{stem}#{codec.digest([fingerprint, asker.digest])[:_TOLD_APART]}"
         self._besides = {} if self._besides is None else self._besides
         others = self._besides.setdefault(place, [])
-        if recorded and (differing := _noted(others, asker.code, step)):
+        address = self._at(place)
+        if recorded and (differing := _noted(others, address, asker.code, step, ended)):
             raise ConfigError(
                 f"{self.prefix}{stem} is requested twice side by side with the same question, and what differs "
                 f"cannot be recorded ({differing}). A resume could swap the two answers: tell them apart by a "
                 f"key, `with keyed(name):`, or by a text or number that the code takes as an argument, "
                 f"and use another run_id"
             )
-        return self._at(place)
+        return address
 
     def note_asker(self, context: Context) -> None:
         """Note in `context` which code requests a step, because another event loop takes the request."""
@@ -148,9 +153,11 @@ class _Beside:
     """A request of code beside the attempt's own, kept to compare later requests with the same question."""
 
     code: object
-    """The code that made the request; `_SEVERAL` if several did."""
+    """The code that made the request; `_SEVERAL` if several did; None for a thread that is not told from others."""
     worker: object
     given: object
+    addresses: list[str]
+    """The addresses of this request, and of later ones that are like it."""
 
     def differs(self, step: Step[Any]) -> str:
         """Return in words what differs between this request and `step` but is in no question; "" if nothing does."""
@@ -161,21 +168,24 @@ class _Beside:
         return "" if _alike(self.given, step.given) else "an argument"
 
 
-def _noted(others: list[_Beside], code: object, step: Step[Any]) -> str:
+def _noted(others: list[_Beside], address: str, code: object, step: Step[Any], ended: Callable[[str], bool]) -> str:
     """Add a request for a step to the earlier requests with the same address, less its count.
 
     Returns "", or in words what differs from an earlier request of other code: a resume could swap the two answers.
     """
     worker, given, known = step.voice.source, step.given, False
     for other in others:
-        if other.code is code:
-            known = known or (other.worker is worker and other.given is given)
+        if other.code is code and (code is not None or all(map(ended, other.addresses))):
+            alike = other.worker is worker and other.given is given
         elif differing := other.differs(step):
             return differing
         else:  # from here on, any code that asks something else is other code than one of these
-            other.code, known = _SEVERAL, True
+            other.code, alike = code if code is other.code else _SEVERAL, True
+        if alike:
+            other.addresses.append(address)
+            known = True
     if not known:
-        others.append(_Beside(code, worker, given))
+        others.append(_Beside(code, worker, given, [address]))
     return ""
 
 

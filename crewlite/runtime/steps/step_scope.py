@@ -83,7 +83,7 @@ class StepScope(Frame):
         elif address is None and self._in_order(step):
             address = children.numbering.next(step.kind.name, step.name)
         elif address is None:
-            address = children.numbering.beside(step, fingerprint, recorded=self.run.recorded)
+            address = children.numbering.beside(step, fingerprint, recorded=self.run.recorded, ended=self.has_ended)
         behind = None if step.kind.asks_person or address in children.expected else children.blocked
         children.asked[address] = None
         if self.sayings is not None:
