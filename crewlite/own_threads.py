@@ -19,7 +19,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from crewlite import codec
 from crewlite.durable import Scope, scope
-from crewlite.errors import ConfigError
+from crewlite.errors import ConfigError, NotCodable
 from crewlite.lazy import asyncio, futures
 
 P = ParamSpec("P")
@@ -30,6 +30,7 @@ _BLOCKING = frozenset({"execute_sync", "execute_task", "kickoff", "kickoff_for_e
 _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 _IS_ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _CALLS = ("LOAD_METHOD", "LOAD_ATTR")  # Python's instruction before a method is called: up to 3.11, and from 3.12
+_DEEPEST = 8  # levels of a collection with live objects, which may hold itself
 _PATIENCE = 0.25  # seconds that a cancelled call on a loop of its own is given to end
 
 _bound_scope: ContextVar[Scope | None] = ContextVar("crewlite_bound_scope", default=None)
@@ -68,7 +69,23 @@ def bound(fn: Callable[P, R]) -> Callable[P, R]:
 
 
 def _key(fn: object, args: tuple[object, ...], kwargs: dict[str, object]) -> Json:
-    return [_call_key.get(), getattr(fn, "__qualname__", ""), codec.known(args), codec.known(kwargs)]
+    return [_call_key.get(), getattr(fn, "__qualname__", ""), told_apart(args), told_apart(kwargs)]
+
+
+def told_apart(value: object, live: Callable[[object], Json] = codec.known, depth: int = 0) -> Json:
+    """Return as plain JSON what tells a value from others, also of one that no record can hold.
+
+    Of a list, tuple or dict with live objects in it, that are its parts. A live object, and a list of nothing else,
+    counts as what `live` returns.
+    """
+    try:
+        return codec.encode(value)
+    except NotCodable:
+        if depth == _DEEPEST or not isinstance(value, dict | list | tuple):
+            return live(value)
+    items = [list(pair) for pair in value.items()] if isinstance(value, dict) else list(value)
+    parts = [told_apart(item, live, depth + 1) for item in items]
+    return live(value) if all(isinstance(part, dict) and part.keys() == {"opaque"} for part in parts) else parts
 
 
 def blocks(fn: Callable[..., object]) -> bool:

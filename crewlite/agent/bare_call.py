@@ -12,13 +12,13 @@ from crewlite.durable import Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread, OutputInvalid
 from crewlite.llm.base import BaseLLM, LLMReply, Message, Reply, ReplyText, as_messages, context_for, whole_reply
 from crewlite.llm.call import call_step, read_back
+from crewlite.own_threads import told_apart
 from crewlite.runtime.steps.future import StepFuture, on, requested
 from crewlite.usage import Usage
 from crewlite.wording import an
 
 _WHO_ASKS = ("agent", "from_agent", "from_task")
 """What a model is told about who asks: no part of the question."""
-_DEEPEST = 8  # levels of a collection with live parts; it may hold itself
 
 
 def asked(llm: BaseLLM, messages: str | Sequence[Message], response_format: object) -> Any:
@@ -73,24 +73,16 @@ def called(llm: BaseLLM, messages: str | list[Message], context: Mapping[str, An
         agent=str(context.get("agent", "")),
         source=context.get("from_agent"),
         task=context.get("from_task"),
-        question=[said, _told(told)],
+        question=[said, told_apart(told, _name_of)],
         more=told,
     )
     step = replace(step, with_usage=_with_usage, drift="may_differ")
     return ReplyText(StepFuture(scope, step).result())
 
 
-def _told(value: object, depth: int = 0) -> Any:
-    """Return as plain JSON what a model is told. Live parts count by their names: of a function, a class, or theirs."""
-    try:
-        return codec.encode(value)
-    except NotCodable:
-        if isinstance(value, dict) and depth < _DEEPEST:
-            return [[_told(key, depth + 1), _told(item, depth + 1)] for key, item in value.items()]
-        if isinstance(value, list | tuple) and depth < _DEEPEST:
-            return [_told(item, depth + 1) for item in value]
-        named: Any = value if hasattr(value, "__qualname__") else type(value)
-        return {"opaque": f"{named.__module__}:{named.__qualname__}"}
+def _name_of(live: Any) -> Any:
+    named = live if hasattr(live, "__qualname__") else type(live)  # a function, a class; else the class of an object
+    return {"opaque": f"{named.__module__}:{named.__qualname__}"}
 
 
 def _called_plainly(llm: BaseLLM, messages: str | list[Message], context: Mapping[str, Any], instead: str) -> ReplyText:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,11 +14,12 @@ from hypothesis import given, settings, strategies as st
 from pydantic import SecretStr
 
 import crewlite
-from crewlite import LLM, Agent, BaseLLM, CheckpointConfig, Crew, History, Task, durable
+from crewlite import LLM, Agent, BaseLLM, CheckpointConfig, Crew, History, Task, ToolCall, durable
 from crewlite.errors import ConfigError, NonDeterminism, Suspended
 from crewlite.flow import Flow, ask, bound, flow, keyed, start, step
 from crewlite.state import InMemoryProvider, SqliteProvider
 from crewlite.testing import ScriptedLLM
+from crewlite.tools import tool
 from tests.cuts import RUN, cut, entries_of
 
 
@@ -650,7 +652,7 @@ def test_models_that_differ_in_any_setting_are_told_apart(config, differs):
 
 class Slow(BaseLLM):
     async def acall(self, messages):
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.1)
         return f"I am {self.model}"
 
 
@@ -757,3 +759,43 @@ def test_code_may_hold_what_it_likes_if_whom_it_asks_is_alike(config):
         return found, [await asyncio.create_task(one(threading.Lock())) for _ in "ab"]
 
     assert rounds.kickoff() == ([[0, 0], [0, 0]], [0, 0])
+
+
+@pytest.mark.parametrize("verb", ["ask", "call"])
+@pytest.mark.parametrize("question", ["{}", "Well?"])
+def test_threads_in_a_tool_that_are_given_their_models_get_their_own_answers_back(verb, question):
+    models = {name: Slow(name) for name in ("small", "medium", "large")}
+
+    def answers(messages, tools=()):
+        return "done" if messages[-1]["role"] == "tool" else ToolCall("survey")
+
+    def crew(setting, late):
+        @tool
+        def survey() -> str:
+            """Ask all of them."""
+
+            def one(job):
+                name, llm = job
+                if name in late:
+                    time.sleep(0.03)
+                return str(getattr(llm, verb)(question.format(name)))
+
+            with ThreadPoolExecutor(3) as pool:
+                return ", ".join(pool.map(bound(one), models.items()))
+
+        agent = Agent(role="Judge", goal="judge", llm=ScriptedLLM(answers), tools=[survey])
+        return Crew(tasks=[Task(description="Survey", expected_output="text", agent=agent)], checkpoint=setting)
+
+    def told(setting):
+        with History(setting.location, setting.provider) as history:
+            steps = history.run(RUN).steps
+        return {step.address: step.value for step in steps if "survey" in step.address and step.status == "finished"}
+
+    whole = CheckpointConfig(location="here", provider=InMemoryProvider())
+    crew(whole, ["large"]).kickoff(run_id=RUN)
+    entries, expected = entries_of(whole), told(whole)
+    assert len(expected) == 4
+    for at in range(1, len(entries) + 1):
+        again = cut(entries, at)
+        crew(again, ["small"]).kickoff(run_id=RUN)
+        assert told(again) == expected, f"cut after commit {at}"

@@ -145,7 +145,7 @@ def _call(coroutine: Any) -> Json:
     code = frame.f_code
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     given = {name: frame.f_locals[name] for name in names if name in frame.f_locals}
-    return [code.co_qualname, {name: codec.known(value) for name, value in given.items()}]
+    return [code.co_qualname, {name: own_threads.told_apart(value) for name, value in given.items()}]
 
 
 @dataclass(slots=True)

@@ -100,9 +100,9 @@ class StepScope(Frame):
 
     def _in_order(self, step: Step[Any]) -> bool:
         """Return whether the running step's own coroutine makes this request; tasks beside it do so in any order."""
-        if not self.inherited.mode.strict_replay or step.chained or (step.kind.asks_person and step.name):
+        if step.chained or (step.kind.asks_person and step.name):
             return True
-        return not self.is_beside
+        return not ((self.inherited.mode.strict_replay or step.kind.asks_model) and self.is_beside)
 
     def addressed(self, step: Step[T]) -> Step[T]:
         """Return the step with its address set. This counts as the request for the step."""
