@@ -48,8 +48,8 @@ def changed(content: Any, change: Callable[[str], str]) -> Any:
 def text_of(message: Mapping[str, Any]) -> str:
     """Return the text of a message: of parts, the text of each, and what a part without text is, such as a picture."""
     content = message.get("content") or ""
-    if isinstance(content, str):
-        return content
+    if not isinstance(content, list):
+        return str(content)
     return "\n".join(str(part.get("text") or f"[{part.get('type')}]") for part in content)
 
 

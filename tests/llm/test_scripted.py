@@ -85,3 +85,9 @@ def test_a_call_that_calls_the_one_it_overrides_is_told_so():
 
     with pytest.raises(ConfigError, match="BaseLLM cannot answer: return the reply instead"):
         Round().call("hello")
+
+
+@pytest.mark.parametrize(("content", "words"), [("two words", 2), ([{"type": "text", "text": "two words"}], 2), (7, 1)])
+def test_the_words_of_any_content_are_counted(content, words):
+    reply = ScriptedLLM(["fine"]).call([{"role": "user", "content": content}])
+    assert reply.usage.prompt_tokens == words
