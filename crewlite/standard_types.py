@@ -70,7 +70,7 @@ FORMS: Mapping[str, _Form] = {
     "Fraction": _Form("fractions", str, lambda text, data: fractions.Fraction(text)),
     "complex": _Form("builtins", lambda value: [value.real, value.imag], lambda held, data: complex(*held)),
     "range": _Form("builtins", lambda value: [value.start, value.stop, value.step], lambda held, data: range(*held)),
-    "bytearray": _Form("builtins", bytes, lambda held, data: bytearray(held)),
+    "bytearray": _Form("builtins", bytes, lambda held, data: bytearray() + held),
     **{name: _address(name) for name in ("IPv4Address", "IPv6Address", "IPv4Network", "IPv6Network")},
 }
 """The forms by the name of the type, which is their tag in a record."""

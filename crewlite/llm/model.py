@@ -148,7 +148,8 @@ class LLM(BaseLLM):
 
         In the code of a flow, a step, a tool or a callback, the call is a recorded step of the run, as `ask` is: a
         resume does not make it again, unless it asks something else. Outside a run, in a coroutine, with `on_chunk`,
-        and when one model asks another, it is a plain call: no record, events or retries.
+        and when one model asks another, it is a plain call: no record, events or retries. Raises OnLoopThread in a
+        coroutine on crewlite's own loop: await `ask` there.
         """
         reply: ReplyText = bare_call.called(self, messages, context)
         return reply

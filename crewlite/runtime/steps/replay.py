@@ -8,7 +8,7 @@ and forks with edits or other inputs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -41,9 +41,10 @@ _LATER_PARTS = ("attributes", "fold", "zone", "extra")
 """Parts of encoded values that earlier releases did not write."""
 RESTS_ON = "rests_on"
 """The key in the provenance of an outcome under which the digest of its basis is recorded."""
-MAY_DIFFER, DIFFERS = "may_differ", "differs"
-"""The drift of a step that may differ, and a key in the provenance of its outcome. The value of the key is DIFFERS if
-the step, or one before it, asked another question than was recorded: see `Mode.differs`."""
+MAY_DIFFER = "may_differ"
+"""The drift of a step that may differ, and a key in the provenance of its outcome."""
+DIFFERS = "differs"
+"""The key in the provenance of an outcome from code that asked other questions than were recorded: `Mode.differs`."""
 
 
 class Question(NamedTuple):
@@ -80,7 +81,7 @@ class Mode:
     rolled_back: bool = False
     """Whether the code continues after a rollback, so that it may ask recorded steps other questions."""
     differs: bool = False
-    """Whether a step that may differ has asked another question, so that what follows it may do so too, except for
+    """Whether a step that may differ was changed, added or left out, so that what follows it may differ too, except for
     steps whose repetition would do harm."""
     superseded: bool = False
     """Whether the recorded result of the run answers another question than this kickoff asks."""
@@ -107,6 +108,11 @@ class Reuse:
     drifted: tuple[str, ...] = ()
     """Addresses of steps whose recorded answers are kept although their questions have changed."""
 
+    @property
+    def differs(self) -> bool:
+        """Whether the outcome is from code that asked other questions than were recorded: see `Mode.differs`."""
+        return DIFFERS in self.outcome.provenance
+
 
 @dataclass(frozen=True, slots=True)
 class Reraise:
@@ -121,6 +127,8 @@ class Run:
 
     diverges: bool = False
     """Whether no recorded outcome applies after this step."""
+    differs: bool = False
+    """Whether a step that may differ was changed, added or left out: see `Mode.differs`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +162,7 @@ def decide(
     if recorded and not edited_here and not question.basis.holds(recorded.seq, recorded.provenance.get(RESTS_ON)):
         return RUN
     if recorded is not None and (not mode.diverged or (mode.goes_otherwise and question.once)):
-        verdict = _answered(record, recorded, question, mode, siblings)
+        verdict = _answered(record, recorded, question, mode, unrequested, siblings)
         if verdict != RUN:
             return verdict
     if mode.strict_replay and not mode.diverged:
@@ -163,21 +171,13 @@ def decide(
             return Reraise(failure)
         passed = _passed_over(record, question, mode, unrequested)
         if question.drift == MAY_DIFFER and (passed or (failure and failure.fingerprint != question.digest)):
-            return Run(diverges=True)
+            return Run(diverges=True, differs=True)
         if passed:
             return Refuse("passed over", passed)
+        # in code beside the step's own, a changed question is a new step, as the address there follows from it
+        new = question.drift == MAY_DIFFER and not is_counted(question.address)
+        return Run(differs=new or _free_from(record, unrequested) > 0)
     return RUN
-
-
-def differs(question: Question, decision: Decision) -> bool:
-    """Return whether a step that does not diverge tells that its code may go otherwise from here: see `Mode.differs`.
-
-    It was recorded so, or it may differ and is new, while steps that may come after it are recorded. For code beside a
-    step's own, a new step is all there is to see, as its address there follows from its question.
-    """
-    if isinstance(decision, Reuse):
-        return decision.outcome.provenance.get(MAY_DIFFER) == DIFFERS
-    return question.drift == MAY_DIFFER and isinstance(decision, Run) and not is_counted(question.address)
 
 
 def recorded_question(record: Record, address: str, digest: str, basis: Basis) -> AskedQuestion | None:
@@ -201,14 +201,19 @@ def recorded_answer(record: Record, address: str, digest: str, basis: Basis) -> 
 
 
 def _answered(
-    record: Record, recorded: Outcome, question: Question, mode: Mode, siblings: Collection[str]
+    record: Record,
+    recorded: Outcome,
+    question: Question,
+    mode: Mode,
+    unrequested: Collection[str],
+    siblings: Collection[str],
 ) -> Reuse | Run | Refuse:
     """Decide whether a step returns its recorded outcome, runs again or is refused."""
     if not recorded.address:  # the root step: the kickoff has decided about its outcome already
         return RUN if mode.superseded else Reuse(recorded, recorded.drifted)
     same = recorded.fingerprint == question.digest
     if not same and (mode.strict_replay or (mode.differs and question.once)):
-        return _answered_strictly(record, recorded, question, mode, siblings)
+        return _answered_strictly(record, recorded, question, mode, unrequested, siblings)
     if recorded.drifted and mode.on_drift != "keep" and not question.once:
         return Refuse("drifted", recorded.drifted[:1]) if mode.on_drift == "error" else RUN
     drift = question.drift if question.drift != "configured" else "rerun" if mode.reruns() else mode.on_drift
@@ -217,24 +222,31 @@ def _answered(
         return Reuse(recorded, recorded.drifted if keeps_own else (recorded.address,))
     if drift == "error":
         return Refuse("drifted", (recorded.address,))
-    return Run(diverges=drift in ("diverge", MAY_DIFFER))
+    return Run(diverges=drift in ("diverge", MAY_DIFFER), differs=drift == MAY_DIFFER)
 
 
 def _answered_strictly(
-    record: Record, recorded: Outcome, question: Question, mode: Mode, siblings: Collection[str]
+    record: Record,
+    recorded: Outcome,
+    question: Question,
+    mode: Mode,
+    unrequested: Collection[str],
+    siblings: Collection[str],
 ) -> Reuse | Run | Refuse:
     """Decide as `_answered` does, and refuse a step whose question is not the recorded one, as strict replay does.
 
-    It makes exceptions for a question recorded in another form, an edited branch, other inputs, `mode.reruns`, and a
-    step that may differ.
+    It makes exceptions for a question recorded in another form, an edited branch, other inputs, `mode.reruns`, a step
+    that may differ, and steps after such a step that was left out.
     """
     if any(codec.digest([question.kind, other]) == recorded.fingerprint for other in _other_forms(question.asked)):
         return Reuse(recorded, recorded.drifted)
     address = recorded.address
     if record.edited or has_other_inputs(record, address):  # a changed fork may ask other questions
         return Reuse(recorded, recorded.drifted) if recorded.edited else RUN
-    if mode.reruns(once=question.once) or question.drift == MAY_DIFFER:
-        return Run(diverges=True)
+    free = _free_from(record, (*unrequested, address))
+    differs = question.drift == MAY_DIFFER or (not question.once and 0 < free <= recorded.seq)
+    if differs or mode.reruns(once=question.once):
+        return Run(diverges=True, differs=differs)
     others = (at for at in sorted(siblings) if at in record.outcomes)
     return Refuse("other question", tuple(at for at in others if record.outcomes[at].fingerprint == question.digest))
 
@@ -274,15 +286,19 @@ def missed(record: Record, mode: Mode, prefix: str, unrequested: Collection[str]
     """Return the steps of `unrequested` that the code should have requested: nothing they depend on has changed."""
     if not unrequested or not mode.strict_replay or mode.diverged or mode.reruns() or record.edited:
         return []
-    left = [at for at in unrequested if not (_may_be_missed(record, at) or has_other_inputs(record, at))]
-    tried_again = _tried_again(record, prefix) if left else 0
-    return sorted(at for at in left if not tried_again or record.outcomes[at].seq < tried_again)
+    needed = (at for at in unrequested if not kinds.at(at).is_about_failure)
+    left = [at for at in needed if not has_other_inputs(record, at)]
+    since = [one for one in (_tried_again(record, prefix), _free_from(record, left)) if one] if left else []
+    return sorted(at for at in left if not since or record.outcomes[at].seq < min(since))
 
 
-def _may_be_missed(record: Record, address: str) -> bool:
-    """Return whether code need not request a recorded step again, although nothing has changed."""
-    outcome = record.outcomes.get(address)
-    return kinds.at(address).is_about_failure or (outcome is not None and MAY_DIFFER in outcome.provenance)
+def _free_from(record: Record, addresses: Iterable[str]) -> int:
+    """Return the seq of the first of these steps that may differ, or that code recorded which differed; 0 for none.
+
+    Steps committed from there on need not be requested again: the code may have left out the first one.
+    """
+    known = (record.outcomes[at] for at in addresses if at in record.outcomes)
+    return min((one.seq for one in known if one.provenance.keys() & {MAY_DIFFER, DIFFERS}), default=0)
 
 
 def _tried_again(record: Record, prefix: str) -> int:

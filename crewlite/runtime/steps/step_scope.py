@@ -317,13 +317,13 @@ class StepScope(Frame):
         if isinstance(decision, Refuse):
             raise self._refusal(step, question, decision)
         mode = self.inherited.mode
+        if not mode.differs and isinstance(decision, Reuse | replay.Run) and decision.differs:
+            mode = dataclasses.replace(mode, differs=True)
         if isinstance(decision, replay.Run) and decision.diverges:
-            mode = dataclasses.replace(mode, diverged=True, differs=mode.differs or step.drift == replay.MAY_DIFFER)
+            mode = dataclasses.replace(mode, diverged=True)
             if mode.goes_otherwise:
                 for at, kind in void(record, children.numbering.prefix, children.asked.keys() - {address}):
                     self.run.journal.invalidate(at, kind)
-        elif replay.differs(question, decision):
-            mode = dataclasses.replace(mode, differs=True)
         if mode is not self.inherited.mode:
             self.inherited = self.inherited._replace(mode=mode)
         if children.turns and isinstance(decision, replay.Run):

@@ -70,11 +70,13 @@ class Ended(NamedTuple):
             record["drifted"] = [*frame.children.drifted]
         if frame and (unused := frame.unused()):
             record["unused"] = unused
-        if step.provenance:
-            record["means"] = dict(step.provenance)
+        means = dict(step.provenance or {})
         if step.drift == MAY_DIFFER:
-            how = DIFFERS if frame and frame.inherited.mode.differs else "yes"
-            record["means"] = {**record.get("means", {}), MAY_DIFFER: how}
+            means[MAY_DIFFER] = "yes"
+        if frame and frame.inherited.mode.differs:
+            means[DIFFERS] = "yes"
+        if means:
+            record["means"] = means
         if step.label:
             record["label"] = step.label
         return record
