@@ -195,6 +195,16 @@ def test_after_a_step_that_differs_a_call_that_may_happen_once_answers_its_own_q
     assert verdict(decide(record(outcome()), question(OTHER), replace(mode, diverged=False))) == "run, and diverge"
 
 
+def test_what_was_recorded_after_a_step_that_may_differ_may_change_if_that_is_left_out():
+    call = outcome("llm#2")._replace(provenance={MAY_DIFFER: "yes"}, order=(1,))
+    known, left = record(call, outcome()._replace(order=(2,))), {"llm#2"}
+    assert verdict(decide(known, question(OTHER), STRICT, left)) == "run, and diverge"
+    assert verdict(decide(known, question(OTHER), STRICT)) == "refuse: other question"
+    assert verdict(decide(known, question(OTHER, once=True), STRICT, left)) == "refuse: other question"
+    assert missed(known, STRICT, "", {"llm#2", "step:go"}) == []
+    assert missed(known, STRICT, "", {"step:go"}) == ["step:go"]
+
+
 def test_what_follows_a_failure_that_is_tried_again_is_not_missed():
     known = record(outcome("step:early", seq=1), outcome("step:late", seq=5))
     assert missed(known, STRICT, "", {"step:early", "step:late"}) == ["step:early", "step:late"]
