@@ -46,7 +46,8 @@ def asked(llm: BaseLLM, messages: str | Sequence[Message], response_format: obje
 
     schema = shape.schema if shape else None
     scope = durable.scope()
-    step = call_step(llm, conversation, response_schema=schema, question=[conversation, schema], check=check)
+    said = codec.encode(conversation, "messages") if scope.loop else []
+    step = call_step(llm, conversation, response_schema=schema, question=[said, schema], check=check)
     step = replace(step, decode=decode)
     if scope.loop is None and not background.running_loop():
         return value(background.run(_work(step)))
@@ -112,7 +113,7 @@ def _messages(messages: object, verb: str) -> list[Message]:
     if isinstance(messages, str):
         return as_messages(messages)
     if isinstance(messages, list | tuple) and messages and all(isinstance(one, dict) for one in messages):
-        return list(messages)
+        return [dict(one) for one in messages]  # the code may go on with its own before they are sent
     raise ConfigError(
         f"{verb}(messages={messages!r:.80}) is given {an(type(messages).__name__)}; wanted text, or a list of messages "
         f"such as {{'role': 'user', 'content': 'Well?'}}"

@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from crewlite import BaseLLM, CheckpointConfig, History, LLMReply, Usage, event_bus
-from crewlite.errors import ConfigError, NonDeterminism, OutputInvalid
+from crewlite.errors import ConfigError, NonDeterminism, NotCodable, OutputInvalid
 from crewlite.events import LLMCallCompletedEvent
 from crewlite.flow import flow, step
 from crewlite.state import InMemoryProvider
@@ -111,6 +111,31 @@ def test_a_reply_that_does_not_fit_is_not_recorded_and_is_asked_for_again(on_dis
         one.kickoff(run_id="r")
     assert one.kickoff(run_id="r") == one.kickoff(run_id="r") == "Brest"
     assert len(llm.calls) == 2
+
+
+def test_a_model_is_sent_the_messages_as_they_were_when_it_was_asked(on_disk):
+    llm, message = ScriptedLLM(lambda messages: f"re: {messages[-1]['content']}"), {"role": "user", "content": ""}
+
+    @flow(checkpoint=on_disk())
+    async def both():
+        asked = []
+        for text in ("a", "b"):
+            message["content"] = text
+            asked.append(llm.ask([message]))
+        return await asyncio.gather(*asked)
+
+    assert both.kickoff(run_id="r") == ["re: a", "re: b"] == both.kickoff(run_id="r")
+
+
+@pytest.mark.parametrize("part", [b"bytes", {1: "mixed", "keys": 2}])
+def test_messages_may_hold_what_a_record_can_hold(on_disk, part):
+    @flow(checkpoint=on_disk())
+    def one(part):
+        return ScriptedLLM(["fine"]).ask([{"role": "user", "content": [{"type": "data", "data": part}]}])
+
+    assert one.kickoff(part) == "fine"
+    with pytest.raises(NotCodable, match=r"messages\[0\].content\[0\].data is an object, which cannot be recorded"):
+        flow(lambda: ScriptedLLM([]).ask([{"role": "user", "content": [{"data": object()}]}]), name="live").kickoff()
 
 
 def test_outside_a_run_it_is_a_plain_call():
