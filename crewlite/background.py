@@ -36,6 +36,8 @@ handled only after the wait. On Windows no signal ends a wait."""
 _GLANCE = 0.002  # seconds between two looks at an event
 _GRACE = 2.0  # seconds that a cancelled caller waits for what it was opening, and the end of the process for the loop
 _IMPORT = 30.0  # seconds that the end of the process waits for the loop if that imports a module
+_home: contextvars.ContextVar[int] = contextvars.ContextVar("crewlite_home", default=0)
+"""The thread in which `in_thread` has called the code that runs here; 0 if it has not."""
 _lock = lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _thread: threading.Thread | None = None
@@ -334,6 +336,7 @@ def _begun_in_thread(fn: Callable[..., T], *args: Any, **kwargs: Any) -> asyncio
     def work() -> None:
         result: T | None = None
         error: BaseException | None = None
+        context.run(_home.set, threading.get_ident())
         try:
             result = context.run(fn, *args, **kwargs)
         except BaseException as raised:  # noqa: BLE001 - raised again where the call is awaited
@@ -345,6 +348,11 @@ def _begun_in_thread(fn: Callable[..., T], *args: Any, **kwargs: Any) -> asyncio
 
     threading.Thread(target=work, name=f"crewlite-{getattr(fn, '__name__', 'call')}", daemon=True).start()
     return done
+
+
+def in_foreign_thread() -> bool:
+    """Return whether this is a thread that code of users has started, with the context of the one it was called in."""
+    return _home.get() not in (0, threading.get_ident())
 
 
 async def blocking(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:

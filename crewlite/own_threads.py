@@ -13,7 +13,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Coroutine, Iterator
-from contextvars import ContextVar, copy_context
+from contextvars import Context, ContextVar, copy_context
 from types import CodeType
 from typing import Any, ParamSpec, TypeVar
 
@@ -66,6 +66,11 @@ def bound(fn: Callable[P, R]) -> Callable[P, R]:
         return own.run(fn, *args, **kwargs)
 
     return call
+
+
+def note_foreign(context: Context, asker: Scope) -> None:
+    """Note in `context` that a thread asks for a step which has the scope of a running step, though not by `bound`."""
+    context.run(_bound_scope.set, asker)
 
 
 def _key(fn: object, args: tuple[object, ...], kwargs: dict[str, object]) -> Json:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -678,6 +679,51 @@ def test_models_asked_the_same_in_threads_of_the_loop_are_told_apart_only_one_af
         at_once.kickoff()
     asks[1] = asks[0]
     assert at_once.kickoff() == ["I am small"] * 2
+
+
+def test_threads_that_the_code_of_a_flow_gives_its_context_get_their_own_answers_back(config):
+    late, paid, fails = ["a"], [], [KeyError("cut")]
+
+    class Counts(Slow):
+        async def acall(self, messages):
+            paid.append(messages[-1]["content"])
+            return await super().acall(messages)
+
+    llm = Counts("small")
+
+    def asks(name):
+        if name in late:
+            time.sleep(0.03)
+        return str(llm.call(name))
+
+    @flow(checkpoint=config())
+    def crawl():
+        async def all_of_them():
+            return await asyncio.gather(*(asyncio.to_thread(asks, name) for name in "abc"))
+
+        found = asyncio.run(all_of_them())
+        with ThreadPoolExecutor(3) as pool:
+            found += [job.result() for job in [pool.submit(copy_context().run, asks, name) for name in "def"]]
+        if fails:
+            raise fails.pop()
+        return found
+
+    with pytest.raises(KeyError):
+        crawl.kickoff(run_id="r")
+    late[:] = ["c", "d"]
+    assert crawl.kickoff(run_id="r") == ["I am small"] * 6
+    assert sorted(paid) == list("abcdef")
+
+    @flow(checkpoint=config())
+    def at_once():
+        async def both():
+            asks = [Slow(model).ask for model in ("small", "large")]
+            return await asyncio.gather(*(asyncio.to_thread(ask, "Well?") for ask in asks))
+
+        return asyncio.run(both())
+
+    with pytest.raises(ConfigError, match=r"requested twice side by side .* \(Slow\)"):
+        at_once.kickoff()
 
 
 @pytest.mark.parametrize("script", [lambda text: lambda messages: text, lambda text: [text]])

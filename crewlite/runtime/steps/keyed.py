@@ -6,7 +6,7 @@ import asyncio
 from contextvars import Context, ContextVar, Token, copy_context
 from typing import Any, NamedTuple
 
-from crewlite import background, durable
+from crewlite import background, durable, own_threads
 from crewlite.durable import Scope
 from crewlite.errors import ConfigError
 from crewlite.runtime.steps.frame import Frame
@@ -82,6 +82,8 @@ def to_another_loop() -> Context:
         context.run(_held.set, held._replace(task=None) if held.task in (None, _task_here()) else None)
     if background.running_loop() and isinstance(scope, Frame) and scope.is_beside:
         scope.children.numbering.note_asker(context)
+    elif background.in_foreign_thread():
+        own_threads.note_foreign(context, scope)
     return context
 
 
