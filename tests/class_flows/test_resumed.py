@@ -271,9 +271,13 @@ def test_what_is_inside_a_step_that_begins_anew_is_not_said_to_be_kept(on_disk):
     assert reading.kickoff(run_id="p") == 8
 
 
-@pytest.mark.parametrize("held", [list, deque, lambda items: OrderedDict(enumerate(items)), Counter], ids=str)
+@pytest.mark.parametrize(
+    "held",
+    [list, deque, lambda items: OrderedDict(enumerate(items)), Counter],
+    ids=["list", "deque", "ordered", "counter"],
+)
 def test_objects_of_a_class_from_elsewhere_come_back_as_such_within_any_collection(held):
-    point = dataclasses.make_dataclass("Point", ["x"], frozen=True, namespace={"__qualname__": f"Point.{held}"})
+    point = dataclasses.make_dataclass("Point", ["x"], frozen=True, namespace={"__qualname__": f"Point.{id(held)}"})
     whole = held([point(1)])
 
     class Finds(Flow):

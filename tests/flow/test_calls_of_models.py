@@ -239,7 +239,7 @@ class Live:
         {"callbacks": [Live()]},
         {"x": {Live(): [Live]}},
     ],
-    ids=str,
+    ids=["function", "class", "object", "keys"],
 )
 def test_live_objects_beside_the_messages_do_not_make_two_questions_one(on_disk, more):
     llm, lives = model(), []
