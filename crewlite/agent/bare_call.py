@@ -10,7 +10,18 @@ from crewlite import background, codec, durable, kinds
 from crewlite.agent.shape import Misshapen, Shape, check_format, wanted
 from crewlite.durable import Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread, OutputInvalid
-from crewlite.llm.base import BaseLLM, LLMReply, Message, Reply, ReplyText, as_messages, context_for, whole_reply
+from crewlite.llm.base import (
+    BaseLLM,
+    FromAThread,
+    LLMReply,
+    Message,
+    Reply,
+    ReplyText,
+    acall_behind,
+    as_messages,
+    context_for,
+    whole_reply,
+)
 from crewlite.llm.call import call_step, read_back
 from crewlite.own_threads import told_apart
 from crewlite.runtime.steps.future import StepFuture, on, requested
@@ -98,7 +109,12 @@ def _called_plainly(llm: BaseLLM, messages: str | list[Message], context: Mappin
 
 
 async def _acall(llm: BaseLLM, messages: list[Message], context: Mapping[str, Any]) -> Reply:
-    return await llm.acall(messages, **context_for(type(llm).acall, dict(context)))
+    acall = acall_behind(type(llm))
+    told = {name: value for name, value in context.items() if value is not None}
+    if isinstance(on_chunk := told.get("on_chunk"), FromAThread):
+        told["on_chunk"] = on_chunk.on_chunk  # awaited on this loop, which must not block
+    reply: Reply = await acall(llm, messages, **context_for(acall, told))
+    return reply
 
 
 def _with_usage(reply: LLMReply, usage: Usage) -> LLMReply:

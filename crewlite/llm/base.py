@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -163,7 +163,7 @@ class BaseLLM(Resource):
     available tools, as `{"type": "function", "function": {...}}`), `agent` (its role), `from_agent` and `from_task`
     (the Agent, and its Task or None), `response_schema` (JSON schema of the wanted answer, or None), `on_chunk` (to be
     called, or by `acall` awaited, with each piece of a streamed reply), `stop` (texts at which the reply should end).
-    Return text, a ToolCall or several, or an LLMReply with usage.
+    Return text, a ToolCall or several, as such or in the form of OpenAI's protocol, or an LLMReply with usage.
 
     Raise LLMUnavailable for failures that a later try may not have (rate limits, server errors), and any other error
     for the rest.
@@ -210,10 +210,12 @@ class BaseLLM(Resource):
             )
         if inspect.iscoroutinefunction(cls.call):
             raise ConfigError(f"{cls.__name__}.call is async; wanted a plain function: rename it to acall")
+        if _definer(cls, "call") < _definer(cls, "acall"):  # a run asks by `acall`, so that has to go through `call`
+            cls.acall = BaseLLM.acall  # type: ignore[method-assign]
 
     def call(self, messages: list[Message], **context: Any) -> Reply:
         """Answer the messages. Blocks; a run calls it in a thread. Unless overridden, it does what `LLM.call` does."""
-        if type(self).acall is BaseLLM.acall:
+        if acall_behind(type(self)) is BaseLLM.acall:
             raise ConfigError(
                 f"{type(self).__name__}.call called super().call(), but BaseLLM cannot answer: return the reply instead"
             )
@@ -223,7 +225,7 @@ class BaseLLM(Resource):
     async def acall(self, messages: list[Message], **context: Any) -> Reply:
         """Answer the messages. Unless overridden, it runs `call` in a thread."""
         if on_chunk := context.get("on_chunk"):
-            context["on_chunk"] = _from_a_thread(on_chunk)
+            context["on_chunk"] = FromAThread(on_chunk)
         return await background.blocking(self.call, messages, **context_for(type(self).call, context))
 
     def ask(self, messages: str | Sequence[Message], response_format: type[BaseModel] | None = None) -> Any:
@@ -248,6 +250,20 @@ class BaseLLM(Resource):
         return f"{type(self).__name__}({self.model!r})"
 
 
+def _definer(cls: type, name: str) -> int:
+    """Return which class of the MRO defines this method, counted from the class itself."""
+    return next(n for n, base in enumerate(cls.__mro__) if name in vars(base))
+
+
+def acall_behind(cls: type[BaseLLM]) -> Any:
+    """Return the `acall` that an overridden `call` reaches by `super().call(...)`; that of the class if there is none.
+
+    It is the nearest one behind the class that defines `call`, so that it does not lead back to the same `call`.
+    """
+    behind = (vars(base).get("acall", BaseLLM.acall) for base in cls.__mro__[_definer(cls, "call") + 1 :])
+    return next((acall for acall in behind if acall is not BaseLLM.acall), cls.acall)
+
+
 def _annotated(cls: type) -> frozenset[str]:
     """The attributes that a class and those that it is made of name."""
     return frozenset(name for base in cls.__mro__ for name in inspect.get_annotations(base))
@@ -258,16 +274,18 @@ def as_messages(asked: str | list[Message]) -> list[Message]:
     return [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
 
 
-def _from_a_thread(on_chunk: OnChunk) -> Any:
-    here = asyncio.get_running_loop()
+class FromAThread:
+    """Hands pieces of a reply to `on_chunk`, which belongs to this loop, from the thread that `call` runs in."""
 
-    def told(text: str, thinking: bool = False) -> None:
-        async def tell() -> None:
-            await on_chunk(text, thinking)
+    def __init__(self, on_chunk: OnChunk) -> None:
+        self.on_chunk, self._loop = on_chunk, asyncio.get_running_loop()
 
-        asyncio.run_coroutine_threadsafe(tell(), here).result()
+    def __call__(self, text: str, thinking: bool = False) -> None:
+        """Hand on a piece, and wait until it is received."""
+        asyncio.run_coroutine_threadsafe(self._tell(text, thinking), self._loop).result()
 
-    return told
+    async def _tell(self, text: str, thinking: bool) -> None:
+        await self.on_chunk(text, thinking)
 
 
 @cache
@@ -285,6 +303,22 @@ def context_for(fn: Any, context: dict[str, Any]) -> dict[str, Any]:
     return context if accepted is None else {name: value for name, value in context.items() if name in accepted}
 
 
+def writes_calls(llm: BaseLLM) -> bool:
+    """Return whether the model asks for tools in the text of its replies.
+
+    A class of CrewAI says so by `supports_function_calling`, one of crewlite by `tool_protocol`.
+    """
+    supports = getattr(llm, "supports_function_calling", None)
+    return llm.tool_protocol == "text" or (callable(supports) and not supports())
+
+
+def is_of_crewai(llm: BaseLLM) -> bool:
+    """Return whether the method that answers has CrewAI's signature, so that arguments of calls are JSON text to it."""
+    cls = type(llm)
+    answers = cls.call if cls.acall is BaseLLM.acall else cls.acall
+    return acall_behind(cls) is cls.acall and "available_functions" in (_accepts(answers) or ())
+
+
 def whole_reply(reply: object, model: str) -> LLMReply:
     """Convert the return value of a model to an LLMReply. Raises LLMEmptyReply, LLMError."""
     if isinstance(reply, ReplyText):
@@ -293,14 +327,29 @@ def whole_reply(reply: object, model: str) -> LLMReply:
         reply = LLMReply(text=reply)
     elif isinstance(reply, ToolCall):
         reply = LLMReply(tool_calls=(reply,))
-    elif isinstance(reply, list | tuple) and reply and all(isinstance(item, ToolCall) for item in reply):
-        reply = LLMReply(tool_calls=tuple(reply))
+    elif isinstance(reply, list | tuple) and reply and None not in (calls := [_tool_call(item) for item in reply]):
+        reply = LLMReply(tool_calls=tuple(call for call in calls if call))
     if reply is None or (isinstance(reply, LLMReply) and not reply.text.strip() and not reply.tool_calls):
         raise LLMEmptyReply(model)
     if not isinstance(reply, LLMReply):
         found = an(type(reply).__name__)
         raise LLMError(f"{model} returned {found}; wanted text, a ToolCall, a list of ToolCalls, or an LLMReply")
     return reply
+
+
+def _tool_call(item: object) -> ToolCall | None:
+    """Return a call as it is, or in the form of OpenAI's protocol, a dict or an object; None for anything else."""
+    if isinstance(item, ToolCall):
+        return item
+    function = _field(item, "function")
+    name, arguments, label = _field(function, "name"), _field(function, "arguments"), _field(item, "id")
+    if not isinstance(name, str) or not isinstance(arguments, dict | str | None):
+        return None
+    return ToolCall(name, arguments, label if isinstance(label, str) else None)
+
+
+def _field(item: object, name: str) -> Any:
+    return item.get(name) if isinstance(item, Mapping) else getattr(item, name, None)
 
 
 def with_fallbacks(llm: BaseLLM) -> tuple[BaseLLM, ...]:

@@ -9,7 +9,18 @@ from crewlite import codec, durable, events, kinds, resources
 from crewlite.durable import Scope, Stamp, Step
 from crewlite.errors import ContextOverflow, LLMError
 from crewlite.lazy import asyncio, lazy
-from crewlite.llm.base import OVERFLOW, BaseLLM, LLMReply, Message, ToolCall, context_for, whole_reply, with_fallbacks
+from crewlite.llm.base import (
+    OVERFLOW,
+    BaseLLM,
+    LLMReply,
+    Message,
+    ToolCall,
+    context_for,
+    is_of_crewai,
+    whole_reply,
+    with_fallbacks,
+    writes_calls,
+)
 from crewlite.llm.parts import check_sees
 from crewlite.recovery import DEFAULT, Fallback, GuardedCall
 from crewlite.recovery.guards import guarding
@@ -18,9 +29,10 @@ from crewlite.step_parts import Intent
 from crewlite.usage import UsageRecord
 
 if TYPE_CHECKING:
-    from crewlite.llm import protocol
+    from crewlite.llm import protocol, wire
 else:
     protocol = lazy("crewlite.llm.protocol")  # only for models that have no tool calls of their own
+    wire = lazy("crewlite.llm.wire")  # only for models that were written for CrewAI
 
 
 def call_step(
@@ -170,11 +182,12 @@ async def ask_once(
 
     Raises LLMEmptyReply, LLMError.
     """
-    written = llm.tool_protocol == "text" and (bool(tools) or protocol.has_calls(messages))
+    written = writes_calls(llm) and (bool(tools) or protocol.has_calls(messages))
     if written:
         said, context = protocol.told(messages, tools), context | {"tools": [], "stop": [protocol.STOP]}
     else:
-        said, context = [dict(message) for message in messages], context | {"tools": list(tools)}
+        said = [wire.with_text(message) for message in messages] if is_of_crewai(llm) else [*map(dict, messages)]
+        context = context | {"tools": list(tools)}
     reply = whole_reply(await llm.acall(said, **context_for(type(llm).acall, context)), llm.model)
     return whole_reply(protocol.read(reply), llm.model) if written else reply
 

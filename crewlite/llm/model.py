@@ -48,6 +48,7 @@ _PLAIN = (
     *("reasoning_effort", "stream"),
 )
 _NO_SETTINGS = ("self", "__class__", "others")  # in the frame of the constructor
+_ORDER = ("tools", "callbacks", "available_functions", "from_task", "from_agent")
 
 
 class LLM(BaseLLM):
@@ -143,15 +144,17 @@ class LLM(BaseLLM):
         self._login = keys.Login.of(base_url)
         self._stand_in = offline.OfflineLLM() if model == OFFLINE else None
 
-    def call(self, messages: str | list[Message], **context: Any) -> ReplyText:
+    def call(self, messages: str | list[Message], *also: Any, **context: Any) -> ReplyText:
         """Ask and wait for the complete reply. A text in place of messages is sent as one user message.
+
+        `also`: context by position, in CrewAI's order: tools, callbacks, available_functions, from_task, from_agent.
 
         In the code of a flow, a step, a tool or a callback, the call is a recorded step of the run, as `ask` is: a
         resume does not make it again, unless it asks something else. Outside a run, in a coroutine, with `on_chunk`,
         and when one model asks another, it is a plain call: no record, events or retries. Raises OnLoopThread in a
         coroutine on crewlite's own loop: await `ask` there.
         """
-        reply: ReplyText = bare_call.called(self, messages, context)
+        reply: ReplyText = bare_call.called(self, messages, dict(zip(_ORDER, also, strict=False)) | context)
         return reply
 
     def plain_settings(self) -> dict[str, Any] | None:
@@ -252,7 +255,8 @@ class LLM(BaseLLM):
 
     @property
     def _key(self) -> str | None:
-        return self.api_key.get_secret_value() if self.api_key else None
+        key = keys.checked(self.api_key)  # again, as code may have set another one
+        return key.get_secret_value() if key else None
 
     @property
     def _host(self) -> str | None:

@@ -90,10 +90,15 @@ def _sent(message: Message, provider: str) -> Message:
     if message.get("role") == "tool":
         sent["content"] = fenced(text_of(sent), clean(str(message.get("name") or "")))
     if message.get("tool_calls"):
-        sent["content"] = sent.get("content") or None
-        sent["tool_calls"] = [_as_text(call) for call in sent["tool_calls"]]
+        sent = with_text(sent) | {"content": sent.get("content") or None}
     carried = message.get("carried") or {}
     return sent | (carried["fields"] if carried.get("provider") == provider else {})
+
+
+def with_text(message: Message) -> Message:
+    """Return a copy of a message in which the arguments of calls are JSON text, as in OpenAI's protocol."""
+    calls = message.get("tool_calls")
+    return message | ({"tool_calls": [_as_text(call) for call in calls]} if calls else {})
 
 
 def _as_text(call: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,164 @@
+"""Models that were written for CrewAI: classes that override `call`, and speak OpenAI's form of tool calls."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from types import SimpleNamespace
+
+import pytest
+from server import COUNTED, chat, piece, reply, stream
+
+from crewlite import LLM, Agent, BaseLLM, tool
+from crewlite.events import LLMStreamChunkEvent
+from crewlite.testing import EventRecorder
+
+ANSWER = "11:40"
+
+
+@tool
+def high_water(port: str) -> str:
+    """Say when high water is."""
+    return ANSWER
+
+
+def pilot(llm, **more):
+    return Agent(role="Pilot", goal="answer", llm=llm, **more)
+
+
+class Counted(LLM):
+    """As wrappers in CrewAI's programs are: the signature of CrewAI, all handed on by position."""
+
+    calls = 0
+
+    def call(self, messages, tools=None, callbacks=None, available_functions=None, from_task=None, from_agent=None):
+        self.calls += 1
+        return super().call(messages, tools, callbacks, available_functions, from_task, from_agent)
+
+
+class Passed(LLM):
+    calls = 0
+
+    def call(self, messages, *args, **kwargs):
+        self.calls += 1
+        return super().call(messages, *args, **kwargs)
+
+
+class Mixin:
+    def call(self, messages, *args, **kwargs):
+        self.calls += 1
+        return super().call(messages, *args, **kwargs)
+
+
+class Mixed(Mixin, LLM):
+    calls = 0
+
+
+class Asynchronous(LLM):
+    awaited = 0
+
+    async def acall(self, messages, **context):
+        self.awaited += 1
+        return await super().acall(messages, **context)
+
+
+class Both(Asynchronous, Counted):
+    pass
+
+
+class Below(Counted, Asynchronous):
+    pass
+
+
+@pytest.mark.parametrize("cls", [Counted, Passed, Mixed, Below])
+def test_a_run_passes_by_the_call_that_a_subclass_of_llm_overrides(serve, cls):
+    llm = cls("openai/foo", base_url=serve(reply(chat("One")), reply(chat("Two")), reply(chat("Three"))).base_url)
+    assert pilot(llm).kickoff("When?").raw == "One"
+    assert (llm.calls, llm.call("When?"), llm.calls) == (1, "Two", 2)
+    assert asyncio.run(pilot(llm).akickoff("When?")).raw == "Three"
+    assert llm.calls == 3
+    if cls is Below:
+        assert llm.awaited == 3
+
+
+def test_each_class_that_overrides_one_of_the_two_methods_is_passed_once(serve):
+    llm = Both("openai/foo", base_url=serve(reply(chat("One"))).base_url)
+    assert pilot(llm).kickoff("When?").raw == "One"
+    assert (llm.calls, llm.awaited) == (1, 1)
+
+
+def test_a_call_that_asks_nothing_answers_itself(serve):
+    class Fixed(LLM):
+        def call(self, messages, *args, **kwargs):
+            return "as ever"
+
+    server = serve()
+    assert pilot(Fixed("openai/foo", base_url=server.base_url)).kickoff("When?").raw == "as ever"
+    assert not server.requests
+
+
+def test_an_overridden_call_hands_on_the_pieces_of_a_stream(serve):
+    pieces = [piece("High "), piece("water"), piece(finish="stop"), COUNTED]
+    llm = Passed("openai/foo", base_url=serve(stream(*pieces)).base_url, stream=True)
+    with EventRecorder() as events:
+        assert pilot(llm).kickoff("When?").raw == "High water"
+    assert [event.chunk for event in events.of(LLMStreamChunkEvent)] == ["High ", "water"]
+
+
+def test_a_key_that_is_set_later_is_used(serve):
+    server = serve(reply(chat("One")))
+    llm = LLM("openai/foo", base_url=server.base_url)
+    llm.api_key = " k-later "
+    assert pilot(llm).kickoff("When?").raw == "One"
+    assert server.requests[0].headers["authorization"] == "Bearer k-later"
+
+
+class Own(BaseLLM):
+    """As in CrewAI's guide to models of one's own."""
+
+    def __init__(self, answer):
+        super().__init__(model="own")
+        self.answer, self.heard = answer, []
+
+    def call(self, messages, tools=None, callbacks=None, available_functions=None, from_task=None, from_agent=None):
+        self.heard.append(messages)
+        return f"At {messages[-1]['content']}" if messages[-1]["role"] == "tool" else self.answer
+
+
+CALLS = [
+    [{"id": "c1", "type": "function", "function": {"name": "high_water", "arguments": '{"port": "Brest"}'}}],
+    [{"function": {"name": "high_water", "arguments": {"port": "Brest"}}}],
+    [SimpleNamespace(id="c1", function=SimpleNamespace(name="high_water", arguments='{"port": "Brest"}'))],
+]
+
+
+@pytest.mark.parametrize("calls", CALLS)
+def test_tool_calls_may_have_the_form_of_openai_and_come_back_in_it(calls):
+    llm = Own(calls)
+    assert pilot(llm, tools=[high_water]).kickoff("When?").raw == f"At {ANSWER}"
+    (call,) = llm.heard[-1][-2]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == {"port": "Brest"}
+    assert call["id"] == llm.heard[-1][-1]["tool_call_id"]
+
+
+@pytest.mark.parametrize(
+    "wrong", [[{}], [{"function": {}}], [{"function": {"name": "x", "arguments": 3}}], [None], [7]]
+)
+def test_a_list_of_anything_else_is_no_reply(wrong):
+    with pytest.raises(Exception, match="own returned a list; wanted text, a ToolCall"):
+        pilot(Own(wrong), tools=[high_water]).kickoff("When?")
+
+
+def test_a_model_without_function_calling_is_told_of_tools_in_writing():
+    class Writing(Own):
+        def supports_function_calling(self):
+            return False
+
+        def call(self, messages, tools=None, callbacks=None, available_functions=None):
+            assert not tools
+            super().call(messages)
+            return f"Final Answer: At {ANSWER}" if len(self.heard) > 1 else self.answer
+
+    llm = Writing('Thought: look\nAction: high_water\nAction Input: {"port": "Brest"}')
+    assert pilot(llm, tools=[high_water]).kickoff("When?").raw == f"At {ANSWER}"
+    assert ANSWER in llm.heard[1][-1]["content"]
