@@ -91,7 +91,7 @@ def _leads_out(text: str) -> str:
     windows = PureWindowsPath(text)  # takes both kinds of slashes
     if ".." in windows.parts:
         return f"which goes up with '..'; {_allowed()}"
-    if windows.drive or windows.root:
+    if (windows.drive or windows.root) and not Path(text).is_relative_to(Path.cwd()):
         return f"which is an absolute path; {_allowed()}"
     if text.startswith("~"):
         return "and ~ is not replaced by a home directory; write os.path.expanduser(...), with " + _ANYWHERE

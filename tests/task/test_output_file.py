@@ -57,6 +57,11 @@ def test_inputs_cannot_lead_it_elsewhere_and_no_task_is_begun(topic, problem):
     assert list(Path().iterdir()) == []
 
 
+def test_an_absolute_path_in_the_working_directory_is_taken():
+    run(str(Path.cwd() / "reports" / "{topic}.md"), inputs={"topic": "tides"})
+    assert Path("reports/tides.md").exists()
+
+
 @pytest.mark.parametrize("text", ["", " ", "/tmp/x.md", "../x.md", "~/x.md", "C:\\x.md", "/srv/{topic}.md", "out/"])
 def test_a_path_that_the_author_wrote_is_checked_when_the_task_is_defined(text):
     with pytest.raises(ConfigError, match="Task 'd': output_file is"):
