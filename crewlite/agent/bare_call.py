@@ -11,6 +11,7 @@ from crewlite.agent.shape import Misshapen, Shape, check_format, wanted
 from crewlite.durable import Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread, OutputInvalid
 from crewlite.llm.base import (
+    BEHIND,
     BaseLLM,
     FromAThread,
     LLMReply,
@@ -86,7 +87,7 @@ def called(llm: BaseLLM, messages: str | list[Message], context: Mapping[str, An
         source=context.get("from_agent"),
         task=context.get("from_task"),
         question=[said, told_apart(told, _name_of)],
-        more=told,
+        more=told | ({BEHIND: True} if acall_behind(type(llm)) is not type(llm).acall else {}),
     )
     step = replace(step, with_usage=_with_usage, drift="may_differ")
     return ReplyText(StepFuture(scope, step).result())

@@ -38,6 +38,9 @@ REMINDER = "crewlite"
 OVERFLOW = "context_overflow"
 """The `finish_reason` of a recorded reply without tool calls that says: the conversation does not fit the model."""
 
+BEHIND = "behind_call"
+"""In the context of `acall`, of a step that an overridden `call` began: it does not go through that `call` again."""
+
 ToolProtocol = Literal["native", "text"]
 """How a model asks for tools: by tool calls of its own, or in the text of its replies (see `protocol`)."""
 
@@ -224,6 +227,10 @@ class BaseLLM(Resource):
 
     async def acall(self, messages: list[Message], **context: Any) -> Reply:
         """Answer the messages. Unless overridden, it runs `call` in a thread."""
+        if context.pop(BEHIND, False):
+            acall = acall_behind(type(self))
+            reply: Reply = await acall(self, messages, **context_for(acall, context))
+            return reply
         if on_chunk := context.get("on_chunk"):
             context["on_chunk"] = FromAThread(on_chunk)
         return await background.blocking(self.call, messages, **context_for(type(self).call, context))

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from server import COUNTED, chat, piece, reply, stream
 
-from crewlite import LLM, Agent, BaseLLM, tool
+from crewlite import LLM, Agent, BaseLLM, Flow, start, tool
 from crewlite.events import LLMStreamChunkEvent
 from crewlite.testing import EventRecorder
 
@@ -85,6 +85,27 @@ def test_each_class_that_overrides_one_of_the_two_methods_is_passed_once(serve):
     llm = Both("openai/foo", base_url=serve(reply(chat("One"))).base_url)
     assert pilot(llm).kickoff("When?").raw == "One"
     assert (llm.calls, llm.awaited) == (1, 1)
+
+
+@pytest.mark.parametrize("cls", [Counted, Passed, Mixed, Both, Below])
+def test_a_method_of_a_flow_that_calls_the_model_passes_once_and_a_resume_does_not_pay_again(serve, cls):
+    server = serve(reply(chat("One")))
+    llm, fails = cls("openai/foo", base_url=server.base_url), [True]
+
+    class Asking(Flow):
+        @start()
+        def begin(self):
+            said = llm.call("When?")
+            if fails.pop():
+                raise ValueError("after the answer")
+            return said
+
+    with pytest.raises(ValueError, match="after the answer"):
+        Asking(checkpoint=True).kickoff(run_id="r")
+    assert llm.calls == 1
+    fails.append(False)
+    assert Asking(checkpoint=True).kickoff(run_id="r") == "One"
+    assert (llm.calls, len(server.requests)) == (2, 1), "its own code is run again, and the service is not asked"
 
 
 def test_a_call_that_asks_nothing_answers_itself(serve):
