@@ -109,15 +109,20 @@ async def _announce_budget(root: Root[Any], run: Run, setting: Setting, error: B
 
 async def _while_ours(journal: Journal, work: Awaitable[T]) -> T:
     """Await the work of a run. If another process claims the branch or cancels the run, cancel the work and raise."""
-    doing, ended = asyncio.ensure_future(work), journal.loop.create_future()
+    ended = journal.loop.create_future()
 
-    def wake(done: asyncio.Future[Any]) -> None:
-        if not done.cancelled():
-            done.exception()  # it may be abandoned: see its error
+    def wake(_: object = None) -> None:
         if not ended.done():
             ended.set_result(None)
 
-    doing.add_done_callback(wake)
+    async def to_its_end() -> T:
+        try:
+            return await work
+        finally:
+            wake()  # a turn of the loop before the task's callbacks are called
+
+    doing = asyncio.ensure_future(to_its_end())
+    doing.add_done_callback(wake)  # if it is cancelled before it begins
     journal.fenced.add_done_callback(wake)
     try:
         await ended
@@ -127,6 +132,7 @@ async def _while_ours(journal: Journal, work: Awaitable[T]) -> T:
     finally:
         journal.fenced.remove_done_callback(wake)
     if not doing.done():
+        doing.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may be abandoned: see its error
         doing.cancel()
         await asyncio.wait({doing}, timeout=_TO_STOP)
         raise journal.fenced.result()

@@ -36,8 +36,12 @@ class Paid:
 
     def __init__(self) -> None:
         self._all = self._own = _Sums()
-        self.counting = self
+        self._counting: Paid | None = None
+
+    @property
+    def counting(self) -> Paid:
         """The usage without what rewinds have abandoned: this very object while they have abandoned nothing."""
+        return self._counting or self
 
     @property
     def total(self) -> Usage:
@@ -69,12 +73,12 @@ class Paid:
     def fork(self) -> None:
         """Note that a fork begins here: the usage so far was inherited from its base."""
         self._own = _Sums()
-        if self.counting is not self:
-            self.counting.fork()
+        if self._counting:
+            self._counting.fork()
 
     def back_at(self, then: Paid) -> Paid:
         """Note a rewind to a place with the usage `then`, from which `counting` goes on. Returns this object."""
-        self.counting = then
+        self._counting = then
         return self
 
     def take(self, commit: CommitParts) -> None:
@@ -82,8 +86,8 @@ class Paid:
         self.take_steps(commit.get("steps", ()))
         if "usage" in commit or "usage_inside" in commit:
             self.take_totals(commit)
-        if self.counting is not self:
-            self.counting.take(commit)
+        if self._counting:
+            self._counting.take(commit)
 
     def take_totals(self, commit: CommitParts) -> None:
         """Add the usage in a commit that is not part of a step's outcome."""
