@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from enum import Enum
 from functools import lru_cache
+from itertools import compress
+from operator import is_not
 from typing import Any
 
 from crewlite.codec import JsonObject
@@ -36,11 +38,12 @@ def facts_of(definition: Described, base: type[Described], apart: Collection[str
     facts: JsonObject = {}
     live: dict[str, str | list[Any]] = {}
     models: dict[str, dict[str, Any]] = {}
-    held = vars(definition)
-    for name, default in _defaults(type(definition)).items():
-        value = held[name]
-        if value is default or name in apart:
+    held, defaults = vars(definition), _defaults(type(definition))
+    changed = map(is_not, map(held.__getitem__, defaults), defaults.values())  # of a large crew, few of many thousands
+    for name in compress(defaults, changed):
+        if name in apart:
             continue
+        value, default = held[name], defaults[name]
         plain = _plain(value) if name in base.model_fields and name != _NEVER else _LIVE
         if isinstance(value, CheckpointConfig):
             facts[name] = facts_of(value, CheckpointConfig, OF_THE_STORE)
