@@ -119,7 +119,7 @@ def test_a_doctor_passes_over_a_run_that_is_deleted_while_it_looks(tmp_path):
 def test_every_act_of_another_process_before_every_step_on_the_disk(provider, tmp_path):
     seconds = os.environ.get("INTERLEAVINGS", HOURS)
     options = ("--directory", tmp_path, "--seconds", seconds)
-    code, found = run("interleave.py", "--provider", provider, *options, patience=2 * HOURS)
+    code, found = run("interleave.py", "--provider", provider, *options)
     print(f"\n{found}")
     assert found["violations"] == {}
     assert code == 0
