@@ -20,13 +20,14 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import sqlite_utils  # noqa: F401 - loaded before the forks, once
 
-from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, event_bus, tool
+from crewlite import Agent, CheckpointConfig, Crew, CrewOutput, History, Task, ToolCall, event_bus, tool
 from crewlite.durable import idempotency_key, scope
+from crewlite.errors import InDoubt
 from crewlite.events import (
     CheckpointCompletedEvent,
     LLMCallCompletedEvent,
@@ -34,6 +35,7 @@ from crewlite.events import (
     ToolUsageFinishedEvent,
     ToolUsageStartedEvent,
 )
+from crewlite.resuming import nth_attempt
 from crewlite.state.providers.json import JsonStore
 from crewlite.state.run_history import RunHistory
 from crewlite.testing import CrashInjector, ScriptedLLM
@@ -120,14 +122,22 @@ def live(yard: Yard, location: Path, life: int, injector: CrashInjector, doubts:
     event_bus.on(ToolUsageStartedEvent, doubt)
     with injector:
         crew = build(yard, location, life)
-        again = doubts if MODE == "async" else ()
         if fork:
             result = crew.fork(fork, branch="other/way").kickoff()
         else:
-            result = crew.kickoff(run_id=RUN, rerun=again)
+            result = kicked_off(crew, doubts if MODE == "async" else ())
     document = {"raw": [output.raw for output in result.tasks_output], "durability": result.durability}
     document["operations"] = injector.count
     (yard.directory / "result.json").write_text(json.dumps(document))
+
+
+def kicked_off(crew: Crew, doubts: Collection[str]) -> CrewOutput:
+    """Kick the crew off; make the calls in doubt again, also those that were cut when they were made again."""
+    try:
+        return crew.kickoff(run_id=RUN, rerun=doubts)
+    except InDoubt as cut:  # it names the attempts
+        calls = {cut.address: cut.times, **cut.others}
+        return crew.kickoff(run_id=RUN, rerun=[nth_attempt(address, times) for address, times in calls.items()])
 
 
 def spawn(
@@ -287,13 +297,14 @@ def main() -> int:
     SEPARATE, MODE = options.separate, options.mode
     chance = random.Random(options.seed)
 
-    if SEPARATE:
-        children.run([sys.executable, "-c", ""])  # the first is slow, and `length` is to be that of all others
-    clean = Yard(options.directory / "clean")
-    before = time.perf_counter()
-    done = spawn(clean, store_of(clean, options.provider), 0, CrashInjector(), None)
-    assert done == 0, "the uninterrupted run failed"
-    length = time.perf_counter() - before
+    lengths = []
+    for number in range(3):
+        clean = Yard(options.directory / f"clean{number}")
+        before = time.perf_counter()
+        done = spawn(clean, store_of(clean, options.provider), 0, CrashInjector(), None)
+        assert done == 0, "the uninterrupted run failed"
+        lengths.append(time.perf_counter() - before)
+    length = min(lengths)  # a kill after the end would kill nobody
     finished = json.loads((clean.directory / "result.json").read_text())
     expected, operations = finished["raw"], finished["operations"]
 

@@ -24,7 +24,8 @@ def run(program: str, *arguments: object) -> tuple[int, dict]:
     command = [sys.executable, str(HERE / program), *map(str, arguments)]
     # a mutation changes modules before others take names from them
     done = children.run(command, capture_output=True, text=True, timeout=None, cold=program == "mutations.py")
-    assert done.stdout, done.stderr[-3000:]
+    print(done.stderr[-3000:])
+    assert done.stdout
     return done.returncode, json.loads(done.stdout.splitlines()[-1])
 
 
