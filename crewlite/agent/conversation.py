@@ -215,7 +215,7 @@ def message_step(source: object, number: int) -> Step[Any]:
         name=None,
         work=act,
         question=number,
-        voice=Voice.plain(source, kinds.MESSAGE, kinds.MESSAGE.name),
+        voice=Voice.plain(source, kinds.MESSAGE),
         decode=codec.decode,
         address=message_at(number),
         drift="keep",

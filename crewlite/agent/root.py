@@ -179,7 +179,7 @@ class AgentRoot(Root[LiteAgentOutput]):
             name=None,
             work=act,
             question=conversation.question(number),
-            voice=Voice.plain(self._agent, kinds.TURN, kinds.TURN.name),
+            voice=Voice.plain(self._agent, kinds.TURN),
             provenance={WHO: self._who},
             address=turn_at(number),
             drift="rerun",

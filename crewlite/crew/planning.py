@@ -60,7 +60,7 @@ class Planner:
             name=None,
             work=act,
             question=[one.asked() for one in tasks],
-            voice=Voice.plain(self.crew, kinds.PLAN, kinds.PLAN.name),
+            voice=Voice.plain(self.crew, kinds.PLAN),
             encode=codec.encode,
             decode=codec.decode,
             placeholder=lambda: [""] * len(tasks),

@@ -26,9 +26,12 @@ class Voice(NamedTuple):
     """Returns further fields of the event of an outcome."""
 
     @classmethod
-    def plain(cls, source: object, kind: Kind, name: str, label: str | None = None) -> Voice:
-        """Return a voice that names a step by its kind and name. `label`: the kind of work, as its author calls it."""
-        return cls(source, _PLAIN, {"kind": kind.name, "name": name, "step_type": label})
+    def plain(cls, source: object, kind: Kind, name: str | None = None, label: str | None = None) -> Voice:
+        """Return a voice that names a step by its kind and name. `label`: the kind of work, as its author calls it.
+
+        The name is that of the kind by default.
+        """
+        return cls(source, _PLAIN, {"kind": kind.name, "name": name or kind.name, "step_type": label})
 
     @classmethod
     def silent(cls, source: object) -> Voice:

@@ -11,7 +11,18 @@ from pydantic import BaseModel, Field
 from crewlite import codec
 from crewlite.recovery import Fallback, Retry
 from crewlite.runtime.steps.attempts import next_attempt
-from crewlite.runtime.steps.replay import MAY_DIFFER, Mode, Question, Refuse, Reraise, Reuse, Run, decide, missed
+from crewlite.runtime.steps.replay import (
+    MAY_DIFFER,
+    Mode,
+    Question,
+    Refuse,
+    Reraise,
+    Reuse,
+    Run,
+    asked_alike,
+    decide,
+    missed,
+)
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
 
@@ -140,9 +151,8 @@ def test_under_strict_replay_a_fork_with_edits_keeps_the_edited_and_does_the_res
 
 def test_a_refusal_names_the_steps_beside_it_that_were_asked_this_question():
     known = record(outcome(), outcome("step:go#2", OTHER, 3))
-    assert decide(known, question(OTHER), STRICT, (), ("step:go", "step:go#2")) == Refuse(
-        "other question", ("step:go#2",)
-    )
+    assert decide(known, question(OTHER), STRICT) == Refuse("other question", ("step:go",))
+    assert asked_alike(known, OTHER, ("step:go", "step:go#2", "step:gone")) == ["step:go#2"]
 
 
 @pytest.mark.parametrize(

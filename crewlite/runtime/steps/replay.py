@@ -139,7 +139,7 @@ class Refuse:
     """drifted: the question of the step has changed, with on_drift="error". other question: the same under
     strict replay. passed over: recorded steps should have been requested before this new step."""
     addresses: tuple[str, ...]
-    """The steps concerned. For "other question", the recorded steps that answered this step's question."""
+    """The recorded steps concerned."""
 
 
 Decision = Reuse | Reraise | Run | Refuse
@@ -147,13 +147,10 @@ RUN = Run()
 """Run the step, and let later outcomes in the record apply. One case is a step of which nothing is recorded."""
 
 
-def decide(
-    record: Record, question: Question, mode: Mode, unrequested: Collection[str] = (), siblings: Collection[str] = ()
-) -> Decision:
+def decide(record: Record, question: Question, mode: Mode, unrequested: Collection[str] = ()) -> Decision:
     """Decide whether the requested step returns its recorded outcome, raises its recorded failure, runs or is refused.
 
-    `siblings`: addresses of all recorded steps with the same parent, among which a refusal looks for the step that code
-    may have meant. `unrequested`: those of them that code has not requested yet.
+    `unrequested`: addresses of the recorded steps with the same parent that code has not requested yet.
     """
     recorded = record.outcomes.get(question.address)
     if recorded is not None and question.after is not None and recorded.seq < question.after:
@@ -162,7 +159,7 @@ def decide(
     if recorded and not edited_here and not question.basis.holds(recorded.seq, recorded.provenance.get(RESTS_ON)):
         return RUN
     if recorded is not None and (not mode.diverged or (mode.goes_otherwise and question.once)):
-        verdict = _answered(record, recorded, question, mode, unrequested, siblings)
+        verdict = _answered(record, recorded, question, mode, unrequested)
         if verdict != RUN:
             return verdict
     if mode.strict_replay and not mode.diverged:
@@ -178,6 +175,11 @@ def decide(
         new = question.drift == MAY_DIFFER and not is_counted(question.address)
         return Run(differs=new or _free_from(record, unrequested) > 0)
     return RUN
+
+
+def asked_alike(record: Record, digest: str, siblings: Collection[str]) -> list[str]:
+    """Return which of `siblings` have answered this question, as code that is refused may have meant one of them."""
+    return sorted(at for at in siblings if at in record.outcomes and record.outcomes[at].fingerprint == digest)
 
 
 def recorded_question(record: Record, address: str, digest: str, basis: Basis) -> AskedQuestion | None:
@@ -201,19 +203,14 @@ def recorded_answer(record: Record, address: str, digest: str, basis: Basis) -> 
 
 
 def _answered(
-    record: Record,
-    recorded: Outcome,
-    question: Question,
-    mode: Mode,
-    unrequested: Collection[str],
-    siblings: Collection[str],
+    record: Record, recorded: Outcome, question: Question, mode: Mode, unrequested: Collection[str]
 ) -> Reuse | Run | Refuse:
     """Decide whether a step returns its recorded outcome, runs again or is refused."""
     if not recorded.address:  # the root step: the kickoff has decided about its outcome already
         return RUN if mode.superseded else Reuse(recorded, recorded.drifted)
     same = recorded.fingerprint == question.digest
     if not same and (mode.strict_replay or (mode.differs and question.once)):
-        return _answered_strictly(record, recorded, question, mode, unrequested, siblings)
+        return _answered_strictly(record, recorded, question, mode, unrequested)
     if recorded.drifted and mode.on_drift != "keep" and not question.once:
         return Refuse("drifted", recorded.drifted[:1]) if mode.on_drift == "error" else RUN
     drift = question.drift if question.drift != "configured" else "rerun" if mode.reruns() else mode.on_drift
@@ -226,12 +223,7 @@ def _answered(
 
 
 def _answered_strictly(
-    record: Record,
-    recorded: Outcome,
-    question: Question,
-    mode: Mode,
-    unrequested: Collection[str],
-    siblings: Collection[str],
+    record: Record, recorded: Outcome, question: Question, mode: Mode, unrequested: Collection[str]
 ) -> Reuse | Run | Refuse:
     """Decide as `_answered` does, and refuse a step whose question is not the recorded one, as strict replay does.
 
@@ -247,8 +239,7 @@ def _answered_strictly(
     differs = question.drift == MAY_DIFFER or (not question.once and 0 < free <= recorded.seq)
     if differs or mode.reruns(once=question.once):
         return Run(diverges=True, differs=differs)
-    others = (at for at in sorted(siblings) if at in record.outcomes)
-    return Refuse("other question", tuple(at for at in others if record.outcomes[at].fingerprint == question.digest))
+    return Refuse("other question", (address,))
 
 
 def _other_forms(asked: Json) -> Iterator[Json]:

@@ -312,8 +312,7 @@ class StepScope(Frame):
         question = Question(
             address, step.kind.name, step.question, fingerprint, step.drift, once, late, step.after, basis
         )
-        beside = self.run.inside.get(children.numbering.prefix, ())
-        decision = replay.decide(record, question, self.inherited.mode, children.unrequested, beside)
+        decision = replay.decide(record, question, self.inherited.mode, children.unrequested)
         if isinstance(decision, Refuse):
             raise self._refusal(step, question, decision)
         mode = self.inherited.mode
@@ -341,7 +340,9 @@ class StepScope(Frame):
             case "other question":
                 came_to = self._shown(record.value(question.address))
                 found = self._shown(question.asked)
-                found += f", which {refused.addresses[0]} was asked" if refused.addresses else ""
+                siblings = self.run.inside.get(self.children.numbering.prefix, ())
+                if alike := replay.asked_alike(record, question.digest, siblings):
+                    found += f", which {alike[0]} was asked"
                 expected = f"what {question.address} was asked when it came to {came_to}"
                 return NonDeterminism(run_id, question.address, expected, found)
         expected, found = ", ".join(refused.addresses[:3]), f"{question.address}, which is new"
