@@ -313,8 +313,9 @@ def test_a_recorded_step_that_is_not_asked_for_any_more_is_an_error(config):
     assert [event.error_type for event in heard.of(FlowFailedEvent)] == ["NonDeterminism"]
 
 
-def test_by_setting_the_flow_runs_from_where_it_differs(config, ran):
-    given = ["a"]
+@pytest.mark.parametrize("lives", [[], [["b", "early"]], [["a", "early"], ["b", "early"], ["b", "early"]]], ids=len)
+def test_by_setting_the_flow_runs_from_where_it_differs_also_if_it_is_cut_there(config, ran, lives):
+    given = ["a", "late"]
 
     @step
     def note(value):
@@ -323,14 +324,18 @@ def test_by_setting_the_flow_runs_from_where_it_differs(config, ran):
 
     @flow(checkpoint=config(on_drift="rerun"))
     def pipeline():
-        found = [note("first"), note(given[0]), note("last")]
-        if given == ["a"]:
+        found = [note("first"), note(given[0])]
+        if given[1] == "early":
+            raise Boom
+        found.append(note("last"))
+        if given[1] == "late":
             raise Boom
         return found
 
-    with pytest.raises(Boom):
-        pipeline.kickoff(run_id="one")
-    given[:] = ["b"]
+    for given[:] in ([*given], *lives):
+        with pytest.raises(Boom):
+            pipeline.kickoff(run_id="one")
+    given[:] = ["b", "never"]
     assert pipeline.kickoff(run_id="one") == ["first", "b", "last"]
     assert ran == ["first", "a", "last", "b", "last"]
 

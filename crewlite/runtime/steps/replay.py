@@ -9,7 +9,7 @@ and forks with edits or other inputs.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from crewlite import codec, kinds
@@ -98,6 +98,15 @@ class Mode:
     def reruns(self, *, once: bool = False) -> bool:
         """Return whether a step whose question has changed runs again. `once`: whether its repetition would do harm."""
         return self.rolled_back or self.on_drift == "rerun" or (self.differs and not once)
+
+    def after(self, decision: Decision) -> Mode:
+        """Return the mode for what the code requests after a step about which this was decided."""
+        mode = self
+        if not mode.differs and isinstance(decision, Reuse | Run) and decision.differs:
+            mode = replace(mode, differs=True)
+        if isinstance(decision, Run) and decision.diverges:
+            mode = replace(mode, diverged=True)
+        return mode
 
 
 @dataclass(frozen=True, slots=True)

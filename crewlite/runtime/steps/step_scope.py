@@ -184,7 +184,7 @@ class StepScope(Frame):
             raise
         if isinstance(decision, Reraise):
             raise await self._failed_again(step, decision.failure, own_task=own_task)
-        self._admit(step, asked)
+        self._admit(step, asked, diverges=decision.diverges)
         if prepare := self.children.before_first:
             self.children.before_first = None
             await prepare()
@@ -207,16 +207,21 @@ class StepScope(Frame):
             return step
         return dataclasses.replace(step, provenance={**(step.provenance or {}), replay.RESTS_ON: digest})
 
-    def _admit(self, step: Step[Any], asked: Asked) -> None:
+    def _admit(self, step: Step[Any], asked: Asked, *, diverges: bool) -> None:
         """Raise the error that is stopping the run, or the failure whose remedy an enclosing step has yet to apply.
 
-        If neither is raised, the step runs, and its recorded outcome, if any, becomes void.
+        If neither is raised, the step runs, and its recorded outcome, if any, becomes void. If it diverges, so do the
+        outcomes that the code has not requested yet.
         """
         record, address = self.run.record, asked.address
         if asked.behind:
             raise asked.behind
         if address in record.attempts and (failure := unapplied(record, address)):
             raise self._raised(step, failure)
+        mode, children = self.inherited.mode, self.children
+        if diverges and (mode.strict_replay or mode.goes_otherwise):
+            for at, kind in void(record, children.numbering.prefix, children.asked.keys() - {address}):
+                self.run.journal.invalidate(at, kind)
         if address in record.outcomes:
             self.run.journal.invalidate(address, step.kind.name)
         else:  # handlers may have changed the state after earlier attempts
@@ -315,15 +320,7 @@ class StepScope(Frame):
         decision = replay.decide(record, question, self.inherited.mode, children.unrequested)
         if isinstance(decision, Refuse):
             raise self._refusal(step, question, decision)
-        mode = self.inherited.mode
-        if not mode.differs and isinstance(decision, Reuse | replay.Run) and decision.differs:
-            mode = dataclasses.replace(mode, differs=True)
-        if isinstance(decision, replay.Run) and decision.diverges:
-            mode = dataclasses.replace(mode, diverged=True)
-            if mode.goes_otherwise:
-                for at, kind in void(record, children.numbering.prefix, children.asked.keys() - {address}):
-                    self.run.journal.invalidate(at, kind)
-        if mode is not self.inherited.mode:
+        if (mode := self.inherited.mode.after(decision)) is not self.inherited.mode:
             self.inherited = self.inherited._replace(mode=mode)
         if children.turns and isinstance(decision, replay.Run):
             children.turns.withdraw(address)
