@@ -71,13 +71,12 @@ def called(llm: BaseLLM, messages: str | list[Message], context: Mapping[str, An
     scope = durable.scope()
     if scope.loop is None or kinds.at(scope.address).asks_model:  # a model that asks another one is one call
         return _called_plainly(llm, messages, context, "acall")
-    if on(scope.loop) or "on_chunk" in context:
+    if on(scope.loop):
         return _called_plainly(llm, messages, context, "ask")
     conversation = _messages(messages, "call")
     told = {name: value for name, value in context.items() if name not in _WHO_ASKS}
-    try:
-        said = codec.encode(conversation)
-    except NotCodable:  # no record could tell this question from another one
+    said = None if "on_chunk" in context else _as_recorded(conversation)
+    if said is None and not scope.dry:
         return _called_plainly(llm, messages, context, "ask")
     step = call_step(
         llm,
@@ -90,7 +89,17 @@ def called(llm: BaseLLM, messages: str | list[Message], context: Mapping[str, An
         more=told | ({BEHIND: True} if acall_behind(type(llm)) is not type(llm).acall else {}),
     )
     step = replace(step, with_usage=_with_usage, drift="may_differ")
+    if said is None:  # a preview shows it without asking the model; no recorded call has the number 0
+        step = replace(step, address=f"{scope.address}/{kinds.LLM}#0".removeprefix("/"))
     return ReplyText(StepFuture(scope, step).result())
+
+
+def _as_recorded(messages: list[Message]) -> Any:
+    """Return messages as a record would hold them, to tell this question from others; None if none can hold them."""
+    try:
+        return codec.encode(messages)
+    except NotCodable:
+        return None
 
 
 def _name_of(live: Any) -> Any:

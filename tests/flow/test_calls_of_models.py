@@ -348,6 +348,23 @@ def test_a_model_of_your_own_is_given_tools_in_a_form_of_its_own_in_a_run_too(on
     assert (llm.call("x", tools=tools), one.kickoff(run_id="r"), told) == ("fine", "fine", [tools, tools])
 
 
+def test_a_preview_asks_no_model_in_a_plain_call_either(on_disk):
+    llm = model()
+
+    @step
+    def keep(text):
+        return text
+
+    @flow(checkpoint=on_disk())
+    def streams():
+        return keep(str(llm.call("y", on_chunk=lambda text, thinking=False: None)))
+
+    streams.kickoff(run_id="s")
+    preview = str(streams.fork("s", branch="b", rerun=["step:keep"]).preview())
+    assert preview.startswith("runs     llm#0  was never recorded\nThe steps after llm#0 are not known")
+    assert asked(llm) == ["y"]
+
+
 def test_messages_that_are_none_are_refused_in_a_run(on_disk):
     @flow(checkpoint=on_disk())
     def one():
