@@ -340,6 +340,32 @@ def test_by_setting_the_flow_runs_from_where_it_differs_also_if_it_is_cut_there(
     assert ran == ["first", "a", "last", "b", "last"]
 
 
+def test_from_where_a_flow_differs_what_may_happen_once_is_repeated_with_other_arguments_only(config, ran):
+    given = ["a", "gift"]
+
+    @step
+    def note(value):
+        ran.append(value)
+
+    @step(effect="once")
+    def pay(value):
+        ran.append(value)
+
+    @flow(checkpoint=config(on_drift="rerun"))
+    def pipeline():
+        note(given[0])
+        pay(given[1])
+        if given != ["c", "other"]:
+            raise Boom
+
+    for given[:] in (["a", "gift"], ["b", "gift"]):
+        with pytest.raises(Boom):
+            pipeline.kickoff(run_id="one")
+    given[:] = ["c", "other"]
+    pipeline.kickoff(run_id="one")
+    assert ran == ["a", "gift", "b", "c", "other"]
+
+
 # side by side
 
 

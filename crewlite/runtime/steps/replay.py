@@ -81,8 +81,8 @@ class Mode:
     rolled_back: bool = False
     """Whether the code continues after a rollback, so that it may ask recorded steps other questions."""
     differs: bool = False
-    """Whether a step that may differ was changed, added or left out, so that what follows it may differ too, except for
-    steps whose repetition would do harm."""
+    """Whether a step was changed, added or left out that may be. What follows it may differ too, but calls with
+    effect="once" still answer from the record."""
     superseded: bool = False
     """Whether the recorded result of the run answers another question than this kickoff asks."""
     rerun: frozenset[str] = frozenset()
@@ -137,7 +137,7 @@ class Run:
     diverges: bool = False
     """Whether no recorded outcome applies after this step."""
     differs: bool = False
-    """Whether a step that may differ was changed, added or left out: see `Mode.differs`."""
+    """Whether a step was changed, added or left out that may be: see `Mode.differs`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,9 +245,9 @@ def _answered_strictly(
     if record.edited or has_other_inputs(record, address):  # a changed fork may ask other questions
         return Reuse(recorded, recorded.drifted) if recorded.edited else RUN
     free = _free_from(record, (*unrequested, address))
-    differs = question.drift == MAY_DIFFER or (not question.once and 0 < free <= recorded.seq)
-    if differs or mode.reruns(once=question.once):
-        return Run(diverges=True, differs=differs)
+    may_differ = question.drift == MAY_DIFFER or (not question.once and 0 < free <= recorded.seq)
+    if may_differ or mode.reruns(once=question.once):
+        return Run(diverges=True, differs=True)
     return Refuse("other question", (address,))
 
 

@@ -218,8 +218,8 @@ class StepScope(Frame):
             raise asked.behind
         if address in record.attempts and (failure := unapplied(record, address)):
             raise self._raised(step, failure)
-        mode, children = self.inherited.mode, self.children
-        if diverges and (mode.strict_replay or mode.goes_otherwise):
+        if diverges and self.inherited.mode.goes_otherwise:
+            children = self.children
             for at, kind in void(record, children.numbering.prefix, children.asked.keys() - {address}):
                 self.run.journal.invalidate(at, kind)
         if address in record.outcomes:
