@@ -54,7 +54,10 @@ _PATHS: dict[str, Mapping[str, str]] = {
     "crewlite.utilities.events.base_event_listener": {"BaseEventListener": "crewlite.events.event_bus"},
     "crewlite.utilities.events.base_events": {"BaseEvent": "crewlite.events.base"},
     "crewlite.utilities.events.crew_events": _EVENTS,
-    "crewlite.utilities.events.crewai_event_bus": {"crewai_event_bus": "crewlite.events.event_bus:event_bus"},
+    "crewlite.utilities.events.crewai_event_bus": {
+        "CrewAIEventsBus": "crewlite.events.event_bus",
+        "crewai_event_bus": "crewlite.events.event_bus",
+    },
     "crewlite.utilities.events.flow_events": _EVENTS,
     "crewlite.utilities.events.llm_events": _EVENTS,
     "crewlite.utilities.events.llm_guardrail_events": _EVENTS,

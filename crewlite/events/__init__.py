@@ -31,6 +31,7 @@ __all__ = ["BaseEvent", "CheckpointEventType", "EventType"]
 _HOMES = {
     "BaseEvent": "crewlite.events.base",
     "BaseEventListener": "crewlite.events.event_bus",
+    "CrewAIEventsBus": "crewlite.events.event_bus",
     "crewai_event_bus": "crewlite.events.event_bus",
 }
 _other = first_use("crewlite.events", _HOMES, complete=False)

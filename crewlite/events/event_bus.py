@@ -337,6 +337,7 @@ event_bus = EventBus()
 """The central bus: all crews, flows, agents, models and tools of this process emit their events here."""
 
 crewlite_event_bus = crewai_event_bus = event_bus
+CrewAIEventsBus = EventBus  # the class, by which listeners of CrewAI annotate their argument
 
 
 class BaseEventListener(ABC):
