@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from crewlite import Agent, BaseLLM, CheckpointConfig, Crew, History, LLMReply, Task, ToolCall, Usage, bound, event_bus
-from crewlite.errors import ConfigError, LLMUnavailable, NonDeterminism, OnLoopThread
+from crewlite.errors import ConfigError, LLMUnavailable, OnLoopThread
 from crewlite.events import LLMCallCompletedEvent
 from crewlite.flow import Flow, flow, listen, start, step
 from crewlite.state import InMemoryProvider
@@ -145,63 +145,6 @@ def test_code_that_makes_other_calls_after_a_kill_goes_on(on_disk):
             Loops(checkpoint=on_disk()).kickoff(run_id="r")
     assert Loops(checkpoint=on_disk()).kickoff(run_id="r") == 3
     assert asked(llm) == ["round 0", "round 1", "round 2", "in life 1", "in life 2", "in life 3"]
-
-
-def days(setting, llm, lives, *, effect="none"):
-    """A flow that asks the model in each life what `lives` says, (prompts, cut): and then saves what it was told."""
-    left, saved = iter(lives), []
-
-    @step(effect=effect)
-    def save(text):
-        saved.append(text)
-
-    @step
-    def note(number):
-        saved.append(number)
-
-    @flow(checkpoint=setting)
-    def daily(argument=None):
-        prompts, cut_at = next(left)
-        said = [str(llm.call(prompt)) for prompt in prompts]
-        if cut_at == "told":
-            raise KeyError("cut")
-        for number in range(len(prompts) - 1):
-            note(number)
-        save(argument or said[0])
-        if cut_at == "saved":
-            raise KeyError("cut")
-        return said
-
-    def live(argument=None):
-        try:
-            return daily.kickoff(argument, run_id=f"r-{argument}")
-        except KeyError:
-            return None
-
-    return live, saved
-
-
-@pytest.mark.parametrize("cut_at", ["told", "saved"])
-@pytest.mark.parametrize("prompts", [["Monday", "more"], ["Tuesday"], ["Tuesday", "more"]])
-def test_what_was_recorded_after_another_answer_is_forgotten_also_by_later_lives(on_disk, prompts, cut_at):
-    llm = model()
-    live, saved = days(on_disk(), llm, [(["Monday"], "saved"), (prompts, cut_at), (prompts, None)])
-    assert [live(), live()] == [None, None]
-    assert live() == [f"re: {prompt}" for prompt in prompts]
-    assert saved == ["re: Monday", *range(len(prompts) - 1), f"re: {prompts[0]}"], "each once"
-    assert asked(llm) == list(dict.fromkeys(["Monday", *prompts])), "and no call is paid twice"
-
-
-def test_a_step_that_may_happen_once_is_not_repeated_because_a_call_asked_something_else(on_disk):
-    lives = [(["Monday"], "saved"), (["Tuesday"], "saved"), (["Tuesday"], None)]
-    live, saved = days(on_disk(), model(), lives, effect="once")
-    assert [live("gift"), live("gift"), live("gift"), saved] == [None, None, ["re: Tuesday"], ["gift"]]
-    live, saved = days(on_disk(), model(), lives, effect="once")
-    live()
-    for _ in range(2):
-        with pytest.raises(NonDeterminism, match="expected what step:save was asked when it came to"):
-            live()
-    assert saved == ["re: Monday"]
 
 
 @pytest.mark.parametrize(

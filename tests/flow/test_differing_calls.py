@@ -1,13 +1,14 @@
 """A call of `llm.call` that asks something else on a resume: what was recorded after it is of another course."""
 
 import contextlib
+import random
 import threading
 
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, Task, bound
-from crewlite.errors import InDoubt
-from crewlite.flow import Flow, start, step
+from crewlite.errors import InDoubt, NonDeterminism
+from crewlite.flow import Flow, flow, start, step
 from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
 from tests.cuts import RUN, cut, entries_of
@@ -105,3 +106,126 @@ def test_what_was_recorded_after_it_does_not_count_after_a_second_kill_either():
         assert len(llm.calls) in (left, left - 1), f"cut after commit {at}"
         left = len(llm.calls)
         assert paid == []
+
+
+def days(setting, llm, lives, *, effect="none"):
+    """A flow that asks the model in each life what `lives` says, (prompts, cut): and then saves what it was told."""
+    left, saved = iter(lives), []
+
+    @step(effect=effect)
+    def save(text):
+        saved.append(text)
+
+    @step
+    def note(number):
+        saved.append(number)
+
+    @flow(checkpoint=setting)
+    def daily(argument=None):
+        prompts, cut_at = next(left)
+        said = [str(llm.call(prompt)) for prompt in prompts]
+        if cut_at == "told":
+            raise KeyError("cut")
+        for number in range(len(prompts) - 1):
+            note(number)
+        save(argument or said[0])
+        if cut_at == "saved":
+            raise KeyError("cut")
+        return said
+
+    def live(argument=None):
+        try:
+            return daily.kickoff(argument, run_id=f"r-{argument}")
+        except KeyError:
+            return None
+
+    return live, saved
+
+
+@pytest.mark.parametrize("cut_at", ["told", "saved"])
+@pytest.mark.parametrize("prompts", [["Monday", "more"], ["Tuesday"], ["Tuesday", "more"]])
+def test_what_was_recorded_after_another_answer_is_forgotten_also_by_later_lives(on_disk, prompts, cut_at):
+    llm = model()
+    live, saved = days(on_disk(), llm, [(["Monday"], "saved"), (prompts, cut_at), (prompts, None)])
+    assert [live(), live()] == [None, None]
+    assert live() == [f"re: {prompt}" for prompt in prompts]
+    assert saved == ["re: Monday", *range(len(prompts) - 1), f"re: {prompts[0]}"], "each once"
+    assert asked(llm) == list(dict.fromkeys(["Monday", *prompts])), "and no call is paid twice"
+
+
+def test_a_step_that_may_happen_once_is_not_repeated_because_a_call_asked_something_else(on_disk):
+    lives = [(["Monday"], "saved"), (["Tuesday"], "saved"), (["Tuesday"], None)]
+    live, saved = days(on_disk(), model(), lives, effect="once")
+    assert [live("gift"), live("gift"), live("gift"), saved] == [None, None, ["re: Tuesday"], ["gift"]]
+    live, saved = days(on_disk(), model(), lives, effect="once")
+    live()
+    for _ in range(2):
+        with pytest.raises(NonDeterminism, match="expected what step:save was asked when it came to"):
+            live()
+    assert saved == ["re: Monday"]
+
+
+ANY, PAID = model(), []
+
+
+@step
+def tell(text):
+    return f"told {text}"
+
+
+@step
+def deep(number):
+    return tell(str(ANY.call(f"deep {number}")))
+
+
+@step(effect="once")
+def pay(number):
+    PAID.append(number)
+
+
+def worlds_of(chance):
+    """What a random program does in each of three worlds: the same steps, and some calls more or less."""
+    acts = [(chance.choice(["call", "tell", "say", "pay", "deep"]), n) for n in range(chance.randint(2, 7))]
+    worlds = []
+    for _ in range(3):
+        worlds.append([act for act in acts if act[0] != "call" or chance.random() < 0.7])
+        if chance.random() < 0.4:
+            worlds[-1].insert(chance.randint(0, len(worlds[-1])), ("call", 9))
+    return worlds
+
+
+def live(acts, world, cut_at=None):
+    said, results = "", []
+    for at, (act, number) in enumerate(acts):
+        if at == cut_at:
+            raise KeyError("cut")
+        if act == "call":
+            said = str(ANY.call(f"{number} in world {world if number % 2 else 'any'}"))
+        elif act == "pay":
+            pay("a gift")
+        else:
+            results.append(deep(number) if act == "deep" else tell(number if act == "tell" else said))
+    return [*results, said]
+
+
+def test_random_programs_that_differ_in_each_life_end_as_if_they_had_lived_once():
+    for seed in range(60):
+        PAID.clear()
+        chance, setting = random.Random(seed), in_memory()
+        worlds, lives = worlds_of(chance), [chance.randrange(3) for _ in range(chance.randint(2, 4))]
+        cuts = [*(chance.randint(1, 6) for _ in lives[1:]), None]
+
+        @flow(checkpoint=setting)
+        def program():
+            return live(worlds[lives[0]], lives.pop(0), cuts.pop(0))  # noqa: B023 - called in this round of the loop
+
+        result = None
+        while result is None:
+            last = lives[0]
+            try:
+                result = program.kickoff(run_id="r")
+            except KeyError:
+                continue
+        once = flow(lambda: live(worlds[last], last))  # noqa: B023
+        assert len(PAID) <= max(sum(act == "pay" for act, _ in acts) for acts in worlds), f"seed {seed}"
+        assert result == once.kickoff(), f"seed {seed}"

@@ -2,8 +2,8 @@
 
 A step is known by its address and by its question, whose digest is recorded with its outcome. The decision is made from
 data alone, for a run and for a preview of it. Under strict replay the steps inside a step follow from its question, so
-its code must request the recorded steps again. Two exceptions: steps that came after a failure which is now retried,
-and forks with edits or other inputs.
+its code must request the recorded steps again. The exceptions: steps that came after a failure which is now retried,
+forks with edits or other inputs, and steps that may differ, with what came after them.
 """
 
 from __future__ import annotations
