@@ -56,6 +56,8 @@ class World:
     done: Counter[str] = field(default_factory=Counter)
     given: dict[str, Any] = field(default_factory=dict)
     """What each start of a method was given."""
+    saw: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Which methods each one saw in the state when it began."""
     failing: frozenset[str] = frozenset()
     asked: set[str] = field(default_factory=set)
     """What a person was asked."""
@@ -132,6 +134,7 @@ def _method(name: str, plan: Plan, world: World) -> Any:
     def begun(self: Flow[Any], given: Any) -> str:
         address = world.note()
         world.given[address] = given
+        world.saw[address] = frozenset(name for name in self.state if name.startswith("method:"))
         self.state[address] = True
         return address
 

@@ -90,9 +90,12 @@ def _cut_anywhere(plan) -> int:
         before = _recorded(again)
         found = lived(plan, later, again)
         assert not later.done.keys() & before
-        if not _races(plan) or _order(again) == _order(whole):
+        in_order = _order(again) == _order(whole)
+        if in_order or not _races(plan):
             assert found == expected
             assert later.done.keys() == world.done.keys() - before
+        if in_order:
+            assert later.saw.items() <= world.saw.items()
         assert not later.asked & before
         assert set(later.done.values()) <= {1}
         _has_its_causes(made, later, again)

@@ -42,6 +42,8 @@ class _Asked:
     count: int
     """How often the method has been requested, this time included."""
     step: Step[Any]
+    start: Any
+    """The state with which it begins: that of the moment at which it was requested, also if it is cut and resumed."""
     argument: Any
     """The argument that the method was called with. The methods that a router starts get the router's argument."""
     result: Any = None
@@ -109,7 +111,7 @@ class Drive:
             self._over.set_result(None)
 
     def _spawned(self, asked: _Asked) -> asyncio.Task[Any]:
-        task = self._scope.spawn(asked.step, ended=self._ended)
+        task = self._scope.spawn(asked.step, asked.start, ended=self._ended)
         self._at_work[task] = asked
         return task
 
@@ -218,7 +220,7 @@ class Drive:
             round_trip=True,
             after=after,
         )
-        return _Asked(firing, self._counts[firing.method], step, argument)
+        return _Asked(firing, self._counts[firing.method], step, self._scope.start_inside(), argument)
 
     def _beginning(self) -> Step[None]:
         """Build the step that sets the initial state. It is recorded, as default factories may return random values."""
