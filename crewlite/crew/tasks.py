@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from crewlite import durable
@@ -44,30 +44,44 @@ class TasksAtWork:
 
     async def work(self) -> list[TaskOutput]:
         """Run all tasks; return the outputs in the order of the tasks. If one fails, those that run still end."""
-        scope, running = durable.scope(), dict[asyncio.Task[TaskOutput], int]()
-        unbegun, ended = Unbegun(self.needs), asyncio.Queue[asyncio.Task[TaskOutput]]()
+        scope, unbegun = durable.scope(), Unbegun(self.needs)
         width = 1 if scope.dry else self.width or len(self.filled)
         while len(self.outputs) < len(self.filled):
-            begin = unbegun.take(width - len(running))
-            if not running and len(begin) == 1:
-                self._ended(begin[0], await scope.step(self._step(begin[0])))
-                unbegun.note_end(begin[0])
-                continue
-            for number in begin:
-                task = scope.spawn(self._step(number))
-                running[task] = number
-                task.add_done_callback(ended.put_nowait)
-            done = [await ended.get()]
-            while not ended.empty():
-                done.append(ended.get_nowait())
-            if any(task.cancelled() or task.exception() for task in done):
-                await _raise_first(scope, running)
-            for task in sorted(done, key=running.__getitem__):
-                scope.hand_over(task)
-                number = running.pop(task)
-                self._ended(number, task.result())
-                unbegun.note_end(number)
+            ready = unbegun.take(width)
+            if len(ready) > 1:
+                await self._side_by_side(ready, unbegun, width)
+            else:
+                self._ended(ready[0], await scope.step(self._step(ready[0])), unbegun)
         return [self.outputs[number] for number in range(len(self.filled))]
+
+    async def _side_by_side(self, ready: Sequence[int], unbegun: Unbegun, width: int) -> None:
+        """Run these tasks, and those that may begin before the last one has ended. Raises the first failure."""
+        scope, at_work, begun, failed = durable.scope(), set[int](), dict[int, asyncio.Task[None]](), list[int]()
+        if isinstance(scope, StepScope):
+            scope.children.task = asyncio.current_task()  # the tasks below await steps beside it
+
+        async def in_turn(number: int, step: Awaitable[TaskOutput]) -> None:
+            try:
+                output = await step  # a resume gets the recorded ones in the order of their commits
+            except BaseException:
+                failed.append(number)
+                raise
+            self._ended(number, output, unbegun)
+            at_work.remove(number)
+            if at_work and not failed:
+                begin(unbegun.take(width - len(at_work)))  # before others hand over what they have changed
+
+        def begin(numbers: Sequence[int]) -> None:
+            at_work.update(numbers)
+            for number in numbers:
+                begun[number] = asyncio.ensure_future(in_turn(number, scope.step(self._step(number))))
+                begun[number].add_done_callback(lambda task: task.cancelled() or task.exception())  # raised below
+
+        begin(ready)
+        while unended := [task for task in begun.values() if not task.done()]:
+            await asyncio.wait(unended)
+        for _, task in sorted(begun.items()):
+            task.result()
 
     def _step(self, number: int) -> Step[TaskOutput]:
         """Build the step of a task. The tasks that it needs must have ended."""
@@ -84,7 +98,7 @@ class TasksAtWork:
         drift = drift_of(scope, address, changed=self.inner or number in self.changed)
         return task_step(self.filled[number], given, address=address, drift=drift)
 
-    def _ended(self, number: int, output: TaskOutput) -> None:
+    def _ended(self, number: int, output: TaskOutput, unbegun: Unbegun) -> None:
         """Store the output of a task, with the texts that it answers if the task is asked something else now."""
         scope, address, filled = durable.scope(), self.addresses[number], self.filled[number]
         if isinstance(scope, StepScope) and address in scope.children.drifted:
@@ -92,6 +106,7 @@ class TasksAtWork:
             output = answered(output, was)
         self.outputs[number] = output
         self.items[number] = ContextItem(address, filled.title, output.raw, output.skipped)
+        unbegun.note_end(number)
 
     def _sources(self, number: int) -> list[ContextItem]:
         """Return all outputs that a task's outcome depends on."""
@@ -110,15 +125,6 @@ def unlike(output: TaskOutput, texts: Mapping[str, str]) -> dict[str, str]:
     """Return the texts of an output that differ from those of its task."""
     told = {name: getattr(output, name) for name in _SHOWN}
     return {name: text for name, text in told.items() if text != texts[_SHOWN[name]]}
-
-
-async def _raise_first(scope: Scope, running: Mapping[asyncio.Task[TaskOutput], int]) -> None:
-    """Wait until all running tasks have ended; then raise the first failure, in the order of the tasks."""
-    await asyncio.wait(running)
-    for task in sorted(running, key=running.__getitem__):
-        if task.cancelled() or task.exception():
-            scope.mark_awaited(task)
-            task.result()
 
 
 def drift_of(scope: Scope, address: str, *, changed: bool) -> Drift:

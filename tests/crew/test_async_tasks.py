@@ -6,13 +6,14 @@ import asyncio
 
 import pytest
 
-from crewlite import Agent, Crew, History, Task, event_bus
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, event_bus
 from crewlite.crew.order import Unbegun, needs_of
 from crewlite.errors import ConfigError, Suspended
 from crewlite.events import TaskCompletedEvent, TaskStartedEvent
 from crewlite.flow import flow
+from crewlite.state import InMemoryProvider, RuntimeState
 from crewlite.testing import ScriptedLLM
-from tests.cuts import lives
+from tests.cuts import RUN, cut, entries_of, lives
 from tests.parts import Stop
 
 
@@ -233,3 +234,35 @@ def test_one_that_waits_for_a_person_lets_its_siblings_finish(on_disk):
     [address] = caught.value.waiting
     assert crew.kickoff(run_id="r", answers={address: ""}).raw == "c done"
     assert [name for name, _ in llm.asked] == ["a", "b", "c"]
+
+
+class Seeing(ScriptedLLM):
+    """Notes what the state holds when each task asks, and has each task set a value. `after`: who waits for whom."""
+
+    def __init__(self, after):
+        super().__init__(lambda messages: "")
+        self.after, self.saw, self.asked, self.recorded = after, {}, set(), set()
+
+    async def acall(self, messages, **context):
+        name, state = messages[-1]["content"].partition("\n")[0].removeprefix("Do "), RuntimeState.current()
+        self.saw[name] = set(state)
+        state[name] = True
+        self.asked.add(name)
+        while not self.recorded | self.asked >= self.after.get(name, set()):
+            await asyncio.sleep(0)
+        return f"{name} done"
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_a_task_that_is_cut_begins_again_with_the_state_it_began_with(first):
+    after = {"a": {"b"}, "b": {"c"}, "c": {"d"}} if first == "a" else {"b": {"a"}, "a": {"d"}, "d": {"c"}}
+    whole, llm = CheckpointConfig(location="here", provider=InMemoryProvider()), Seeing(after)
+    spec = "a* b* c*(a) d*(b) e(a,b,c,d)"
+    expected = crew_of(spec, llm, checkpoint=whole).kickoff(run_id=RUN).raw
+    entries = entries_of(whole)
+    for at in range(1, len(entries)):
+        again, later = cut(entries, at), Seeing(after)
+        with History(again.location, again.provider) as history:
+            later.recorded = {step.address.partition("/")[0].removeprefix("task:") for step in history.run(RUN).steps}
+        assert crew_of(spec, later, checkpoint=again).kickoff(run_id=RUN).raw == expected
+        assert later.saw == {name: llm.saw[name] for name in later.saw}
