@@ -67,7 +67,7 @@ class TasksAtWork:
                 failed.append(number)
                 raise
             self._ended(number, output, unbegun)
-            at_work.remove(number)
+            at_work.discard(number)
             if at_work and not failed:
                 begin(unbegun.take(width - len(at_work)))  # before others hand over what they have changed
 

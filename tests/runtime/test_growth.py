@@ -225,7 +225,10 @@ def test_twice_as_many_tasks_take_twice_the_work(kind, verb, tmp_path):
         return contextvars.Context().run(counted, lambda: in_loop(story))  # in which no kickoff is remembered
 
     work(3)  # what is made at the first use alone is there
-    short, long = work(FEW), work(2 * FEW)
-    found = faster_than_linear(short, long, 2 * FEW)
     exempt = (*EXEMPT, *(OF_READERS if verb in ("read", "fork") else ()))
-    assert not [line for line in found if not any(name in line for name in exempt)]
+    for _ in range(3):  # of tasks side by side, chance decides how many share a write; growth shows each time
+        found = faster_than_linear(work(FEW), work(2 * FEW), 2 * FEW)
+        found = [line for line in found if not any(name in line for name in exempt)]
+        if not found:
+            break
+    assert not found
