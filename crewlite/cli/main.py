@@ -22,6 +22,8 @@ from crewlite.lazy import lazy
 
 listing = lazy("crewlite.cli.checkpoint.listing")
 view = lazy("crewlite.tui.verbs")
+_OTHER_NAMES = {"tui": "crewlite checkpoint"}
+"""Words that are no commands, with the command that opens what they name."""
 _TO_COMPLETE = {
     "bash": 'eval "$(crewlite completion bash)"    # in ~/.bashrc',
     "zsh": 'eval "$(crewlite completion zsh)"    # in ~/.zshrc',
@@ -61,6 +63,7 @@ class LazyGroup(click.Group):
         """Return the command that was called. Raises UsageError, with the most similar name, if there is none."""
         if args[0] not in self.late:
             below = f"{ctx.command_path} {group} {args[0]}" if (group := self._group_with(ctx, args[0])) else ""
+            below = below or _OTHER_NAMES.get(args[0], "")
             if meant := [below] if below else difflib.get_close_matches(args[0], self.late, n=1):
                 ctx.fail(f"No such command {args[0]!r}. Did you mean {meant[0]!r}?")
         return super().resolve_command(ctx, args)

@@ -246,6 +246,7 @@ def test_a_misspelt_command_gets_the_one_that_was_meant(tmp_path):
     done = CliRunner().invoke(main, ["show", "r"], prog_name="crewlite")
     assert (done.exit_code, "Did you mean 'crewlite checkpoint show'?" in done.stderr) == (2, True)
     assert "No such command 'xyz'" in ask("xyz").stderr
+    assert "Did you mean 'crewlite checkpoint'?" in ask("tui").stderr
 
 
 def test_the_command_is_also_a_module():
