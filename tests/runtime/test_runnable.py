@@ -174,3 +174,17 @@ def test_who_plays_a_part_may_be_edited_and_both_texts_are_told(tmp_path):
     task = Task(name="t", description="Do {what}", expected_output="x", agent=other)
     with pytest.raises(QuestionsChanged, match="answered with the goal 'g', and has 'another goal' now"):
         Crew(tasks=[task], checkpoint=CheckpointConfig(location=tmp_path)).kickoff(run_id="r")
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+def test_what_kicks_itself_off_without_end_is_told_so(blocks):
+    @flow
+    async def endless() -> None:
+        await endless.akickoff()
+
+    @flow
+    def blocking() -> None:
+        blocking.kickoff()
+
+    with pytest.raises(ConfigError, match="is kicked off inside 400 steps, .*: does it kick itself off"):
+        (blocking if blocks else endless).kickoff()

@@ -32,6 +32,7 @@ from crewlite.state.verbs.answer import unheard
 T = TypeVar("T")
 log = logging.getLogger("crewlite.run")
 _OF_OUTERMOST = ("run_id", "from_checkpoint", "resume", "answers", "rerun")
+_DEEPEST = 400  # steps that may enclose a kickoff; deeper is only a definition that kicks itself off without end
 _TO_STOP = 1.0  # seconds that cancelled steps have to end before they are abandoned
 
 
@@ -167,8 +168,14 @@ async def _paused(root: Root[Any], run: Run, setting: Setting) -> Suspended:
 async def inside(scope: StepScope, root: Root[T], request: Request, step: Step[T], *, own: bool = False) -> T:
     """Run a kickoff that happens inside another run as a step of that run, on that run's loop.
 
-    `own`: the step drives a separate run. Raises ConfigError for options that only an outermost kickoff can have.
+    `own`: the step drives a separate run. Raises ConfigError for options that only an outermost kickoff can have, and
+    for a definition that kicks itself off without end.
     """
+    if scope.address.count("/") >= _DEEPEST:
+        raise ConfigError(
+            f"{root.kind} {root.name!r} is kicked off inside {_DEEPEST} steps, each inside the one before: does it "
+            f"kick itself off, or does what it kicks off? Let a condition end that"
+        )
     if not own and (given := [name for name in _OF_OUTERMOST if getattr(request, name)]):
         raise ConfigError(
             f"{root.kind} {root.name!r} is kicked off inside a run and becomes part of it, so it takes no "
