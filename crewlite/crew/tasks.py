@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from crewlite import durable
 from crewlite.crew.binding import drifted_task
@@ -56,7 +57,7 @@ class TasksAtWork:
 
     async def _side_by_side(self, ready: Sequence[int], unbegun: Unbegun, width: int) -> None:
         """Run these tasks, and those that may begin before the last one has ended. Raises the first failure."""
-        scope, at_work, begun, failed = durable.scope(), set[int](), dict[int, asyncio.Task[None]](), list[int]()
+        scope, at_work, begun, failed = durable.scope(), set[int](), list[tuple[int, asyncio.Task[None]]](), list[int]()
         if isinstance(scope, StepScope):
             scope.children.task = asyncio.current_task()  # the tasks below await steps beside it
 
@@ -74,13 +75,15 @@ class TasksAtWork:
         def begin(numbers: Sequence[int]) -> None:
             at_work.update(numbers)
             for number in numbers:
-                begun[number] = asyncio.ensure_future(in_turn(number, scope.step(self._step(number))))
-                begun[number].add_done_callback(lambda task: task.cancelled() or task.exception())  # raised below
+                task = asyncio.ensure_future(in_turn(number, scope.step(self._step(number))))
+                task.add_done_callback(lambda task: task.cancelled() or task.exception())  # raised below
+                begun.append((number, task))
 
         begin(ready)
-        while unended := [task for task in begun.values() if not task.done()]:
-            await asyncio.wait(unended)
-        for _, task in sorted(begun.items()):
+        for _, task in begun:  # grows meanwhile
+            if not task.done():
+                await asyncio.wait({task})
+        for _, task in sorted(begun, key=itemgetter(0)):
             task.result()
 
     def _step(self, number: int) -> Step[TaskOutput]:
