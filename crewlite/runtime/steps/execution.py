@@ -14,7 +14,7 @@ from functools import partial
 from itertools import starmap
 from typing import Any, Generic, TypeVar, cast
 
-from crewlite import codec, durable, events
+from crewlite import codec, events
 from crewlite.attempt_hooks import AttemptInfo, hooked, hooks_here
 from crewlite.background import within
 from crewlite.codec import Json
@@ -66,13 +66,57 @@ class Execution(Generic[T]):
     budgets: tuple[HeldBudget, ...] = ()
 
     async def run(self) -> T:
-        """Run the step, record its outcome and return it. Raises InDoubt, or the error of the last attempt."""
+        """Run the step, record its outcome and return it. Raises InDoubt, or the error of the last attempt.
+
+        Makes attempts until one succeeds or no remedy is left.
+        """
+        run, step, address, outer = self.outer.run, self.step, self.address, self.outer
+        if known := await self._prepared():
+            return await self._succeed(*known)
+        once, number, past = self._next()
+        states = run.journal.states
+        view = states.begin(address, self.start)  # handlers of the start may change it
+        told = await self._begin()
+        remedy: Remedy | None
+        heard = view.changes() if told and address and states.shared.used else ()  # the changes of these handlers
+        while True:
+            frame = self._frame(number, view, past, once=once)
+            clock = time.perf_counter()
+            earlier = kept(step, frame) if address in run.undecided else None
+            try:
+                value, failed = earlier.again() if earlier else (await self._attempt(frame, number), None)
+                if step.failure and not earlier and (reported := step.failure(value)):
+                    failed = FailedAttempt(reported, _ms(clock), self._said(frame), told=True, outcome=value)
+                changes, conflicts = self._changes(view) if states.shared.used and failed is None else ((), ())
+            except BaseException as error:  # the border: a failure is recorded, then raised unless a remedy is left
+                frame.cut()  # what it has left behind begins nothing more
+                states.end(view)
+                if isinstance(error, CONTROL_FLOW) or not isinstance(error, Exception):
+                    raise
+                failed = earlier or FailedAttempt(error, _ms(clock), self._said(frame))
+                remedy = await self._failed(frame, failed, number, past)
+                if isinstance(error, StateConflict) and error.address == address and outer.state:
+                    self.start = outer.state.newest_inside()
+            else:
+                took = failed.milliseconds if failed else _ms(clock)
+                states.end(view, finished=failed is None)
+                remedy = await self._failed(frame, failed, number, past) if failed else None
+                if remedy is None or isinstance(remedy, Abort):
+                    return await self._succeed(value, Ended(changes, conflicts, frame, number, took))
+            await self._pause(remedy.after)
+            number = following(run.record.attempts[address][-1])
+            if not address:
+                self.start = states.beginning
+            view = states.begin(address, self.start, applied(self.start.values, heard))
+
+    async def _prepared(self) -> tuple[T, Ended] | None:
+        """Do what precedes the first attempt. Return an outcome that takes no work, if there is one (see `_known`)."""
         run, step, address, inherited = self.outer.run, self.step, self.address, self.outer.inherited
         self.settings = step.checkpoint_settings + inherited.settings
         if self.slots:
             await self.slots.take()
         if (address in run.doubts or step.cache or step.effect == "once") and (known := await self._known()):
-            return await self._succeed(*known)
+            return known
         if step.own_state and address:
             self.start = Start({})
         elif address in run.record.attempts and (beside := beside_conflict(run.record, address)) and self.outer.state:
@@ -81,7 +125,7 @@ class Execution(Generic[T]):
             self.budgets = held(step.budgets, run, address)
         if inherited.budgets and step.kind.asks_model:
             await admit(step, inherited.budgets, self.outer.announce)
-        return await self._tried()
+        return None
 
     async def _known(self) -> tuple[T, Ended] | None:
         """Return an outcome that takes no work: a person's answer, or a cached one; None without one.
@@ -107,51 +151,6 @@ class Execution(Generic[T]):
             await run.journal.assured()
         return None
 
-    async def _tried(self) -> T:
-        """Make attempts until one succeeds or no remedy is left. Returns the outcome; raises the last error."""
-        run, step, address = self.outer.run, self.step, self.address
-        once, number, past = self._next()
-        states = run.journal.states
-        view = states.begin(address, self.start)  # handlers of the start may change it
-        told = await self._begin()
-        remedy: Remedy | None
-        heard = view.changes() if told and address and states.shared.used else ()  # the changes of these handlers
-        while True:
-            frame = self._frame(number, view, past, once=once)
-            clock = time.perf_counter()
-            earlier = kept(step, frame)
-            try:
-                value, failed = earlier.again() if earlier else await self._run_attempt(frame, number)
-                changes, conflicts = self._changes(view) if states.shared.used and failed is None else ((), ())
-                if conflicts and run.journal.on_conflict == "error":
-                    raise StateConflict(address, conflicts)
-            except CONTROL_FLOW:
-                frame.cut()
-                states.end(view)
-                raise
-            except Exception as error:  # noqa: BLE001 - the border: recorded, then raised unless a remedy is left
-                frame.cut()
-                states.end(view)
-                failed = earlier or FailedAttempt(error, _ms(clock), self._said(frame))
-                remedy = await self._failed(frame, failed, number, past)
-                if isinstance(error, StateConflict) and error.address == address and (around := self.outer.state):
-                    self.start = around.newest_inside()
-            except BaseException:
-                frame.cut()  # what it has left behind begins nothing more
-                states.end(view)
-                raise
-            else:
-                took = failed.milliseconds if failed else _ms(clock)
-                states.end(view, finished=failed is None)
-                remedy = await self._failed(frame, failed, number, past) if failed else None
-                if remedy is None or isinstance(remedy, Abort):
-                    return await self._succeed(value, Ended(changes, conflicts, frame, number, took))
-            await self._pause(remedy.after)
-            number = following(run.record.attempts[address][-1])
-            if not address:
-                self.start = states.beginning
-            view = states.begin(address, self.start, applied(self.start.values, heard))
-
     async def _pause(self, delay: float) -> None:
         """Wait until the next attempt may begin."""
         if self.slots:
@@ -168,28 +167,18 @@ class Execution(Generic[T]):
         tries = record.attempts.get(self.address)
         return once, *(next_attempt(tries, record.base, once=once) if tries else (1, []))
 
-    async def _run_attempt(self, frame: Frame, number: int) -> tuple[T, FailedAttempt | None]:
-        """Make attempt `number`; return its value, and the failure that the value reports (Step.failure), if any."""
-        clock, step, token = time.perf_counter(), self.step, durable.enter(frame)
-        try:
-            if around := hooks_here():
-                value = await hooked(partial(self._attempt, frame), around, self._info(number))
-            elif self.budgets or step.timeout is not None or step.deadline is not None:
-                value = await self._attempt(frame)
-            else:
-                value = await work_in_full(step, frame)
-        finally:
-            durable.reattach(token)
-        if step.failure is None or (told := step.failure(value)) is None:
-            return value, None
-        return value, FailedAttempt(told, _ms(clock), self._said(frame), told=True, outcome=value)
-
     def _changes(self, view: View) -> tuple[Sequence[Operation], Sequence[str]]:
-        """Return (an attempt's changes of the state, the names that concurrent steps changed as well)."""
+        """Return (an attempt's changes of the state, the names that concurrent steps changed as well).
+
+        With on_conflict="error", raises StateConflict if there are such names.
+        """
         changes, around = view.changes(), self.outer.children.view
         if self.step.own_state and self.address:
             return (), ()
-        return changes, around.conflicts(changes, self.start) if changes and around else ()
+        conflicts = around.conflicts(changes, self.start) if changes and around else ()
+        if conflicts and self.outer.run.journal.on_conflict == "error":
+            raise StateConflict(self.address, conflicts)
+        return changes, conflicts
 
     def _frame(self, attempt: int, view: View | None = None, past: Sequence[Remedy] = (), *, once: bool) -> Frame:
         """Build the frame of one attempt. `once`: see next_attempt."""
@@ -202,8 +191,16 @@ class Execution(Generic[T]):
             frame.go_on_otherwise()
         return frame
 
-    def _attempt(self, frame: Frame) -> Awaitable[T]:
-        """Return the awaitable of one attempt, which raises DeadlineExceeded if the deadline has passed already."""
+    def _attempt(self, frame: Frame, number: int) -> Awaitable[T]:
+        """Return the awaitable of attempt `number`, with the hooks and limits around its work."""
+        if around := hooks_here():
+            return hooked(partial(self._limited, frame), around, self._info(number))
+        if self.budgets or self.step.timeout is not None or self.step.deadline is not None:
+            return self._limited(frame)
+        return work_in_full(self.step, frame)
+
+    def _limited(self, frame: Frame) -> Awaitable[T]:
+        """Return the awaitable of an attempt's work, which raises once its time or that of a budget is up."""
         step, work = self.step, limited(work_in_full(self.step, frame), self.budgets)
         if step.deadline is None:
             once = step.effect == "once"

@@ -169,7 +169,8 @@ class StepScope(Frame):
     async def _drive(self, step: Step[T], asked: Asked, *, own_task: bool = False) -> T:
         """Return a step's outcome from the record, or run the step."""
         address, fingerprint = asked.address, asked.fingerprint
-        if not own_task and (self.in_other_task or await self._others_first(address)):
+        beside = own_task or step.chained  # what an agent asks its model comes after all else in its conversation
+        if not beside and (self.in_other_task or await self._others_first(address)):
             return await self._beside(step, asked)
         if self.run.journal.closed:  # abandoned work, in a thread that outlived its timeout
             raise self.run.journal.ended()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from crewlite import codec
+from crewlite import codec, durable
 from crewlite.background import confine
 from crewlite.codec import Json
 from crewlite.durable import Step
@@ -19,7 +19,8 @@ T = TypeVar("T")
 
 
 async def work_in_full(step: Step[T], frame: Frame) -> T:
-    """Do the work of a step, and wait for the steps that it began and did not await."""
+    """Do the work of a step inside its frame, and wait for the steps that it began and did not await."""
+    token = durable.enter(frame)
     try:
         value = await step.work()
         if frame.children.spawned:
@@ -31,6 +32,8 @@ async def work_in_full(step: Step[T], frame: Frame) -> T:
         raise
     except BaseException as error:  # noqa: BLE001 - what would end more than this step
         confine(error)
+    finally:
+        durable.reattach(token)
     frame.go_on()
     frame.complete()
     if frame.run.journal.states.shared.used and (view := frame.children.view):
