@@ -252,10 +252,8 @@ class Execution(Generic[T]):
         event: BaseEvent | None = self.step.voice.started(stamp)
         if event is None:
             return False
-        parts = run.checkpoint_parts(event, stamp.setting, run.journal.next_seq) if stamp.setting else None
-        moment = await run.save(parts, event) if parts else None
-        run.journal.buffer_event(event)
-        run.emit(self.step.voice.source, event, moment, again=not address and run.heard_start)
+        again = not address and run.heard_start
+        await run.publish(self.step.voice.source, event, stamp.setting, ahead=True, again=again)
         self.started = event.event_id
         return isinstance(event, BaseEvent)  # not an UnheardEvent
 
@@ -282,11 +280,14 @@ class Execution(Generic[T]):
         value = self.outer.with_usage(step, self.address, value, usage)
         outcome = self._outcome(data, ended, usage, said)
         commit: CommitParts = {"steps": [outcome]}
-        if step.intends and (intents := [(intent.address, str(intent.effect)) for intent in step.intends(value)]):
-            commit["intents"] = intents
+        intents = [(intent.address, str(intent.effect)) for intent in step.intends(value)] if step.intends else ()
+        if intents:
+            commit["intents"] = [*intents]
+        once = "once" in dict(intents).values()
         stamp = self._end_stamp({"reused_from": ended.reused} if ended.reused else {})
         self.outer.children.committing(self.address, run.journal)
-        await self._commit(commit, step.voice.completed(stamp, value), stamp)
+        event = step.voice.completed(stamp, value)
+        await run.publish(step.voice.source, event, stamp.setting, commit, now=once)
         digest, drifted = outcome["digest"] if step.kind.heard else "", outcome.get("drifted", ())
         self.outer.children.record_child(self.address, digest, data, drifted)
         if ended.conflicts and inner:
@@ -355,7 +356,8 @@ class Execution(Generic[T]):
         else:
             begun = started(self.outer, step, self.address, decision)
             event = stamp(events.RecoveryStartedEvent, **told, **begun, duration_ms=milliseconds)
-        await self._commit({"steps": [*starmap(invalidated, decision.void), attempted]}, event, stamp)
+        commit: CommitParts = {"steps": [*starmap(invalidated, decision.void), attempted]}
+        await self.outer.run.publish(step.voice.source, event, stamp.setting, commit)
         if final:
             self.outer.hear(self.address, said)
             if thrown is error:
@@ -368,18 +370,6 @@ class Execution(Generic[T]):
 
     def _masked(self, data: M) -> M:
         return cast(M, self.outer.run.journal.secrets.mask_data(data))
-
-    async def _commit(self, parts: CommitParts, event: BaseEvent | None, stamp: EventStamp) -> None:
-        """Make one commit with an event built by `stamp` and the checkpoint it may create; then emit the event."""
-        run = self.outer.run
-        if event is not None:
-            run.journal.buffer_event(event)
-            if stamp.setting:
-                parts |= run.checkpoint_parts(event, stamp.setting, run.journal.next_seq)
-        at_once = "intents" in parts and any(effect == "once" for _, effect in parts["intents"])
-        moment = await run.save(parts, event, now=at_once)
-        if event is not None:
-            run.emit(self.step.voice.source, event, moment)
 
     def _stamp(self, more: Mapping[str, Any] | None) -> EventStamp:
         outer = self.outer

@@ -236,16 +236,9 @@ class Frame(Scope):
         settings = checkpoint_settings + self.inherited.settings
         stamp = EventStamp(run, self.address, self.name, self.started, settings)
         event: BaseEvent = make(stamp)
-        if stamp.setting or parts:
-            seq = run.journal.next_seq
-            event = event.model_copy(update={"seq": seq}) if isinstance(event, BaseEvent) else event
-            run.journal.buffer_event(event)
-            named: CommitParts = run.checkpoint_parts(event, stamp.setting, seq) if stamp.setting else {}
-            moment = await run.save({**(parts or {}), **named}, event, now=bool(parts))
-        else:
-            run.journal.buffer_event(event)
-            moment = None
-        run.emit(source, event, moment)
+        if (stamp.setting or parts) and isinstance(event, BaseEvent):
+            event = event.model_copy(update={"seq": run.journal.next_seq})
+        await run.publish(source, event, stamp.setting, parts, now=bool(parts))
         return event.event_id
 
     def tell(self, make: Callable[[Stamp], Any]) -> bool:

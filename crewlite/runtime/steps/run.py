@@ -201,10 +201,6 @@ class Run:
             return "off"
         return "async" if self.journal.durability == "async" else "sync"
 
-    def checkpoint_parts(self, event: BaseEvent, setting: CheckpointConfig | bool, seq: int) -> CommitParts:
-        """Return the commit parts that create a checkpoint for `event` at commit `seq`."""
-        return self.subscriber.checkpoint_parts(event, setting, self.record, seq, self.journal.bases)
-
     def used(self, address: str) -> Usage:
         """Return the usage of a step and all steps inside it so far, including separate runs kicked off there."""
         used = self.record.paid.inside(address)
@@ -230,25 +226,43 @@ class Run:
 
         `again`: handlers were called for this event before and their changes are recorded, so new changes are dropped.
         """
-        if event_bus.hears(type(event)):  # never of an UnheardEvent
+        if event_bus.hears(type(event)):
             state = RuntimeState(self.journal, event.type, event.address or "", moment)
             with self.journal.states.dropping() if again else nullcontext():
                 event_bus.emit(source, event, state)
                 self.journal.states.settle()  # while somebody holds the state
 
-    async def save(
-        self, parts: CommitParts, event: BaseEvent | UnheardEvent | None, *, now: bool = False
-    ) -> CommitView | None:
-        """Commit as `Journal.save` does. Return what the record holds right after this commit, for handlers of `event`.
+    async def publish(
+        self,
+        source: object,
+        event: BaseEvent | UnheardEvent | None,
+        setting: CheckpointConfig | bool = False,
+        parts: CommitParts | None = None,
+        *,
+        now: bool = False,
+        ahead: bool = False,
+        again: bool = False,
+    ) -> None:
+        """Commit `parts` with an event, if there is one, and the checkpoint that it creates by `setting`; then emit it.
 
-        Returns None if the event has no handler.
+        An event without parts and checkpoint is recorded by the next commit. So is one whose checkpoint shows the run
+        just before it (`ahead`). Handlers get what the record holds right after the commit. `now`: see `Journal.save`.
+        `again`: see `emit`.
         """
-        if not isinstance(event, BaseEvent) or not event_bus.hears(type(event)):
-            await self.journal.save(parts, now=now)
-            return None
-        sealed = list[CommitView]()
-        await self.journal.save(parts, now=now, sealed=lambda: sealed.append(CommitView.of(self.record)))
-        return sealed[0] if sealed else CommitView.of(self.record)  # a commit that failed was announced
+        journal, moment = self.journal, list[CommitView]()
+        heard = event if isinstance(event, BaseEvent) and event_bus.hears(type(event)) else None
+        if event is not None and not ahead:
+            journal.buffer_event(event)
+        if setting and isinstance(event, BaseEvent):
+            created = self.subscriber.checkpoint_parts(event, setting, self.record, journal.next_seq, journal.bases)
+            parts = {**(parts or {}), **created}
+        if parts:
+            noted = (lambda: moment.append(CommitView.of(self.record))) if heard else None
+            await journal.save(parts, now=now, sealed=noted)
+        if event is not None and ahead:
+            journal.buffer_event(event)
+        if heard:
+            self.emit(source, heard, moment[0] if moment else None, again=again)
 
     def idempotency_key(self, address: str) -> str:
         """Return a key that is the same for every attempt at a step, and differs between steps, runs and branches.
