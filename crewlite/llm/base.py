@@ -319,9 +319,9 @@ def writes_calls(llm: BaseLLM) -> bool:
     return llm.tool_protocol == "text" or (callable(supports) and not supports())
 
 
-def is_of_crewai(llm: BaseLLM) -> bool:
+@cache
+def is_of_crewai(cls: Any) -> bool:
     """Return whether the method that answers has CrewAI's signature, so that arguments of calls are JSON text to it."""
-    cls = type(llm)
     answers = cls.call if cls.acall is BaseLLM.acall else cls.acall
     return acall_behind(cls) is cls.acall and "available_functions" in (_accepts(answers) or ())
 

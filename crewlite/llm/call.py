@@ -186,7 +186,8 @@ async def ask_once(
     if written:
         said, context = protocol.told(messages, tools), context | {"tools": [], "stop": [protocol.STOP]}
     else:
-        said = [wire.with_text(message) for message in messages] if is_of_crewai(llm) else [*map(dict, messages)]
+        kind: Any = type(llm)
+        said = [wire.with_text(message) for message in messages] if is_of_crewai(kind) else [*map(dict, messages)]
         context = context | {"tools": list(tools)}
     reply = whole_reply(await llm.acall(said, **context_for(type(llm).acall, context)), llm.model)
     return whole_reply(protocol.read(reply), llm.model) if written else reply
