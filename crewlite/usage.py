@@ -86,10 +86,7 @@ class Usage(BaseModel):
             return self
         if self is NO_USAGE:
             return other
-        both = UsageSum()
-        both.add(counted(self.to_record()))
-        both.add(counted(other.to_record()))
-        return both.usage
+        return (counted(self.to_record()) + counted(other.to_record())).usage
 
     def to_record(self) -> UsageRecord:
         """Return the usage as it is recorded: without counts of zero and an unknown cost."""
@@ -105,25 +102,24 @@ NO_USAGE = Usage.model_construct()
 
 
 class Counted:
-    """A recorded usage, in the form in which sums take it: plain numbers are added up ten times faster than models."""
+    """A usage in the form in which sums take it: plain numbers are added up ten times faster than models.
+
+    Treat it as immutable: sums share it.
+    """
 
     __slots__ = ("_usage", "by_agent", "counts")
 
-    def __init__(self, counts: dict[str, Any], by_agent: dict[str, dict[str, Any]]) -> None:
+    def __init__(self, counts: dict[str, Any], by_agent: dict[str, dict[str, Any]], usage: Usage | None = None) -> None:
         self.counts, self.by_agent = counts, by_agent
         """In total, and the part of each agent, by its role."""
-        self._usage: Usage | None = None
+        self._usage = usage
 
-    def add(self, other: Counted) -> None:
-        """Add a usage. The cost of the sum is unknown only if all costs are."""
-        _add(self.counts, other.counts)
+    def __add__(self, other: Counted) -> Counted:
+        """Return the sum. Its cost is unknown only if both costs are."""
+        by_agent = {**self.by_agent}
         for role, part in other.by_agent.items():
-            _add(self.by_agent.setdefault(role, {}), part)
-        self._usage = None
-
-    def copy(self) -> Counted:
-        """Return a copy, which can be added to."""
-        return Counted({**self.counts}, {role: {**part} for role, part in self.by_agent.items()})
+            by_agent[role] = _sum(by_agent.get(role, {}), part)
+        return Counted(_sum(self.counts, other.counts), by_agent)
 
     @property
     def usage(self) -> Usage:
@@ -132,6 +128,15 @@ class Counted:
             parts = {role: Usage(**{**_NOTHING, **part}) for role, part in self.by_agent.items()}
             self._usage = Usage(**{**_NOTHING, **self.counts, "by_agent": parts})
         return self._usage
+
+    @property
+    def total_tokens(self) -> int:
+        """What `usage.total_tokens` is, without a part for each agent being made."""
+        counts: dict[str, int] = self.counts
+        return counts.get("prompt_tokens", 0) + counts.get("completion_tokens", 0)
+
+
+NOTHING_COUNTED = Counted({}, {}, NO_USAGE)
 
 
 def counted(usage: UsageRecord) -> Counted:
@@ -142,43 +147,6 @@ def counted(usage: UsageRecord) -> Counted:
     return Counted(counts, {role: _known(part) for role, part in usage.get("by_agent", {}).items()})
 
 
-class UsageSum:
-    """A sum of usages that grows. Until a second usage is added, it is the first one itself, as most sums are."""
-
-    __slots__ = ("_shared", "_sum")
-
-    def __init__(self) -> None:
-        self._sum: Counted | None = None
-        self._shared = True
-        """Whether others use the same object, so that it must not be added to."""
-
-    def add(self, usage: Counted) -> None:
-        """Add a usage, which must not change any more."""
-        if self._sum is None:
-            self._sum = usage
-            return
-        if self._shared:
-            self._sum, self._shared = self._sum.copy(), False
-        self._sum.add(usage)
-
-    def copy(self) -> UsageSum:
-        """Return the sum so far."""
-        now = UsageSum()
-        now._sum, self._shared = self._sum, True
-        return now
-
-    @property
-    def usage(self) -> Usage:
-        """The sum so far, as a usage."""
-        return NO_USAGE if self._sum is None else self._sum.usage
-
-    @property
-    def total_tokens(self) -> int:
-        """What `usage.total_tokens` is, without a part for each agent being made."""
-        counts: dict[str, int] = self._sum.counts if self._sum else {}
-        return counts.get("prompt_tokens", 0) + counts.get("completion_tokens", 0)
-
-
 _NOTHING = {name: value for name, value in NO_USAGE.__dict__.items() if name != "by_agent"}
 
 
@@ -187,6 +155,8 @@ def _known(counts: Mapping[str, Any]) -> dict[str, Any]:
     return {name: count for name, count in counts.items() if count is not None and name in _NOTHING}
 
 
-def _add(total: dict[str, float], counts: Mapping[str, float]) -> None:
-    for name, count in counts.items():
+def _sum(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    total = {**one}
+    for name, count in other.items():
         total[name] = total.get(name, 0) + count
+    return total

@@ -108,7 +108,7 @@ def _about(event: BaseEvent, record: Record) -> JsonObject:
     said = vars(event)
     output = said.get("output") or said.get("response")
     finished = len(record.tasks) + (event.type == "task_completed" and event.address not in record.tasks)
-    about: JsonObject = {"finished_tasks": finished, "tokens": record.paid.total_tokens}
+    about: JsonObject = {"finished_tasks": finished, "tokens": record.paid.so_far().total_tokens}
     if event.source_name:
         about["name"] = event.source_name
     if output is not None:

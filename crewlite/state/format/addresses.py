@@ -23,10 +23,12 @@ def without_tries(address: str) -> str:
     return _TRIES.sub("", address)
 
 
-def outers(address: str) -> Iterator[str]:
-    """Yield the addresses of the enclosing steps, innermost first, without the run itself."""
-    while address := outer(address):
-        yield address
+def outers(address: str) -> list[str]:
+    """Return the addresses of the enclosing steps, innermost first, without the run itself."""
+    found = list[str]()
+    while address := _TRY.sub("", address.rpartition("/")[0]):
+        found.append(address)
+    return found
 
 
 def around(addresses: Iterable[str]) -> set[str]:

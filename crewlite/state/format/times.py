@@ -127,7 +127,7 @@ class CountedUsage:
         self._paid, self._of_base = record.paid.counting, dict[str, Usage]()
         self._inherited = {at for at, one in record.outcomes.items() if one.seq <= record.base}
         for at in self._inherited:
-            if self._inherited.isdisjoint(around := [*outers(at)]):
+            if self._inherited.isdisjoint(around := outers(at)):
                 for address in around:
                     self._of_base[address] = self._of_base.get(address, NO_USAGE) + self._paid.inside(at)
 

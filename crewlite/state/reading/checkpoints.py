@@ -21,7 +21,7 @@ from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record, replay
 from crewlite.state.providers import CheckpointInfo
 from crewlite.state.reading.checkpoint import Checkpoint, TasksAndEvents, no_checkpoint
-from crewlite.usage import UsageSum
+from crewlite.usage import Counted
 
 C = TypeVar("C", bound="Checkpoint | CheckpointInfo")
 
@@ -86,7 +86,7 @@ class RecordView(NamedTuple):
     """
 
     run: RunStart
-    paid: UsageSum
+    paid: Counted
     values: Mapping[str, Json]
     versions: Mapping[str, int]
     history: TasksAndEvents
