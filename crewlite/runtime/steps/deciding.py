@@ -1,11 +1,12 @@
-"""Ask the nearest failure policy about a failed attempt, and emit events that report its decision."""
+"""Ask the nearest failure policy about a failed attempt, record its decision, and emit events that report it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from itertools import starmap
+from typing import Any, cast
 
 from crewlite import durable, events
 from crewlite.durable import Step
@@ -37,16 +38,19 @@ from crewlite.recovery.policy import remedy_for
 from crewlite.recovery.remedy import GIVES_UP
 from crewlite.runtime.steps import remedies
 from crewlite.runtime.steps.attempts import was_decided
-from crewlite.runtime.steps.causes import causes_of, for_author, led_to
+from crewlite.runtime.steps.causes import causes_of, for_author, led_to, message_of, type_of
 from crewlite.runtime.steps.children import Children
 from crewlite.runtime.steps.doubts import kind_and_name
-from crewlite.runtime.steps.failed_attempts import FailedAttempt, keep
+from crewlite.runtime.steps.failed_attempts import FailedAttempt, described, keep
+from crewlite.runtime.steps.failures import written
 from crewlite.runtime.steps.frame import Frame
+from crewlite.runtime.steps.run import EventStamp
 from crewlite.runtime.steps.trajectory import last_good, trajectory
 from crewlite.runtime.steps.undoing import undone
 from crewlite.state.format.addresses import outers, prefix_beside
-from crewlite.state.format.failed import SaidRecord
-from crewlite.state.format.outcome import Attempt
+from crewlite.state.format.commit import CommitParts, StepRecord, invalidated
+from crewlite.state.format.failed import RaisedError, RemedyRecord, SaidRecord
+from crewlite.state.format.outcome import Attempt, recorded_remedy
 from crewlite.state.format.record import Record
 
 suspending = lazy("crewlite.runtime.people.suspending")  # its questions are steps, which this module helps to run
@@ -85,7 +89,71 @@ class Decided:
         return cls(failure, said, run_id=run.run_id, location=location, branch=run.branch, kind=run.record.kind)
 
 
-async def decided(
+async def remedied(
+    outer: Frame, step: Step[Any], frame: Frame, failed: FailedAttempt, attempt: int, past: list[Remedy]
+) -> Remedy:
+    """Choose the remedy for a failed attempt, and record the failure and the remedy. Adds the remedy to `past`.
+
+    Without a remedy the error is raised, unless the step has an outcome that reports the failure: then nothing is
+    recorded or raised.
+    """
+    decision = await _decided(outer, step, frame, failed, past)
+    remedy = decision.remedy
+    if not (failed.told and decision.error is failed.error and remedy == Abort(type=remedy.type)):
+        if decision.final:
+            await _announce_end(outer, step, frame.address, decision, past)
+        past.append(remedy)
+        await _recorded(outer, step, frame, decision, attempt, failed)
+    return remedy
+
+
+async def _recorded(
+    outer: Frame, step: Step[Any], frame: Frame, decision: Decided, attempt: int, failed: FailedAttempt
+) -> None:
+    """Commit a failed attempt with its remedy and emit its event. If it was the last attempt, raise the error."""
+    run, address, error, said, final = outer.run, frame.address, decision.error, failed.said, decision.final
+    shown, masked = run.presentable(error), run.journal.secrets.mask_data
+    thrown = decision.raised(frame, shown)
+    known = failed.described if error is failed.error else None
+    attempted: StepRecord = {
+        "address": address,
+        "kind": step.kind.name,
+        "attempt": attempt,
+        "ms": failed.milliseconds,
+        "error": {**(known or described(step, frame, error)), "failure": decision.kind, "final": final},
+    }
+    if decision.kind:
+        attempted["error"]["remedy"] = cast(RemedyRecord, masked(recorded_remedy(decision.remedy)))
+    if said:
+        attempted["error"]["said"] = said
+    asked_again = outer.inherited.mode.strict_replay or decision.rises
+    if final and asked_again:
+        attempted["fingerprint"] = frame.fingerprint
+        outer.children.committing(address, run.journal)
+    if final and (asked_again or not address):  # those who wait for the run hear of the root's failure
+        attempted["error"]["raised"] = raised = cast(RaisedError, masked(written(thrown)))
+        if address and not decision.rises and not ends_run(thrown):
+            run.incomplete(address, step.title, raised)
+    about = {"seq": run.record.seq + 1, "started_event_id": frame.started}
+    stamp = EventStamp(run, address, step.title, outer.started, frame.inherited.settings, about)
+    told = {"error": message_of(shown), "error_type": type_of(shown)}
+    if final:
+        event: BaseEvent | None = step.voice.failed(stamp, **told)
+        if isinstance(event, events.StepFailedEvent):
+            event = event.model_copy(update={"attempt": attempt, "duration_ms": failed.milliseconds})
+    else:
+        begun = _started(outer, step, address, decision)
+        event = stamp(events.RecoveryStartedEvent, **told, **begun, duration_ms=failed.milliseconds)
+    commit: CommitParts = {"steps": [*starmap(invalidated, decision.void), attempted]}
+    await run.publish(step.voice.source, event, stamp.setting, commit)
+    if final:
+        outer.hear(address, said)
+        if thrown is error:
+            raise error  # with its own cause
+        raise thrown from (None if thrown is shown else shown)
+
+
+async def _decided(
     outer: Frame, step: Step[Any], frame: Frame, failed: FailedAttempt, past: Sequence[Remedy]
 ) -> Decided:
     """Return what follows a failed attempt at a step: a remedy that an inner step passed up, or the policy's choice."""
@@ -133,7 +201,7 @@ def _is_in_doubt(step: Step[Any], frame: Frame, error: Exception) -> bool:
     return any(isinstance(one, InDoubt) for one, _ in led_to(frame, error))
 
 
-async def announce_end(outer: Frame, step: Step[Any], address: str, decision: Decided, past: Sequence[Remedy]) -> None:
+async def _announce_end(outer: Frame, step: Step[Any], address: str, decision: Decided, past: Sequence[Remedy]) -> None:
     """Announce that no remedy is left for a step. The failure of the step has not been recorded yet."""
     failure = decision.failure
     if failure is None or decision.rises or not (past or isinstance(decision.remedy, Escalate)):
@@ -154,7 +222,7 @@ def tries(outer: Frame, address: str) -> int:
     return len(outer.run.record.attempts.get(address, ())) + 1
 
 
-def started(outer: Frame, step: Step[Any], address: str, decision: Decided) -> dict[str, Any]:
+def _started(outer: Frame, step: Step[Any], address: str, decision: Decided) -> dict[str, Any]:
     """Return the fields of the event which says that a remedy is applied."""
     remedy, kind = decision.remedy, decision.remedy.type
     about = {"kind": step.kind.name, "name": _name(step), "failure": decision.kind, "remedy": remedy.name}

@@ -7,45 +7,55 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import starmap
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from crewlite import codec, events
 from crewlite.attempt_hooks import AttemptInfo, hooked, hooks_here
 from crewlite.background import within
 from crewlite.codec import Json
 from crewlite.durable import Step
-from crewlite.errors import CONTROL_FLOW, DeadlineExceeded, NotCodable, StateConflict, ends_run
+from crewlite.errors import CONTROL_FLOW, DeadlineExceeded, NotCodable, StateConflict
 from crewlite.events.base import BaseEvent
 from crewlite.ids import now, now_text
 from crewlite.recovery import Abort, Remedy
 from crewlite.runtime.steps import remedies
 from crewlite.runtime.steps.attempts import beside_conflict, following, next_attempt
 from crewlite.runtime.steps.budgets import HeldBudget, admit, held, limited
-from crewlite.runtime.steps.causes import message_of, type_of
-from crewlite.runtime.steps.deciding import Decided, announce_end, announce_success, decided, started
+from crewlite.runtime.steps.deciding import announce_success, remedied
 from crewlite.runtime.steps.doubts import doubt, intended, is_made_again, kind_and_name, may_have_been_made
-from crewlite.runtime.steps.failed_attempts import FailedAttempt, described, kept
-from crewlite.runtime.steps.failures import written
+from crewlite.runtime.steps.failed_attempts import FailedAttempt, kept
 from crewlite.runtime.steps.frame import Frame
+from crewlite.runtime.steps.replay import DIFFERS, MAY_DIFFER
 from crewlite.runtime.steps.run import EventStamp
 from crewlite.runtime.steps.slots import Slots
-from crewlite.runtime.steps.work import Ended, work_in_full
-from crewlite.state.format.commit import CommitParts, StepRecord, invalidated
+from crewlite.state.format.commit import CommitParts, StepRecord
 from crewlite.state.format.failed import SaidRecord
 from crewlite.state.format.operations import Operation, applied
-from crewlite.state.format.outcome import recorded_remedy
+from crewlite.state.format.references import by_reference
 from crewlite.state.journal.conflicts import Start
 from crewlite.state.journal.view import View
 from crewlite.state.subscriber import Setting
 
 T = TypeVar("T")
 M = TypeVar("M")
-_RESUMED = {"resumed": True}
+
+
+class Ended(NamedTuple):
+    """The facts about an outcome that its commit needs. The defaults are those of an outcome that took no work."""
+
+    changes: Sequence[Operation] = ()
+    """The attempt's changes of the state."""
+    conflicts: Sequence[str] = ()
+    """The names in the state that concurrent steps changed as well."""
+    frame: Frame | None = None
+    attempt: int = 1
+    milliseconds: float = 0.0
+    reused: str | None = None
+    """The step of another run from whose cached result the outcome comes: its usage is not counted here."""
 
 
 @dataclass(slots=True)
@@ -94,13 +104,13 @@ class Execution(Generic[T]):
                 if isinstance(error, CONTROL_FLOW) or not isinstance(error, Exception):
                     raise
                 failed = earlier or FailedAttempt(error, _ms(clock), self._said(frame))
-                remedy = await self._failed(frame, failed, number, past)
+                remedy = await remedied(outer, step, frame, failed, number, past)
                 if isinstance(error, StateConflict) and error.address == address and outer.state:
                     self.start = outer.state.newest_inside()
             else:
                 took = failed.milliseconds if failed else _ms(clock)
                 states.end(view, finished=failed is None)
-                remedy = await self._failed(frame, failed, number, past) if failed else None
+                remedy = await remedied(outer, step, frame, failed, number, past) if failed else None
                 if remedy is None or isinstance(remedy, Abort):
                     return await self._succeed(value, Ended(changes, conflicts, frame, number, took))
             await self._pause(remedy.after)
@@ -197,11 +207,11 @@ class Execution(Generic[T]):
             return hooked(partial(self._limited, frame), around, self._info(number))
         if self.budgets or self.step.timeout is not None or self.step.deadline is not None:
             return self._limited(frame)
-        return work_in_full(self.step, frame)
+        return frame.work(self.step)
 
     def _limited(self, frame: Frame) -> Awaitable[T]:
         """Return the awaitable of an attempt's work, which raises once its time or that of a budget is up."""
-        step, work = self.step, limited(work_in_full(self.step, frame), self.budgets)
+        step, work = self.step, limited(frame.work(self.step), self.budgets)
         if step.deadline is None:
             once = step.effect == "once"
             return work if step.timeout is None else within(work, step.timeout, kind_and_name(step), once=once)
@@ -227,28 +237,14 @@ class Execution(Generic[T]):
         run, step = self.outer.run, self.step
         return AttemptInfo(run.run_id, run.branch, self.address, step.kind.name, step.title, attempt)
 
-    async def _failed(self, frame: Frame, failed: FailedAttempt, attempt: int, past: list[Remedy]) -> Remedy:
-        """Choose the remedy for a failed attempt, and record the failure and the remedy.
-
-        Without a remedy the error is raised, unless the step has an outcome that reports the failure: then nothing is
-        recorded or raised.
-        """
-        decision = await decided(self.outer, self.step, frame, failed, past)
-        remedy = decision.remedy
-        if not (failed.told and decision.error is failed.error and remedy == Abort(type=remedy.type)):
-            if decision.final:
-                await announce_end(self.outer, self.step, self.address, decision, past)
-            past.append(remedy)
-            await self._fail(frame, decision, attempt, failed)
-        return remedy
-
     async def _begin(self) -> bool:
         """Emit the event of the start, and return whether handlers may have been called.
 
         A checkpoint that this event creates shows the run just before the step.
         """
         run, address = self.outer.run, self.address
-        stamp = self._stamp(_RESUMED if address in run.begun else None)
+        more = {"resumed": True} if address in run.begun else None
+        stamp = EventStamp(run, address, self.step.title, self.outer.started, self.settings, more)
         event: BaseEvent | None = self.step.voice.started(stamp)
         if event is None:
             return False
@@ -284,7 +280,9 @@ class Execution(Generic[T]):
         if intents:
             commit["intents"] = [*intents]
         once = "once" in dict(intents).values()
-        stamp = self._end_stamp({"reused_from": ended.reused} if ended.reused else {})
+        about = {"seq": run.record.seq + 1, "started_event_id": self.started}
+        about |= {"reused_from": ended.reused} if ended.reused else {}
+        stamp = EventStamp(run, self.address, step.title, self.outer.started, self.settings, about)
         self.outer.children.committing(self.address, run.journal)
         event = step.voice.completed(stamp, value)
         await run.publish(step.voice.source, event, stamp.setting, commit, now=once)
@@ -312,57 +310,38 @@ class Execution(Generic[T]):
 
     def _outcome(self, data: Json, ended: Ended, usage: Json, said: SaidRecord | None) -> StepRecord:
         """Build the record of an outcome with this value."""
-        outcome = ended.outcome(self.step, self.address, self.fingerprint, data)
-        if usage:
-            outcome["usage"] = usage
-        if ended.changes and self.outer.children.view:
-            outcome["state"] = [*ended.changes]
-        if said:
-            outcome["said"] = said
-        if self.step.texts:
-            outcome["question"] = self._masked(dict(self.step.texts))
-        return outcome
-
-    async def _fail(self, frame: Frame, decision: Decided, attempt: int, failed: FailedAttempt) -> None:
-        """Commit a failed attempt with its remedy and emit its event. If it was the last attempt, raise the error."""
-        step, error, said, milliseconds = self.step, decision.error, failed.said, failed.milliseconds
-        final, shown = decision.final, self.outer.run.presentable(error)
-        thrown = decision.raised(frame, shown)
-        known = failed.described if error is failed.error else None
-        attempted: StepRecord = {
+        step, frame, means = self.step, ended.frame, dict(self.step.provenance or {})
+        texts = frame.children.texts if frame else None
+        outcome: StepRecord = {
             "address": self.address,
             "kind": step.kind.name,
-            "attempt": attempt,
-            "ms": milliseconds,
-            "error": {**(known or described(step, frame, error)), "failure": decision.kind, "final": final},
+            "fingerprint": self.fingerprint,
+            "value": by_reference(data, texts) if texts else data,
+            "digest": codec.digest(data),
+            "ms": ended.milliseconds,
         }
-        if decision.kind:
-            attempted["error"]["remedy"] = self._masked(recorded_remedy(decision.remedy))
-        if said:
-            attempted["error"]["said"] = said
-        asked_again = self.outer.inherited.mode.strict_replay or decision.rises
-        if final and asked_again:
-            attempted["fingerprint"] = self.fingerprint
-            self.outer.children.committing(self.address, self.outer.run.journal)
-        if final and (asked_again or not self.address):  # those who wait for the run hear of the root's failure
-            attempted["error"]["raised"] = self._masked(written(thrown))
-            if self.address and not decision.rises and not ends_run(thrown):
-                self.outer.run.incomplete(self.address, step.title, attempted["error"]["raised"])
-        stamp, told = self._end_stamp({}), {"error": message_of(shown), "error_type": type_of(shown)}
-        if final:
-            event: BaseEvent | None = step.voice.failed(stamp, **told)
-            if isinstance(event, events.StepFailedEvent):
-                event = event.model_copy(update={"attempt": attempt, "duration_ms": milliseconds})
-        else:
-            begun = started(self.outer, step, self.address, decision)
-            event = stamp(events.RecoveryStartedEvent, **told, **begun, duration_ms=milliseconds)
-        commit: CommitParts = {"steps": [*starmap(invalidated, decision.void), attempted]}
-        await self.outer.run.publish(step.voice.source, event, stamp.setting, commit)
-        if final:
-            self.outer.hear(self.address, said)
-            if thrown is error:
-                raise error  # with its own cause
-            raise thrown from (None if thrown is shown else shown)
+        if step.drift == MAY_DIFFER:
+            means[MAY_DIFFER] = "yes"
+        if ended.attempt > 1:
+            outcome["attempt"] = ended.attempt
+        if ended.reused:
+            outcome["reused"] = ended.reused
+        if frame:
+            if frame.children.drifted:
+                outcome["drifted"] = [*frame.children.drifted]
+            if unused := frame.unused():
+                outcome["unused"] = unused
+            if frame.inherited.mode.differs:
+                means[DIFFERS] = "yes"
+        more: dict[str, Any] = {
+            "means": means,
+            "label": step.label,
+            "usage": usage,
+            "state": [*ended.changes] if self.outer.children.view else (),
+            "said": said,
+            "question": self._masked(dict(step.texts)) if step.texts else None,
+        }
+        return cast(StepRecord, outcome | {name: part for name, part in more.items() if part})
 
     def _said(self, frame: Frame | None) -> SaidRecord | None:
         """Return what the attempt reported about its work, as it is recorded; None if no step listens for that."""
@@ -370,14 +349,6 @@ class Execution(Generic[T]):
 
     def _masked(self, data: M) -> M:
         return cast(M, self.outer.run.journal.secrets.mask_data(data))
-
-    def _stamp(self, more: Mapping[str, Any] | None) -> EventStamp:
-        outer = self.outer
-        return EventStamp(outer.run, self.address, self.step.title, outer.started, self.settings, more)
-
-    def _end_stamp(self, more: Mapping[str, Any]) -> EventStamp:
-        """Return the stamp of an event that the next commit records."""
-        return self._stamp({"seq": self.outer.run.record.seq + 1, "started_event_id": self.started, **more})
 
 
 def _ms(since: float) -> float:

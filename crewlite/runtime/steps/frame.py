@@ -1,4 +1,4 @@
-"""One attempt at one step: its address, the settings it inherits, its child steps, and the fields of its events."""
+"""One attempt at one step: its address, the settings it inherits and hands down, its child steps, and its work."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import asyncio
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from crewlite import codec, durable, kinds, own_threads
+from crewlite.background import confine
 from crewlite.durable import Scope, Stamp, Step
 from crewlite.errors import ChangeUnused, ConfigError, InDoubt, NonDeterminism
 from crewlite.events.base import BaseEvent
 from crewlite.forked import in_child
-from crewlite.recovery import Guard, Remedy
+from crewlite.recovery import Guard, Policy, Remedy
 from crewlite.recovery.guards import Shared, guards_of
 from crewlite.recovery.types import RecoveryContext
 from crewlite.runtime.steps import replay
 from crewlite.runtime.steps.budgets import HeldBudget
 from crewlite.runtime.steps.children import Children
-from crewlite.runtime.steps.inherited import Inherited
 from crewlite.runtime.steps.numbering import is_counted
 from crewlite.runtime.steps.remedies import context_of, is_behind, is_unit
 from crewlite.runtime.steps.run import EventStamp, Run
@@ -31,10 +31,53 @@ from crewlite.state.format.failed import SaidRecord
 from crewlite.state.journal.conflicts import Start
 from crewlite.state.journal.view import View
 from crewlite.state.subscriber import Setting
+from crewlite.step_parts import Limit
 from crewlite.usage import NO_USAGE, Usage
 
 T = TypeVar("T")
 in_child(durable.detach)  # the loop that serves the run is in the parent alone: a step asked of it would never end
+
+
+class Inherited(NamedTuple):
+    """What a step hands down to the steps inside it: one frozen value, so that no step can change another's."""
+
+    mode: replay.Mode
+    settings: tuple[Setting, ...] = ()
+    """Checkpoint settings of this step and the enclosing steps, innermost first."""
+    limits: tuple[Limit, ...] = ()
+    """Limits on how many steps run at once, which apply to every step inside."""
+    policy: Policy | None = None
+    """The failure policy of steps inside that inherit one."""
+    budgets: tuple[HeldBudget, ...] = ()
+    """The budgets of this step and the enclosing steps, outermost first."""
+    auto_approve: bool = False
+    """Whether calls of tools that require approval are approved."""
+    after: int = 0
+    """The number of the latest commit that an enclosing step reacts to; 0 for none."""
+    slots: Slots | None = None
+    """The slots that the step holds under limits, or else those of the nearest enclosing step that has limits."""
+
+    def inside(
+        self,
+        step: Step[Any],
+        settings: tuple[Setting, ...],
+        budgets: tuple[HeldBudget, ...] = (),
+        slots: Slots | None = None,
+    ) -> Inherited:
+        """Return what a child step hands down, which has these settings, budgets and slots."""
+        mode = self.mode
+        if mode.strict_replay is not step.strict_replay:
+            mode = dataclasses.replace(mode, strict_replay=step.strict_replay)
+        return Inherited(
+            mode,
+            settings,
+            self.limits + step.inherited_limits,
+            step.child_policy or self.policy,
+            self.budgets + budgets,
+            self.auto_approve if step.auto_approve is None else step.auto_approve,
+            self.after if step.after is None else max(self.after, step.after),
+            slots or self.slots,
+        )
 
 
 class Frame(Scope):
@@ -260,13 +303,28 @@ class Frame(Scope):
         unrecorded = Usage.of(more) if more else NO_USAGE
         return step.with_usage(value, self.run.record.paid.inside(address) + unrecorded)
 
-    def go_on(self) -> None:
-        """Raise the error with which a child step stops the run, again, if the code between has caught it.
-
-        The child step waits for a person, a call is in doubt, or a budget is used up: see NOT_TO_SWALLOW.
-        """
-        if self.children.suspended:
+    async def work(self, step: Step[T]) -> T:
+        """Do the work of a step here, and wait for the steps that it began and did not await."""
+        token = durable.enter(self)
+        try:
+            value = await step.work()
+            if self.children.spawned:
+                await self.children.spawned.end()
+        except Exception:  # if a child step stops the run, the error of that step is raised below
+            if self.children.spawned:
+                await self.children.spawned.ended()
+            if not self.children.suspended:
+                raise
+        except BaseException as error:  # noqa: BLE001 - what would end more than this step
+            confine(error)
+        finally:
+            durable.reattach(token)
+        if self.children.suspended:  # see NOT_TO_SWALLOW: the code between may have caught it
             raise self.children.suspended
+        self.complete()
+        if self.run.journal.states.shared.used and (view := self.children.view):
+            view.deliver_rest()
+        return value
 
     def complete(self) -> None:
         """Check the requests of a step that has ended without an error.
