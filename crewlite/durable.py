@@ -273,11 +273,11 @@ class Scope(Protocol):
         """Return whether an event of this class would reach a handler, or create a checkpoint."""
 
     def announce(
-        self, source: object, make: Callable[[Stamp], Any], checkpoint_settings: tuple[Any, ...] = ()
+        self, source: object, event: type[Any], about: Mapping[str, Any], checkpoint_settings: tuple[Any, ...] = ()
     ) -> Awaitable[str]:
-        """Emit an event that is not the outcome of a step. Returns the id of the event."""
+        """Emit an event that is not the outcome of a step, with the fields `about`. Returns the id of the event."""
 
-    def tell(self, make: Callable[[Stamp], Any]) -> bool:
+    def tell(self, event: type[Any], about: Mapping[str, Any]) -> bool:
         """Emit an event that is not recorded and creates no checkpoint. Callable from any thread; does not wait.
 
         Returns False outside a run, where nothing is emitted.
@@ -353,11 +353,11 @@ class _Plain:
         return False
 
     async def announce(
-        self, source: object, make: Callable[[Stamp], Any], checkpoint_settings: tuple[Any, ...] = ()
+        self, source: object, event: type[Any], about: Mapping[str, Any], checkpoint_settings: tuple[Any, ...] = ()
     ) -> str:
         return ""
 
-    def tell(self, make: Callable[[Stamp], Any]) -> bool:
+    def tell(self, event: type[Any], about: Mapping[str, Any]) -> bool:
         return False
 
 

@@ -212,7 +212,7 @@ def _version(agent: Agent) -> str:
 
 async def _log_start(job: Work) -> None:
     about = {"agent_role": job.persona.role, "task_description": job.title}
-    await durable.scope().announce(job.persona.agent, lambda stamp: stamp(events.AgentLogsStartedEvent, **about))
+    await durable.scope().announce(job.persona.agent, events.AgentLogsStartedEvent, about)
 
 
 def _shown(reply: LLMReply) -> str:
@@ -222,4 +222,4 @@ def _shown(reply: LLMReply) -> str:
 
 async def _log(persona: Persona, reply: LLMReply) -> None:
     about = {"agent_role": persona.role, "formatted_answer": _shown(reply)}
-    await durable.scope().announce(persona.agent, lambda stamp: stamp(events.AgentLogsExecutionEvent, **about))
+    await durable.scope().announce(persona.agent, events.AgentLogsExecutionEvent, about)

@@ -163,7 +163,7 @@ class _Look:
         if follows := self.follows(seen):
             agent, (event, fields) = self.planning.job.persona.agent, follows
             about = {"agent_role": self.planning.job.persona.role, "step_number": self.number, **fields}
-            await durable.scope().announce(agent, lambda stamp: stamp(event, **about))
+            await durable.scope().announce(agent, event, about)
         return seen
 
     def follows(self, seen: Observation) -> tuple[type[Any], dict[str, Any]] | None:

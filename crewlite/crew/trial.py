@@ -113,9 +113,8 @@ class Judge(Generic[B]):
 
         async def act() -> B:
             kind = self.evaluation_type
-            await durable.scope().announce(
-                self.crew, lambda stamp: stamp(events.TaskEvaluationEvent, **about, evaluation_type=kind)
-            )
+            told = {**about, "evaluation_type": kind}
+            await durable.scope().announce(self.crew, events.TaskEvaluationEvent, told)
             return await self._asked(asked)
 
         return Step(

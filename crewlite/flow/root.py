@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from crewlite import codec, events
 from crewlite.codec import JsonObject
-from crewlite.durable import Stamp, Step
+from crewlite.durable import Step
 from crewlite.errors import ConfigError
 from crewlite.events.voice import Voice
 from crewlite.flow.function import FlowFunction
@@ -95,6 +95,6 @@ class FlowRoot(Root[Returned]):
             inherits=flow.hears,
         )
 
-    def paused(self, waiting: dict[str, str]) -> Callable[[Stamp], events.FlowPausedEvent]:
-        """Return a function that builds the flow_paused event."""
-        return lambda stamp: stamp(events.FlowPausedEvent, flow_name=self.name, waiting=waiting)
+    def paused(self, waiting: dict[str, str]) -> tuple[type[events.FlowPausedEvent], dict[str, Any]]:
+        """Return the flow_paused event. `waiting`: the texts of the open questions, by address."""
+        return events.FlowPausedEvent, {"flow_name": self.name, "waiting": waiting}

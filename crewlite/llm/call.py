@@ -210,7 +210,7 @@ class _Chunks:
 
         async def tell() -> None:
             chunk = self._scope.mask(text)
-            await self._scope.announce(self._llm, lambda stamp: stamp(cls, **about, chunk=chunk))
+            await self._scope.announce(self._llm, cls, {**about, "chunk": chunk})
 
         if asyncio.get_running_loop() is self._home:
             await tell()

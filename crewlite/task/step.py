@@ -171,9 +171,8 @@ async def _agent(filled: FilledTask, given: Given, files: Sequence[InputFile]) -
         asked = told(asked, tools, recovery)
     job = opened(persona, asked, title=title, tools=tools, shape=shape, task=task)
     talk, names, agent, chain = list(job.messages), tuple([tool.name for tool in tools]), persona.agent, filled.guards
-    started = await scope.announce(
-        agent, lambda stamp: stamp(events.AgentExecutionStartedEvent, **said, tools=names, task_prompt=prompt)
-    )
+    about = {**said, "tools": names, "task_prompt": prompt}
+    said["started_event_id"] = await scope.announce(agent, events.AgentExecutionStartedEvent, about)
     try:
         await prepare(job, talk)
         answer = await accepted(job, talk, chain, filled.output)
@@ -184,15 +183,7 @@ async def _agent(filled: FilledTask, given: Given, files: Sequence[InputFile]) -
         raise
     except Exception as error:
         text, kind = scope.mask(text_of(error)), type(error).__qualname__
-        await scope.announce(
-            agent,
-            lambda stamp: stamp(
-                events.AgentExecutionErrorEvent, **said, started_event_id=started, error=text, error_type=kind
-            ),
-        )
+        await scope.announce(agent, events.AgentExecutionErrorEvent, {**said, "error": text, "error_type": kind})
         raise
-    await scope.announce(
-        agent,
-        lambda stamp: stamp(events.AgentExecutionCompletedEvent, **said, started_event_id=started, output=answer.text),
-    )
+    await scope.announce(agent, events.AgentExecutionCompletedEvent, {**said, "output": answer.text})
     return answer

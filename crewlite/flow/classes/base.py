@@ -212,13 +212,8 @@ class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
         method = self._at_work()
         about: dict[str, Any] = {"flow_name": self.run_name, "method_name": method.method if method else None}
         about["metadata"] = dict(metadata or {})
-        told = QuestionEvents(
-            self,
-            lambda stamp, **more: stamp(
-                events.FlowInputRequestedEvent, **about, message=durable.scope().mask(message), **more
-            ),
-            lambda stamp, **more: stamp(events.FlowInputReceivedEvent, **about, **more),
-        )
+        shown = {"message": durable.scope().mask(message)}
+        told = QuestionEvents(self, events.FlowInputRequestedEvent, events.FlowInputReceivedEvent, about, shown)
         return asked_here(Question(message, schema, timeout, told=told), name)
 
     def _at_work(self) -> Running | None:

@@ -285,7 +285,7 @@ async def _work(
     except Suspended as waits:
         waiting = dict(waits.waiting)
         about = {"flow_name": flow.run_name, "method_name": method.name, "waiting": waiting}
-        await scope.announce(flow, lambda stamp: stamp(events.MethodExecutionPausedEvent, **about))
+        await scope.announce(flow, events.MethodExecutionPausedEvent, about)
         raise
     finally:
         running.reset(token)

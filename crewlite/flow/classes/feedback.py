@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from crewlite import codec, durable, events
+from crewlite import codec, durable
 from crewlite.errors import ConfigError, NotCodable, meant
 from crewlite.flow.classes.labels import label_of
 from crewlite.ids import now
@@ -71,11 +71,7 @@ class Feedback:
         """Build the question about what a method has returned."""
         about = {"flow_name": flow_name, "method_name": method_name, "metadata": self.metadata}
         shown = {"message": durable.scope().mask(self.message), "output": output, "emit": self.emit}
-        told = QuestionEvents(
-            flow,
-            lambda stamp, **more: stamp(events.HumanFeedbackRequestedEvent, **about, **shown, **more),
-            lambda stamp, **more: stamp(events.HumanFeedbackReceivedEvent, **about, **more),
-        )
+        told = QuestionEvents(flow, about=about, shown=shown)
         return Question(self._text(output), wider=(self._schema, self._checked) if self.emit else None, told=told)
 
     def outcome(self, answer: str) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from crewlite import codec, events, kinds
 from crewlite.codec import JsonObject
-from crewlite.durable import Stamp, Step
+from crewlite.durable import Step
 from crewlite.errors import ConfigError
 from crewlite.events.voice import Voice
 from crewlite.flow.classes.base import Flow
@@ -105,9 +105,9 @@ class ClassRoot(Root[Outcome]):
         progress.outcome = outcome  # before handlers hear of the end, as they may ask the flow for its state
         return outcome
 
-    def paused(self, waiting: dict[str, str]) -> Callable[[Stamp], events.FlowPausedEvent]:
-        """Return a function that builds the flow_paused event. `waiting`: the open questions to people, by address."""
-        return lambda stamp: stamp(events.FlowPausedEvent, flow_name=self.name, waiting=waiting)
+    def paused(self, waiting: dict[str, str]) -> tuple[type[events.FlowPausedEvent], dict[str, Any]]:
+        """Return the flow_paused event. `waiting`: the texts of the open questions, by address."""
+        return events.FlowPausedEvent, {"flow_name": self.name, "waiting": waiting}
 
 
 def _encoded(outcome: Outcome) -> JsonObject:

@@ -104,7 +104,7 @@ async def _announce_budget(root: Root[Any], run: Run, setting: Setting, error: B
     frame = StepScope(run, "", root.name, settings=(setting,))
     committed: CommitParts = {"events": [], "worked": worked(run)}  # the event itself is added
     committed["stopped"] = run.journal.secrets.mask(error.found)
-    await frame.announce(root.source, lambda stamp: stamp(events.BudgetExceededEvent, **about), parts=committed)
+    await frame.announce(root.source, events.BudgetExceededEvent, about, parts=committed)
     await run.journal.flush()
 
 
@@ -158,8 +158,8 @@ async def _paused(root: Root[Any], run: Run, setting: Setting) -> Suspended:
     """Emit the event that the run waits for people. Returns the error to raise, which lists the open questions."""
     frame = StepScope(run, "", root.name, settings=(setting,))
     waiting = {asked["address"]: asked["question"] for asked in run.record.waiting}
-    if event := root.paused(waiting):
-        await frame.announce(root.source, event)
+    if paused := root.paused(waiting):
+        await frame.announce(root.source, *paused)
     warn_unused(run)
     await run.journal.flush()
     return Suspended(run.run_id, run.journal.location or "", waiting, run.branch, kind=root.kind)

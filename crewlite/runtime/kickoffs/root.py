@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from crewlite.codec import Json, JsonObject
-from crewlite.durable import Stamp, Step
+from crewlite.durable import Step
 from crewlite.errors import ConfigError
 from crewlite.events.base import BaseEvent
 from crewlite.kinds import Kind
@@ -161,8 +161,8 @@ class Root(ABC, Generic[T]):
         definition: JsonObject = run["definition"]
         return definition
 
-    def paused(self, waiting: dict[str, str]) -> Callable[[Stamp], BaseEvent] | None:
-        """Return a function that builds the event of a run that waits for people; None if there is no such event.
+    def paused(self, waiting: dict[str, str]) -> tuple[type[BaseEvent], dict[str, Any]] | None:
+        """Return (class, fields) of the event of a run that waits for people; None if there is no such event.
 
         `waiting`: the texts of the open questions, by address.
         """

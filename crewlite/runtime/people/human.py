@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -99,11 +99,15 @@ async def _put_inside(scope: StepScope, asked: Question, step: Step[Any], leads_
 
 @dataclass(frozen=True, slots=True)
 class QuestionEvents:
-    """Builds the events of a question, from the stamp of its step and from `question`, `options` and `answer`."""
+    """The events of a question, beside its text, the options and the answer."""
 
     source: object
-    requested: Callable[..., events.HumanFeedbackRequestedEvent]
-    received: Callable[..., events.HumanFeedbackReceivedEvent]
+    requested: type[Any] = events.HumanFeedbackRequestedEvent
+    received: type[Any] = events.HumanFeedbackReceivedEvent
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of both."""
+    shown: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of `requested`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,7 @@ class Question:
     is_approval: bool = False
     """Whether `auto_approve` answers the question with yes."""
     told: QuestionEvents | None = None
-    """Builds the events of the question; None for the usual events."""
+    """The events of the question; None for the usual ones."""
     adapter: TypeAdapter[Any] = field(init=False, repr=False)
     """Validates the answer."""
     asked_as: Any = field(init=False, repr=False)
@@ -328,11 +332,8 @@ async def _put(frame: StepScope, asked: Question, schema: Any, name: str | None)
         await frame.run.journal.save(parts, now=True)
         return recorded
     told = asked.told or _USUAL
-    await frame.announce(
-        told.source,
-        lambda stamp: told.requested(stamp, question=recorded["question"], options=schema),
-        parts=parts,
-    )
+    about = {**told.about, **told.shown, "question": recorded["question"], "options": schema}
+    await frame.announce(told.source, told.requested, about, parts=parts)
     return recorded
 
 
@@ -364,17 +365,13 @@ class _Voice:
     def started(self, stamp: Stamp) -> None:
         return None
 
-    def completed(self, stamp: Stamp, value: Any) -> events.HumanFeedbackReceivedEvent:
-        answer = None if value is _LATE else codec.encode(value)
-        return self.told.received(stamp, question=self.question, answer=answer, automatic=self.automatic)
+    def completed(self, stamp: Stamp, value: Any) -> Any:
+        answer, told = None if value is _LATE else codec.encode(value), self.told
+        return stamp(told.received, **told.about, question=self.question, answer=answer, automatic=self.automatic)
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> events.StepFailedEvent:
         return stamp(events.StepFailedEvent, kind="human", name=self.question, error=error, error_type=error_type)
 
 
-_USUAL = QuestionEvents(
-    ask,
-    lambda stamp, **more: stamp(events.HumanFeedbackRequestedEvent, **more),
-    lambda stamp, **more: stamp(events.HumanFeedbackReceivedEvent, **more),
-)
-"""Builds the events of a question that brings no events of its own."""
+_USUAL = QuestionEvents(ask)
+"""The events of a question that brings no events of its own."""

@@ -8,14 +8,13 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from crewlite import events, kinds
 from crewlite.background import guarded, while_left
 from crewlite.budget import Budget
-from crewlite.durable import Stamp, Step
+from crewlite.durable import Step
 from crewlite.errors import BudgetExceeded, TimeBudgetExceeded
 from crewlite.ids import now_text
 from crewlite.pacing import Pace
@@ -24,8 +23,8 @@ from crewlite.state.format.commit import TimeAtWork
 from crewlite.state.format.times import Times
 
 T = TypeVar("T")
-Announce = Callable[[object, Callable[[Stamp], Any]], Awaitable[str]]
-"""Emits an event of the step that makes the model call, given its source and a function that builds the event."""
+Announce = Callable[[object, type[Any], Mapping[str, Any]], Awaitable[str]]
+"""Emits an event of the step that makes the model call, given its source, its class and its fields."""
 
 _GLANCE = 0.1  # seconds after which a time limit is checked again while its clock is stopped
 
@@ -139,7 +138,8 @@ async def admit(step: Step[Any], budgets: Sequence[HeldBudget], announce: Announ
         with paused(budgets):
             for pace, budget in sorted(limits.items(), key=lambda item: item[0].number):
                 if seconds := pace.due(budget.max_rpm or 0):
-                    await announce(step.voice.source, partial(_paced, budget, seconds))
+                    about = {"owner": budget.owner, "max_rpm": budget.max_rpm or 0, "seconds": seconds}
+                    await announce(step.voice.source, events.LLMCallPacedEvent, about)
                 await pace.reserve(budget.max_rpm or 0)
                 undo.callback(pace.give_back)
         for one in budgets:  # parallel calls may have ended meanwhile
@@ -157,10 +157,6 @@ def worked(run: Run) -> list[TimeAtWork]:
         for address, seconds in run.worked.items()
         if not run.record.settled(address)
     ]
-
-
-def _paced(budget: Budget, seconds: float, stamp: Stamp) -> events.LLMCallPacedEvent:
-    return stamp(events.LLMCallPacedEvent, owner=budget.owner, max_rpm=budget.max_rpm or 0, seconds=seconds)
 
 
 @contextlib.contextmanager

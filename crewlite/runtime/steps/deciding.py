@@ -237,7 +237,7 @@ async def _announce_type(outer: Frame, step: Step[Any], failure: Failure) -> Non
 
 
 async def _announce(outer: Frame, step: Step[Any], event: type[BaseEvent], about: dict[str, Any]) -> None:
-    await outer.announce(step.voice.source, lambda stamp: stamp(event, **about), step.checkpoint_settings)
+    await outer.announce(step.voice.source, event, about, step.checkpoint_settings)
 
 
 def _about(outer: Frame, step: Step[Any], address: str, failure: Failure) -> dict[str, Any]:

@@ -289,11 +289,8 @@ class Execution(Generic[T]):
         digest, drifted = outcome["digest"] if step.kind.heard else "", outcome.get("drifted", ())
         self.outer.children.record_child(self.address, digest, data, drifted)
         if ended.conflicts and inner:
-            await inner.announce(
-                step.voice.source,
-                lambda stamp: stamp(events.StepStateConflictEvent, names=tuple(ended.conflicts)),
-                step.checkpoint_settings,
-            )
+            names = {"names": tuple(ended.conflicts)}
+            await inner.announce(step.voice.source, events.StepStateConflictEvent, names, step.checkpoint_settings)
         if inner and inner.past:
             await announce_success(self.outer, step, self.address, inner.past)
         if step.cache and exact and self.started:  # it was done here: neither reused, nor told by a person

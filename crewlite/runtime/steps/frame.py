@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, Self, TypeVar
 
 from crewlite import codec, durable, kinds, own_threads
 from crewlite.background import confine
-from crewlite.durable import Scope, Stamp, Step
+from crewlite.durable import Scope, Step
 from crewlite.errors import ChangeUnused, ConfigError, InDoubt, NonDeterminism
 from crewlite.events.base import BaseEvent
 from crewlite.forked import in_child
@@ -266,11 +266,12 @@ class Frame(Scope):
     async def announce(
         self,
         source: object,
-        make: Callable[[Stamp], Any],
+        event: type[Any],
+        about: Mapping[str, Any],
         checkpoint_settings: tuple[Setting, ...] = (),
         parts: CommitParts | None = None,
     ) -> str:
-        """Record an event that is no step's outcome, then emit it. Returns the event's id.
+        """Record an event that is no step's outcome, with the fields `about`; then emit it. Returns the event's id.
 
         `parts` are committed together with the event and the checkpoint that it creates, before handlers are called.
         An event without parts and checkpoint is recorded by the next commit.
@@ -278,19 +279,19 @@ class Frame(Scope):
         run = self.run
         settings = checkpoint_settings + self.inherited.settings
         stamp = EventStamp(run, self.address, self.name, self.started, settings)
-        event: BaseEvent = make(stamp)
-        if (stamp.setting or parts) and isinstance(event, BaseEvent):
-            event = event.model_copy(update={"seq": run.journal.next_seq})
-        await run.publish(source, event, stamp.setting, parts, now=bool(parts))
-        return event.event_id
+        made: BaseEvent = stamp(event, **about)
+        if (stamp.setting or parts) and isinstance(made, BaseEvent):
+            made = made.model_copy(update={"seq": run.journal.next_seq})
+        await run.publish(source, made, stamp.setting, parts, now=bool(parts))
+        return made.event_id
 
-    def tell(self, make: Callable[[Stamp], Any]) -> bool:
+    def tell(self, event: type[Any], about: Mapping[str, Any]) -> bool:
         """Emit an event that is not recorded and creates no checkpoint. Callable from any thread; does not wait."""
         journal = self.run.journal
 
         def emit() -> None:
             if not journal.closed:
-                self.run.emit(journal, make(EventStamp(self.run, self.address, self.name, self.started, ())))
+                self.run.emit(journal, EventStamp(self.run, self.address, self.name, self.started, ())(event, **about))
 
         if not self.dry:
             journal.mailbox.do(emit)

@@ -50,8 +50,4 @@ async def _announce(frame: Frame, step: Step[Any], address: str, **how: Any) -> 
     name = step.title
     about = {"kind": step.kind.name, "name": name, "step_type": step.label, **how}
     about |= {"address": address, "source_id": address, "source_name": name}
-    await frame.announce(
-        step.voice.source,
-        lambda stamp: stamp(events.StepReplayedEvent, **about),
-        step.checkpoint_settings,
-    )
+    await frame.announce(step.voice.source, events.StepReplayedEvent, about, step.checkpoint_settings)
