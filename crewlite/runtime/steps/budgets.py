@@ -103,14 +103,17 @@ class HeldBudget:
         )
 
 
-def held(budgets: Iterable[Budget], run: Run, address: str) -> tuple[HeldBudget, ...]:
+def held(
+    budgets: Iterable[Budget], run: Run, address: str, around: Sequence[HeldBudget] = ()
+) -> tuple[HeldBudget, ...]:
     """Begin to apply the budgets of a step. Raises TimeBudgetExceeded if an earlier kickoff used up the time.
 
-    The budget of an agent is applied even without a limit: the pace of an enclosing agent does not apply inside it.
+    `around`: the budgets of the enclosing steps. If one of them paces calls, the budget of an agent is applied even
+    without a limit: the pace of an enclosing agent does not apply inside it.
     """
-    made = list[HeldBudget]()
+    made, paced = list[HeldBudget](), any(one.budget.max_rpm for one in around)
     for budget in budgets:
-        if budget.limits_anything or budget.kind == kinds.AGENT.name:
+        if budget.limits_anything or (paced and budget.kind == kinds.AGENT.name):
             made.append(HeldBudget(budget, run, address))
             made[-1].check_time()
     return tuple(made)

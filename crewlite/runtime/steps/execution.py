@@ -132,7 +132,7 @@ class Execution(Generic[T]):
         elif address in run.record.attempts and (beside := beside_conflict(run.record, address)) and self.outer.state:
             self.start = self.outer.state.newest_inside(beside)
         if step.budgets:
-            self.budgets = held(step.budgets, run, address)
+            self.budgets = held(step.budgets, run, address, inherited.budgets)
         if inherited.budgets and step.kind.asks_model:
             await admit(step, inherited.budgets, self.outer.announce)
         return None

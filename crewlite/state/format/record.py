@@ -231,7 +231,7 @@ class Record:
             self.restored = None if checkpoint["trigger"] == SNAPSHOT else self.restored
         if "claim" in commit:
             self.failed = False
-        elif self.claim and self.ended:
+        elif self.claim and (self.failed or "" in self.outcomes):
             self.claim = None
 
     def forget(self, dropped: Mapping[str, str | None]) -> None:

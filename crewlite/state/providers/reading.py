@@ -106,10 +106,15 @@ def check_follows(entry: Entry, before: Sequence[Entry], run_id: str, branch: st
 
 def ends_claim(data: Mapping[str, Any]) -> bool:
     """Return whether a commit, damaged or not, releases its branch, or records the result or failure of its run."""
+    if "released" in data:
+        return True
     steps = data.get("steps")
-    own = [s for s in steps if isinstance(s, dict) and s.get("address") == ""] if isinstance(steps, list) else []
-    errors = [step.get("error") for step in own]
-    return "released" in data or any(not isinstance(error, dict) or error.get("final") for error in errors)
+    for step in steps if isinstance(steps, list) else ():
+        if isinstance(step, dict) and step.get("address") == "":
+            error = step.get("error")
+            if not isinstance(error, dict) or error.get("final"):
+                return True
+    return False
 
 
 def committed_at(commit: Commit) -> float:
