@@ -89,29 +89,25 @@ class Decided:
         return cls(failure, said, run_id=run.run_id, location=location, branch=run.branch, kind=run.record.kind)
 
 
-async def remedied(
-    outer: Frame, step: Step[Any], frame: Frame, failed: FailedAttempt, attempt: int, past: list[Remedy]
-) -> Remedy:
+async def remedied(step: Step[Any], frame: Frame, failed: FailedAttempt, attempt: int, past: list[Remedy]) -> Remedy:
     """Choose the remedy for a failed attempt, and record the failure and the remedy. Adds the remedy to `past`.
 
     Without a remedy the error is raised, unless the step has an outcome that reports the failure: then nothing is
     recorded or raised.
     """
-    decision = await _decided(outer, step, frame, failed, past)
+    decision = await _decided(step, frame, failed, past)
     remedy = decision.remedy
     if not (failed.told and decision.error is failed.error and remedy == Abort(type=remedy.type)):
         if decision.final:
-            await _announce_end(outer, step, frame.address, decision, past)
+            await _announce_end(step, frame, decision, past)
         past.append(remedy)
-        await _recorded(outer, step, frame, decision, attempt, failed)
+        await _recorded(step, frame, decision, attempt, failed)
     return remedy
 
 
-async def _recorded(
-    outer: Frame, step: Step[Any], frame: Frame, decision: Decided, attempt: int, failed: FailedAttempt
-) -> None:
+async def _recorded(step: Step[Any], frame: Frame, decision: Decided, attempt: int, failed: FailedAttempt) -> None:
     """Commit a failed attempt with its remedy and emit its event. If it was the last attempt, raise the error."""
-    run, address, error, said, final = outer.run, frame.address, decision.error, failed.said, decision.final
+    run, address, error, said, final = frame.run, frame.address, decision.error, failed.said, decision.final
     shown, masked = run.presentable(error), run.journal.secrets.mask_data
     thrown = decision.raised(frame, shown)
     known = failed.described if error is failed.error else None
@@ -126,55 +122,53 @@ async def _recorded(
         attempted["error"]["remedy"] = cast(RemedyRecord, masked(recorded_remedy(decision.remedy)))
     if said:
         attempted["error"]["said"] = said
-    asked_again = outer.inherited.mode.strict_replay or decision.rises
+    asked_again = frame.outer.inherited.mode.strict_replay or decision.rises
     if final and asked_again:
         attempted["fingerprint"] = frame.fingerprint
-        outer.children.committing(address, run.journal)
+        frame.outer.children.committing(address, run.journal)
     if final and (asked_again or not address):  # those who wait for the run hear of the root's failure
         attempted["error"]["raised"] = raised = cast(RaisedError, masked(written(thrown)))
         if address and not decision.rises and not ends_run(thrown):
             run.incomplete(address, step.title, raised)
     about = {"seq": run.record.seq + 1, "started_event_id": frame.started}
-    stamp = EventStamp(run, address, step.title, outer.started, frame.inherited.settings, about)
+    stamp = EventStamp(run, address, step.title, frame.outer.started, frame.inherited.settings, about)
     told = {"error": message_of(shown), "error_type": type_of(shown)}
     if final:
         event: BaseEvent | None = step.voice.failed(stamp, **told)
         if isinstance(event, events.StepFailedEvent):
             event = event.model_copy(update={"attempt": attempt, "duration_ms": failed.milliseconds})
     else:
-        begun = _started(outer, step, address, decision)
+        begun = _started(step, frame, decision)
         event = stamp(events.RecoveryStartedEvent, **told, **begun, duration_ms=failed.milliseconds)
     commit: CommitParts = {"steps": [*starmap(invalidated, decision.void), attempted]}
     await run.publish(step.voice.source, event, stamp.setting, commit)
     if final:
-        outer.hear(address, said)
+        frame.outer.hear(address, said)
         if thrown is error:
             raise error  # with its own cause
         raise thrown from (None if thrown is shown else shown)
 
 
-async def _decided(
-    outer: Frame, step: Step[Any], frame: Frame, failed: FailedAttempt, past: Sequence[Remedy]
-) -> Decided:
+async def _decided(step: Step[Any], frame: Frame, failed: FailedAttempt, past: Sequence[Remedy]) -> Decided:
     """Return what follows a failed attempt at a step: a remedy that an inner step passed up, or the policy's choice."""
     error = failed.error
     if _is_in_doubt(step, frame, error):
         return Decided(Abort(), error)  # a person decides
-    record, causes = outer.run.record, causes_of(frame, error)
+    record, causes = frame.run.record, causes_of(frame, error)
     if risen := remedies.rising(record, causes):
-        return await _risen(outer, step, frame, risen, error)
-    policy = _policy(outer, step, frame, causes)
+        return await _risen(step, frame, risen, error)
+    policy = _policy(step, frame, causes)
     if policy is None:
         return Decided(Abort(), error)
-    failure = failed.failure or _failure(outer, step, frame, error, past, failed.said)
-    beside = _beside(outer, step, frame)
+    failure = failed.failure or _failure(step, frame, error, past, failed.said)
+    beside = _beside(step, frame)
     asked = beside.children
-    keeping = partial(keep, step, frame, failed, failure, _beside(outer, step, frame))
+    keeping = partial(keep, step, frame, failed, failure, _beside(step, frame))
     asked.before_first = keeping
     if (classifier := getattr(policy, "classifier", None)) is not None:
         with durable.entered(beside):
             failure = await classified(classifier, failure, frame.mask)
-        await _announce_type(outer, step, failure)
+        await _announce_type(step, frame, failure)
     try:
         remedy = remedy_for(policy, failure, remedies.counted(record, frame.address, past))
         if isinstance(remedy, Suspend):
@@ -191,7 +185,7 @@ async def _decided(
         return Decided(Escalate(_nowhere(remedy), type=remedy.type), error, failure.kind, failure)
     if where != frame.address:
         return Decided(remedy, error, failure.kind, failure, rises=True)
-    return await _applied(outer, step, frame, Decided(remedy, error, failure.kind, failure))
+    return await _applied(step, frame, Decided(remedy, error, failure.kind, failure))
 
 
 def _is_in_doubt(step: Step[Any], frame: Frame, error: Exception) -> bool:
@@ -201,48 +195,48 @@ def _is_in_doubt(step: Step[Any], frame: Frame, error: Exception) -> bool:
     return any(isinstance(one, InDoubt) for one, _ in led_to(frame, error))
 
 
-async def _announce_end(outer: Frame, step: Step[Any], address: str, decision: Decided, past: Sequence[Remedy]) -> None:
+async def _announce_end(step: Step[Any], frame: Frame, decision: Decided, past: Sequence[Remedy]) -> None:
     """Announce that no remedy is left for a step. The failure of the step has not been recorded yet."""
     failure = decision.failure
     if failure is None or decision.rises or not (past or isinstance(decision.remedy, Escalate)):
         return
     remedy = decision.remedy
-    about = {**_about(outer, step, address, failure), "remedy": remedy.name, "reason": outer.mask(remedy.said)}
-    await _announce(outer, step, events.RecoveryFailedEvent, about)
+    about = {**_about(step, frame, failure), "remedy": remedy.name, "reason": frame.mask(remedy.said)}
+    await _announce(step, frame, events.RecoveryFailedEvent, about)
 
 
-async def announce_success(outer: Frame, step: Step[Any], address: str, past: Sequence[Remedy]) -> None:
+async def announce_success(step: Step[Any], frame: Frame) -> None:
     """Announce that a step has succeeded after remedies."""
-    about = _of_step(outer, step, address) | {"remedy": past[-1].name}
-    await _announce(outer, step, events.RecoveryCompletedEvent, about)
+    about = _of_step(step, frame) | {"remedy": frame.past[-1].name}
+    await _announce(step, frame, events.RecoveryCompletedEvent, about)
 
 
-def tries(outer: Frame, address: str) -> int:
+def tries(frame: Frame) -> int:
     """Return the number of attempts at a step so far, in all kickoffs of the run, including the current one."""
-    return len(outer.run.record.attempts.get(address, ())) + 1
+    return len(frame.run.record.attempts.get(frame.address, ())) + 1
 
 
-def _started(outer: Frame, step: Step[Any], address: str, decision: Decided) -> dict[str, Any]:
+def _started(step: Step[Any], frame: Frame, decision: Decided) -> dict[str, Any]:
     """Return the fields of the event which says that a remedy is applied."""
     remedy, kind = decision.remedy, decision.remedy.type
     about = {"kind": step.kind.name, "name": _name(step), "failure": decision.kind, "remedy": remedy.name}
-    about |= {"failure_type": kind.value if kind else "", "hint": outer.mask(remedy.hint)}
-    return about | {"attempt": tries(outer, address), "delay": remedy.after}
+    about |= {"failure_type": kind.value if kind else "", "hint": frame.mask(remedy.hint)}
+    return about | {"attempt": tries(frame), "delay": remedy.after}
 
 
-async def _announce_type(outer: Frame, step: Step[Any], failure: Failure) -> None:
-    about = _about(outer, step, failure.address, failure)
-    about["evidence"] = tuple({"rule": one.rule, "text": outer.mask(one.text)} for one in failure.evidence)
-    await _announce(outer, step, events.FailureClassifiedEvent, about)
+async def _announce_type(step: Step[Any], frame: Frame, failure: Failure) -> None:
+    about = _about(step, frame, failure)
+    about["evidence"] = tuple({"rule": one.rule, "text": frame.mask(one.text)} for one in failure.evidence)
+    await _announce(step, frame, events.FailureClassifiedEvent, about)
 
 
-async def _announce(outer: Frame, step: Step[Any], event: type[BaseEvent], about: dict[str, Any]) -> None:
-    await outer.announce(step.voice.source, event, about, step.checkpoint_settings)
+async def _announce(step: Step[Any], frame: Frame, event: type[BaseEvent], about: dict[str, Any]) -> None:
+    await frame.outer.announce(step.voice.source, event, about, step.checkpoint_settings)
 
 
-def _about(outer: Frame, step: Step[Any], address: str, failure: Failure) -> dict[str, Any]:
+def _about(step: Step[Any], frame: Frame, failure: Failure) -> dict[str, Any]:
     """Return the fields that all events about a failure have."""
-    return _of_step(outer, step, address) | {
+    return _of_step(step, frame) | {
         "failure": failure.kind,
         "failure_type": failure.type.value,
         "error": failure.message,
@@ -250,10 +244,10 @@ def _about(outer: Frame, step: Step[Any], address: str, failure: Failure) -> dic
     }
 
 
-def _of_step(outer: Frame, step: Step[Any], address: str) -> dict[str, Any]:
+def _of_step(step: Step[Any], frame: Frame) -> dict[str, Any]:
     """Return the fields that all events about the recovery of a step have."""
-    about = {"kind": step.kind.name, "name": _name(step), "address": address, "source_id": address}
-    return {**about, "source_name": step.title, "attempt": tries(outer, address)}
+    about = {"kind": step.kind.name, "name": _name(step), "address": frame.address, "source_id": frame.address}
+    return {**about, "source_name": step.title, "attempt": tries(frame)}
 
 
 def _name(step: Step[Any]) -> str:
@@ -261,12 +255,12 @@ def _name(step: Step[Any]) -> str:
     return step.asked_model() if step.asked_model else step.title
 
 
-async def _risen(outer: Frame, step: Step[Any], frame: Frame, risen: Attempt, error: Exception) -> Decided:
+async def _risen(step: Step[Any], frame: Frame, risen: Attempt, error: Exception) -> Decided:
     """Apply the remedy of an inner step if it is meant for this step; otherwise let the enclosing step decide.
 
     A step with effect="once" applies no remedy of an inner step and fails: only its own policy may repeat it.
     """
-    record, remedy, at = outer.run.record, risen.remedy, risen.address
+    record, remedy, at = frame.run.record, risen.remedy, risen.address
     assert remedy
     if step.effect == "once":
         return Decided(Abort(), error, risen.failure)
@@ -275,17 +269,17 @@ async def _risen(outer: Frame, step: Step[Any], frame: Frame, risen: Attempt, er
     kind, attempts = remedy.type or FailureType.UNKNOWN, len(record.attempts[at])
     failure = replace(_masked(frame, Failure.of(error, at)), type=kind, attempts=attempts)
     decision = Decided(remedy, error, risen.failure, failure)
-    return await _applied(outer, step, frame, decision)
+    return await _applied(step, frame, decision)
 
 
-async def _applied(outer: Frame, step: Step[Any], frame: Frame, decision: Decided) -> Decided:
+async def _applied(step: Step[Any], frame: Frame, decision: Decided) -> Decided:
     """Return the decision with the finished steps that its remedy makes void; a Compensate first undoes them."""
-    record, remedy, prefix = outer.run.record, decision.remedy, frame.children.numbering.prefix
+    record, remedy, prefix = frame.run.record, decision.remedy, frame.children.numbering.prefix
     if step.refuses and (why := step.refuses(remedy)):
         return replace(decision, remedy=Escalate(why, type=remedy.type))
     if not isinstance(remedy, Compensate):
         return replace(decision, void=tuple(remedies.void_by(record, remedy, prefix)))
-    with durable.entered(_beside(outer, step, frame)):
+    with durable.entered(_beside(step, frame)):
         then, steps = await undone(frame, remedy)
         if isinstance(then, Suspend) and decision.failure:
             then = await suspending.chosen(then, decision.failure, step.voice.source)
@@ -294,36 +288,36 @@ async def _applied(outer: Frame, step: Step[Any], frame: Frame, decision: Decide
     return replace(decision, remedy=then, void=(*void, *remedies.void_by(record, then, prefix)))
 
 
-def _beside(outer: Frame, step: Step[Any], frame: Frame) -> Frame:
+def _beside(step: Step[Any], frame: Frame) -> Frame:
     """Build a frame for steps about a failed attempt, such as questions. Their addresses are inside the failed step."""
-    beside = outer.child(step, frame.address, frame.inherited.settings)
+    beside = frame.outer.child(step, frame.address, frame.inherited.settings)
     beside.children = Children(frame.children.numbering.prefix, ())
     return beside
 
 
-def _policy(outer: Frame, step: Step[Any], frame: Frame, causes: Sequence[str]) -> Policy | None:
+def _policy(step: Step[Any], frame: Frame, causes: Sequence[str]) -> Policy | None:
     """Return the nearest policy, which decides on a failure; None if a child step's policy has decided already.
 
     Only the step's own policy may repeat a call with effect="once".
     """
     if step.failure_policy or not step.inherits:
         return step.failure_policy
-    if any(was_decided(outer.run.record, at) for at in causes):
+    if any(was_decided(frame.run.record, at) for at in causes):
         return None
     return step.child_policy if step.effect == "once" else frame.inherited.policy or step.default_policy
 
 
 def _failure(
-    outer: Frame, step: Step[Any], frame: Frame, error: Exception, past: Sequence[Remedy], said: SaidRecord | None
+    step: Step[Any], frame: Frame, error: Exception, past: Sequence[Remedy], said: SaidRecord | None
 ) -> Failure:
     """Describe a failed attempt for its policy."""
-    record, address = outer.run.record, frame.address
+    record, address = frame.run.record, frame.address
     left = step.fallbacks - sum(isinstance(remedy, Fallback) for remedy in past)
-    inside, beside = frame.children.numbering.prefix, outer.children.numbering.prefix
+    inside, beside = frame.children.numbering.prefix, frame.outer.children.numbering.prefix
     return replace(
         _masked(frame, Failure.of(for_author(frame, error) or error, address, left)),
         is_told=step.failure is not None and not ends_run(for_author(frame, error) or error),
-        attempts=tries(outer, address),
+        attempts=tries(frame),
         recoveries=sum(not attempt.final for tries in record.attempts.values() for attempt in tries),
         cause=_first(record, causes_of(frame, error)),
         last_good=last_good(record, inside),

@@ -104,13 +104,13 @@ class Execution(Generic[T]):
                 if isinstance(error, CONTROL_FLOW) or not isinstance(error, Exception):
                     raise
                 failed = earlier or FailedAttempt(error, _ms(clock), self._said(frame))
-                remedy = await remedied(outer, step, frame, failed, number, past)
+                remedy = await remedied(step, frame, failed, number, past)
                 if isinstance(error, StateConflict) and error.address == address and outer.state:
                     self.start = outer.state.newest_inside()
             else:
                 took = failed.milliseconds if failed else _ms(clock)
                 states.end(view, finished=failed is None)
-                remedy = await remedied(outer, step, frame, failed, number, past) if failed else None
+                remedy = await remedied(step, frame, failed, number, past) if failed else None
                 if remedy is None or isinstance(remedy, Abort):
                     return await self._succeed(value, Ended(changes, conflicts, frame, number, took))
             await self._pause(remedy.after)
@@ -292,7 +292,7 @@ class Execution(Generic[T]):
             names = {"names": tuple(ended.conflicts)}
             await inner.announce(step.voice.source, events.StepStateConflictEvent, names, step.checkpoint_settings)
         if inner and inner.past:
-            await announce_success(self.outer, step, self.address, inner.past)
+            await announce_success(step, inner)
         if step.cache and exact and self.started:  # it was done here: neither reused, nor told by a person
             run.cache.remember(step, step.cache, value, self.address, ended.changes)
         return value

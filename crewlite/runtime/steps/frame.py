@@ -168,6 +168,11 @@ class Frame(Scope):
         """Build the error of the call that runs here, with effect="once", which failed and may have taken effect."""
         return self.run.doubt(self.address, what, failed, arguments)
 
+    @property
+    def outer(self) -> Frame:
+        """The frame of the enclosing step; of the outermost frame, itself."""
+        return self.around or self
+
     def start_inside(self) -> Start:
         """The state with which a step requested now starts."""
         view = self.children.view

@@ -9,8 +9,6 @@ from crewlite.codec import Json
 
 def by_reference(value: Json, references: Mapping[str, str]) -> Json:
     """Return `value`, each text that is a key of `references` replaced by a reference to the step that recorded it."""
-    if not references:
-        return value
     if isinstance(value, str):
         return {"$": "of", "v": references[value]} if value in references else value
     if isinstance(value, dict):
