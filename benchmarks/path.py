@@ -33,7 +33,7 @@ def measure() -> Iterator[Row]:
     calls, files, here = min(_inside_the_task() for _ in range(_ROUNDS))
     yield Row("crewlite calls inside a task, all threads", calls, "", 160, f"{here[0]} of them on the run's own")
     yield Row("files they are in", files, "", 18, f"{here[1]} of them on the run's own")
-    yield Row("coroutines between asking for a step and its work", len(_between()), "", 5, ", ".join(_between()))
+    yield Row("coroutines between asking for a step and its work", len(_between()), "", 3, ", ".join(_between()))
     yield Row("crewlite frames printed for a KeyError in a model", _printed(), "", 25)
     yield Row("attributes of a Frame", len(_attributes()), "", 10, ", ".join(_attributes()))
 
