@@ -94,13 +94,13 @@ def _between() -> list[str]:
 class _Silent:
     source = None
 
-    def started(self, stamp: object) -> None:
+    def started(self) -> None:
         return None
 
-    def completed(self, stamp: object, value: object) -> None:
+    def completed(self, value: object) -> None:
         return None
 
-    def failed(self, stamp: object, error: str, error_type: str) -> None:
+    def failed(self, error: str, error_type: str) -> None:
         return None
 
 

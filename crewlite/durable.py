@@ -31,28 +31,25 @@ T = TypeVar("T")
 Json = Any
 
 
-class Stamp(Protocol):
-    """Builds an event of a step, with the fields that all events of that step have: run_id, branch, address, ..."""
-
-    def __call__(self, event: type[T], **about: Any) -> T:
-        """Build an event of this class; an UnheardEvent in its place if nobody would receive it."""
+Said = tuple[type[Any], Mapping[str, Any]] | None
+"""An event of a step, as its class and the fields of its own, beside those of all events; None for no event."""
 
 
 class StepEvents(Protocol):
-    """Builds the events a step emits, with the stamp that it is given. Return None to emit nothing."""
+    """Says which events a step emits."""
 
     @property
     def source(self) -> object:
         """The live object that handlers get as their first argument."""
 
-    def started(self, stamp: Stamp) -> Any:
-        """Build the event of a start."""
+    def started(self) -> Said:
+        """Return the event of a start."""
 
-    def completed(self, stamp: Stamp, value: Any) -> Any:
-        """Build the event of an outcome that was just recorded."""
+    def completed(self, value: Any) -> Said:
+        """Return the event of an outcome that was just recorded."""
 
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> Any:
-        """Build the event of a final failure, after which there is no retry."""
+    def failed(self, error: str, error_type: str) -> Said:
+        """Return the event of a final failure, after which there is no retry."""
 
 
 def same(value: Any) -> Any:

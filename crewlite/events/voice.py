@@ -1,4 +1,4 @@
-"""The voice of a step builds its events: those of a family that its kind has, those of plain steps, or none."""
+"""The voice of a step says which events it emits: those of a family of its kind, those of plain steps, or none."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from crewlite import events
-from crewlite.durable import Stamp
+from crewlite.durable import Said
 from crewlite.kinds import Kind
 
 Family = tuple[type[Any] | None, type[Any] | None, type[Any] | None]
@@ -15,7 +15,7 @@ _PLAIN: Family = events.StepStartedEvent, events.StepCompletedEvent, events.Step
 
 
 class Voice(NamedTuple):
-    """Builds the events of one family, which share the fields `about`."""
+    """The events of one family, which share the fields `about`."""
 
     source: object
     family: Family
@@ -38,17 +38,17 @@ class Voice(NamedTuple):
         """Return a voice without events: those of the steps inside, or of the enclosing step, suffice."""
         return cls(source, (None, None, None), {})
 
-    def started(self, stamp: Stamp) -> Any:
-        """Build the event of a start."""
+    def started(self) -> Said:
+        """Return the event of a start."""
         event = self.family[0]
-        return event and stamp(event, **self.about, **self.begun())
+        return None if event is None else (event, {**self.about, **self.begun()})
 
-    def completed(self, stamp: Stamp, value: object) -> Any:
-        """Build the event of a recorded outcome."""
+    def completed(self, value: object) -> Said:
+        """Return the event of a recorded outcome."""
         event = self.family[1]
-        return event and stamp(event, **self.about, **self.told(value))
+        return None if event is None else (event, {**self.about, **self.told(value)})
 
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> Any:
-        """Build the event of a final failure."""
+    def failed(self, error: str, error_type: str) -> Said:
+        """Return the event of a final failure."""
         event = self.family[2]
-        return event and stamp(event, **self.about, error=error, error_type=error_type)
+        return None if event is None else (event, {**self.about, "error": error, "error_type": error_type})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crewlite import codec, durable, events, kinds, resources
-from crewlite.durable import Scope, Stamp, Step
+from crewlite.durable import Said, Scope, Step
 from crewlite.errors import ContextOverflow, LLMError
 from crewlite.lazy import asyncio, lazy
 from crewlite.llm.base import (
@@ -146,33 +146,27 @@ class _Call:
     def asked_model(self) -> str:
         return self.asked.model
 
-    def started(self, stamp: Stamp) -> events.LLMCallStartedEvent:
-        return stamp(
-            events.LLMCallStartedEvent,
-            model=self.source.model,
-            agent_role=self.agent,
-            messages=self.messages,
-            tools=tuple([str(tool.get("function", tool).get("name")) for tool in self.tools]) if self.tools else (),
-        )
+    def started(self) -> Said:
+        names = tuple([str(tool.get("function", tool).get("name")) for tool in self.tools]) if self.tools else ()
+        about = {"model": self.source.model, "agent_role": self.agent, "messages": self.messages, "tools": names}
+        return events.LLMCallStartedEvent, about
 
-    def completed(self, stamp: Stamp, value: LLMReply) -> events.LLMCallCompletedEvent:
+    def completed(self, value: LLMReply) -> Said:
         calls = value.tool_calls
-        return stamp(
-            events.LLMCallCompletedEvent,
-            model=value.model or self.source.model,
-            agent_role=self.agent,
-            response=value.text,
-            tool_calls=tuple([{"name": call.name, "arguments": call.arguments} for call in calls]) if calls else (),
-            call_type="tool_call" if calls else "llm_call",
-            usage=self.used,
-            finish_reason=value.finish_reason,
-            response_id=value.response_id,
-        )
+        return events.LLMCallCompletedEvent, {
+            "model": value.model or self.source.model,
+            "agent_role": self.agent,
+            "response": value.text,
+            "tool_calls": tuple([{"name": call.name, "arguments": call.arguments} for call in calls]) if calls else (),
+            "call_type": "tool_call" if calls else "llm_call",
+            "usage": self.used,
+            "finish_reason": value.finish_reason,
+            "response_id": value.response_id,
+        }
 
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.LLMCallFailedEvent:
-        return stamp(
-            events.LLMCallFailedEvent, model=self.asked.model, agent_role=self.agent, error=error, error_type=error_type
-        )
+    def failed(self, error: str, error_type: str) -> Said:
+        about = {"model": self.asked.model, "agent_role": self.agent, "error": error, "error_type": error_type}
+        return events.LLMCallFailedEvent, about
 
 
 async def ask_once(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crewlite import background, codec, durable, events, kinds, resources, tracebacks
-from crewlite.durable import Scope, Stamp, Step, StepEvents
+from crewlite.durable import Said, Scope, Step, StepEvents
 from crewlite.errors import CONTROL_FLOW, StepTimeout, text_of
 from crewlite.events.base import BaseEvent
 from crewlite.events.voice import Voice
@@ -32,22 +32,21 @@ class Made:
         self.source, self._about, self.in_doubt = source, about, in_doubt
         self._began = now()
 
-    def started(self, stamp: Stamp) -> BaseEvent:
+    def started(self) -> Said:
         """It is made now."""
         self._began = now()
-        return stamp(events.ToolUsageStartedEvent, **self._about, in_doubt=self.in_doubt)
+        return events.ToolUsageStartedEvent, {**self._about, "in_doubt": self.in_doubt}
 
-    def completed(self, stamp: Stamp, value: ToolResult) -> BaseEvent:
+    def completed(self, value: ToolResult) -> Said:
         """It has a result, or what is told instead of one."""
         if value.error:
-            return self.failed(stamp, value.reason, value.error)
-        return stamp(
-            events.ToolUsageFinishedEvent, **self._about, output=value.text, started_at=self._began, finished_at=now()
-        )
+            return self.failed(value.reason, value.error)
+        fields = {**self._about, "output": value.text, "started_at": self._began, "finished_at": now()}
+        return events.ToolUsageFinishedEvent, fields
 
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> BaseEvent:
+    def failed(self, error: str, error_type: str) -> Said:
         """It ended without one."""
-        return stamp(events.ToolUsageErrorEvent, **self._about, error=error, error_type=error_type)
+        return events.ToolUsageErrorEvent, {**self._about, "error": error, "error_type": error_type}
 
 
 def reused(source: object, about: dict[str, Any], how: str) -> Voice:

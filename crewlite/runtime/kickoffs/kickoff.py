@@ -22,7 +22,7 @@ from crewlite.runtime.main_thread.signals import PATIENCE, Listener, listed_sign
 from crewlite.runtime.steps import sayings
 from crewlite.runtime.steps.budgets import worked
 from crewlite.runtime.steps.keyed import to_another_loop
-from crewlite.runtime.steps.run import EventStamp, Run
+from crewlite.runtime.steps.run import Origin, Run
 from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.journal.journal import Journal
@@ -89,9 +89,8 @@ async def _driven(
     except (RunCancelled, BudgetExceeded) as error:
         if isinstance(error, BudgetExceeded):
             await _announce_budget(root, run, setting, error)
-        stamp = EventStamp(run, "", root.name, None, (setting,))
-        if event := step.voice.failed(stamp, text_of(error), type(error).__qualname__):
-            run.emit(step.voice.source, event)
+        failed = step.voice.failed(text_of(error), type(error).__qualname__)
+        run.tell(step.voice.source, failed, Origin("", root.name, None))
         raise
     except Exception as error:
         note_answered(error, root.kind, run, progress)

@@ -18,7 +18,7 @@ from pydantic import BaseModel, PlainValidator, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
 from crewlite import background, codec, durable, events, kinds
-from crewlite.durable import Stamp, Step
+from crewlite.durable import Said, Step
 from crewlite.errors import AnswerRefused, AnswerTimeout, ConfigError, StepTimeout, Suspended
 from crewlite.ids import now
 from crewlite.keywords import known_keywords
@@ -351,7 +351,7 @@ async def _within(answer: Awaitable[Any], left: float | None) -> Any:
 
 @dataclass(slots=True)
 class _Voice:
-    """Builds the events of a question to a person. Its start emits none: `_put` announces the question, only once."""
+    """The events of a question to a person. Its start emits none: `_put` announces the question, only once."""
 
     question: str
     told: QuestionEvents
@@ -362,15 +362,17 @@ class _Voice:
     def source(self) -> object:
         return self.told.source
 
-    def started(self, stamp: Stamp) -> None:
+    def started(self) -> None:
         return None
 
-    def completed(self, stamp: Stamp, value: Any) -> Any:
-        answer, told = None if value is _LATE else codec.encode(value), self.told
-        return stamp(told.received, **told.about, question=self.question, answer=answer, automatic=self.automatic)
+    def completed(self, value: Any) -> Said:
+        answer = None if value is _LATE else codec.encode(value)
+        fields = {**self.told.about, "question": self.question, "answer": answer, "automatic": self.automatic}
+        return self.told.received, fields
 
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.StepFailedEvent:
-        return stamp(events.StepFailedEvent, kind="human", name=self.question, error=error, error_type=error_type)
+    def failed(self, error: str, error_type: str) -> Said:
+        fields = {"kind": "human", "name": self.question, "error": error, "error_type": error_type}
+        return events.StepFailedEvent, fields
 
 
 _USUAL = QuestionEvents(ask)

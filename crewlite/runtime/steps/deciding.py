@@ -44,7 +44,7 @@ from crewlite.runtime.steps.doubts import kind_and_name
 from crewlite.runtime.steps.failed_attempts import FailedAttempt, described, keep
 from crewlite.runtime.steps.failures import written
 from crewlite.runtime.steps.frame import Frame
-from crewlite.runtime.steps.run import EventStamp
+from crewlite.runtime.steps.run import Origin
 from crewlite.runtime.steps.trajectory import last_good, trajectory
 from crewlite.runtime.steps.undoing import undone
 from crewlite.state.format.addresses import outers, prefix_beside
@@ -130,18 +130,18 @@ async def _recorded(step: Step[Any], frame: Frame, decision: Decided, attempt: i
         attempted["error"]["raised"] = raised = cast(RaisedError, masked(written(thrown)))
         if address and not decision.rises and not ends_run(thrown):
             run.incomplete(address, step.title, raised)
-    about = {"seq": run.record.seq + 1, "started_event_id": frame.started}
-    stamp = EventStamp(run, address, step.title, frame.outer.started, frame.inherited.settings, about)
     told = {"error": message_of(shown), "error_type": type_of(shown)}
+    more: dict[str, Any] = {"started_event_id": frame.started}
     if final:
-        event: BaseEvent | None = step.voice.failed(stamp, **told)
-        if isinstance(event, events.StepFailedEvent):
-            event = event.model_copy(update={"attempt": attempt, "duration_ms": failed.milliseconds})
+        event = step.voice.failed(**told)
+        if event and event[0] is events.StepFailedEvent:
+            more |= {"attempt": attempt, "duration_ms": failed.milliseconds}
     else:
         begun = _started(step, frame, decision)
-        event = stamp(events.RecoveryStartedEvent, **told, **begun, duration_ms=failed.milliseconds)
+        event = events.RecoveryStartedEvent, {**told, **begun, "duration_ms": failed.milliseconds}
+    origin = Origin(address, step.title, frame.outer.started, frame.inherited.settings)
     commit: CommitParts = {"steps": [*starmap(invalidated, decision.void), attempted]}
-    await run.publish(step.voice.source, event, stamp.setting, commit)
+    await run.publish(step.voice.source, event, origin, more, parts=commit)
     if final:
         frame.outer.hear(address, said)
         if thrown is error:

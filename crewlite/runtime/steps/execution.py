@@ -30,7 +30,7 @@ from crewlite.runtime.steps.doubts import doubt, intended, is_made_again, kind_a
 from crewlite.runtime.steps.failed_attempts import FailedAttempt, kept
 from crewlite.runtime.steps.frame import Frame
 from crewlite.runtime.steps.replay import DIFFERS, MAY_DIFFER
-from crewlite.runtime.steps.run import EventStamp
+from crewlite.runtime.steps.run import Origin
 from crewlite.runtime.steps.slots import Slots
 from crewlite.state.format.commit import CommitParts, StepRecord
 from crewlite.state.format.failed import SaidRecord
@@ -243,15 +243,14 @@ class Execution(Generic[T]):
         A checkpoint that this event creates shows the run just before the step.
         """
         run, address = self.outer.run, self.address
-        more = {"resumed": True} if address in run.begun else None
-        stamp = EventStamp(run, address, self.step.title, self.outer.started, self.settings, more)
-        event: BaseEvent | None = self.step.voice.started(stamp)
-        if event is None:
-            return False
+        voice, more = self.step.voice, {"resumed": True} if address in run.begun else {}
         again = not address and run.heard_start
-        await run.publish(self.step.voice.source, event, stamp.setting, ahead=True, again=again)
-        self.started = event.event_id
+        event = await run.publish(voice.source, voice.started(), self._origin(), more, ahead=True, again=again)
+        self.started = event.event_id if event else None
         return isinstance(event, BaseEvent)  # not an UnheardEvent
+
+    def _origin(self) -> Origin:
+        return Origin(self.address, self.step.title, self.outer.started, self.settings)
 
     async def _succeed(self, value: T, ended: Ended) -> T:
         """Commit an outcome, then emit its event, and return the outcome."""
@@ -280,12 +279,10 @@ class Execution(Generic[T]):
         if intents:
             commit["intents"] = [*intents]
         once = "once" in dict(intents).values()
-        about = {"seq": run.record.seq + 1, "started_event_id": self.started}
-        about |= {"reused_from": ended.reused} if ended.reused else {}
-        stamp = EventStamp(run, self.address, step.title, self.outer.started, self.settings, about)
+        more = {"started_event_id": self.started} | ({"reused_from": ended.reused} if ended.reused else {})
         self.outer.children.committing(self.address, run.journal)
-        event = step.voice.completed(stamp, value)
-        await run.publish(step.voice.source, event, stamp.setting, commit, now=once)
+        done = step.voice.completed(value)
+        await run.publish(step.voice.source, done, self._origin(), more, parts=commit, now=once)
         digest, drifted = outcome["digest"] if step.kind.heard else "", outcome.get("drifted", ())
         self.outer.children.record_child(self.address, digest, data, drifted)
         if ended.conflicts and inner:

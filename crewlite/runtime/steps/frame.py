@@ -12,7 +12,6 @@ from crewlite import codec, durable, kinds, own_threads
 from crewlite.background import confine
 from crewlite.durable import Scope, Step
 from crewlite.errors import ChangeUnused, ConfigError, InDoubt, NonDeterminism
-from crewlite.events.base import BaseEvent
 from crewlite.forked import in_child
 from crewlite.recovery import Guard, Policy, Remedy
 from crewlite.recovery.guards import Shared, guards_of
@@ -22,7 +21,7 @@ from crewlite.runtime.steps.budgets import HeldBudget
 from crewlite.runtime.steps.children import Children
 from crewlite.runtime.steps.numbering import is_counted
 from crewlite.runtime.steps.remedies import context_of, is_behind, is_unit
-from crewlite.runtime.steps.run import EventStamp, Run
+from crewlite.runtime.steps.run import Origin, Run
 from crewlite.runtime.steps.sayings import Sayings
 from crewlite.runtime.steps.slots import Slots
 from crewlite.state.format.addresses import outers
@@ -281,14 +280,9 @@ class Frame(Scope):
         `parts` are committed together with the event and the checkpoint that it creates, before handlers are called.
         An event without parts and checkpoint is recorded by the next commit.
         """
-        run = self.run
-        settings = checkpoint_settings + self.inherited.settings
-        stamp = EventStamp(run, self.address, self.name, self.started, settings)
-        made: BaseEvent = stamp(event, **about)
-        if (stamp.setting or parts) and isinstance(made, BaseEvent):
-            made = made.model_copy(update={"seq": run.journal.next_seq})
-        await run.publish(source, made, stamp.setting, parts, now=bool(parts))
-        return made.event_id
+        origin = Origin(self.address, self.name, self.started, checkpoint_settings + self.inherited.settings)
+        made = await self.run.publish(source, (event, about), origin, parts=parts, now=bool(parts))
+        return made.event_id if made else ""
 
     def tell(self, event: type[Any], about: Mapping[str, Any]) -> bool:
         """Emit an event that is not recorded and creates no checkpoint. Callable from any thread; does not wait."""
@@ -296,7 +290,7 @@ class Frame(Scope):
 
         def emit() -> None:
             if not journal.closed:
-                self.run.emit(journal, EventStamp(self.run, self.address, self.name, self.started, ())(event, **about))
+                self.run.tell(journal, (event, about), Origin(self.address, self.name, self.started))
 
         if not self.dry:
             journal.mailbox.do(emit)

@@ -8,8 +8,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple
 
+from crewlite.durable import Said
 from crewlite.errors import InDoubt, NotCodable, Redacted, ends_run, text_of
 from crewlite.events.base import BaseEvent, UnheardEvent, type_of
 from crewlite.events.event_bus import event_bus
@@ -31,8 +32,6 @@ from crewlite.state.shared import SharedData
 from crewlite.state.subscriber import CheckpointSubscriber, Setting
 from crewlite.step_parts import Durability
 from crewlite.usage import Usage
-
-E = TypeVar("E")
 
 
 class BegunCalls:
@@ -59,43 +58,16 @@ class BegunCalls:
         self._known.setdefault(leaf(address).partition("#")[0], {})[address] = None
 
 
-class EventStamp:
-    """Builds one event of a step with the fields that all events of the step have, see `durable.Stamp`."""
+class Origin(NamedTuple):
+    """Where an event comes from: what all events of a step have in common."""
 
-    __slots__ = ("_address", "_more", "_name", "_parent", "_run", "_settings", "setting")
-
-    def __init__(
-        self,
-        run: Run,
-        address: str,
-        name: str,
-        parent: str | None,
-        settings: tuple[Setting, ...],
-        more: Mapping[str, Any] | None = None,
-    ) -> None:
-        self._run, self._address, self._name, self._parent = run, address, name, parent
-        self._settings, self._more = settings, more
-        self.setting: CheckpointConfig | bool = False
-        """The setting by which the event creates a checkpoint; False if it creates none."""
-
-    def __call__(self, event: type[E], **about: Any) -> E:
-        """Build the event; an UnheardEvent in its place if it would be recorded only."""
-        address: str = self._address
-        made: Any = event
-        kind = type_of(made)
-        self.setting = self._run.subscriber.wants(kind, self._settings, fleeting=made.fleeting)
-        if not self.setting and not made.fleeting and not event_bus.hears(made):
-            unheard: Any = UnheardEvent(kind, new_id(), now_text(), about.get("address", address))
-            return unheard  # type: ignore[no-any-return]
-        fields = {
-            "run_id": self._run.run_id,
-            "branch": self._run.branch,
-            "address": address,
-            "source_id": address,
-            "source_name": self._name,
-            "parent_event_id": self._parent,
-        }
-        return event(**{**fields, **(self._more or {}), **about})
+    address: str
+    name: str
+    """The name of the step."""
+    parent: str | None
+    """The id of the event of the enclosing step's start."""
+    settings: tuple[Setting, ...] = ()
+    """The checkpoint settings of the step and of the steps that enclose it, innermost first."""
 
 
 @dataclass(eq=False)
@@ -221,48 +193,83 @@ class Run:
         """Return the setting by which an event of this class creates a checkpoint; False if it creates none."""
         return self.subscriber.wants(type_of(event), settings, fleeting=event.fleeting)
 
-    def emit(self, source: object, event: BaseEvent, moment: CommitView | None = None, *, again: bool = False) -> None:
+    async def publish(
+        self,
+        source: object,
+        said: Said,
+        origin: Origin,
+        more: Mapping[str, Any] = {},
+        *,
+        parts: CommitParts | None = None,
+        now: bool = False,
+        ahead: bool = False,
+        again: bool = False,
+    ) -> BaseEvent | UnheardEvent | None:
+        """Commit an event with `parts` and the checkpoint that it may create; then emit it. Returns the event, if any.
+
+        An event without parts and checkpoint is recorded by the next commit. So is one whose checkpoint shows the run
+        just before it (`ahead`). Handlers get what the record holds right after the commit. `more`: further fields of
+        the event. `now`: see `Journal.save`. `again`: see `_emit`.
+        """
+        journal = self.journal
+        if said is None:
+            if parts:
+                await journal.save(parts, now=now)
+            return None
+        cls: Any
+        cls, about = said
+        kind, heard = type_of(cls), event_bus.hears(cls)
+        setting = self.subscriber.wants(kind, origin.settings, fleeting=cls.fleeting)
+        if not (setting or heard or cls.fleeting):
+            unheard = UnheardEvent(kind, new_id(), now_text(), about.get("address", origin.address))
+            journal.buffer_event(unheard)
+            if parts:
+                await journal.save(parts, now=now)
+            return unheard
+        seq = journal.next_seq if (parts or setting) and not ahead else None
+        event = self._event(cls, {**more, **about}, origin, seq)
+        if not ahead:
+            journal.buffer_event(event)
+        if setting:
+            created = self.subscriber.checkpoint_parts(event, setting, self.record, journal.next_seq, journal.bases)
+            parts = {**(parts or {}), **created}
+        moment = list[CommitView]()
+        if parts:
+            noted = (lambda: moment.append(CommitView.of(self.record))) if heard else None
+            await journal.save(parts, now=now, sealed=noted)
+        if ahead:
+            journal.buffer_event(event)
+        if heard:
+            self._emit(source, event, moment[0] if moment else None, again=again)
+        return event
+
+    def tell(self, source: object, said: Said, origin: Origin) -> None:
+        """Emit an event that is not recorded, if somebody hears it."""
+        if said and event_bus.hears(said[0]):
+            self._emit(source, self._event(*said, origin))
+
+    def _event(self, cls: type[Any], about: Mapping[str, Any], origin: Origin, seq: int | None = None) -> BaseEvent:
+        fields = {
+            "run_id": self.run_id,
+            "branch": self.branch,
+            "seq": seq,
+            "address": origin.address,
+            "source_id": origin.address,
+            "source_name": origin.name,
+            "parent_event_id": origin.parent,
+        }
+        event: BaseEvent = cls(**{**fields, **about})
+        return event
+
+    def _emit(self, source: object, event: BaseEvent, moment: CommitView | None = None, *, again: bool = False) -> None:
         """Emit an event on the bus. Handlers get the run's state at `moment`, or without it the current state.
 
         `again`: handlers were called for this event before and their changes are recorded, so new changes are dropped.
         """
-        if event_bus.hears(type(event)):
-            state = RuntimeState(self.journal, event.type, event.address or "", moment)
-            with self.journal.states.dropping() if again else nullcontext():
-                event_bus.emit(source, event, state)
-                self.journal.states.settle()  # while somebody holds the state
-
-    async def publish(
-        self,
-        source: object,
-        event: BaseEvent | UnheardEvent | None,
-        setting: CheckpointConfig | bool = False,
-        parts: CommitParts | None = None,
-        *,
-        now: bool = False,
-        ahead: bool = False,
-        again: bool = False,
-    ) -> None:
-        """Commit `parts` with an event, if there is one, and the checkpoint that it creates by `setting`; then emit it.
-
-        An event without parts and checkpoint is recorded by the next commit. So is one whose checkpoint shows the run
-        just before it (`ahead`). Handlers get what the record holds right after the commit. `now`: see `Journal.save`.
-        `again`: see `emit`.
-        """
-        journal, moment = self.journal, list[CommitView]()
-        heard = event if isinstance(event, BaseEvent) and event_bus.hears(type(event)) else None
-        if event is not None and not ahead:
-            journal.buffer_event(event)
-        if setting and isinstance(event, BaseEvent):
-            created = self.subscriber.checkpoint_parts(event, setting, self.record, journal.next_seq, journal.bases)
-            parts = {**(parts or {}), **created}
-        if parts:
-            noted = (lambda: moment.append(CommitView.of(self.record))) if heard else None
-            await journal.save(parts, now=now, sealed=noted)
-        if event is not None and ahead:
-            journal.buffer_event(event)
-        if heard:
-            self.emit(source, heard, moment[0] if moment else None, again=again)
+        state = RuntimeState(self.journal, event.type, event.address or "", moment)
+        with self.journal.states.dropping() if again else nullcontext():
+            event_bus.emit(source, event, state)
+            self.journal.states.settle()  # while somebody holds the state
 
     def idempotency_key(self, address: str) -> str:
         """Return a key that is the same for every attempt at a step, and differs between steps, runs and branches.
