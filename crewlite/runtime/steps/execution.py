@@ -35,7 +35,7 @@ from crewlite.runtime.steps.slots import Slots
 from crewlite.state.format.commit import CommitParts, StepRecord
 from crewlite.state.format.failed import SaidRecord
 from crewlite.state.format.operations import Operation, applied
-from crewlite.state.format.references import by_reference
+from crewlite.state.format.outcome import by_reference
 from crewlite.state.journal.conflicts import Start
 from crewlite.state.journal.view import View
 from crewlite.state.subscriber import Setting

@@ -1,8 +1,11 @@
-"""The records of a step: its outcome, a failed attempt, an event."""
+"""The records of a step: its outcome, a failed attempt, an event.
+
+A text that an outcome shares with an earlier outcome is stored once, and referred to by that step's address.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -172,3 +175,25 @@ def outcome_of(step: StepRecord, seq: int, at: str, place: int = 0) -> Outcome:
         step.get("worked"),
         tuple(step.get("unused", ())),
     )
+
+
+def by_reference(value: Json, references: Mapping[str, str]) -> Json:
+    """Return `value`, each text that is a key of `references` replaced by a reference to the step that recorded it."""
+    if isinstance(value, str):
+        return {"$": "of", "v": references[value]} if value in references else value
+    if isinstance(value, dict):
+        return {key: by_reference(item, references) for key, item in value.items()}
+    if isinstance(value, list):
+        return [by_reference(item, references) for item in value]
+    return value
+
+
+def resolved(value: Json, text_at: Callable[[str], Json], only: Container[str] | None = None) -> Json:
+    """Return `value` with its references replaced by texts; with `only`, just the references to these addresses."""
+    if isinstance(value, dict):
+        if value.get("$") == "of" and (only is None or value["v"] in only):
+            return text_at(value["v"])
+        return {key: resolved(item, text_at, only) for key, item in value.items()}
+    if isinstance(value, list):
+        return [resolved(item, text_at, only) for item in value]
+    return value

@@ -31,9 +31,8 @@ from crewlite.state.format.entry import Entry
 from crewlite.state.format.forms import checked_result
 from crewlite.state.format.kept import Kept, Order, changes_values
 from crewlite.state.format.operations import Operation
-from crewlite.state.format.outcome import Attempt, Outcome, RecordedEvent, attempt_of, outcome_of
+from crewlite.state.format.outcome import Attempt, Outcome, RecordedEvent, attempt_of, outcome_of, resolved
 from crewlite.state.format.paid import Paid
-from crewlite.state.format.references import resolved
 from crewlite.state.format.rewinds import Ranges, counting_at, is_abandoned
 from crewlite.usage import Usage
 

@@ -27,10 +27,9 @@ from crewlite.state.format.effects import once_calls
 from crewlite.state.format.entry import SCHEMA, Entry, seal
 from crewlite.state.format.kept import Kept
 from crewlite.state.format.operations import difference
-from crewlite.state.format.outcome import Outcome
+from crewlite.state.format.outcome import Outcome, resolved
 from crewlite.state.format.paid import Paid
 from crewlite.state.format.record import Record
-from crewlite.state.format.references import resolved
 from crewlite.state.format.times import Times
 from crewlite.state.journal.lineage import journals_of_branch, standing_on
 from crewlite.state.providers import BranchInfo, Store

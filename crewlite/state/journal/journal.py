@@ -29,7 +29,6 @@ from crewlite.state.format.fields import Event
 from crewlite.state.format.kept import Order
 from crewlite.state.format.record import Record
 from crewlite.state.journal.claim import claim, release
-from crewlite.state.journal.fence import from_any_thread
 from crewlite.state.journal.mailbox import Mailbox
 from crewlite.state.journal.settling import settling
 from crewlite.state.journal.states import States
@@ -368,9 +367,9 @@ class Journal:
             self.warn(f"still not saved: {text_of(problem)}" if problem else "what had failed is saved now")
 
     def listen(self) -> None:
-        """Have the writer's thread set the future `fenced` once another process has written to the branch."""
+        """Have the writer set the future `fenced` once another process has written to the branch."""
         if self.queue:
-            self.queue.loop, self.queue.on_fenced = self.loop, from_any_thread(self.loop, self.fenced)
+            self.queue.loop, self.queue.fence = self.loop, self.fenced
 
     def emit(self, cls: type[BaseEvent], **fields: Any) -> None:
         """Emit an event about this journal."""

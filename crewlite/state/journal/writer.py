@@ -74,8 +74,8 @@ class WriteQueue:
     """The time of this process's last sign of life, as the store has recorded it."""
     fenced: bool = False
     """Whether the store refuses further entries, because another process has written to the branch."""
-    on_fenced: Callable[[BaseException], None] | None = None
-    """Called on the writer's thread when the queue is fenced, with the error to raise."""
+    fence: asyncio.Future[BaseException] | None = None
+    """A future of `loop` that is done when the queue is fenced, with the error to raise."""
     loop: asyncio.AbstractEventLoop | None = None
     """The loop of the run that writes the branch; None until its journal listens."""
 
@@ -299,8 +299,9 @@ class Writer:
         with contextlib.suppress(BaseException):  # if the reason cannot be read, the conflict itself is reported
             why = why_refused(self.store, queue.run_id, queue.branch, queue.seq, error)
         queue.fenced = True
-        if queue.on_fenced:
-            queue.on_fenced(why)
+        if queue.fence:
+            with contextlib.suppress(RuntimeError):  # the loop was closed, so nothing awaits it
+                queue.fence.get_loop().call_soon_threadsafe(_set, queue.fence, why)
         return why
 
     def _compact(self, queue: WriteQueue) -> None:
@@ -353,6 +354,11 @@ class Writer:
             with contextlib.suppress(RuntimeError):  # the loop was closed, so nothing awaits them
                 loop.call_soon_threadsafe(_call_all, dones, error)
         _call_all(here, error)
+
+
+def _set(fence: asyncio.Future[BaseException], error: BaseException) -> None:
+    if not fence.done():
+        fence.set_result(error)
 
 
 def _call_all(dones: list[Done], error: BaseException | None) -> None:
