@@ -153,79 +153,99 @@ class Step(Generic[T]):
         return self.name or self.kind.name
 
 
-class Scope(Protocol):
-    """The scope of the running code: the step that it belongs to, or that there is no run."""
+class Scope:
+    """The scope of the running code: the step that it belongs to.
+
+    An object of this class itself is the scope outside a run: steps are plain calls, nothing is recorded or emitted.
+    """
 
     __slots__ = ()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
         """The event loop on which steps must be requested; None outside a run."""
+        return None
 
     @property
     def dry(self) -> bool:
         """Whether this is a preview, in which steps are requested and not executed."""
+        return False
 
     @property
     def run_id(self) -> str:
         """The id of the run; "" outside a run."""
+        return ""
 
     @property
     def address(self) -> str:
         """The address of the running step."""
+        return ""
 
     @property
     def idempotency_key(self) -> str:
         """A key for services that the step calls: the same in all attempts, different for each step, run and branch."""
+        return ""
 
     @property
     def past(self) -> Sequence[Remedy]:
         """The remedies for this step's failed attempts so far."""
+        return ()
 
     def recovery(self, *, around: bool = False) -> RecoveryContext | None:
         """Return what this attempt is told about the failed attempt before it; None if it is told nothing.
 
         `around`: if there was none, what the enclosing attempts are told.
         """
+        return None
 
     @property
     def sayings(self) -> Any:
         """What the code of this attempt reports about its work; None if no enclosing step listens."""
+        return None
 
     @property
     def guards(self) -> Sequence[Guard]:
         """The guards of the nearest failure policy, which may refuse calls of tools and models."""
+        return ()
 
     @property
     def shared(self) -> Shared | None:
         """The store for data of all runs at the same location; None outside a run, and if the provider has none."""
+        return None
 
     @property
     def state(self) -> Any:
         """The state of the run as this step sees it; None outside a run."""
+        return None
 
     def start_inside(self) -> Any:
         """Return the state with which a step that is requested now starts."""
+        return None
 
     @property
     def began(self) -> datetime:
         """The time at which the run began, with its time zone; outside a run, the current time."""
+        return now()
 
     @property
     def usage(self) -> Usage:
         """The tokens and cost of this step and all steps inside it so far, in all kickoffs of the run."""
+        return NO_USAGE
 
     def reserve_address(self, kind: str, name: str | None = None) -> str:
         """Return the address of the next child step of this kind and name, in call order."""
+        return f"{kind}:{name}" if name else kind
 
     def expect(self, address: str) -> None:
         """Announce that the step of a reserved address will be requested later.
 
         The step keeps its place in the order of requests. It may begin even if an error stops the run in between.
         """
+        return
 
     def step(self, step: Step[T]) -> Awaitable[T]:
         """Request a step. The step gets its address now, and executes when the result is awaited."""
+        return step.work()
 
     def spawn(
         self, step: Step[T], start: Any = None, ended: Callable[[asyncio.Task[Any]], None] | None = None
@@ -235,130 +255,68 @@ class Scope(Protocol):
         `start`: what `start_inside` returned when a thread requested the step; None takes it now. `ended` is called
         with the task once that has ended, in the context of this call.
         """
-
-    def in_turn(self, task: asyncio.Task[T], part: Awaitable[T]) -> Awaitable[T]:
-        """Return the result of a spawned step, after those of steps that other tasks await and that ended before.
-
-        `part`: the task of the step, or a shield around it.
-        """
-
-    def hand_over(self, task: asyncio.Task[Any]) -> None:
-        """Hand the result of a spawned step to the code, which from now on sees the step's changes of the state."""
-
-    def mark_awaited(self, task: asyncio.Task[Any]) -> None:
-        """Mark a spawned step as awaited: its exception reaches the awaiter, so the parent need not raise it again."""
-
-    def in_doubt(self, address: str) -> bool:
-        """Return whether an earlier kickoff of the run may have made this call, and its result is unknown."""
-
-    def calls(self, kind: str, names: Collection[str]) -> Sequence[Call]:
-        """Return the steps of this kind and one of these names that have begun, anywhere in the run.
-
-        A step has begun once its start or its intent is recorded. Finished ones come first, in the order of their ends.
-        """
-
-    def doubt(self, what: str, failed: str, arguments: str) -> InDoubt:
-        """Build the error of the call that runs here, with effect="once", which failed and may have taken effect."""
-
-    def recorded(self, address: str) -> Recorded | None:
-        """Return where the outcome of a step is recorded; None if no outcome is recorded."""
-
-    def mask(self, text: str) -> str:
-        """Return `text` with every secret that the run knows replaced by a mask."""
-
-    def hears(self, event: type[Any]) -> bool:
-        """Return whether an event of this class would reach a handler, or create a checkpoint."""
-
-    def announce(
-        self, source: object, event: type[Any], about: Mapping[str, Any], checkpoint_settings: tuple[Any, ...] = ()
-    ) -> Awaitable[str]:
-        """Emit an event that is not the outcome of a step, with the fields `about`. Returns the id of the event."""
-
-    def tell(self, event: type[Any], about: Mapping[str, Any]) -> bool:
-        """Emit an event that is not recorded and creates no checkpoint. Callable from any thread; does not wait.
-
-        Returns False outside a run, where nothing is emitted.
-        """
-
-
-class _Plain:
-    """The scope outside a run: steps are plain calls, and nothing is recorded or emitted."""
-
-    run_id = address = ""
-    dry = False
-    loop = None
-    idempotency_key = ""
-    state = None
-    sayings = None
-    past: Sequence[Remedy] = ()
-    guards: Sequence[Guard] = ()
-    shared = None
-    usage = NO_USAGE
-
-    @property
-    def began(self) -> datetime:
-        return now()
-
-    def start_inside(self) -> None:
-        return None
-
-    def doubt(self, what: str, failed: str, arguments: str) -> InDoubt:
-        return InDoubt("", what, failed, arguments)
-
-    def recovery(self, *, around: bool = False) -> None:
-        return None
-
-    def reserve_address(self, kind: str, name: str | None = None) -> str:
-        return f"{kind}:{name}" if name else kind
-
-    def expect(self, address: str) -> None:
-        return None
-
-    def step(self, step: Step[T]) -> Awaitable[T]:
-        return step.work()
-
-    def spawn(
-        self, step: Step[T], start: Any = None, ended: Callable[[asyncio.Task[Any]], None] | None = None
-    ) -> asyncio.Task[T]:
         task = asyncio.ensure_future(step.work())
         if ended:
             task.add_done_callback(ended)
         return task
 
     def in_turn(self, task: asyncio.Task[T], part: Awaitable[T]) -> Awaitable[T]:
+        """Return the result of a spawned step, after those of steps that other tasks await and that ended before.
+
+        `part`: the task of the step, or a shield around it.
+        """
         return part
 
     def hand_over(self, task: asyncio.Task[Any]) -> None:
-        return None
+        """Hand the result of a spawned step to the code, which from now on sees the step's changes of the state."""
+        return
 
     def mark_awaited(self, task: asyncio.Task[Any]) -> None:
-        return None
+        """Mark a spawned step as awaited: its exception reaches the awaiter, so the parent need not raise it again."""
+        return
 
     def in_doubt(self, address: str) -> bool:
+        """Return whether an earlier kickoff of the run may have made this call, and its result is unknown."""
         return False
 
     def calls(self, kind: str, names: Collection[str]) -> Sequence[Call]:
+        """Return the steps of this kind and one of these names that have begun, anywhere in the run.
+
+        A step has begun once its start or its intent is recorded. Finished ones come first, in the order of their ends.
+        """
         return ()
 
-    def recorded(self, address: str) -> None:
+    def doubt(self, what: str, failed: str, arguments: str) -> InDoubt:
+        """Build the error of the call that runs here, with effect="once", which failed and may have taken effect."""
+        return InDoubt("", what, failed, arguments)
+
+    def recorded(self, address: str) -> Recorded | None:
+        """Return where the outcome of a step is recorded; None if no outcome is recorded."""
         return None
 
     def mask(self, text: str) -> str:
+        """Return `text` with every secret that the run knows replaced by a mask."""
         return text
 
     def hears(self, event: type[Any]) -> bool:
+        """Return whether an event of this class would reach a handler, or create a checkpoint."""
         return False
 
     async def announce(
         self, source: object, event: type[Any], about: Mapping[str, Any], checkpoint_settings: tuple[Any, ...] = ()
     ) -> str:
+        """Emit an event that is not the outcome of a step, with the fields `about`. Returns the id of the event."""
         return ""
 
     def tell(self, event: type[Any], about: Mapping[str, Any]) -> bool:
+        """Emit an event that is not recorded and creates no checkpoint. Callable from any thread; does not wait.
+
+        Returns False outside a run, where nothing is emitted.
+        """
         return False
 
 
-PLAIN: Scope = _Plain()
+PLAIN = Scope()
 _scope: ContextVar[Scope] = ContextVar("crewlite_scope", default=PLAIN)
 
 scope: Callable[[], Scope] = _scope.get

@@ -203,8 +203,10 @@ def _serve(pipe: Connection, module: str, name: str, key: str) -> None:
     pipe.close()
 
 
-class _Alone(type(durable.PLAIN)):  # type: ignore[misc]
+class _Alone(durable.Scope):
     """The scope inside a separate process. It has no run, only the idempotency key of the call."""
+
+    idempotency_key = ""
 
     def __init__(self, key: str) -> None:
         self.idempotency_key = key

@@ -97,7 +97,6 @@ class Frame(Scope):
 
     address: str
     past: tuple[Remedy, ...]
-    dry = False
 
     def __init__(
         self,
