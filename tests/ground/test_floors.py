@@ -20,7 +20,7 @@ from tests import children
 ROOT = Path(crewlite.__file__).parent
 
 FLOORS = {
-    "ground": {"errors", "codec", "homes", "refs", "settings", "templates", "ids", "durable", "disk", "secrets", "lazy"}
+    "ground": {"errors", "codec", "homes", "refs", "templates", "ids", "durable", "disk", "secrets", "lazy"}
     | {
         "attempt_hooks",
         "background",

@@ -14,7 +14,6 @@ from crewlite.errors import ConfigError
 from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.people.terminal import piped, terminal
-from crewlite.settings import resolve
 from crewlite.state.config import CheckpointConfig, at_ref
 from crewlite.state.subscriber import Setting
 
@@ -49,11 +48,8 @@ def plan(root: Root[Any], request: Request) -> Plan:
     """Decide where the run is stored. Raises ConfigError, before anything is opened or paid."""
     if why := _refusal.get():
         raise ConfigError(why)
-    config = (
-        resolve([setting for setting in (root.setting, *root.inner) if setting is not False], CheckpointConfig) or None
-    )
+    config = own = _given((root.setting, *root.inner))
     check_one_store(root.inner, config)
-    own = config
     if request.from_checkpoint is not None:
         override = at_ref(request.from_checkpoint)
         if override.restore_from is None and request.run_id is None:
@@ -89,6 +85,12 @@ def plan(root: Root[Any], request: Request) -> Plan:
         )
     says_something = root.setting is not None or request.from_checkpoint is not None
     return Plan(config, own, False if root.setting is False else config if says_something else None)
+
+
+def _given(settings: Iterable[Setting]) -> CheckpointConfig | None:
+    """Return the first of these settings that says where runs are stored, the outermost definition's first."""
+    said = next((setting for setting in settings if setting), None)
+    return CheckpointConfig() if said is True else said or None
 
 
 async def continued(root: Root[Any], request: Request) -> Request:

@@ -1,4 +1,4 @@
-"""Identifiers that sort, texts that name places, settings that are inherited."""
+"""Identifiers that sort, texts that name places."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from hypothesis import given, strategies as st
 from crewlite.errors import ConfigError, RefError
 from crewlite.ids import new_id, now, short
 from crewlite.refs import Ref, check_name, parse
-from crewlite.settings import resolve
 
 # Ids
 
@@ -152,34 +151,3 @@ def test_any_text_is_a_ref_or_a_ref_error(text):
         return
     assert ref.path
     assert ref.back >= 0
-
-
-# Settings
-
-
-class Config:
-    pass
-
-
-@pytest.mark.parametrize("outward", [[], [None], [None, None]])
-def test_when_nobody_says_anything_there_is_no_setting(outward):
-    assert resolve(outward, Config) is None
-
-
-def test_the_innermost_who_says_something_decides():
-    mine, theirs = Config(), Config()
-    assert resolve([None, mine, theirs], Config) is mine
-    assert resolve([None, False, theirs], Config) is False
-    assert isinstance(resolve([None, True, False], Config), Config)
-
-
-def test_defaults_are_made_only_when_asked_for():
-    def never():
-        raise AssertionError
-
-    assert resolve([None, False, True], never) is False
-
-
-def test_a_setting_that_happens_to_be_false_like_is_a_setting():
-    assert resolve([None, 0, "outer"], lambda: "default") == 0
-    assert resolve([None, "", "outer"], lambda: "default") == ""
