@@ -49,7 +49,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks
 
 soak: $(READY)
-	$(PYTEST) -m soak -v -s
+	$(PYTEST) -m soak $(SPREAD) -rP --show-capture=stdout --durations=20
 
 crowds: $(READY)
 	CROWDS=$(or $(CROWDS),50) $(PYTEST) -m soak -v -s tests/crash/test_swarm.py -k many_crowds

@@ -19,8 +19,9 @@ from crewlite.events.event_bus import event_bus
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.testing import ScriptedLLM
 from tests import children, warm
+from tests.soak import in_time
 
-_SOAK = 7200  # seconds that a long trial may take
+_SOAK = max(7200, in_time(7200))  # seconds that a long trial may take
 _directories = itertools.count()
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=list(HealthCheck))

@@ -17,6 +17,7 @@ from crewlite.state import InMemoryProvider
 from crewlite.state.format.record import Record
 from tests.class_flows.graphs import World, causes, flow_of, lived, plans
 from tests.cuts import RUN, cut, entries_of
+from tests.soak import in_time
 
 _QUICK = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much]
 _EITHER = st.booleans().flatmap(lambda nested: plans(nested=nested))
@@ -155,7 +156,7 @@ def test_a_flow_in_which_steps_fail_goes_on_with_them_alone(plan, chance):
 def test_thousands_of_flows():
     cuts = []
 
-    @settings(max_examples=3000, deadline=None, database=None, suppress_health_check=_QUICK)
+    @settings(max_examples=in_time(2000), deadline=None, database=None, suppress_health_check=_QUICK)
     @given(_EITHER, st.randoms(use_true_random=False))
     def hold(plan, chance):
         cuts.append(_cut_anywhere(plan))

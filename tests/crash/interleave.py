@@ -302,9 +302,9 @@ def main() -> int:
     warm_up(options.directory / "warm")
     explorer.told = options.at is not None
     verbs, acts, trials, violations = set(), set(), 0, dict[str, list[str]]()
-    began = time.monotonic()
     pairs = list(chosen(options.scene, options.verb, options.act))
     wanted = spots(pairs, explorer.of_pair, options.trials, options.seed)
+    began = time.monotonic()
     for (scene, verb, act), at in wanted:
         if options.at not in (None, at) or time.monotonic() - began > options.seconds:
             continue

@@ -10,17 +10,27 @@ import pytest
 from test_crashes import pytestmark as pytestmark
 
 from tests import children
+from tests.soak import SEED, in_time
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("flows", [8, pytest.param(1500, marks=pytest.mark.soak)])
-def test_random_flows_with_crews_agents_and_flows_inside_are_killed_at_random_instants(flows, tmp_path):
-    command = [sys.executable, "-m", "tests.crash.flows", "--directory", str(tmp_path), "--flows", str(flows)]
-    done = children.run(command, cwd=ROOT, capture_output=True, text=True, timeout=None if flows > 8 else 300)
+def test_random_flows_with_crews_agents_and_flows_inside_are_killed_at_random_instants(tmp_path):
+    _kill(8, 20, tmp_path)
+
+
+@pytest.mark.soak
+def test_a_thousand_of_them(tmp_path):
+    _kill(in_time(1000), SEED, tmp_path)
+
+
+def _kill(flows, seed, directory):
+    command = [sys.executable, "-m", "tests.crash.flows", "--directory", str(directory)]
+    command += ["--flows", str(flows), "--seed", str(seed)]
+    done = children.run(command, cwd=ROOT, capture_output=True, text=True, timeout=None)
     assert done.stdout, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
-    print(found)
+    print(f"seed {seed}: {found}")
     assert found["violations"] == []
     assert done.returncode == 0
     assert found["flows"] == flows

@@ -1,0 +1,18 @@
+"""How much of a long trial `make soak` makes: in all about an hour of two cores, or as many as `HOURS` says.
+
+Some trials have more cases than anybody waits for. They try a fair sample of them, another one each day: which one is said
+by `SEED`, and what a trial finds is found again with the seed that it prints.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+
+HOURS = float(os.environ.get("HOURS") or 1)
+SEED = int(os.environ.get("SEED") or dt.date.today().toordinal())
+
+
+def in_time(count: int) -> int:
+    """So many cases, or seconds, in a soak of one hour; more or fewer in a longer or shorter one."""
+    return max(1, round(count * HOURS))
