@@ -95,7 +95,7 @@ class Execution(Generic[T]):
             earlier = kept(step, frame) if address in run.undecided else None
             try:
                 value, failed = earlier.again() if earlier else (await self._attempt(frame, number), None)
-                if step.failure and not earlier and (reported := step.failure(value)):
+                if step.failure and not earlier and (reported := step.failure(value)) is not None:
                     failed = FailedAttempt(reported, _ms(clock), self._said(frame), told=True, outcome=value)
                 changes, conflicts = self._changes(view) if states.shared.used and failed is None else ((), ())
             except BaseException as error:  # the border: a failure is recorded, then raised unless a remedy is left
