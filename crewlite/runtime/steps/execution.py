@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar, cast
@@ -38,7 +38,6 @@ from crewlite.state.format.operations import Operation, applied
 from crewlite.state.format.outcome import by_reference
 from crewlite.state.journal.conflicts import Start
 from crewlite.state.journal.view import View
-from crewlite.state.subscriber import Setting
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -72,7 +71,8 @@ class Execution(Generic[T]):
     """The state of the run with which the step begins."""
     started: str | None = None
     """The id of the event that announced the start."""
-    settings: tuple[Setting, ...] = ()
+    origin: Origin = field(init=False)
+    """What its events have in common."""
     budgets: tuple[HeldBudget, ...] = ()
 
     async def run(self) -> T:
@@ -122,7 +122,8 @@ class Execution(Generic[T]):
     async def _prepared(self) -> tuple[T, Ended] | None:
         """Do what precedes the first attempt. Return an outcome that takes no work, if there is one (see `_known`)."""
         run, step, address, inherited = self.outer.run, self.step, self.address, self.outer.inherited
-        self.settings = step.checkpoint_settings + inherited.settings
+        settings = step.checkpoint_settings + inherited.settings
+        self.origin = Origin(address, step.title, self.outer.started, settings)
         if self.slots:
             await self.slots.take()
         if (address in run.doubts or step.cache or step.effect == "once") and (known := await self._known()):
@@ -194,7 +195,7 @@ class Execution(Generic[T]):
         """Build the frame of one attempt. `once`: see next_attempt."""
         tries = self.outer.run.record.attempts.get(self.address)
         inside = remedies.place(tries, attempt, once=once) if tries else attempt
-        frame = self.outer.child(self.step, self.address, self.settings, inside, self.budgets, self.slots)
+        frame = self.outer.child(self.step, self.address, self.origin.settings, inside, self.budgets, self.slots)
         frame.started, frame.fingerprint, frame.past = self.started, self.fingerprint, tuple(past)
         frame.children.view = view
         if tries and remedies.goes_on(tries):
@@ -245,12 +246,9 @@ class Execution(Generic[T]):
         run, address = self.outer.run, self.address
         voice, more = self.step.voice, {"resumed": True} if address in run.begun else {}
         again = not address and run.heard_start
-        event = await run.publish(voice.source, voice.started(), self._origin(), more, ahead=True, again=again)
+        event = await run.publish(voice.source, voice.started(), self.origin, more, ahead=True, again=again)
         self.started = event.event_id if event else None
         return isinstance(event, BaseEvent)  # not an UnheardEvent
-
-    def _origin(self) -> Origin:
-        return Origin(self.address, self.step.title, self.outer.started, self.settings)
 
     async def _succeed(self, value: T, ended: Ended) -> T:
         """Commit an outcome, then emit its event, and return the outcome."""
@@ -282,7 +280,7 @@ class Execution(Generic[T]):
         more = {"started_event_id": self.started} | ({"reused_from": ended.reused} if ended.reused else {})
         self.outer.children.committing(self.address, run.journal)
         done = step.voice.completed(value)
-        await run.publish(step.voice.source, done, self._origin(), more, parts=commit, now=once)
+        await run.publish(step.voice.source, done, self.origin, more, parts=commit, now=once)
         digest, drifted = outcome["digest"] if step.kind.heard else "", outcome.get("drifted", ())
         self.outer.children.record_child(self.address, digest, data, drifted)
         if ended.conflicts and inner:
