@@ -26,13 +26,8 @@ def next_attempt(past: Sequence[Attempt], base: int, *, once: bool) -> tuple[int
     """
     if not past:
         return 1, []
-    remedies = _charged(past, base)
+    remedies = [attempt.remedy or Retry(kind=attempt.failure) for attempt in since_given_up(past, base)]
     return following(past[-1]) if remedies or not once else 1, remedies
-
-
-def _charged(past: Sequence[Attempt], base: int) -> list[Remedy]:
-    """Return the remedies applied since a step last failed for good, and since `base`, the commit it is forked from."""
-    return [attempt.remedy or Retry(kind=attempt.failure) for attempt in since_given_up(past, base)]
 
 
 def since_given_up(past: Sequence[Attempt], base: int) -> list[Attempt]:

@@ -187,11 +187,9 @@ class Run:
         `settings`: the checkpoint settings of the step that emits the event and of the steps that enclose it, innermost
         first.
         """
-        return event_bus.hears(event) or bool(self.wants(event, settings))
-
-    def wants(self, event: type[BaseEvent], settings: tuple[Setting, ...]) -> CheckpointConfig | bool:
-        """Return the setting by which an event of this class creates a checkpoint; False if it creates none."""
-        return self.subscriber.wants(type_of(event), settings, fleeting=event.fleeting)
+        if event_bus.hears(event):
+            return True
+        return bool(self.subscriber.wants(type_of(event), settings, fleeting=event.fleeting))
 
     async def publish(
         self,
