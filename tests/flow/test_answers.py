@@ -111,6 +111,18 @@ def test_an_answer_that_only_the_run_can_tell_is_wrong_is_refused_there_and_give
     assert asker.kickoff(run_id="one") == 4
 
 
+def test_the_error_of_an_answer_given_ahead_does_not_show_a_secret_among_the_choices(memory, monkeypatch):
+    monkeypatch.setenv("MY_API_TOKEN", "tok-9A8b7C6d5E4f")
+
+    @flow(checkpoint=memory())
+    def asker():
+        return ask("Which?", ["one", "tok-9A8b7C6d5E4f"], name="q")
+
+    with pytest.raises(AnswerRefused, match="'two'") as refused:
+        asker.kickoff(run_id="one", answers={"human:q": "two"})
+    assert "tok-" not in str(refused.value)
+
+
 def test_a_recorded_answer_that_the_changed_question_takes_no_more_is_to_be_edited_in_a_fork(memory):
     def kick_off(allowed):
         def may(number: int) -> int:

@@ -93,7 +93,7 @@ async def _put_inside(scope: StepScope, asked: Question, step: Step[Any], leads_
         try:
             asked.read(codec.decode(scope.run.record.value(at)["answer"]), at)
         except AnswerRefused as refused:
-            raise AnswerRefused(at, refused.problem, edit=True, by_run=True) from None
+            raise AnswerRefused(at, scope.mask(refused.problem), edit=True, by_run=True) from None
     return await scope.step(step)
 
 
@@ -287,8 +287,9 @@ async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | No
             given = decode_answer(told, schema)
             value = asked.read(given, address)
         except AnswerRefused as refused:
-            await run.journal.save({"answers": [refusal(address, frame.mask(refused.problem))]}, now=True)
-            raise AnswerRefused(address, refused.problem, by_run=True) from None
+            problem = frame.mask(refused.problem)
+            await run.journal.save({"answers": [refusal(address, problem)]}, now=True)
+            raise AnswerRefused(address, problem, by_run=True) from None
         return value
     left = _left(recorded)
     if left is not None and left <= 0:

@@ -375,8 +375,8 @@ class StepScope(Frame):
         try:
             return step.decode(value)
         except AnswerRefused as refused:
-            edited = outcome.edited
-            raise AnswerRefused(address, refused.problem, edit=edited, second=not edited, by_run=True) from None
+            edited, problem = outcome.edited, self.mask(refused.problem)
+            raise AnswerRefused(address, problem, edit=edited, second=not edited, by_run=True) from None
         except AnswerMisfit as unfit:
             where = {"run_id": self.run.run_id, "branch": self.run.branch}
             raise unfit.at(address, edited=outcome.edited, **where) from None
