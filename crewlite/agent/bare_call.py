@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -71,12 +71,11 @@ def called(llm: BaseLLM, messages: str | list[Message], context: Mapping[str, An
     scope = durable.scope()
     if scope.loop is None or kinds.at(scope.address).asks_model:  # a model that asks another one is one call
         return _called_plainly(llm, messages, context, "acall")
-    if on(scope.loop):
-        return _called_plainly(llm, messages, context, "ask")
+    blocks = on(scope.loop)  # which nothing can be awaited on, so nothing can be recorded
     conversation = _messages(messages, "call")
     told = {name: value for name, value in context.items() if name not in _WHO_ASKS}
-    said = None if "on_chunk" in context else _as_recorded(conversation)
-    if said is None and not scope.dry:
+    said = None if blocks or "on_chunk" in context else _as_recorded(conversation)
+    if said is None and (not scope.dry or background.on_loop_thread()):
         return _called_plainly(llm, messages, context, "ask")
     step = call_step(
         llm,
@@ -91,7 +90,17 @@ def called(llm: BaseLLM, messages: str | list[Message], context: Mapping[str, An
     step = replace(step, with_usage=_with_usage, drift="may_differ")
     if said is None:  # a preview shows it without asking the model; no recorded call has the number 0
         step = replace(step, address=f"{scope.address}/{kinds.LLM}#0".removeprefix("/"))
-    return ReplyText(StepFuture(scope, step).result())
+    return ReplyText(_at_once(scope.step(step)) if blocks else StepFuture(scope, step).result())
+
+
+def _at_once(step: Awaitable[LLMReply]) -> LLMReply:
+    """Return the outcome of a step of a preview, which waits for nothing, on the loop that the preview is on."""
+    try:
+        next(step.__await__())
+    except StopIteration as end:
+        reply: LLMReply = end.value
+        return reply
+    raise AssertionError("a step of a preview has waited")
 
 
 def _as_recorded(messages: list[Message]) -> Any:

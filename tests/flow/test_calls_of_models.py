@@ -308,6 +308,26 @@ def test_a_preview_asks_no_model_in_a_plain_call_either(on_disk):
     assert asked(llm) == ["y"]
 
 
+def test_nor_in_a_call_that_blocks_the_loop_of_the_caller(on_disk):
+    llm = model()
+
+    @step
+    async def keep(text):
+        return text
+
+    @flow(checkpoint=on_disk())
+    async def blocks():
+        await keep("x")
+        return str(llm.call("y"))
+
+    async def again():
+        await blocks.akickoff(run_id="s")
+        return str(await blocks.fork("s", branch="b", rerun=["step:keep"]).apreview())
+
+    assert "runs     llm#0" in asyncio.run(again())
+    assert asked(llm) == ["y"]
+
+
 def test_messages_that_are_none_are_refused_in_a_run(on_disk):
     @flow(checkpoint=on_disk())
     def one():
