@@ -504,6 +504,54 @@ def test_damaged_commits_of_a_database_are_set_aside_and_the_run_goes_on(damage,
     assert doctored(database) == []
 
 
+def test_a_run_whose_commits_were_set_aside_says_so_when_it_begins_anew(store, journal, database, caplog):
+    journal.write_bytes(b"nothing\n" + journal.read_bytes())
+    query(database, "UPDATE entry SET body = x'7b7d' WHERE seq = 1")
+    for location in (store, database):
+        doctored(location, repair=True)
+        caplog.clear()
+        assert going_on(location).kickoff(run_id="r").raw == "d"
+        assert [said for said in caplog.messages if "run 'r'" in said and "begins anew, and pays again" in said]
+        with History(location) as history:
+            history.delete("r")
+        caplog.clear()
+        assert going_on(location).kickoff(run_id="r").raw == "d"
+        assert not caplog.messages, "what was deleted on purpose is not missed"
+    assert query(database, "SELECT count(*) FROM aside") == [(0,)]
+
+
+@pytest.mark.parametrize("place", ["store", "database"])
+def test_a_run_that_is_imported_in_place_of_what_was_set_aside_does_not_begin_anew(place, request, tmp_path, caplog):
+    location = request.getfixturevalue(place)
+    with History(location) as history:
+        history.export("r", tmp_path / "r.json")
+    if place == "store":
+        (location / "journal" / "r" / "main.jsonl").write_bytes(b"nothing\n")
+    else:
+        query(location, "UPDATE entry SET body = x'7b7d' WHERE seq = 1")
+    doctored(location, repair=True)
+    caplog.clear()
+    with History(location) as history:
+        history.import_run(tmp_path / "r.json")
+    assert not caplog.messages
+    assert going_on(location).kickoff(run_id="r").raw == "d"
+
+
+@pytest.mark.parametrize("beside", ["what the doctor set aside", "a fork"])
+def test_a_journal_that_was_deleted_by_hand_is_missed_whatever_is_left_beside_it(beside, store, journal, caplog):
+    if beside == "a fork":
+        with History(store) as history:
+            history.fork("r", branch="b")
+    else:
+        lines = journal.read_bytes().splitlines(keepends=True)
+        journal.write_bytes(b"".join([*lines[:-1], lines[-1][:50] + b"?" + lines[-1][51:]]))
+        doctored(store, repair=True)
+    journal.unlink()
+    assert list(journal.parent.iterdir())
+    assert going_on(store).kickoff(run_id="r").raw == "d"
+    assert [said for said in caplog.messages if f"{journal} is gone" in said and "begins anew" in said]
+
+
 def test_a_run_of_a_database_without_a_sound_commit_is_set_aside(database):
     crew_at(database, ["x", "y", "z", "w"]).kickoff(run_id="s")
     query(database, "UPDATE entry SET body = x'7b7d' WHERE seq = 1 AND branch_id = 1")

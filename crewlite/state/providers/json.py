@@ -306,6 +306,8 @@ class JsonStore:
         if commit.run and (base := commit.run.get("base")):
             there = commit.run_id, base["branch"]
             reading.check_base(commit, base, lambda seq: self.sum_at(*there, seq), lambda: self.branches(commit.run_id))
+        else:
+            self.heads.begin_anew(commit)
         path = self.paths.journal(commit.run_id, commit.branch)
         disk.make_directory(path.parent, durable=False)
         with disk.SyncBatch() as batch:  # of the run, too: its creator may have died before it synced the name
@@ -321,7 +323,8 @@ class JsonStore:
                 for name, run in staged.items():
                     self._stage(name, run, batch)
             for run in runs:
-                self.heads.remove_left(run[0].run_id)
+                self.heads.begin_anew(run[0])
+                self.heads.remove(run[0].run_id)
             with disk.SyncBatch() as batch:
                 for name, run in staged.items():
                     disk.rename(self.paths.journals / name, self.paths.run(run[0].run_id), batch=batch)

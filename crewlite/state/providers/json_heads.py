@@ -10,9 +10,12 @@ overwritten in place, so a process writes and reads it while it holds the file's
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from crewlite import disk
@@ -21,6 +24,8 @@ from crewlite.ids import short
 from crewlite.json_text import encoder_of
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.rewinds import Rewound
+from crewlite.state.providers import reading
+from crewlite.state.providers.base import Commit
 from crewlite.state.providers.json_paths import Paths
 
 log = logging.getLogger("crewlite.state")
@@ -64,12 +69,25 @@ class HeadFiles:
         """Delete the head files of a run."""
         disk.remove_directory(self._paths.heads(run_id))
 
-    def remove_left(self, run_id: str) -> None:
-        """Delete the head files of a run that is about to begin. Warn if there are any: then its journal was lost."""
-        if head := next(self._paths.heads(run_id).rglob("*.json"), None):
-            told = "%s is gone, though %s notes a checkpoint in it: run %r begins anew, and pays again for what it held"
-            log.warning(told, self._paths.run(run_id), head, run_id)
-            self.remove(run_id)
+    def begin_anew(self, commit: Commit) -> None:
+        """Delete the head file of a branch that is about to begin. Warn if it had a journal, which then was lost."""
+        journal, head = (path(commit.run_id, commit.branch) for path in (self._paths.journal, self._paths.head))
+        signs = [(path, "notes a checkpoint in it") for path in _left_of(head)]
+        signs += [(path, "holds commits of it that the doctor set aside") for path in _left_of(journal)]
+        if signs and reading.pays_anew(commit):
+            path, sign = signs[0]
+            told = "%s is gone, though %s %s: run %r begins anew, and pays again for what it held"
+            log.warning(told, journal, path, sign, commit.run_id)
+        if signs:
+            disk.remove(head)
+
+
+def _left_of(path: Path) -> list[Path]:
+    """Return the file at `path`, if there is one, and those that the doctor has set aside from there."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        left = [name for name in os.listdir(path.parent) if name == path.name or name.startswith(f"{path.name}.aside-")]
+        return [path.with_name(name) for name in sorted(left)]
+    return []
 
 
 def lacking(head: JsonObject, entries: Sequence[Entry]) -> str | None:

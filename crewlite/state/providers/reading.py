@@ -117,6 +117,14 @@ def ends_claim(data: Mapping[str, Any]) -> bool:
     return False
 
 
+def pays_anew(commit: Commit) -> bool:
+    """Return whether a commit begins a run from nothing: it creates a branch, is no fork, and brings no later commits.
+
+    Whoever imports a run, or stores one that was in memory, brings all its commits at once.
+    """
+    return commit.run is not None and not commit.run.get("base") and len(commit.entries) == 1
+
+
 def committed_at(commit: Commit) -> float:
     """Return the time to store as the branch's last sign of life, in seconds since the epoch.
 

@@ -199,6 +199,8 @@ class SqliteStore:
                     (run_id,),
                 )
             self._database.run("DELETE FROM branch WHERE run_id=?", (run_id,))
+            if self._set_aside(run_id):
+                self._database.run("DELETE FROM aside WHERE run_id=?", (run_id,))
         self._database.give_back()
 
     def branches(self, run_id: str | None = None) -> list[BranchInfo]:
@@ -283,12 +285,21 @@ class SqliteStore:
                 "ON CONFLICT (run_id, name) DO NOTHING",
                 (self._next_number(*key), *key, run["uid"], *commit.head, reading.committed_at(commit)),
             )
+            if row.rowcount and reading.pays_anew(commit) and commit.branch in self._set_aside(commit.run_id):
+                told = "%s: commits of run %r were set aside by the doctor: it begins anew, and pays again for them"
+                log.warning(told, self.location, commit.run_id)
             return row.lastrowid if row.rowcount else None
         moved = self._database.run(
             "UPDATE branch SET seq=?, head=?, touched=? WHERE run_id=? AND name=? AND seq=? AND head=? RETURNING id",
             (*commit.head, reading.committed_at(commit), *key, commit.after, commit.after_sum),
         ).fetchall()
         return moved[0][0] if moved else None
+
+    def _set_aside(self, run_id: str) -> set[str]:
+        """Return the branches of a run of which the doctor has set commits aside: see sqlite_salvage."""
+        if not self._database.ask("SELECT 1 FROM sqlite_master WHERE name='aside'").fetchone():
+            return set()
+        return {row[0] for row in self._database.ask("SELECT DISTINCT branch FROM aside WHERE run_id=?", (run_id,))}
 
     def _next_number(self, run_id: str, branch: str) -> int:
         """Return the number of a new branch: higher than all, also those of commits whose branch has no row any more.
