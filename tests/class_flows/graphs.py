@@ -41,6 +41,8 @@ class Plan:
     """The routers whose labels a person gives."""
     inside: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     """What methods kick off; of a coroutine, side by side."""
+    order: tuple[int, ...] = ()
+    """The order in which the class writes its methods; () for that of their numbers."""
 
     def label(self, address: str) -> str | None:
         """The label of the router's turn that has this address."""
@@ -110,8 +112,8 @@ def condition(given: Any) -> Any:
 def flow_of(plan: Plan, world: World, **settings: Any) -> type[Flow[Any]] | None:
     """The class of a plan; None if it cannot work."""
     methods = {}
-    for at, given in enumerate(plan.conditions):
-        work = _method(f"m{at}", plan, world)
+    for at in plan.order or range(len(plan.conditions)):
+        given, work = plan.conditions[at], _method(f"m{at}", plan, world)
         if given is None:
             work = start()(work)
         else:

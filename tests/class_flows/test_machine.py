@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import pytest
 
 from crewlite.flow import Flow, and_, listen, or_, router, start
@@ -134,6 +136,31 @@ CASES = {
         "begin left right check:again left check:fine join:x right left check:again left check:fine join:y",
         "join>check join>check",
     ),
+    "so are branches if what begins them starts their join too, which starts once a round": (
+        {**SIDES, "join": R(or_(and_("left", "right"), "begin"))},
+        "begin left join:x right left right join:x left right join:y end",
+        "join>begin left>begin left>join join>right left>join join>right end>join",
+    ),
+    "so are branches of which one alone is enough": (
+        {**SIDES, "other": listen(or_("begin", "x")), "join": R(or_(and_("left", "right"), "other"))},
+        "begin left other right join:x left right join:y other end",
+        "left>begin join>other left>join join>right end>join",
+    ),
+    "a method in a cycle that two begin side by side starts once a round": (
+        {"begin": S, "draft": listen(or_("begin", "x")), "check": R(or_("draft", "begin")), "end": listen("y")},
+        "begin draft check:x draft check:y end",
+        "check>begin draft>begin draft>check check>draft end>check",
+    ),
+    "two routers that start each other and begin side by side have rounds of their own": (
+        {"begin": S, "one": R(or_("begin", "y")), "two": router(or_("begin", "x"), emit=["y", "z"])},
+        "begin one:x two:y one two",
+        "one>begin two>begin two>one one>two",
+    ),
+    "either of two joins starts what routes to both": (
+        {"begin": S, "a": S, "c": S, "r": R(or_("begin", "join")), "join": listen(or_(and_("a", "x"), and_("c", "y")))},
+        "a c begin r:x join r:y join r",
+        "r>begin join>r r>join join>r r>join",
+    ),
 }
 
 
@@ -149,21 +176,31 @@ def graph(methods):
     return type("Plan", (Flow,), made).graph
 
 
+def orders(methods):
+    """All orders of a few methods; of many, some that have each method in each place."""
+    if len(methods) <= 5:
+        return list(permutations(methods))
+    names = [*methods]
+    turned = [names[at:] + names[:at] for at in range(len(names))]
+    return turned + [one[::-1] for one in turned]
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_what_starts(case):
     methods, told, expected = CASES[case]
-    machine = Machine(graph(methods))
-    at_work = machine.begin()
-    started = [f"{one.method}>" for one in at_work]
-    for each in told.split():
-        name, _, label = each.partition(":")
-        ended = next(one for one in at_work if one.method == name)
-        at_work.remove(ended)
-        found = machine.ended(ended, label or None)
-        started += [f"{one.method}>{ended.method}" for one in found]
-        at_work += found
     wanted = {each.partition(">")[0] for each in expected.split()}
-    assert [each for each in started if each.partition(">")[0] in wanted] == expected.split()
+    for order in orders(methods):
+        machine = Machine(graph({name: methods[name] for name in order}))
+        at_work = machine.begin()
+        started = sorted(f"{one.method}>" for one in at_work)
+        for each in told.split():
+            name, _, label = each.partition(":")
+            ended = next(one for one in at_work if one.method == name)
+            at_work.remove(ended)
+            found = machine.ended(ended, label or None)
+            started += sorted(f"{one.method}>{ended.method}" for one in found)
+            at_work += found
+        assert [each for each in started if each.partition(">")[0] in wanted] == expected.split()
 
 
 def test_a_start_with_a_condition_begins_the_flow_if_there_is_no_other():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings, strategies as st
@@ -54,6 +55,41 @@ def test_how_often_a_method_starts_does_not_depend_on_which_is_faster(plan, seed
     chance = random.Random(seed)
     for _ in range(3):
         assert _fired(made.graph, plan, chance.randrange) == expected
+
+
+def _trace(graph: Graph, plan) -> list | None:
+    """What starts which method in which round, and why, if methods end in the order of their names."""
+    machine, ended = Machine(graph), Counter()
+    at_work = machine.begin()
+    found = [sorted((one.method, one.round) for one in at_work)]
+    while at_work:
+        one = min(at_work, key=lambda each: (each.method, each.round))
+        at_work.remove(one)
+        turns, turn = plan.turns.get(int(one.method[1:]), ()), ended[one.method]
+        ended[one.method] += 1
+        more = machine.ended(one, turns[turn] if turn < len(turns) else None)
+        behind = {each: sorted((by.method, by.round) for by in each.behind) for each in more}
+        found.append((one.method, sorted((each.method, each.round, each.label, behind[each]) for each in more)))
+        if len(found) > 60:
+            return None
+        at_work += more
+    return found
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=_QUICK)
+@given(plans(most=8), st.randoms(use_true_random=False))
+def test_what_starts_which_method_does_not_depend_on_the_order_of_the_class(plan, chance):
+    assume(made := flow_of(plan, World()))
+    expected = _trace(made.graph, plan)
+    for _ in range(3):
+        again = flow_of(_reordered(plan, chance), World())
+        assert again.graph.cycles == made.graph.cycles
+        assert _trace(again.graph, plan) == expected
+
+
+def _reordered(plan, chance: random.Random):
+    count = len(plan.conditions)
+    return replace(plan, order=tuple(chance.sample(range(count), count)))
 
 
 def _setting() -> CheckpointConfig:
@@ -132,6 +168,37 @@ def _fails_and_goes_on(plan, chance: random.Random) -> None:
         assert found == expected
         assert second.done.keys() == world.done.keys() - before
     assert set(second.done.values()) <= {1}
+
+
+def _survives_another_order(plan, chance: random.Random) -> None:
+    """A flow whose class is written in another order does the same, also if it is cut and goes on in a third order."""
+    assume(not _races(plan))
+    world, other, later = World(), World(), World()
+    assume(made := flow_of(plan, world))
+    try:
+        expected, whole = lived(plan, world, _setting()), _setting()
+    except TooManyCalls:
+        assume(False)
+    found = lived(_reordered(plan, chance), other, whole)
+    _is_the_same(made, found, expected)
+    assert other.done == world.done
+    again = cut(entries := entries_of(whole), chance.randrange(1, len(entries)))
+    before = _recorded(again)
+    _is_the_same(made, lived(_reordered(plan, chance), later, again), expected)
+    assert later.done.keys() == world.done.keys() - before
+
+
+def _is_the_same(made: type[Flow], found, expected) -> None:
+    """Two ends are the same, but for the result of one of two last methods, which the order of the class decides."""
+    assert found[1:] == expected[1:]
+    far = [steps for steps, _ in made.graph.places.values()]
+    assert found[0] == expected[0] or len({*far}) < len(far)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=_QUICK)
+@given(plans(), st.randoms(use_true_random=False))
+def test_a_flow_does_the_same_in_whichever_order_its_class_is_written_also_between_two_lives(plan, chance):
+    _survives_another_order(plan, chance)
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=_QUICK)

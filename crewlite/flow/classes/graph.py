@@ -74,7 +74,7 @@ class Graph:
     @cached_property
     def cycles(self) -> Cycles:
         """The cycles of the reachable methods."""
-        return Cycles.of(self._following, self.entries, self._starts_without)
+        return Cycles.of(self._following, self.entries, self.labels, self._starts_without)
 
     @property
     def paths(self) -> Mapping[str, Path]:

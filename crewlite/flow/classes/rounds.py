@@ -1,18 +1,19 @@
 """The cycles of a flow, and the rounds in them: which turn of which cycle a method runs in.
 
-A cycle begins again wherever its first method starts anew; or, if its branches begin side by side, whenever the method
-that joins them has finished. A round is a tuple with one number for each cycle around a method, the outermost first;
-outside of all cycles it is empty. Which round a method runs in follows from the graph and from what happened before it,
-never from which of two methods was faster.
+The rounds of a cycle begin with the method by which the cycle is entered; or, if branches enter it side by side, they
+end with the method that joins the branches. A round is a tuple with one number for each cycle around a method, the
+outermost first; outside of all cycles it is empty. Which round a method runs in follows from the graph and from what
+happened before it, never from which of two methods was faster, nor from the order in which a class writes its methods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 Path = tuple[str, ...]
-"""The cycles around a method, outermost first, each named after the method that begins its rounds, or ends them."""
+"""The cycles around a method, outermost first, each named after a method that begins its rounds, or ends them."""
 Round = tuple[int, ...]
 
 
@@ -39,39 +40,43 @@ class Cycles(NamedTuple):
 
     paths: dict[str, Path]
     """The cycles around each method that can be reached."""
-    closing: frozenset[str]
-    """The methods after which a cycle is named because they end its rounds, rather than begin them."""
+    beginning: frozenset[str]
+    """The methods that begin a round of their innermost cycle whenever another method in it starts them."""
+    ending: frozenset[str]
+    """The methods that end a round of their innermost cycle: what they start in it is in the next round."""
 
     @classmethod
     def of(
         cls,
         following: Mapping[str, Sequence[str]],
         entries: Sequence[str],
+        routers: Collection[str],
         starts_without: Callable[[str, Collection[str]], bool],
     ) -> Cycles:
         """Find the cycles of the methods that can be reached from `entries`.
 
         `following`: the methods that may start after each method. `starts_without`: whether a method can start before
-        any of some others has finished. The cycles are those of a weak topological order (Bourdoncle, Efficient chaotic
-        iteration strategies with widenings, 1993): every way round passes the method that its innermost cycle is named
-        after.
+        any of some others has finished. The strongly connected components of the graph are its outer cycles. What is
+        left of a cycle without the methods that begin or end its rounds has inner cycles.
         """
-        graph = _Graph(following, entries)
-        paths, closing = dict[str, Path](), set[str]()
-        waiting: list[tuple[Collection[str], Sequence[str], Path]] = [(graph.before, entries, ())]
+        graph = _Graph(following, entries, routers)
+        paths, beginning, ending = dict[str, Path](), set[str](), set[str]()
+        waiting: list[tuple[Collection[str], Path]] = [(graph.before, ())]
         while waiting:
-            members, starts, around = waiting.pop()
-            for component in graph.components(members, starts):
+            members, around = waiting.pop()
+            for component in graph.components(members):
                 if not graph.is_cycle(component):
                     paths[component[0]] = around
                     continue
-                name = graph.first_or_last(component)
-                inside = set(component)
-                if name != component[0] or not starts_without(name, inside):
-                    closing.add(name)
-                paths[name] = (*around, name)
-                waiting.append((inside - {name}, following[name], paths[name]))
-        return cls(paths, frozenset(closing))
+                inside = {*component}
+                begins = {name for name in inside if starts_without(name, inside)}
+                ends = graph.joins(inside, begins) if len(begins) > 1 else set()
+                turning = ends or begins
+                (ending if ends else beginning).update(turning)
+                path = (*around, min(turning))
+                paths.update(dict.fromkeys(turning, path))
+                waiting.append((inside - turning, path))
+        return cls(paths, frozenset(beginning), frozenset(ending))
 
     def way(self, path: Path, to: Path, listener: str | None, by: str | None = None) -> Way:
         """Return how the round changes on the way from the cycles `path` to the cycles `to`.
@@ -80,25 +85,30 @@ class Cycles(NamedTuple):
         whose end starts it.
         """
         both = shared(path, to)
-        begins = both == len(to) and to[-1:] == (listener,) and listener not in self.closing
-        ends = listener is not None and both == len(path) and path[-1:] == (by,) and by in self.closing
+        begins = 0 < both == len(to) and listener in self.beginning
+        ends = 0 < both == len(path) and listener is not None and by in self.ending
         return Way(both, begins or ends, (1,) * (len(to) - both))
 
     def ranks(self, following: Mapping[str, Sequence[str]]) -> dict[str, int]:
         """Return how far each method is from the beginning: the length of the longest way to it within a round."""
-        found: dict[str, int] = {}
         before: dict[str, list[str]] = {name: [] for name in self.paths}
+        entering = dict[str, list[str]]()  # by cycle: the methods outside that may start it
+        begun = dict[str, list[str]]()  # by cycle: the methods with which its later rounds begin
         for name, path in self.paths.items():
             for other in following.get(name, ()):
-                way = self.way(path, self.paths[other], other, name)
+                to = self.paths[other]
+                way = self.way(path, to, other, name)
                 if way.again:
+                    begun.setdefault(to[way.around_both - 1], []).append(other)
                     continue
                 before[other].append(name)
-                for cycle in self.closing.intersection(self.paths[other][way.around_both :]):
-                    for one in following[cycle]:  # the next round may begin with another method, which is as far
-                        if cycle in self.paths[one]:
-                            before[one].append(name)
+                for cycle in to[way.around_both :]:
+                    entering.setdefault(cycle, []).append(name)
+        for cycle, others in begun.items():  # a later round is as far as the first one
+            for other in others:
+                before[other] += entering.get(cycle, ())
 
+        found: dict[str, int] = {}
         for name in before:
             waiting = [name]
             while waiting:  # without recursion, as a way may be longer than the stack of Python is deep
@@ -123,9 +133,12 @@ def shared(one: Path, other: Path) -> int:
 class _Graph:
     """The methods that can be reached from `entries`, and which may start after which."""
 
-    def __init__(self, following: Mapping[str, Sequence[str]], entries: Sequence[str]) -> None:
+    def __init__(
+        self, following: Mapping[str, Sequence[str]], entries: Sequence[str], routers: Collection[str]
+    ) -> None:
         self._following = following
         self._entries = frozenset(entries)
+        self._routers = routers
         self.before: dict[str, set[str]] = {name: set() for name in entries}
         """The methods that may start each method."""
         waiting = [*self.before]
@@ -137,17 +150,16 @@ class _Graph:
                     waiting.append(other)
                 self.before[other].add(name)
 
-    def components(self, members: Collection[str], starts: Iterable[str]) -> list[list[str]]:
-        """Return the strongly connected components of `members` that a depth-first search from `starts` finds.
+    def components(self, members: Collection[str]) -> list[list[str]]:
+        """Return the strongly connected components of `members` (Tarjan 1972).
 
-        The methods of each are in the order in which the search comes to them (Tarjan 1972). Without recursion, as a
-        way may be longer than the stack of Python is deep.
+        Without recursion, as a way may be longer than the stack of Python is deep.
         """
         number, lowest = dict[str, int](), dict[str, int]()
         open_, found = list[str](), list[list[str]]()
         closed = set[str]()
-        for start in starts:
-            if start in number or start not in members:
+        for start in members:
+            if start in number:
                 continue
             visits = [(start, iter(self._following.get(start, ())))]
             number[start] = lowest[start] = len(number)
@@ -171,28 +183,44 @@ class _Graph:
                         component = [open_.pop()]
                         while component[-1] != name:
                             component.append(open_.pop())
-                        found.append(component[::-1])
+                        found.append(component)
                         closed.update(component)
         return found
 
     def is_cycle(self, component: Sequence[str]) -> bool:
         return len(component) > 1 or component[0] in self._following.get(component[0], ())
 
-    def first_or_last(self, cycle: Sequence[str]) -> str:
-        """Return the method that begins the rounds of a cycle, which is its first one; or another one that ends them.
+    def joins(self, cycle: Collection[str], begins: Collection[str]) -> set[str]:
+        """Return the method that ends the rounds of a cycle which begins with several; more than one if they are alike.
 
-        Branches that begin side by side may both be in the cycle. No branch begins the rounds then: the other branches
-        would be in cycles inside of its cycle. The method that joins them ends the rounds.
+        All branches come to such a method: without it, each cycle that is left can be entered at one method only. Of
+        several such methods it is the last one before the next round, and a router if one of them is, as labels lead
+        to the next round. There may be none.
         """
-        if self._ways_in(cycle) > 1:
-            for name in (cycle[0], *reversed(cycle[1:])):
-                inside = set(cycle) - {name}
-                inner = filter(self.is_cycle, self.components(inside, inside))
-                if all(self._ways_in(one) == 1 for one in inner):
-                    return name
-        return cycle[0]
+        steps = self._steps(cycle, begins)
 
-    def _ways_in(self, cycle: Sequence[str]) -> int:
+        def order(name: str) -> tuple[bool, int]:
+            return name not in self._routers, steps[name]
+
+        for _, alike in groupby(sorted(cycle, key=order), order):
+            if found := {name for name in alike if self._joins_all(name, cycle)}:
+                return found
+        return set()
+
+    def _joins_all(self, method: str, cycle: Collection[str]) -> bool:
+        left = filter(self.is_cycle, self.components({*cycle} - {method}))
+        return all(self._ways_in(one) == 1 for one in left)
+
+    def _ways_in(self, cycle: Collection[str]) -> int:
         """Return with how many of its methods a cycle can begin."""
         members = {*cycle}
         return sum(name in self._entries or not self.before[name] <= members for name in cycle)
+
+    def _steps(self, cycle: Collection[str], to: Collection[str]) -> dict[str, int]:
+        """Return how many steps within a cycle lead from each of its methods to the next one of `to`."""
+        members, steps, count = {*cycle}, dict[str, int](), 0
+        while to:
+            count += 1
+            to = {name for one in to for name in self.before[one] & members if name not in steps}
+            steps.update(dict.fromkeys(to, count))
+        return steps
