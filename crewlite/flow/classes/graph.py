@@ -261,15 +261,8 @@ class Graph:
             found |= {label for name in routers for label in self.labels[name] or ()}
             if any(self.labels[name] is None for name in routers):
                 found |= {name for one in self.conditions.values() for name in one.names()} - self.methods.keys()
-            found |= {name for name, condition in self.conditions.items() if _can_hold(condition, found)}
+            found |= {name for name, condition in self.conditions.items() if condition.holds(found.__contains__)}
         return found
-
-
-def _can_hold(condition: Condition, found: set[str]) -> bool:
-    if condition.how == "name":
-        return condition.name in found
-    held = (_can_hold(part, found) for part in condition.parts)
-    return any(held) if condition.how == "or" else all(held)
 
 
 def _listed(names: Sequence[str]) -> str:
