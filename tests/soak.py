@@ -1,4 +1,4 @@
-"""How much of a long trial `make soak` makes: in all about an hour of two cores, or as many as `HOURS` says.
+"""How much of a long trial `make soak` makes: sized for about an hour of two cores, or for as many as `HOURS` says.
 
 Some trials have more cases than anybody waits for. They try a fair sample of them, another one each day: which one is said
 by `SEED`, and what a trial finds is found again with the seed that it prints.

@@ -86,6 +86,7 @@ def test_all_providers_tell_the_same_of_the_same_interruption(tmp_path):
 
 @pytest.mark.soak
 def test_all_providers_tell_the_same_of_hundreds_of_interruptions(tmp_path):
+    print(f"\nseed {SEED}")
     assert alike(tmp_path, random.Random(SEED), in_time(300)) == {}
 
 
