@@ -17,6 +17,7 @@ from io import FileIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
+from crewlite.errors import StoreBusy
 from crewlite.file_locks import BINARY, UNBLOCKED, close_locked, open_locked, take_lock
 from crewlite.forked import between_forks, lock
 from crewlite.ids import new_id
@@ -203,13 +204,13 @@ def overwrite(path: Path, data: bytes) -> bool:
     except (FileNotFoundError, PermissionError):
         return False
     try:
-        take_lock(file)
+        take_lock(file, path)
         found, there = os.fstat(file.fileno()), os.lstat(path)  # it may be a link, or replaced meanwhile
         fits = found.st_size == len(data) and found.st_nlink == 1 and os.path.samestat(found, there)
         if fits:
             file.seek(0)  # the lock may have moved it
             _write(file, path, data, 0)
-    except FileNotFoundError:
+    except (FileNotFoundError, StoreBusy):  # a stopped reader has the lock
         return False
     else:
         return fits
@@ -294,11 +295,14 @@ def _handle(path: str | Path) -> int:
 
 
 def read_complete(path: Path) -> bytes:
-    """Return the content of a file that others write to in place, without a write that is in progress."""
+    """Return the content of a file that others write to in place, without a write that is in progress.
+
+    Raises StoreBusy if a stopped process is in the middle of one.
+    """
     file = FileIO(_handle(path))  # without a buffer, whose lock a forked child might wait for when it closes the file
     try:
         if fcntl:
-            take_lock(file, shared=True)
+            take_lock(file, path, shared=True)
         return file.read()
     finally:
         close_locked(file)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterable, Iterator
 from io import FileIO
 from pathlib import Path
 from typing import IO
 
+from crewlite.errors import StoreBusy
 from crewlite.forked import in_child
 
 try:
@@ -20,6 +22,7 @@ except ImportError:  # Windows has another lock
     fcntl = None  # type: ignore[assignment]
     import msvcrt
 
+PATIENCE = 10.0  # seconds to wait for a process that has a lock and is stopped
 BINARY = getattr(os, "O_BINARY", 0)  # Windows has it
 UNBLOCKED = getattr(os, "O_NONBLOCK", 0)  # the others have it: a pipe is opened at once; regular files do not heed it
 _locked: set[IO[bytes]] = set()
@@ -27,14 +30,59 @@ _locked: set[IO[bytes]] = set()
 _LOCK_AT = 2**31 - 2  # on Windows a locked byte cannot be read, so this locks one beyond the end of any journal
 
 
-def take_lock(file: IO[bytes], *, shared: bool = False) -> None:
-    """Take the advisory lock of an open file, waiting for it. A forked child does not have it."""
+def take_lock(file: IO[bytes], path: Path | str, *, shared: bool = False) -> None:
+    """Take the advisory lock of an open file, waiting for it. A forked child does not have it.
+
+    A slow process is waited for as long as it takes. Raises StoreBusy if the lock belongs to one that is stopped, as by
+    SIGSTOP or Ctrl-Z, for `PATIENCE` seconds of this wait, where the system tells (Linux).
+    """
     if fcntl:
         _locked.add(file)
-        fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        if not _takes(file, shared=shared):
+            _wait_for_lock(file, path, shared=shared)
         return
     file.seek(_LOCK_AT)
     msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined,unused-ignore]
+
+
+def _wait_for_lock(file: IO[bytes], path: Path | str, *, shared: bool) -> None:
+    began = looked = moved = time.monotonic()
+    while not _takes(file, shared=shared):
+        now = time.monotonic()
+        if now - looked >= PATIENCE / 10:
+            looked, stopped = now, _stopped_holder(file)
+            if stopped is None:
+                moved = now
+            elif now - moved >= PATIENCE:
+                raise StoreBusy(str(path), PATIENCE, stopped)
+        time.sleep(min(0.0005 + (now - began) / 50, 0.01))  # most locks are held for milliseconds
+
+
+def _takes(file: IO[bytes], *, shared: bool) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_NB | (fcntl.LOCK_SH if shared else fcntl.LOCK_EX))
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _stopped_holder(file: IO[bytes]) -> int | None:
+    """Return the number of a stopped process that has the lock of a file; None if there is none, or nobody can tell."""
+    there = os.fstat(file.fileno())
+    name = f"{os.major(there.st_dev):02x}:{os.minor(there.st_dev):02x}:{there.st_ino}"
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/locks").read_text().splitlines():
+            kind, *_, pid, where, _, _ = line.split()[1:]  # of one that waits, `kind` is "->"
+            if kind == "FLOCK" and where == name and _is_stopped(pid):
+                return int(pid)
+    return None
+
+
+def _is_stopped(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] in "Tt"
+    except OSError:  # it has ended, or lives in another container
+        return False
 
 
 def close_locked(file: IO[bytes]) -> None:
@@ -55,12 +103,13 @@ def close_locked(file: IO[bytes]) -> None:
 def open_locked(path: Path, flags: int) -> FileIO:
     """Open the file at `path` and lock it against other threads and processes.
 
-    If the file is replaced or removed while this waits for the lock, the new file at the path is opened instead.
+    If the file is replaced or removed while this waits for the lock, the new file at the path is opened instead. Raises
+    StoreBusy as `take_lock` does.
     """
     while True:
         file = FileIO(os.open(path, flags | BINARY, 0o600), "r+b")
         try:
-            take_lock(file)
+            take_lock(file, path)
             if _is_at(file, path):
                 return file
         except BaseException:
@@ -81,7 +130,7 @@ def locked(paths: Iterable[Path], *, shared: bool = False) -> Iterator[None]:
         for path in sorted({str(path) for path in paths}):
             if file := _lock_file(path, shared=shared):
                 closing.callback(close_locked, file)
-                take_lock(file, shared=shared)
+                take_lock(file, path, shared=shared)
         yield
 
 

@@ -55,17 +55,25 @@ class StoreUnusable(StoreError):
 
 
 class StoreBusy(StoreError):
-    """Other programs were writing to the store for the complete waiting time. Nothing was changed: try again."""
+    """Other programs were writing to the store for the complete waiting time. Nothing was changed: try again.
+
+    `stopped`: the number of the process that has the lock and is stopped, as by Ctrl-Z; None if none is known.
+    """
 
     code = "store_busy"
 
-    def __init__(self, location: str, seconds: float) -> None:
-        super().__init__(
-            location,
+    def __init__(self, location: str, seconds: float, stopped: int | None = None) -> None:
+        found = (
             f"other programs have been writing to it for {seconds:g} s, and nothing was changed. Try again; if that "
-            f"does not help, one of them hangs and holds the store: end that program",
+            f"does not help, one of them hangs and holds the store: end that program"
         )
-        self.seconds = seconds
+        if stopped is not None:
+            found = (
+                f"process {stopped} has locked it, and has been stopped for {seconds:g} s. Nothing was changed. Let "
+                f"that process continue (kill -CONT {stopped}) or end it, and try again"
+            )
+        super().__init__(location, found)
+        self.seconds, self.stopped = seconds, stopped
 
 
 class JournalCorrupt(CrewliteError, ValueError):

@@ -133,7 +133,7 @@ location, at = sys.argv[1], {"reads": fcntl.LOCK_SH, "writes": fcntl.LOCK_EX}[sy
 forked = []
 
 def fork(event, args):
-    if event == "fcntl.flock" and args[1] == at and not forked and os.path.exists(location + "/journal/r"):
+    if event == "fcntl.flock" and args[1] & at and not forked and os.path.exists(location + "/journal/r"):
         forked.append(True)
         if not os.fork():
             os.closerange(0, 3)

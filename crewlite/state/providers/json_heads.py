@@ -20,6 +20,7 @@ from typing import Any
 
 from crewlite import disk
 from crewlite.codec import JsonObject
+from crewlite.errors import StoreBusy
 from crewlite.ids import short
 from crewlite.json_text import encoder_of
 from crewlite.state.format.entry import Entry
@@ -39,10 +40,15 @@ class HeadFiles:
         self._paths = paths
 
     def read(self, run_id: str, branch: str) -> JsonObject:
-        """Return the head file of a branch; {} if none can be read. Call this before reading the journal."""
+        """Return the head file of a branch; {} if none can be read. Call this before reading the journal.
+
+        Raises StoreBusy if a stopped process is in the middle of writing it.
+        """
         try:
             # decoded first: json.loads would guess the encoding of bytes, and import it
             found: Any = json.loads(disk.read_complete(self._paths.head(run_id, branch)).decode())
+        except StoreBusy:
+            raise
         except (OSError, ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from crewlite import disk
-from crewlite.errors import JournalCorrupt, SchemaTooNew, StoreError
+from crewlite.errors import JournalCorrupt, SchemaTooNew, StoreBusy, StoreError
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry, InvalidEntry, chained, parse, parts_of_line, unseal_line
 from crewlite.state.format.rewinds import Rewound, rewinds_of
@@ -179,6 +179,8 @@ def _bytes(path: Path) -> bytes | None:
         return disk.read_complete(path)
     except FileNotFoundError:
         return None
+    except StoreBusy:
+        raise
     except OSError as error:
         raise StoreError(str(path), f"cannot be read ({error.strerror})") from error
 
