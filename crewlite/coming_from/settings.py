@@ -154,6 +154,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("@human_feedback", "learn_strict", ANY, "nothing is learned from feedback"),
     Setting("LLM", "callbacks", None, "calls are events", "@event_bus.on(LLMCallCompletedEvent)"),
     Setting("LLM", "is_litellm", ANY, "every provider is litellm's"),
+    Setting("LLM", "verbose", ANY, "progress is shown where the agent or the crew says verbose=True"),
     Setting("LLM", "interceptor", None, "attempts can be wrapped", "crewlite.around(...)"),
 )
 

@@ -14,13 +14,14 @@ from crewlite.llm.base import OFFLINE, ToolProtocol
 from crewlite.wording import an
 
 _HANDED_ON = frozenset(
-    {"frequency_penalty", "logit_bias", "logprobs", "max_completion_tokens", "metadata", "modalities", "n", "num_ctx"}
+    {"additional_drop_params", "allowed_openai_params", "drop_params", "frequency_penalty", "logit_bias", "logprobs"}
+    | {"max_completion_tokens", "metadata", "modalities", "n", "num_ctx"}
     | {"organization", "parallel_tool_calls", "presence_penalty", "safety_settings", "service_tier", "thinking"}
     | {"top_k", "top_logprobs", "user", "web_search_options"}
 )
 _OF_SERVICES = ("aws_", "azure_", "vertex_", "watsonx_")
-_PROVIDERS = {"aws": "bedrock", "azure_openai": "azure", "claude": "anthropic", "google": "gemini"}
-"""Names of providers in CrewAI, and those of litellm."""
+_PROVIDERS = {"aws": "bedrock", "azure_openai": "azure", "claude": "anthropic", "google": "gemini", "litellm": ""}
+"""Names of providers in CrewAI, and those of litellm; "" leaves the provider to the name of the model."""
 _EXTRA = "pass arguments of litellm.acompletion in extra={...}"
 
 

@@ -101,6 +101,17 @@ def test_arguments_that_litellm_takes_are_handed_on_by_name():
         LLM("openai/m", extra="x", presence_penalty=1)
 
 
+def test_what_a_model_does_not_take_may_be_dropped_as_litellm_drops_it(serve):
+    server = serve(reply(chat("Low water.")))
+    llm = LLM("openai/m", base_url=server.base_url, stop=["END"], drop_params=True, additional_drop_params=["stop"])
+    assert llm.call("When?") == "Low water."
+    assert "stop" not in server.requests[0].body
+
+
+def test_a_model_may_be_asked_to_be_verbose_and_to_go_by_litellm():
+    assert LLM("gemini/m", provider="litellm", verbose=True).model == "gemini/m"
+
+
 def test_the_usual_settings_of_a_model_of_ones_own_can_be_read_where_none_were_given():
     class Own(BaseLLM):
         def call(self, messages):
