@@ -37,6 +37,8 @@ _MODULE: dict[str, str] = {
 _FILES: dict[str, str] = {
     "crewlite.flow.persistence": "a store of your own is a provider: CheckpointConfig(provider=...)",
     "crewlite.flow.async_feedback": _FEEDBACK,
+    "crewlite.agents.crew_agent_executor": "steps: from crewlite.agents.parser import AgentAction, AgentFinish",
+    "crewlite.tasks.hallucination_guardrail": "a model judges by a rule: Task(guardrail='...'), or LLMGuardrail(...)",
     "crewlite.hooks": _HOOKS,
     "crewlite.llms.hooks": _HOOKS,
     "crewlite.a2a": "a tool asks the other agent",

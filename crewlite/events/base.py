@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import cache
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -15,6 +15,7 @@ class BaseEvent(BaseModel):
     """The base class of all events. A handler that subscribes to it receives every event."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    __slots__ = ("_source",)
 
     fleeting: ClassVar[bool] = False
     """Whether it is delivered to handlers but never recorded. It creates a checkpoint only if `on_events` lists it by
@@ -44,6 +45,15 @@ class BaseEvent(BaseModel):
     """The name of that step."""
     resumed: bool = False
     """On a start: an earlier kickoff of this run began the step already."""
+
+    @property
+    def source(self) -> Any:
+        """What emits it, which is no part of its data: neither compared nor serialised. None in a copy of the event."""
+        return getattr(self, "_source", None)
+
+    def emitted_by(self, source: object) -> None:
+        """Set what emits it."""
+        object.__setattr__(self, "_source", source)
 
 
 class ErrorFields(BaseEvent):

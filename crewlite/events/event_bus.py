@@ -136,6 +136,7 @@ class EventBus:
         if len(types) > _LONGEST_CHAIN:
             log.error("Events emit each other without end; stopped after %d: %s", len(types), " -> ".join(types[-8:]))
             return
+        event.emitted_by(source)
         delivery = Delivery(receivers, source, event, state, types)
         queue: deque[Delivery] | None = getattr(self._local, "queue", None)
         if queue is not None:

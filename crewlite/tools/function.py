@@ -51,6 +51,9 @@ class FunctionTool(BaseTool):
     async def _arun(self, **kwargs: Any) -> Any:
         return await self.func(**kwargs) if is_async(self.func) else await background.blocking(self.func, **kwargs)
 
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
+        return self.func(*args, **kwargs)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function, as if it were no tool."""
         return self.func(*args, **kwargs)

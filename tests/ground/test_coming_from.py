@@ -11,7 +11,14 @@ import crewlite
 from crewlite import Agent, CheckpointConfig, Crew, CrewOutput, LiteAgentOutput, Task, coming_from
 from crewlite.coming_from import modules
 from crewlite.errors import ConfigError
-from crewlite.events import BaseEventListener, TaskCompletedEvent, ToolUsageStartedEvent
+from crewlite.events import (
+    AgentExecutionCompletedEvent,
+    BaseEventListener,
+    CrewKickoffStartedEvent,
+    TaskCompletedEvent,
+    TaskStartedEvent,
+    ToolUsageStartedEvent,
+)
 from crewlite.flow import flow, human_feedback
 from crewlite.tools.function import FunctionTool
 
@@ -21,6 +28,8 @@ from crewlite.tools.function import FunctionTool
     [
         ("from crewlite.utilities.printer import Printer", "the bus: from crewlite import event_bus"),
         ("from crewlite.tasks import Printer", "crewlite.tasks has no 'Printer': it has ConditionalTask, TaskOutput"),
+        ("from crewlite.tasks.hallucination_guardrail import HallucinationGuardrail", "LLMGuardrail(...)"),
+        ("from crewlite.agents.crew_agent_executor import ToolResult", "import AgentAction, AgentFinish"),
         ("import crewlite.flow.persistence.base", "a store of your own is a provider"),
         ("from crewlite.hooks import before_tool_call", "a guard refuses a call (docs/crewai.md)"),
         ("from crewlite.hooks import after_llm_call", "event_bus.on(LLMCallCompletedEvent)"),
@@ -126,6 +135,47 @@ def test_a_listener_hears_what_it_subscribed_to():
     agent = Agent(role="r", goal="g", llm="offline")
     Crew(tasks=[Task(description="d", expected_output="x", agent=agent)]).kickoff()
     assert count.tasks == 1
+
+
+def test_a_listener_reads_the_crew_the_task_and_the_agent_from_the_event():
+    read = []
+
+    class Names(BaseEventListener):
+        def setup_listeners(self, crewai_event_bus):
+            for cls in (CrewKickoffStartedEvent, TaskStartedEvent, AgentExecutionCompletedEvent, TaskCompletedEvent):
+                crewai_event_bus.on(cls, self.hear)
+
+        def hear(self, source, event):
+            about = [getattr(event, name, None) for name in ("crew", "task", "agent")]
+            read.append((event.type, [one for one in about if one is not None], event))
+
+    agent = Agent(role="r", goal="g", llm="offline")
+    task = Task(description="d", expected_output="x", agent=agent)
+    crew = Crew(tasks=[task])
+    with crewlite.event_bus.scoped():
+        Names()
+        crew.kickoff()
+    assert [type for type, *_ in read] == [
+        "crew_kickoff_started",
+        "task_started",
+        "agent_execution_completed",
+        "task_completed",
+    ]
+    assert [about for _, about, _ in read] == [[crew], [task], [agent], [task]]
+    assert read[1][2].task.agent.role == read[2][2].agent.role == "r"
+    event = read[-1][2]
+    assert event.model_copy() == event
+    assert event.model_copy().task is None
+    assert "source" not in event.model_dump()
+
+
+def test_the_code_of_a_tool_made_of_a_function_is_called_as_that_of_a_class_is():
+    @crewlite.tool
+    def add(a: int, b: int = 1) -> int:
+        """Add two numbers."""
+        return a + b
+
+    assert (add._run(2, b=3), add._run(a=2), add.run(2)) == (5, 3, 3)
 
 
 def test_a_module_that_nobody_has_is_missing_as_ever():

@@ -13,6 +13,11 @@ from crewlite.usage import Usage
 class _AgentEvent(BaseEvent):
     agent_role: str
 
+    @property
+    def agent(self) -> Any:
+        """The agent, which emits it."""
+        return self.source
+
 
 class AgentExecutionStartedEvent(_AgentEvent):
     """An agent begins a task."""

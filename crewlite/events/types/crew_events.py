@@ -10,6 +10,11 @@ from crewlite.events.base import BaseEvent, ErrorFields
 class _CrewEvent(BaseEvent):
     crew_name: str
 
+    @property
+    def crew(self) -> Any:
+        """The crew, which emits it."""
+        return self.source
+
 
 class CrewKickoffStartedEvent(_CrewEvent):
     """A crew begins, or is resumed (`resumed`)."""

@@ -12,7 +12,14 @@ class _TaskEvent(BaseEvent):
     agent_role: str | None = None
 
 
-class TaskStartedEvent(_TaskEvent):
+class _TaskStepEvent(_TaskEvent):
+    @property
+    def task(self) -> Any:
+        """The task, which emits it."""
+        return self.source
+
+
+class TaskStartedEvent(_TaskStepEvent):
     """A task begins."""
 
     type: Literal["task_started"] = "task_started"
@@ -22,7 +29,7 @@ class TaskStartedEvent(_TaskEvent):
     """Addresses of the tasks whose outputs it is given as context."""
 
 
-class TaskCompletedEvent(_TaskEvent):
+class TaskCompletedEvent(_TaskStepEvent):
     """A task's output is recorded, after validation, output file and callback."""
 
     type: Literal["task_completed"] = "task_completed"
@@ -30,7 +37,7 @@ class TaskCompletedEvent(_TaskEvent):
     """The TaskOutput."""
 
 
-class TaskFailedEvent(_TaskEvent, ErrorFields):
+class TaskFailedEvent(_TaskStepEvent, ErrorFields):
     """A task failed and is not tried again."""
 
     type: Literal["task_failed"] = "task_failed"
