@@ -15,6 +15,8 @@ import typing
 from collections import deque
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import compress
+from operator import is_not
 from types import FunctionType, MethodType, NoneType, UnionType
 
 from pydantic import BaseModel, SecretBytes, SecretStr
@@ -187,8 +189,9 @@ def _parts(value: object, name: str, declared: bool) -> list[tuple[str, object, 
         return [(name, item, declared) for item in value] if declared or _bears(name) else []
     if isinstance(value, BaseModel):
         cls, held = type(value), vars(value)
-        searched, fields = _searched(cls)
-        parts = [(key, item, declares) for key, declares in searched.items() if (item := held.get(key)) is not None]
+        searched, empty, fields = _searched(cls)
+        filled = compress(searched.items(), map(is_not, map(held.get, searched), empty))  # without a Python loop
+        parts = [(key, held.get(key), declares) for key, declares in filled]
         if more := held.keys() - fields:
             parts += [(key, held[key], False) for key in more if not hasattr(cls, key)]  # else it is made from fields
         for others in (value.__pydantic_private__, value.__pydantic_extra__, _of_class(cls)):
@@ -227,14 +230,15 @@ def declared_in(cls: type[BaseModel]) -> list[str]:
 
 
 @lru_cache(maxsize=1024)
-def _searched(cls: type[BaseModel]) -> tuple[dict[str, bool], frozenset[str]]:
-    """Return the fields of a class that are searched, and all its fields.
+def _searched(cls: type[BaseModel]) -> tuple[dict[str, bool], list[object], frozenset[str]]:
+    """Return the fields of a class that are searched, the value of each that holds nothing, and all its fields.
 
     Of each field that is searched: whether its type says that it contains secrets.
     """
-    fields = {name: field.annotation for name, field in cls.model_fields.items()}
-    searched = {name: hint for name, hint in fields.items() if not _is_plain(hint, name)}
-    return {name: _declares(hint, frozenset({cls})) for name, hint in searched.items()}, frozenset(fields)
+    fields = cls.model_fields
+    searched = {name: one for name, one in fields.items() if not _is_plain(one.annotation, name)}
+    declares = {name: _declares(one.annotation, frozenset({cls})) for name, one in searched.items()}
+    return declares, [_EMPTY if one.default is _EMPTY else None for one in searched.values()], frozenset(fields)
 
 
 def _is_plain(hint: object, name: str) -> bool:

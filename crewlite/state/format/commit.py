@@ -11,6 +11,7 @@ Data of users (`value`, `inputs`, `metadata`) may have any type: the codec decod
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Annotated, Any, NotRequired, cast
 
@@ -51,7 +52,7 @@ STRICT = ConfigDict(strict=True, extra="allow", hide_input_in_errors=True)
 def read_commit(data: JsonObject) -> Commit:
     """Check that `data` is a commit, and return it. Raises ValueError with the first problem if it is not."""
     try:
-        _reader().validate_python(data)
+        _reader()(data)
     except ValidationError as error:
         raise ValueError(first_problem(error, "the commit")) from None
     return cast(Commit, data)
@@ -377,6 +378,6 @@ CheckedStep = Annotated[StepRecord, AfterValidator(_check_step)]
 
 
 @cache
-def _reader() -> TypeAdapter[Commit]:
+def _reader() -> Callable[[JsonObject], object]:
     """Build the reader at its first use, as that takes time that an import should not."""
-    return TypeAdapter(Annotated[Commit, AfterValidator(_check_commit)])
+    return TypeAdapter(Annotated[Commit, AfterValidator(_check_commit)]).validator.validate_python

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import re
-from typing import Any, NamedTuple, Never
+from typing import NamedTuple, Never
 
 from crewlite.codec import JsonObject, dumps
 from crewlite.errors import SchemaTooNew
@@ -30,6 +30,8 @@ _START = re.compile(
 )
 """The beginning of a run's first entry, if its names need no escapes. A listing needs only this part."""
 _DEEPEST = 350  # levels of JSON: the codec writes at most 300, and recursive functions must stay within Python's stack
+_QUOTED = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+_SQUARE, _NO_BRACKETS = bytes.maketrans(b"{}", b"[]"), bytes(set(range(256)) - set(b"[]{}"))
 
 
 class Entry(NamedTuple):
@@ -185,7 +187,7 @@ def parse(text: bytes) -> JsonObject:
         raise InvalidEntry(f"this is not JSON ({error})") from None
     if not isinstance(data, dict):
         raise InvalidEntry("this is not a JSON object")
-    if text.count(b"[") + text.count(b"{") > _DEEPEST and _is_deep(data):
+    if text.count(b"[") + text.count(b"{") > _DEEPEST and _is_deep(text):
         raise InvalidEntry("this is nested too deeply")
     return data
 
@@ -205,18 +207,11 @@ def _base(data: JsonObject) -> str:
     return found if isinstance(found, str) and _SUM.fullmatch(found) else ""
 
 
-def _is_deep(data: Any) -> bool:
-    level = [data]
-    for _ in range(_DEEPEST):
-        level = [
-            item
-            for each in level
-            for item in (each.values() if isinstance(each, dict) else each)
-            if type(item) is dict or type(item) is list  # quicker than isinstance, for each value
-        ]
-        if not level:
-            return False
-    return True
+def _is_deep(text: bytes) -> bool:
+    brackets, levels = _QUOTED.sub(b"", text).translate(_SQUARE, _NO_BRACKETS), 0
+    while brackets and levels < _DEEPEST:  # each round takes away the innermost level
+        brackets, levels = brackets.replace(b"[]", b""), levels + 1
+    return bool(brackets)
 
 
 def _finite(text: str) -> float:

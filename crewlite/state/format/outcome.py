@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import itemgetter
 from types import MappingProxyType
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from crewlite.codec import Json
 from crewlite.recovery.remedy import Remedy, as_data, remedy_of
@@ -30,7 +31,7 @@ class Outcome(NamedTuple):
     value: Json
     digest: str
     usage: UsageRecord | None
-    provenance: dict[str, str]
+    provenance: Mapping[str, str]
     milliseconds: float
     seq: int
     at: str
@@ -53,6 +54,23 @@ class Outcome(NamedTuple):
     """For how many milliseconds all attempts worked, if a compaction has left out the steps inside; else None."""
     unused: tuple[str, ...] = ()
     """The addresses of steps inside this one that a fork has inherited and this step's code has not requested there."""
+
+
+_RECORDED = itemgetter(
+    *("address", "kind", "attempt", "fingerprint", "value", "digest", "usage", "means", "ms", "seq", "at", "label"),
+    *("reused", "edited", "question", "drifted", "state", "order", "said", "worked", "unused"),
+)
+"""What a step is recorded with, in the order of the fields of `Outcome`."""
+_LEFT_OUT: dict[str, Any] = {
+    **dict.fromkeys(("usage", "label", "reused", "said", "worked")),
+    "attempt": 1,
+    "edited": False,
+    "means": {},
+    "question": {},
+    **dict.fromkeys(("drifted", "state", "unused"), ()),
+}
+"""What a step without these fields is recorded with."""
+_LISTS = {"drifted", "order", "unused"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,29 +170,10 @@ def recorded_remedy(remedy: Remedy) -> RemedyRecord:
 
 def outcome_of(step: StepRecord, seq: int, at: str, place: int = 0) -> Outcome:
     """Build an outcome from its record in an entry with this number and time. `place`: its index in that entry."""
-    return Outcome(
-        step["address"],
-        step["kind"],
-        step.get("attempt", 1),
-        step["fingerprint"],
-        step["value"],
-        step["digest"],
-        step.get("usage"),
-        step.get("means", {}),
-        step["ms"],
-        seq,
-        at,
-        step.get("label"),
-        step.get("reused"),
-        step.get("edited", False),
-        step.get("question", {}),
-        tuple(step.get("drifted", ())),
-        step.get("state", ()),
-        tuple(step.get("order", (seq, place))),
-        step.get("said"),
-        step.get("worked"),
-        tuple(step.get("unused", ())),
-    )
+    recorded = {**_LEFT_OUT, "order": (seq, place), **step, "seq": seq, "at": at}
+    for name in _LISTS & step.keys():
+        recorded[name] = tuple(recorded[name])
+    return Outcome(*_RECORDED(recorded))
 
 
 def by_reference(value: Json, references: Mapping[str, str]) -> Json:

@@ -61,7 +61,8 @@ class Paid:
 
     def take(self, commit: CommitParts) -> None:
         """Add all usage in a commit."""
-        self.take_steps(commit.get("steps", ()))
+        if steps := commit.get("steps"):
+            self.take_steps(steps)
         if "usage" in commit or "usage_inside" in commit:
             self.take_totals(commit)
         if self._counting:

@@ -36,6 +36,8 @@ from crewlite.state.format.paid import Paid
 from crewlite.state.format.rewinds import Ranges, counting_at, is_abandoned
 from crewlite.usage import Usage
 
+_USUAL = {"schema", "seq", "at", "steps", "events", "place"}
+"""The parts of most commits: of a commit with these alone, no others are looked for."""
 _LIFE = {"run", "definition", "inputs", "auto_approve", "values", "claim", "released", "cancelled", "stopped", "worked"}
 _CALLS_AND_QUESTIONS = {"intents", "made", "asked", "answers"}
 _BEFORE_A_KICKOFF = {"schema", "seq", "at", "answers", "folded", "released", "cancelled", "rewind", "place"}
@@ -110,8 +112,8 @@ class Record:
     def of(cls, entries: Iterable[Entry], lacks: Mapping[str, str | None] = {}) -> Record:
         """Build the record of a journal, without the checkpoints `lacks` (`lineage.trace`). Raises JournalCorrupt."""
         record, sums = cls(), dict[int, str]()
-        for entry, record in replay(entries):  # noqa: B007 - the last record is used after the loop
-            sums[entry.seq] = entry.sum
+        for entry, record in replay(entries):
+            sums[entry.seq] = record.sum
         record.check_checkpoints(sums)
         record.forget(lacks)
         return record
@@ -212,17 +214,17 @@ class Record:
     def apply(self, entry: Entry) -> None:
         """Apply the next entry. For an entry with a rewind, call it on the record that `before` returns."""
         commit, self.seq, self.sum = entry.commit, entry.seq, entry.sum
+        unusual = commit.keys() - _USUAL
         self.fresh = self.fresh and commit.keys() <= _BEFORE_A_KICKOFF
         self.paid.take(commit)
-        if not commit.keys().isdisjoint(_LIFE):
+        if unusual and not unusual.isdisjoint(_LIFE):
             self._run_parts(commit)
         self._steps(commit.get("steps", ()), commit["at"])
-        if not commit.keys().isdisjoint(_CALLS_AND_QUESTIONS):
+        if unusual and not unusual.isdisjoint(_CALLS_AND_QUESTIONS):
             self._calls_and_questions(commit)
         if changes_values(commit):
             self._values(commit)
-        for event in commit.get("events", ()):
-            self.events.append(RecordedEvent(*event, self.seq))
+        self.events += [RecordedEvent(*event, self.seq) for event in commit.get("events", ())]
         if drops := commit.get("drops"):
             self.forget(dict(drops))
         if checkpoint := commit.get("place"):
