@@ -49,3 +49,8 @@ def escaped(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def escaped_lines(text: str) -> str:
+    """Return a text with its control characters escaped, but for the ends of its lines; a tab becomes four spaces."""
+    return "\n".join(escaped(line.replace("\t", "    ")) for line in text.splitlines())

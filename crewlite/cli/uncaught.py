@@ -18,6 +18,7 @@ from crewlite.errors import CrewliteError, Suspended, notes_of, text_of
 from crewlite.resuming import branch_ref, to_resume
 from crewlite.state.history import History
 from crewlite.tracebacks import is_full, is_of_a_run
+from crewlite.wording import escaped_lines
 
 _LINES, _TEXT, _NOTES, _CAUSES = 15, 3, 4, 2
 """The lines in all; of the error's text; of its notes; of the errors that led to it."""
@@ -43,7 +44,7 @@ def _print(cls: type[BaseException], error: BaseException, tb: TracebackType | N
     if is_full() or not (lines := brief(error)):
         sys.__excepthook__(cls, error, tb)
     else:
-        print("\n".join(lines), file=sys.stderr)
+        print(escaped_lines("\n".join(lines)), file=sys.stderr)
 
 
 def brief(error: BaseException) -> list[str]:

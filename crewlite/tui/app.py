@@ -22,8 +22,8 @@ from crewlite.tui.panels import Comparison, Events, Fields, Overview, Steps
 from crewlite.tui.places import PAGE, Line, Listing, Place
 from crewlite.tui.reading import Reading, Shown
 from crewlite.tui.tree import RunTree
-from crewlite.tui.words import DARK, LIGHT, line, plain
-from crewlite.wording import number_of
+from crewlite.tui.words import DARK, LIGHT, line
+from crewlite.wording import escaped_lines, number_of
 
 T = TypeVar("T")
 _LOOK = 1.0  # seconds between looks at what other processes have written
@@ -202,7 +202,7 @@ class Browser(App[None]):
             self.shown = await self.read(lambda: self.reading.look(place))
         except (CrewliteError, OSError) as error:
             self.shown = None
-            self.query_one(Overview).show([("", [(place.name, Text(plain(str(error)), "red"))])])
+            self.query_one(Overview).show([("", [(place.name, Text(escaped_lines(str(error)), "red"))])])
         self._looked.set()
         self._paint()
         self.refresh_bindings()

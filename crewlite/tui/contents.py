@@ -25,8 +25,8 @@ from crewlite.state.reading.shown import what_fits
 from crewlite.state.reading.steps import StepView
 from crewlite.state.run_history import RunHistory
 from crewlite.state.verbs.edit import can_edit
-from crewlite.tui.words import line, mark, plain, shown
-from crewlite.wording import an, cut, number_of
+from crewlite.tui.words import line, mark, shown
+from crewlite.wording import an, cut, escaped_lines, number_of
 
 Rows = list[tuple[str, "Text | Moment"]]
 """Names and values. A row without a name goes on with the value above it."""
@@ -71,7 +71,7 @@ def _place(run: RunHistory, checkpoint: Checkpoint | None) -> Rows:
         ("created", Moment(checkpoint.created_at)),
         ("parent", line(short(checkpoint.parent_id) if checkpoint.parent_id else "none, it is the first")),
         *([("label", line((checkpoint.label, "magenta")))] if checkpoint.label else []),
-        *([("metadata", Text(plain(words.shortened(checkpoint.metadata))))] if checkpoint.metadata else []),
+        *([("metadata", Text(escaped_lines(words.shortened(checkpoint.metadata))))] if checkpoint.metadata else []),
     ]
 
 
@@ -99,7 +99,7 @@ def _state(run: RunHistory, checkpoint: Checkpoint | None) -> Rows:
     rows: Rows = [(f"input {name}", _value(value)) for name, value in place.inputs.items()]
     rows += [(name, _value(value)) for name, value in place.values.items()]
     rows += [(name, line(number_of(len(items), "item"))) for name, items in place.collections.items()]
-    return [(plain(name), value) for name, value in rows]
+    return [(escaped_lines(name), value) for name, value in rows]
 
 
 def _definition(run: RunHistory) -> Rows:
@@ -109,7 +109,7 @@ def _definition(run: RunHistory) -> Rows:
     for number, agent in enumerate(definition.get("agents", ())):
         rows.append(("" if number else "agents", line(*_agent(agent))))
     if kinds.has_methods(definition):
-        rows.append(("methods", Text(plain(", ".join(map(str, definition["methods"]))))))
+        rows.append(("methods", Text(escaped_lines(", ".join(map(str, definition["methods"]))))))
     return rows
 
 
@@ -126,15 +126,16 @@ def _run(run: RunHistory) -> Rows:
     by = f" ({run.at_work})" if run.at_work else ""
     rows: Rows = [("status", line(mark(status), " ", (status, style_of(status)), by))]
     if run.status == "failed" and (own := [one for one in run.attempts if not one.address]):
-        rows.append(("because", Text(plain(cut(f"{own[-1].error_type}: {own[-1].message}", _LONG)))))
+        rows.append(("because", Text(escaped_lines(cut(f"{own[-1].error_type}: {own[-1].message}", _LONG)))))
     if run.stopped_by:
-        rows.append(("stopped by", Text(plain(run.stopped_by))))
+        rows.append(("stopped by", Text(escaped_lines(run.stopped_by))))
     for asked in run.waiting:
         wanted = what_fits(asked.schema)
-        rows.append(("waits for", Text(plain(f"{asked.address}: {asked.question.strip()}"))))
+        rows.append(("waits for", Text(escaped_lines(f"{asked.address}: {asked.question.strip()}"))))
         rows.append(("", line((f"wanted: {wanted}", "dim"))))
     for given in run.unused_answers:
-        rows.append(("answered", Text(plain(f"{given.address}: {words.beginning(words.compact(given.value))}"))))
+        answer = words.beginning(words.compact(given.value))
+        rows.append(("answered", Text(escaped_lines(f"{given.address}: {answer}"))))
         rows.append(("", line(("not used yet", "dim"))))
     rows.append(("begun", Moment(run.started_at)))
     if base := run.base:
@@ -149,7 +150,7 @@ def _run(run: RunHistory) -> Rows:
 
 
 def _value(value: Any) -> Text:
-    text = plain(value if isinstance(value, str) else words.compact(value))
+    text = escaped_lines(value if isinstance(value, str) else words.compact(value))
     return Text(text if len(text) <= _LONG else f"{text[:_LONG]}… ({len(text):,} characters)")
 
 

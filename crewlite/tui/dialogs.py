@@ -16,7 +16,8 @@ from textual.widgets import Footer, Input, Label, Static
 
 from crewlite.cli.exits import OK
 from crewlite.tui.command import Command, Fork
-from crewlite.tui.words import line, plain
+from crewlite.tui.words import line
+from crewlite.wording import escaped_lines
 
 TARGET = "--crew: MODULE:ATTRIBUTE; if empty, of pyproject.toml or the record"
 _BRANCH = "name of the branch; made up if empty"
@@ -52,7 +53,7 @@ class Ask(ModalScreen[str | None]):
         with Vertical(classes="box"):
             yield Label(line((self._title, "bold")), classes="title")
             with VerticalScroll(classes="body"):
-                yield Static(Text(plain(self._body)))
+                yield Static(Text(escaped_lines(self._body)))
             if self._wanted:
                 yield Input(self._given, placeholder=self._wanted, compact=True, select_on_focus=bool(self._given))
             yield Static(classes="problem")
@@ -67,7 +68,7 @@ class Ask(ModalScreen[str | None]):
         problem = await self._act(said) if self._act else ""
         self._acts = False
         if problem:
-            self.query_one(".problem", Static).update(Text(plain(problem)))
+            self.query_one(".problem", Static).update(Text(escaped_lines(problem)))
         else:
             self.dismiss(said)
 
@@ -161,4 +162,4 @@ class ForkDialog(ModalScreen[tuple[Fork, bool] | None]):
 def foreseen(text: str) -> Text:
     """Return a line of a preview, with the steps that run in colour."""
     style = "dim" if text.startswith("reused") else "yellow" if text.startswith(("runs", "may run", "again")) else ""
-    return Text(plain(text), style)
+    return Text(escaped_lines(text), style)

@@ -21,8 +21,8 @@ from crewlite.state.format.outcome import LightEvent
 from crewlite.state.reading.steps import StepView
 from crewlite.tui.contents import Field, Row, Rows, bar
 from crewlite.tui.places import Place
-from crewlite.tui.words import line, mark, plain, shown
-from crewlite.wording import escaped
+from crewlite.tui.words import line, mark, shown
+from crewlite.wording import escaped, escaped_lines
 
 ROWS = 1_000
 """The most rows of a table; of events, the last ones."""
@@ -191,7 +191,7 @@ class Comparison(VerticalScroll):
 
     def show(self, lines: Sequence[tuple[str, str]]) -> None:
         """Show the lines of a difference, each with its mark."""
-        text = Text("\n").join(Text(plain(line_), LINE_STYLES.get(mark_, "")) for mark_, line_ in lines)
+        text = Text("\n").join(Text(escaped_lines(line_), LINE_STYLES.get(mark_, "")) for mark_, line_ in lines)
         self.query_one(Static).update(text)
         self.scroll_home(animate=False)
 

@@ -35,7 +35,8 @@ from crewlite.tui.dialogs import TARGET, Ask, ForkDialog
 from crewlite.tui.panels import Comparison, Fields
 from crewlite.tui.places import Place
 from crewlite.tui.tree import RunTree
-from crewlite.tui.words import line, plain
+from crewlite.tui.words import line
+from crewlite.wording import escaped_lines
 
 _Verb = Callable[[History, RunHistory, str], object]
 """What is done to a run with a line that was asked for."""
@@ -159,7 +160,9 @@ class View(Browser):
         self.clear_notifications()
         self.refresh_bindings()
         try:
-            code = await self._command.run(lambda text, answer: live.write(Text(plain(text), "bold" if answer else "")))
+            code = await self._command.run(
+                lambda text, answer: live.write(Text(escaped_lines(text), "bold" if answer else ""))
+            )
         finally:
             self._command = None
         known = {OK: ("finished", "green"), WAITS: ("it waits for an answer: a answers, r goes on", "magenta")}
@@ -209,7 +212,7 @@ class View(Browser):
                 title, calls, lambda history, *_: history.rewind(place.ref, reason=why, allow_effects=True), place.head
             )
         except (CrewliteError, OSError) as error:
-            self.notify(plain(str(error)), severity="error", timeout=15, markup=False)
+            self.notify(escaped_lines(str(error)), severity="error", timeout=15, markup=False)
         else:
             self._done()
 
@@ -260,7 +263,7 @@ class View(Browser):
         try:
             lines = await self.read(lambda: self.reading.diff(marked, place))
         except (CrewliteError, OSError) as error:
-            return self.notify(plain(str(error)), severity="error", markup=False)
+            return self.notify(escaped_lines(str(error)), severity="error", markup=False)
         self.query_one(Comparison).show(lines)
         self.query_one(TabbedContent).active = "tab-diff"
         return None

@@ -11,22 +11,17 @@ from rich.text import Text
 
 from crewlite.cli.checkpoint.screen import Part
 from crewlite.console.text import MARKS
-from crewlite.wording import escaped
+from crewlite.wording import escaped, escaped_lines
 
 LONGEST = 20_000
 """Characters of a value that are shown."""
 
 
-def plain(text: str) -> str:
-    """Return a text with its lines kept and everything else that is not printable escaped."""
-    return "\n".join(escaped(line.replace("\t", "    ")) for line in text.splitlines())
-
-
 def shown(text: str) -> str:
     """Return the part of a text that is shown, and how much more there is."""
     if len(text) <= LONGEST:
-        return plain(text)
-    return f"{plain(text[:LONGEST])}\n... {len(text) - LONGEST:,} more characters"
+        return escaped_lines(text)
+    return f"{escaped_lines(text[:LONGEST])}\n... {len(text) - LONGEST:,} more characters"
 
 
 def line(*parts: Part) -> Text:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, date, datetime, time, timedelta
 from enum import Enum
+from pathlib import Path
 from typing import Annotated, Literal
 from uuid import UUID
 
@@ -340,6 +341,52 @@ def test_secrets_among_the_choices_are_not_written(on_disk):
     with History(config.location) as found:
         assert "hunter2" not in str(found.run("one").waiting[0].schema)
     assert "hunter2" not in str(heard.of(HumanFeedbackRequestedEvent)[0].options)
+
+
+@pytest.mark.parametrize("way", ["ahead", "kickoff", "history", "masked"])
+def test_a_choice_that_holds_a_secret_can_be_chosen_and_is_written_nowhere(on_disk, monkeypatch, way):
+    monkeypatch.setenv("SHOP_API_KEY", "hunter2-long")
+    runs, config = [], on_disk()
+
+    @step
+    def work():
+        runs.append(1)
+        if len(runs) < 2:
+            raise OSError("cut")
+
+    @flow(checkpoint=config)
+    def pick():
+        chosen = ask("Which?", ["plain", "key hunter2-long"], name="q")
+        work()
+        return chosen == "key hunter2-long"
+
+    given = {"human:q": "key [secret]" if way == "masked" else "key hunter2-long"}
+    if way != "ahead":
+        with pytest.raises(Suspended):
+            pick.kickoff(run_id="one")
+    if way == "history":
+        with History(config.location) as found:
+            found.answer("one", *next(iter(given.items())))
+        given = {}
+    with pytest.raises(OSError):
+        pick.kickoff(run_id="one", answers=given)
+    assert pick.kickoff(run_id="one", answers=given) is True
+    assert pick.fork("one", edits={"human:q": "plain"}, branch="plain").kickoff() is False
+    assert pick.fork("one/plain", edits={"human:q": "key hunter2-long"}).kickoff() is True
+    kept = [config.location] if Path(config.location).is_file() else Path(config.location).rglob("*")
+    assert not any(b"hunter2" in Path(path).read_bytes() for path in kept if Path(path).is_file())
+
+
+def test_choices_that_look_alike_once_their_secrets_are_masked_are_refused(memory, monkeypatch):
+    monkeypatch.setenv("SHOP_API_KEY", "hunter2-long")
+    monkeypatch.setenv("BANK_API_KEY", "hunter3-long")
+
+    @flow(checkpoint=memory())
+    def pick():
+        return ask("Which?", ["hunter2-long", "hunter3-long", "none"], name="q")
+
+    with pytest.raises(ConfigError, match=r"look alike once these are masked: \[secret\], \[secret\], none"):
+        pick.kickoff(run_id="one")
 
 
 def test_a_refused_answer_that_holds_a_secret_is_told_without_it(on_disk, monkeypatch):

@@ -356,6 +356,34 @@ def test_a_question_at_a_terminal_shows_what_may_be_answered(tmp_path):
     assert "Name? [" not in shown
 
 
+SPOOFED = """
+from crewlite.flow import ask, flow
+
+@flow
+def send():
+    return ask("Send\\x1b[2J this?\\n\\tall\\rof it", ["yes\\x1b[8m", "no"])
+
+print(send.kickoff())
+"""
+
+
+def test_no_text_of_a_question_moves_the_cursor_or_hides_what_stands_on_the_terminal(tmp_path):
+    (tmp_path / "send.py").write_text(SPOOFED)
+    main, side = pty.openpty()
+    child = children.Child(
+        [sys.executable, "send.py"], cwd=tmp_path, stdin=side, stderr=side, stdout=children.PIPE, text=True
+    )
+    os.close(side)
+    os.write(main, b"perhaps\nno\n")
+    out, _ = child.communicate()
+    shown = os.read(main, 10_000).decode()
+    os.close(main)
+    assert out == "no\n"
+    assert "\x1b" not in shown
+    assert shown.count("Send\\x1b[2J this?\r\n    all\r\nof it [yes\\x1b[8m/no] ") == 2
+    assert "wanted one of yes\\x1b[8m, no: answer again" in shown
+
+
 LEFT = """
 from crewlite.flow import ask, flow
 

@@ -17,8 +17,9 @@ from crewlite.tui.contents import Field, as_text, bar, outputs_of, timeline
 from crewlite.tui.panels import outcome_of
 from crewlite.tui.places import Line, Listing, Place
 from crewlite.tui.reading import Reading
-from crewlite.tui.words import line, plain, shown
+from crewlite.tui.words import line, shown
 from crewlite.usage import Usage
+from crewlite.wording import escaped_lines
 from tests.tui.conftest import crew
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -113,7 +114,7 @@ def test_the_outcome_of_a_step_tells_of_failed_attempts_and_their_models(tmp_pat
 
 
 def test_no_control_character_and_no_markup_of_a_recorded_text_is_obeyed():
-    assert plain("a\tb\n\x1b[2J\u202e") == "a    b\n\\x1b[2J\\u202e"
+    assert escaped_lines("a\tb\n\x1b[2J\u202e") == "a    b\n\\x1b[2J\\u202e"
     assert str(line("[red]x[/red]\r")) == "[red]x[/red]\\r" and not line("[red]x[/red]").spans
     assert shown("x" * 30_000).endswith("10,000 more characters")
 

@@ -30,6 +30,7 @@ from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.state.format.addresses import NAME_RULE, can_be_name
 from crewlite.state.format.commit import AskedQuestion, CommitParts
 from crewlite.state.verbs.answer import decode_answer, misfit, refusal, typed
+from crewlite.wording import escaped_lines
 
 _LATE: Any = object()
 
@@ -91,7 +92,7 @@ async def _put_inside(scope: StepScope, asked: Question, step: Step[Any], leads_
     then = known.get(leads_to)
     if (found := known.get(at)) and found.edited and (then is None or then.seq < found.seq):
         try:
-            asked.read(codec.decode(scope.run.record.value(at)["answer"]), at)
+            asked.read(asked.chosen(codec.decode(scope.run.record.value(at)["answer"]), scope.mask), at)
         except AnswerRefused as refused:
             raise AnswerRefused(at, scope.mask(refused.problem), edit=True, by_run=True) from None
     return await scope.step(step)
@@ -175,6 +176,10 @@ class Question:
             raise AnswerRefused(address, f"{answer!r}: {error}") from None
         return value
 
+    def chosen(self, answer: Any, mask: Callable[[str], str]) -> Any:
+        """Return the choice that a recorded answer stands for, as a record masks secrets; any other answer as it is."""
+        return next((one for one in _listed(self.asked_as) if isinstance(one, str) and mask(one) == answer), answer)
+
     def in_time(self, answer: Any) -> Any:
         """Return the answer. Raises AnswerTimeout if none came in time."""
         if answer is _LATE:
@@ -200,12 +205,13 @@ class Question:
         over = over or threading.Event()
         with turn(over):
             while True:
-                print(f"{self.text} {_choices(self.json_schema)}", end="", file=sys.stderr, flush=True)
+                shown = escaped_lines(f"{self.text} {_choices(self.json_schema)}")
+                print(shown, end="", file=sys.stderr, flush=True)
                 said = line(over)
                 try:
                     return self.read(typed(said, self.json_schema), self.text)
                 except AnswerRefused as refusal:
-                    print(f"{refusal.problem}: answer again", file=sys.stderr)
+                    print(f"{escaped_lines(refusal.problem)}: answer again", file=sys.stderr)
 
 
 def _adapter(schema: Any) -> TypeAdapter[Any]:
@@ -229,13 +235,20 @@ def _choices(schema: Any) -> str:
         return f"[{schema['description']}] "
     if schema.get("type") == "boolean":
         return "[y/n] "
-    known = schema.get("enum") or ([schema["const"]] if "const" in schema else [])
+    known = _listed(schema)
     return f"[{'/'.join(map(str, known))}] " if known else ""
+
+
+def _listed(schema: Any) -> list[Any]:
+    """Return the answers that a JSON schema lists; [] if it lists none."""
+    known = schema or {}
+    return [*known.get("enum", ()), *([known["const"]] if "const" in known else ())]
 
 
 def question_step(asked: Question, name: str | None) -> Step[Any]:
     """Build the step of a question. Pass the value of the step to `Question.in_time`."""
-    voice = _Voice(durable.scope().mask(asked.text), asked.told or _USUAL)
+    mask = durable.scope().mask
+    voice = _Voice(mask(asked.text), asked.told or _USUAL)
 
     async def work() -> Any:
         frame = durable.scope()
@@ -249,7 +262,9 @@ def question_step(asked: Question, name: str | None) -> Step[Any]:
         return {"answer": codec.encode_to_keep(answer)} | ({"automatic": True} if voice.automatic else {})
 
     def decode(data: Any) -> Any:
-        return _LATE if "late" in data else asked.read(codec.decode(data["answer"]), asked.text, recorded=True)
+        if "late" in data:
+            return _LATE
+        return asked.read(asked.chosen(codec.decode(data["answer"]), mask), asked.text, recorded=True)
 
     return Step(
         kind=kinds.HUMAN,
@@ -284,8 +299,7 @@ async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | No
         recorded = await _put(frame, asked, schema, name)
     if told := run.record.answer_to(recorded):
         try:
-            given = decode_answer(told, schema)
-            value = asked.read(given, address)
+            value = asked.read(asked.chosen(decode_answer(told, schema), frame.mask), address)
         except AnswerRefused as refused:
             problem = frame.mask(refused.problem)
             await run.journal.save({"answers": [refusal(address, problem)]}, now=True)
@@ -317,8 +331,14 @@ async def _put(frame: StepScope, asked: Question, schema: Any, name: str | None)
     """Record a question and emit its event, unless the answer was given ahead. Returns the question as it is recorded.
 
     The question, its event and the checkpoint that the event creates are one commit. A run killed before that commit
-    asks again; one killed after it does not.
+    asks again; one killed after it does not. Raises ConfigError for choices that look alike once masked.
     """
+    choices = [frame.mask(one) for one in _listed(schema) if isinstance(one, str)]
+    if len(set(choices)) < len(choices):
+        raise ConfigError(
+            f"ask({frame.mask(asked.text)!r}): its choices hold secrets, and look alike once these are masked: "
+            f"{', '.join(choices)}. Offer names, and have the code look up the secret by its name"
+        )
     at, ahead = now(), frame.run.record.answers.get(frame.address)
     recorded: AskedQuestion = {"address": frame.address, "question": frame.mask(asked.text), "at": at.isoformat()}
     recorded["digest"] = asked.digest

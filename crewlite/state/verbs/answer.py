@@ -306,8 +306,11 @@ def _may_be_same(value: Any, recorded: Any) -> bool:
 
 
 def check(asked: AskedQuestion, value: Any, mask: Callable[[str], str]) -> None:
-    """Raise AnswerRefused, with secrets masked, if the value does not fit the recorded schema of the question."""
-    if problem := misfit(value, asked.get("schema")):
+    """Raise AnswerRefused, with secrets masked, if the value does not fit the recorded schema of the question.
+
+    A choice that holds a secret is masked in that schema, so a text is compared as it would be recorded.
+    """
+    if problem := misfit(mask(value) if isinstance(value, str) else value, asked.get("schema")):
         raise AnswerRefused(asked["address"], mask(problem))
 
 
