@@ -187,6 +187,8 @@ class Execution(Generic[T]):
         if self.step.own_state and self.address:
             return (), ()
         conflicts = around.conflicts(changes, self.start) if changes and around else ()
+        if conflicts and around and not self.step.cache:  # what another run reuses is of this step alone
+            changes, conflicts = around.put_together(changes, self.start)
         if conflicts and self.outer.run.journal.on_conflict == "error":
             raise StateConflict(self.address, conflicts)
         return changes, conflicts

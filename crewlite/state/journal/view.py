@@ -18,6 +18,7 @@ from crewlite.errors import ConfigError, NotCodable, StoreError
 from crewlite.forked import rlock
 from crewlite.secrets import Secrets
 from crewlite.state.format.kept import Order
+from crewlite.state.format.merging import CLASH, merged_at
 from crewlite.state.format.operations import ABSENT, Operation, applied, by_name, difference
 from crewlite.state.journal.conflicts import Start, Touched
 from crewlite.state.journal.values import Values
@@ -201,6 +202,22 @@ class View:
             if inside is None or (start.delivered == inside.delivered and not inside.pending):
                 return []  # none has changed anything that the step could not see
             return inside.touched.conflicts(operations, start)
+
+    def put_together(self, operations: Sequence[Operation], start: Start) -> tuple[list[Operation], list[str]]:
+        """Put operations together with the changes of concurrent steps inside, where these conflict.
+
+        Returns the operations, and the names in which the same part was changed.
+        """
+        found, names = list[Operation](), dict[str, None]()
+        with self._shared.lock:
+            theirs = self.outlook()
+            for operation in operations:
+                both = CLASH
+                if self.conflicts([operation], start):
+                    both = merged_at(operation, start.values, theirs)
+                    names |= dict.fromkeys([operation[1][0]] if both is CLASH else ())
+                found.append(operation if both is CLASH else ["set", operation[1], both])
+        return found, list(names)
 
     def end(self) -> None:
         """Note that the attempt has ended: from now on nothing changes these values. The caller holds the lock."""
