@@ -203,7 +203,7 @@ class AgentRoot(Root[LiteAgentOutput]):
 
 def _with_usage(result: LiteAgentOutput, run: Run) -> LiteAgentOutput:
     """A result with the usage of the whole run."""
-    return result.model_copy(update={"token_usage": run.record.usage, "own_usage": run.record.paid.own})
+    return result.model_copy(update={"token_usage": run.record.paid.total, "own_usage": run.record.paid.own})
 
 
 def rebuilt(cls: type[A], source: FromCheckpoint, bind: Bind) -> A:

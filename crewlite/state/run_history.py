@@ -233,12 +233,12 @@ class RunHistory:
     @property
     def usage(self) -> Usage:
         """Tokens and cost of all recorded work, also of what rewinds have abandoned."""
-        return self._record.usage
+        return self._record.paid.total
 
     @property
     def abandoned_usage(self) -> Usage:
         """The part of `usage` that work has cost which rewinds have abandoned, and which runs again."""
-        return usage_change(self._record.paid.counting.total, self._record.usage)
+        return usage_change(self._record.paid.counting.total, self._record.paid.total)
 
     @property
     def own_usage(self) -> Usage:

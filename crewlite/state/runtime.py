@@ -120,7 +120,9 @@ class RuntimeState(Bag):
     @property
     def usage(self) -> Usage:
         """Tokens and cost of the run up to this commit, and what was added through this object since."""
-        return self._then.usage + self._paid if self._then else self._journal.record.usage + self._journal.states.paid
+        if self._then:
+            return self._then.usage + self._paid
+        return self._journal.record.paid.total + self._journal.states.paid
 
     def usage_of(self, address: str) -> Usage:
         """Return the tokens and cost so far of one step and all steps inside it, such as a crew in a flow.
@@ -231,7 +233,7 @@ class CommitView(NamedTuple):
     @classmethod
     def of(cls, record: Record) -> CommitView:
         """Build the view of the newest commit of a record."""
-        return cls(record.seq, record.sum, record.usage, len(record.tasks))
+        return cls(record.seq, record.sum, record.paid.total, len(record.tasks))
 
 
 async def opened(name: str | UUID, location: str | os.PathLike[str] | None, provider: BaseProvider | None) -> Journal:

@@ -104,7 +104,7 @@ class Progress:
     def usage(self) -> Usage:
         """The usage of the complete run so far."""
         journal = self.journal
-        return journal.record.usage if journal else self.paid
+        return journal.record.paid.total if journal else self.paid
 
     def attach(self, journal: Journal) -> None:
         """Note that the run has begun or was resumed, with this journal."""

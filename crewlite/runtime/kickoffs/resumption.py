@@ -370,7 +370,7 @@ def lived(root: Root[Any], record: Record, on_drift: OnDrift | None) -> dict[str
     return {
         "begun": begun,
         "heard_start": heard,
-        "inside": _grouped(record.outcomes, prefix_beside) if root.exact or on_drift == "rerun" else {},
+        "inside": _grouped(record.ends, prefix_beside) if root.exact or on_drift == "rerun" else {},
         "on_drift": on_drift or "keep",
         "inherited": _grouped(inherited(record), outer) if record.base else {},
         "undecided": frozenset(undecided(record)),

@@ -12,7 +12,7 @@ from crewlite.errors import CrewliteError
 from crewlite.runtime.steps.numbering import Numbering
 from crewlite.runtime.steps.siblings import Siblings
 from crewlite.runtime.steps.turns import Turns
-from crewlite.state.format.outcome import Outcome
+from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.view import View
 
@@ -95,15 +95,15 @@ class Children:
         """Whether results may have to be handed over to other tasks before the step's own coroutine gets one."""
         return self.turns is not None and self.turns.busy
 
-    def is_next(self, address: str, outcomes: Mapping[str, Outcome]) -> bool:
+    def is_next(self, address: str, ends: Mapping[str, Outcome | Attempt]) -> bool:
         """Return whether a requested step is recorded, and the code has requested every step recorded before it."""
-        if address not in outcomes:
+        if address not in ends:
             return False
         if self.ahead is None:
-            self.ahead = sorted(self.unrequested & outcomes.keys(), key=lambda at: outcomes[at].order, reverse=True)
-        while self.ahead and (self.ahead[-1] not in self.unrequested or self.ahead[-1] not in outcomes):
+            self.ahead = sorted(self.unrequested & ends.keys(), key=lambda at: ends[at].order, reverse=True)
+        while self.ahead and (self.ahead[-1] not in self.unrequested or self.ahead[-1] not in ends):
             self.ahead.pop()
-        return not self.ahead or outcomes[self.ahead[-1]].order > outcomes[address].order
+        return not self.ahead or ends[self.ahead[-1]].order > ends[address].order
 
     def turns_here(self) -> Turns:
         """Return the order in which child steps hand over their results; create it on first use."""

@@ -124,7 +124,9 @@ async def _recorded(step: Step[Any], frame: Frame, decision: Decided, attempt: i
         attempted["error"]["said"] = said
     asked_again = frame.outer.inherited.mode.strict_replay or decision.rises
     if final and asked_again:
+        means = frame.inherited.mode.provenance(step.provenance, step.drift)
         attempted["fingerprint"] = frame.fingerprint
+        attempted |= cast(StepRecord, {"means": means} if means else {})
         frame.outer.children.committing(address, run.journal)
     if final and (asked_again or not address):  # those who wait for the run hear of the root's failure
         attempted["error"]["raised"] = raised = cast(RaisedError, masked(written(thrown)))

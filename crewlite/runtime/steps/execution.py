@@ -29,7 +29,6 @@ from crewlite.runtime.steps.deciding import announce_success, remedied
 from crewlite.runtime.steps.doubts import doubt, intended, is_made_again, kind_and_name, may_have_been_made
 from crewlite.runtime.steps.failed_attempts import FailedAttempt, kept
 from crewlite.runtime.steps.frame import Frame
-from crewlite.runtime.steps.replay import DIFFERS, MAY_DIFFER
 from crewlite.runtime.steps.run import Origin
 from crewlite.runtime.steps.slots import Slots
 from crewlite.state.format.commit import CommitParts, StepRecord
@@ -304,7 +303,8 @@ class Execution(Generic[T]):
 
     def _outcome(self, data: Json, ended: Ended, usage: Json, said: SaidRecord | None) -> StepRecord:
         """Build the record of an outcome with this value."""
-        step, frame, means = self.step, ended.frame, dict(self.step.provenance or {})
+        step, frame = self.step, ended.frame
+        mode = (frame or self.outer).inherited.mode
         texts = frame.children.texts if frame else None
         outcome: StepRecord = {
             "address": self.address,
@@ -314,8 +314,6 @@ class Execution(Generic[T]):
             "digest": codec.digest(data),
             "ms": ended.milliseconds,
         }
-        if step.drift == MAY_DIFFER:
-            means[MAY_DIFFER] = "yes"
         if ended.attempt > 1:
             outcome["attempt"] = ended.attempt
         if ended.reused:
@@ -325,10 +323,8 @@ class Execution(Generic[T]):
                 outcome["drifted"] = [*frame.children.drifted]
             if unused := frame.unused():
                 outcome["unused"] = unused
-            if frame.inherited.mode.differs:
-                means[DIFFERS] = "yes"
         more: dict[str, Any] = {
-            "means": means,
+            "means": mode.provenance(step.provenance, step.drift),
             "label": step.label,
             "usage": usage,
             "state": [*ended.changes] if self.outer.children.view else (),

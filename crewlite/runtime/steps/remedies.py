@@ -171,22 +171,22 @@ def goes_on(attempts: Sequence[Attempt]) -> bool:
 
 
 def void_by(record: Record, remedy: Remedy, prefix: str) -> Iterator[tuple[str, str]]:
-    """Yield (address, kind) of the finished steps that a rollback to a named place below `prefix` runs again."""
+    """Yield (address, kind) of the ended steps that a rollback to a named place below `prefix` runs again."""
     if not isinstance(remedy, Rollback) or not remedy.to:
         return
     order = record.outcomes[f"{prefix}{remedy.to}"].order
-    below = (outcome for at, outcome in record.outcomes.items() if is_right_below(at, prefix))
-    yield from void(record, prefix, [outcome.address for outcome in below if outcome.order <= order])
+    below = (ended for ended in record.ends.values() if is_right_below(ended.address, prefix))
+    yield from void(record, prefix, [ended.address for ended in below if ended.order <= order])
 
 
 def void(record: Record, prefix: str, kept: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield (address, kind) of the finished steps that become void if a step has another question than before.
+    """Yield (address, kind) of the ended steps that become void if a step has another question than before.
 
     These are all steps below `prefix`, except `kept`, the steps inside those, and calls with effect="once".
     """
     known = set(kept)
-    for at, outcome in record.outcomes.items():
+    for at, ended in record.ends.items():
         if at.startswith(prefix) and record.intents.get(at) != "once":
             top = prefix + at[len(prefix) :].partition("/")[0].partition("!")[0]
             if top not in known:
-                yield at, outcome.kind
+                yield at, ended.kind

@@ -8,7 +8,8 @@ forks with edits or other inputs, and steps that may differ, with what came afte
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -60,6 +61,8 @@ class Question(NamedTuple):
     comes_late: bool = False
     """The earlier run may have requested this step without starting it (it had to wait, for example for a slot), so
     the step may be new although later steps are recorded."""
+    is_early: bool = False
+    """Whether the step may differ, and steps that were recorded before it are not requested yet."""
     after: int | None = None
     """The number of the commit that the step reacts to: an earlier outcome of the step is outdated."""
     basis: Basis = Basis()
@@ -99,10 +102,15 @@ class Mode:
         """Return whether a step whose question has changed runs again. `once`: whether its repetition would do harm."""
         return self.rolled_back or self.on_drift == "rerun" or (self.differs and not once)
 
+    def provenance(self, own: Mapping[str, str] | None, drift: Drift) -> dict[str, str]:
+        """Return the provenance to record with the end of a step of this drift. `own`: what the step brings itself."""
+        marks = {MAY_DIFFER: drift == MAY_DIFFER, DIFFERS: self.differs}
+        return {**(own or {}), **{mark: "yes" for mark, holds in marks.items() if holds}}
+
     def after(self, decision: Decision) -> Mode:
         """Return the mode for what the code requests after a step about which this was decided."""
         mode = self
-        if not mode.differs and isinstance(decision, Reuse | Run) and decision.differs:
+        if not mode.differs and not isinstance(decision, Refuse) and decision.differs:
             mode = replace(mode, differs=True)
         if isinstance(decision, Run) and decision.diverges:
             mode = replace(mode, diverged=True)
@@ -129,6 +137,11 @@ class Reraise:
 
     failure: Attempt
 
+    @property
+    def differs(self) -> bool:
+        """As `Reuse.differs`."""
+        return DIFFERS in self.failure.provenance
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -151,6 +164,8 @@ class Refuse:
     """The recorded steps concerned."""
 
 
+_Ends = Mapping[str, Outcome | Attempt]
+"""A part of `Record.ends`."""
 Decision = Reuse | Reraise | Run | Refuse
 RUN = Run()
 """Run the step, and let later outcomes in the record apply. One case is a step of which nothing is recorded."""
@@ -161,29 +176,39 @@ def decide(record: Record, question: Question, mode: Mode, unrequested: Collecti
 
     `unrequested`: addresses of the recorded steps with the same parent that code has not requested yet.
     """
-    recorded = record.outcomes.get(question.address)
-    if recorded is not None and question.after is not None and recorded.seq < question.after:
+    ended = record.ends.get(question.address)
+    if ended is not None and not _stands(record, ended, question):
         return RUN
-    edited_here = recorded is not None and recorded.edited and recorded.seq > record.base
-    if recorded and not edited_here and not question.basis.holds(recorded.seq, recorded.provenance.get(RESTS_ON)):
-        return RUN
-    if recorded is not None and (not mode.diverged or (mode.goes_otherwise and question.once)):
-        verdict = _answered(record, recorded, question, mode, unrequested)
+    if ended is not None and question.is_early and _comes_earlier(record, ended, question, mode, unrequested):
+        return Run(diverges=True, differs=True)
+    counts = not mode.diverged or (mode.goes_otherwise and question.once)
+    if isinstance(ended, Outcome) and counts:
+        verdict = _answered(record, ended, question, mode, unrequested)
         if verdict != RUN:
             return verdict
-    if mode.strict_replay and not mode.diverged:
-        failure = record.failures.get(question.address)
-        if failure and question.address not in mode.rerun and failure.fingerprint == question.digest:
-            return Reraise(failure)
-        passed = _passed_over(record, question, mode, unrequested)
-        if question.drift == MAY_DIFFER and (passed or (failure and failure.fingerprint != question.digest)):
-            return Run(diverges=True, differs=True)
-        if passed:
-            return Refuse("passed over", passed)
-        # in code beside the step's own, a changed question is a new step, as the address there follows from it
-        new = question.drift == MAY_DIFFER and not is_counted(question.address)
-        return Run(differs=new or _free_from(record, unrequested) > 0)
-    return RUN
+    failure = record.failures.get(question.address) if mode.strict_replay and counts else None
+    changed = failure is not None and failure.fingerprint != question.digest
+    if failure and not changed and question.address not in mode.rerun:
+        return Reraise(failure)
+    if not mode.strict_replay or mode.diverged:
+        return RUN
+    passed, may_differ = _passed_over(record, question, mode, unrequested), question.drift == MAY_DIFFER
+    if may_differ and (passed or changed):
+        return Run(diverges=True, differs=True)
+    if needed := _needed(record, mode, passed):
+        return Refuse("passed over", tuple(needed))
+    # in code beside the step's own, a changed question is a new step, as the address there follows from it
+    new = may_differ and not is_counted(question.address)
+    free = mode.differs or _free_from(record, unrequested) > 0
+    return Run(diverges=free and (changed or bool(passed)), differs=new or free)
+
+
+def _stands(record: Record, ended: Outcome | Attempt, question: Question) -> bool:
+    """Return whether the recorded end of a step still rests on what it rested on: other steps and their questions."""
+    if question.after is not None and ended.seq < question.after:
+        return False
+    edited_here = isinstance(ended, Outcome) and ended.edited and ended.seq > record.base
+    return edited_here or question.basis.holds(ended.seq, ended.provenance.get(RESTS_ON))
 
 
 def asked_alike(record: Record, digest: str, siblings: Collection[str]) -> list[str]:
@@ -271,25 +296,55 @@ def _as_before(data: Json) -> Json:
     return {key: _as_before(item) for key, item in data.items()}
 
 
-def _passed_over(record: Record, question: Question, mode: Mode, unrequested: Collection[str]) -> tuple[str, ...]:
-    """Return the recorded steps that should have been requested before this new one; () if it may be new."""
+def _passed_over(record: Record, question: Question, mode: Mode, unrequested: Collection[str]) -> _Ends:
+    """Return the recorded steps that the code requested before this one, and now has not; {} if this one may be new."""
     address = question.address
-    if not unrequested or address in mode.begun or question.comes_late or not is_counted(address):
-        return ()
-    if record.edited or record.earlier_inputs:  # a changed fork may request other steps
-        return ()
-    prefix = prefix_beside(address)
-    return tuple(at for at in missed(record, mode, prefix, unrequested) if is_counted(at))
+    was_beside = address in mode.begun and question.drift != MAY_DIFFER  # for such a step the code waits at once
+    if not unrequested or was_beside or question.comes_late or not is_counted(address):
+        return {}
+    if record.earlier_inputs:  # a changed fork may request other steps
+        return {}
+    left = _left_out(record, mode, prefix_beside(address), unrequested)
+    return {at: ended for at, ended in left.items() if is_counted(at)}
 
 
 def missed(record: Record, mode: Mode, prefix: str, unrequested: Collection[str]) -> list[str]:
     """Return the steps of `unrequested` that the code should have requested: nothing they depend on has changed."""
-    if not unrequested or not mode.strict_replay or mode.diverged or mode.reruns() or record.edited:
+    return _needed(record, mode, _left_out(record, mode, prefix, unrequested))
+
+
+def _comes_earlier(
+    record: Record, ended: Outcome | Attempt, question: Question, mode: Mode, unrequested: Collection[str]
+) -> bool:
+    """Return whether a step is requested before steps that had ended before it, so that it is another step than then.
+
+    Calls with effect="once" do not tell that: they stay where they are when what is around them becomes void.
+    """
+    passed = _passed_over(record, question, mode, unrequested)
+    return any(one.order < ended.order and record.intents.get(at) != "once" for at, one in passed.items())
+
+
+def _left_out(record: Record, mode: Mode, prefix: str, unrequested: Collection[str]) -> _Ends:
+    """Return the ends of those steps of `unrequested` that code which does the same as before requests."""
+    free = not mode.strict_replay or mode.diverged or mode.rolled_back or mode.on_drift == "rerun" or record.edited
+    if free or not unrequested:
+        return {}
+    tried_again = _tried_again(record, prefix)
+
+    def may_be(at: str, seq: int) -> bool:
+        retried = any(first <= seq < end for first, end in tried_again)
+        return retried or kinds.at(at).is_about_failure or has_other_inputs(record, at)
+
+    ended = {at: record.ends[at] for at in sorted(unrequested) if at in record.ends}
+    return {at: one for at, one in ended.items() if not may_be(at, one.seq)}
+
+
+def _needed(record: Record, mode: Mode, left_out: _Ends) -> list[str]:
+    """Return which of the steps in `left_out` do not come after a step that the code may leave out."""
+    if not left_out or mode.differs:
         return []
-    needed = (at for at in unrequested if not kinds.at(at).is_about_failure)
-    left = [at for at in needed if not has_other_inputs(record, at)]
-    since = [one for one in (_tried_again(record, prefix), _free_from(record, left)) if one] if left else []
-    return sorted(at for at in left if not since or record.outcomes[at].seq < min(since))
+    free = _free_from(record, left_out)
+    return [at for at, ended in left_out.items() if not 0 < free <= ended.seq]
 
 
 def _free_from(record: Record, addresses: Iterable[str]) -> int:
@@ -297,20 +352,18 @@ def _free_from(record: Record, addresses: Iterable[str]) -> int:
 
     Steps committed from there on need not be requested again: the code may have left out the first one.
     """
-    known = (record.outcomes[at] for at in addresses if at in record.outcomes)
+    known = (record.ends[at] for at in addresses if at in record.ends)
     return min((one.seq for one in known if one.provenance.keys() & {MAY_DIFFER, DIFFERS}), default=0)
 
 
-def _tried_again(record: Record, prefix: str) -> int:
-    """Return the seq of the first final failure below `prefix` that is now retried; 0 if there is none.
+def _tried_again(record: Record, prefix: str) -> list[tuple[int, float]]:
+    """Return (first, end) of the ranges of commits after failures below `prefix` whose steps were then tried again.
 
-    Steps committed after that failure need not be requested again.
+    Steps committed in such a range need not be requested again. A range ends where the step has ended otherwise.
     """
-    failed = (
-        attempt.seq
-        for at, tries in record.attempts.items()
-        if is_right_below(at, prefix) and at not in record.failures
-        for attempt in tries
-        if attempt.final
-    )
-    return min(failed, default=0)
+    ranges = list[tuple[int, float]]()
+    for at, tries in record.attempts.items():
+        if is_right_below(at, prefix):
+            end = record.ends[at].seq if at in record.ends else math.inf
+            ranges += [(attempt.seq, end) for attempt in tries if attempt.final and attempt.seq < end]
+    return ranges

@@ -94,7 +94,7 @@ class Run:
     """Whether the record has changes of the state by handlers of the run's start, made in an earlier kickoff."""
     begun_calls: BegunCalls = field(default_factory=BegunCalls)
     inside: dict[str, frozenset[str]] = field(default_factory=dict)
-    """Addresses of the steps that earlier kickoffs finished, by their prefix up to the last slash."""
+    """Addresses of the steps that ended in earlier kickoffs (`Record.ends`), by their prefix up to the last slash."""
     inherited: dict[str, frozenset[str]] = field(default_factory=dict)
     """Addresses of the steps that this fork inherited from its base, by the address of the enclosing step."""
     incomplete_failures: set[tuple[str, str]] = field(default_factory=set)

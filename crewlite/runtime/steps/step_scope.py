@@ -256,7 +256,7 @@ class StepScope(Frame):
 
     async def _others_first(self, address: str) -> bool:
         """Return whether results may have to be handed over to other tasks before the running task gets this one."""
-        if self.run.recorded and not self.children.is_next(address, self.run.record.outcomes):
+        if self.run.recorded and not self.children.is_next(address, self.run.record.ends):
             await asyncio.sleep(0)  # tasks that the code has just created request their steps now
         return self.children.others_first
 
@@ -278,8 +278,7 @@ class StepScope(Frame):
         """
         if not (self.in_other_task or self.children.others_first):
             return await part
-        address, record = task.get_name(), self.run.record
-        recorded = record.outcomes.get(address) or record.failures.get(address)
+        recorded = self.run.record.ends.get(task.get_name())
         order = recorded.order if recorded else None
         return await self.children.turns_here().hand_over(task, part, order, expected=self.run.recorded)
 
@@ -315,8 +314,9 @@ class StepScope(Frame):
         late = bool(step.limits or self.inherited.limits or step.cache or step.effect == "once" or step.kind.waits)
         basis = self.basis(address) if step.rests_on_more else replay.Basis()
         once = step.effect == "once"
+        early = step.drift == replay.MAY_DIFFER and not children.is_next(address, record.ends)
         question = Question(
-            address, step.kind.name, step.question, fingerprint, step.drift, once, late, step.after, basis
+            address, step.kind.name, step.question, fingerprint, step.drift, once, late, early, step.after, basis
         )
         decision = replay.decide(record, question, self.inherited.mode, children.unrequested)
         if isinstance(decision, Refuse):

@@ -74,7 +74,7 @@ class Side:
             run["definition"]["kind"],
             run["definition"]["name"],
             datetime.fromisoformat(record.started_at),
-            record.usage,
+            record.paid.total,
             times.of(),
             not record.fresh,
         )

@@ -64,9 +64,12 @@ def invalidated(address: str, kind: str) -> StepRecord:
 
 
 def is_news(parts: CommitParts) -> bool:
-    """Return whether a commit holds an outcome, a claim or intents, and not only failures or a checkpoint."""
-    outcomes = any("error" not in step for step in parts.get("steps", ()))
-    return outcomes or not parts.keys().isdisjoint(("claim", "intents"))
+    """Return whether a commit holds the end of a step, a claim or intents, and not only attempts or a checkpoint.
+
+    The end of a step is its outcome, or a failure that its requester can handle: one with a fingerprint.
+    """
+    ends = any("error" not in step or "fingerprint" in step for step in parts.get("steps", ()))
+    return ends or not parts.keys().isdisjoint(("claim", "intents"))
 
 
 def check_checkpoint(checkpoint: CheckpointRecord, seq: int) -> None:

@@ -6,7 +6,7 @@ A text that an outcome shares with an earlier outcome is stored once, and referr
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from operator import itemgetter
 from types import MappingProxyType
@@ -108,6 +108,8 @@ class Attempt:
     """The position of the attempt among all steps that the record holds."""
     model: str | None = None
     """Of a model call: the model that was asked, which may be a fallback. None in records of early releases."""
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    """As `Outcome.provenance`; recorded for a final attempt only."""
 
     @property
     def undecided(self) -> bool:
@@ -160,6 +162,7 @@ def attempt_of(step: StepRecord, seq: int, at: str, place: int = 0) -> Attempt:
         error.get("said"),
         order=(seq, place),
         model=error.get("model"),
+        provenance=step.get("means", {}),
     )
 
 

@@ -6,6 +6,7 @@ process that wrote the entries.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -34,7 +35,6 @@ from crewlite.state.format.operations import Operation
 from crewlite.state.format.outcome import Attempt, Outcome, RecordedEvent, attempt_of, outcome_of, resolved
 from crewlite.state.format.paid import Paid
 from crewlite.state.format.rewinds import Ranges, counting_at, is_abandoned
-from crewlite.usage import Usage
 
 _USUAL = {"schema", "seq", "at", "steps", "events", "place"}
 """The parts of most commits: of a commit with these alone, no others are looked for."""
@@ -138,11 +138,6 @@ class Record:
         return self.kept.values
 
     @property
-    def usage(self) -> Usage:
-        """The usage of the complete run."""
-        return self.paid.total
-
-    @property
     def finished(self) -> bool:
         """Whether the run has its result."""
         return "" in self.outcomes
@@ -167,6 +162,11 @@ class Record:
         if answer is None or "refused" in answer:
             return None
         return answer if answer.get("ahead") or answer.get("digest") == asked.get("digest") else None
+
+    @property
+    def ends(self) -> Mapping[str, Outcome | Attempt]:
+        """The outcomes of steps, and for steps without one the failures that code has handled, by address."""
+        return ChainMap[str, Any](self.outcomes, self.failures)
 
     def settled(self, address: str) -> bool:
         """Return whether a step has an outcome, or is inside a step that has one."""

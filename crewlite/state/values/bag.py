@@ -188,7 +188,7 @@ class Bag(NamedValues):
     def _snapshot(self, label: str | None, metadata: dict[str, Any] | None) -> CommitParts:
         """Build the commit that records the changed values and creates a checkpoint with them."""
         journal, record = self._journal, self._journal.record
-        usage = record.usage + journal.states.paid
+        usage = record.paid.total + journal.states.paid
         about = {"finished_tasks": len(record.tasks), "tokens": usage.total_tokens}
         checkpoint = new_checkpoint(
             record, journal.next_seq, SNAPSHOT, self._address, about=about, **self._label_and_metadata(label, metadata)

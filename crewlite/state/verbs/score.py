@@ -45,7 +45,7 @@ def record_score(
             return [], found
         about = {"score": score.value, "reason": score.reason, "usage": score.usage.to_record()}
         about |= {"judge": judge, "of": record.outcomes[""].digest}
-        totals = {"finished_tasks": len(record.tasks), "tokens": record.usage.total_tokens}
+        totals = {"finished_tasks": len(record.tasks), "tokens": record.paid.total.total_tokens}
         metadata = secrets.mask_data(encode(about, "the score"))
         made = new_checkpoint(record, record.seq + 1, TRIGGER, "", about=totals, metadata=metadata)
         place: CheckpointRecord = {**made, "at": now_text()}
