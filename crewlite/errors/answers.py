@@ -94,6 +94,7 @@ class AnswerTimeout(CrewliteError, TimeoutError):
     def __init__(self, address: str, limit: float) -> None:
         super().__init__(
             f"Nobody answered {address} within {limit:g} s. To go on without an answer, catch this error where "
-            f"the flow asks; or allow more time in a new run."
+            f"the flow asks. To go on with one, fork the run: with the answer in edits, or with the question in rerun, "
+            f"which asks it again."
         )
         self.address, self.limit = address, limit

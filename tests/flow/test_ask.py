@@ -253,9 +253,15 @@ def test_nobody_in_time_is_an_error_that_the_flow_may_catch_and_stays_one(on_dis
         patient.kickoff(run_id="one")
     time.sleep(0.5)
     assert patient.kickoff(run_id="one") == "nobody"
-    with History(patient.checkpoint.location) as found, pytest.raises(AnswerRefused):
+    with (
+        History(patient.checkpoint.location) as found,
+        pytest.raises(AnswerRefused, match="nobody answered it in time"),
+    ):
         found.answer("one", "human:any", "me")
+    with pytest.raises(AnswerRefused, match=r"nobody answered it in time.*edits=\{'human:any': ...\}"):
+        patient.kickoff(run_id="one", answers={"human:any": "me"})
     assert patient.kickoff(run_id="one") == "nobody"
+    assert patient.fork("one", edits={"human:any": "me"}).kickoff() == "me"
 
 
 def test_without_a_store_and_a_terminal_nobody_could_ever_answer():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Literal
 
 import pytest
@@ -95,6 +96,41 @@ def test_a_question_is_answered_and_not_run_again(shop):
         shop(rerun=["step:pay"])
     with pytest.raises(RefError, match="'human:ship' is no call in doubt, and has neither failed nor finished"):
         shop(rerun=["human:ship"])
+
+
+@pytest.mark.parametrize("at", ["step:card", "step:safely/step:card"])
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_rerun_of_a_caught_failure_that_cannot_run_again_is_told(memory, ran, caplog, at, finished):
+    @step
+    def card():
+        ran.append("card")
+        raise ValueError("declined")
+
+    @step
+    def safely():
+        try:
+            card()
+        except ValueError:
+            return "cash"
+
+    @flow(checkpoint=memory())
+    def shop():
+        if "safely" in at:
+            safely()
+        else:
+            with contextlib.suppress(ValueError):
+                card()
+        return finished or ask("Ship it?", name="ship")
+
+    again = contextlib.nullcontext() if finished else pytest.raises(Suspended)
+    with again:
+        shop.kickoff(run_id="one")
+    with again:
+        shop.kickoff(run_id="one", rerun=[at])
+    tried_again = at == "step:card" and not finished
+    assert ran == ["card"] * (2 if tried_again else 1)
+    told = f"{at} is part of what has finished, and is not run again in this run. To run it again, fork: "
+    assert (f"{told}flow.fork('one', rerun=['{at}']).kickoff()" in caplog.text) != tried_again
 
 
 def test_a_rerun_of_what_has_finished_goes_on_with_a_warning(shop, ran, caplog):

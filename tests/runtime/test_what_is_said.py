@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crewlite import Crew, History
-from crewlite.flow import flow, step
+from crewlite.flow import flow, sleep_for, step
 
 
 def test_a_finished_run_named_by_an_older_checkpoint_says_that_its_result_answers_and_how_to_fork(
@@ -62,3 +62,23 @@ def test_a_run_that_fails_on_a_recorded_result_says_the_line_that_does_the_step_
     note, _ = caught.value.__notes__
     assert "flow.fork('r', rerun=['step:load']).kickoff()" in note
     assert count.fork("r", rerun=["step:load"]).kickoff() == 7
+
+
+def test_a_timer_is_no_step_that_a_failed_run_advises_to_run_again(on_disk):
+    @step
+    def load() -> str:
+        return "x"
+
+    @flow(name="count", checkpoint=on_disk())
+    def count(loads: bool) -> int:
+        text = load() if loads else "x"
+        sleep_for(0.01)
+        return int(text)
+
+    for run_id, loads in (("a", True), ("b", False)):
+        for _ in range(2):
+            with pytest.raises(ValueError, match="invalid literal") as caught:
+                count.kickoff(loads, run_id=run_id)
+        said = "\n".join(caught.value.__notes__)
+        assert "timer#1" not in said
+        assert ("flow.fork('a', rerun=['step:load']).kickoff()" in said) == loads

@@ -41,12 +41,13 @@ def warn_unused(run: Run) -> None:
 def _answered_before(kind: str, run: Run) -> tuple[str, ...]:
     """Return the addresses of the last steps whose recorded outcomes the code of a flow got in this kickoff.
 
-    `kind`: the kind of the run.
+    `kind`: the kind of the run. A timer is none of them, as no code makes its outcome.
     """
     outcomes = run.record.outcomes
     if kinds.of(kind).begins_anew:
         return ()
-    before = [at for at in run.begun if at in outcomes and _is_in_flow(outer(at), run.record)]
+    ended = [at for at in run.begun if at in outcomes and not kinds.of(outcomes[at].kind).needs_no_work]
+    before = [at for at in ended if _is_in_flow(outer(at), run.record)]
     return tuple(sorted(before, key=lambda at: outcomes[at].seq)[-_NAMED:])
 
 

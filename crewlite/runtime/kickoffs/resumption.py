@@ -309,7 +309,9 @@ def _has_result(record: Record, outcome: Outcome, value: Any, secrets: Secrets) 
 
 
 def check_rerun(journal: Journal, rerun: Mapping[str, int], kind: str) -> None:
-    """Warn about steps in `rerun` that have finished: they are not run again. `kind`: the kind of the run.
+    """Warn about steps in `rerun` that are not run again: those that have finished, or are inside one that has.
+
+    `kind`: the kind of the run.
 
     That is no error, as a program that is started again passes the same steps, which have finished since. Raises
     RefError for an address that is neither a call in doubt nor a step that has failed or finished, and for an attempt
@@ -325,11 +327,12 @@ def check_rerun(journal: Journal, rerun: Mapping[str, int], kind: str) -> None:
         of_finished = attempt if record.intents.get(address) == "once" else 1  # whose attempts are not counted any more
         if (times := record.begun_once.get(address, of_finished)) < attempt:
             raise not_made(address, attempt, times)
-    if done := sorted(rerun.keys() - known):
+    if done := sorted(at for at in rerun if at not in known or record.finished or record.is_inside(at)):
         ref = branch_ref(journal.run_id, journal.branch)
         call, words = to_run_again(kind, ref, record, done)
+        how = "has finished" if known.isdisjoint(done) else "is part of what has finished"
         journal.warn(
-            f"rerun: {', '.join(done)} has finished, and is not run again in this run. To run it again, fork: "
+            f"rerun: {', '.join(done)} {how}, and is not run again in this run. To run it again, fork: "
             f"{call}, or {in_shell(shlex.join(['fork', ref, *words]), journal.location or '')}"
         )
 

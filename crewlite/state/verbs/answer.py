@@ -40,7 +40,6 @@ log = logging.getLogger("crewlite.run")
 referencing = lazy("referencing")
 jsonschema = lazy("jsonschema")  # only answers given from outside of a run need it; a run checks with its own classes
 _FORMATS: dict[str, Any] = {"date": date, "date-time": datetime, "time": time, "duration": timedelta, "uuid": UUID}
-_SECOND = "it has an answer already, and that is kept"
 _DIGITS = re.compile(r"\d+")
 _YES_OR_NO = {"y": True, "yes": True, "n": False, "no": False}
 
@@ -180,7 +179,7 @@ def _answered(
             return {}
         replaced = replace and unused
         if not replaced and (record.settled(address) or not (asked and before and _may_misfit(asked, before))):
-            raise AnswerRefused(address, _SECOND, second=True, unused=unused)
+            raise _second(record, address, unused=unused)
     if asked:
         check(asked, value, secrets.mask)
     return {"answers": [_given_answer(address, value, asked, secrets)]}
@@ -278,8 +277,15 @@ def _is_recorded(record: Record, asked: AskedQuestion | None, given_answer: Give
         return record.settled(address)
     same = _has_answer(record, asked, given_answer)
     if not same and (before or not _may_be_same(given_answer["value"], record.value(address))):
-        raise AnswerRefused(address, _SECOND, second=True, unused=not record.settled(address))
+        raise _second(record, address, unused=not record.settled(address))
     return True
+
+
+def _second(record: Record, address: str, *, unused: bool) -> AnswerRefused:
+    """Return the error of an answer to a question that has an answer already, or whose time has passed."""
+    timed_out = address in record.outcomes and "late" in record.value(address)
+    problem = "nobody answered it in time" if timed_out else "it has an answer already"
+    return AnswerRefused(address, f"{problem}, and that is kept", second=True, unused=unused)
 
 
 def _has_answer(record: Record, asked: AskedQuestion | None, given_answer: GivenAnswer) -> bool:

@@ -46,10 +46,10 @@ def check_effects(
 
 
 def repeats(record: Record, steps: Collection[str]) -> bool:
-    """Return whether a fork at the head that runs these finished steps again may repeat calls with effect="once"."""
+    """Return whether a fork at the head that runs these ended steps again may repeat calls with effect="once"."""
     outcomes = record.outcomes
     once = [at for at, effect in record.intents.items() if effect == "once"]
-    since = min(outcomes[at].seq for at in steps)
+    since = min(asked_before(record, at) or 0 for at in steps)
     return any(at not in outcomes or outcomes[at].seq >= since or is_inside(at, steps) for at in once)
 
 
