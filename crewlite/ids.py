@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import random
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from crewlite.forked import in_child, lock
 
+_CENTURY = 3_155_760_000.0  # seconds
 _lock = lock()
 _last = 0
 _second = 0, ""
@@ -48,6 +49,11 @@ def short(identifier: str) -> str:
 def now() -> datetime:
     """Return the current time in UTC, as an aware datetime."""
     return datetime.now(UTC)
+
+
+def after(moment: datetime, seconds: float) -> datetime:
+    """Return the moment so many seconds later. More than a century counts as one: a clock cannot tell any moment."""
+    return moment + timedelta(seconds=min(seconds, _CENTURY))
 
 
 def now_text() -> str:

@@ -300,7 +300,9 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
             wanted = hints[0] if hints else "it takes messages, and no more"
             raise ConfigError(f"Agent {self.role!r} is given {', '.join(unknown)}; {wanted}")
         if "messages" not in inputs:
-            raise ConfigError(f"Agent {self.role!r} was asked nothing: kickoff('a question')")
+            raise ConfigError(
+                f"Agent {self.role!r} was asked nothing: kickoff('a question'), or --message 'a question'"
+            )
         as_conversation(inputs["messages"])
 
     def as_inputs(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from crewlite import background, codec, durable, events, kinds
 from crewlite.durable import Step
 from crewlite.errors import ConfigError
 from crewlite.events.voice import Voice
-from crewlite.ids import now
+from crewlite.ids import after, now
 from crewlite.runtime.steps.future import Awaited, requested
 
 _EVENTS = None, events.StepCompletedEvent, events.StepFailedEvent
@@ -28,13 +28,13 @@ def sleep_for(seconds: float) -> Any:
         raise ConfigError(f"sleep_for({seconds!r}): wanted a number of seconds, 0 or more")
     scope = durable.scope()
     if scope.loop is None:
-        return _wait(now() + timedelta(seconds=seconds))
+        return _wait(after(now(), seconds))
     return requested(scope, _timer(seconds), "sleep_for(...)", _wait)
 
 
 def _timer(seconds: float) -> Step[datetime]:
     async def until() -> datetime:
-        return now() + timedelta(seconds=seconds)
+        return after(now(), seconds)
 
     return Step(
         kind=kinds.TIMER,

@@ -69,6 +69,18 @@ def test_a_run_that_was_cut_short_goes_on_where_it_was(memory):
     assert chat(memory(), done=done).kickoff({"id": "mine", "message": "c"}) == "a b c"
 
 
+def test_a_turn_that_fails_each_time_is_given_up_with_its_run(memory):
+    config = memory()
+    chat(config).kickoff({"id": "mine", "message": "a"})
+    for message in ("b", "c"):
+        with pytest.raises((ConnectionError, InputsChanged)):
+            chat(config, broken=True).kickoff({"id": "mine", "message": message})
+    with History(config.location, config.provider) as history:
+        history.delete("mine.2")
+    assert chat(config).kickoff({"id": "mine", "message": "c"}) == "a c"
+    assert runs_of(config) == ["mine", "mine.2"]
+
+
 def test_a_turn_that_is_cut_at_any_commit_is_that_turn_when_it_is_said_again():
     whole = CheckpointConfig(location="whole", provider=InMemoryProvider())
     chat(whole).kickoff({"id": "mine", "message": "a"})

@@ -737,6 +737,22 @@ def test_a_timer_waits_once_over_all_lives(config, monkeypatch):
     assert until[0] == until[1], "both lives wait for the same moment"
 
 
+def test_a_time_that_no_clock_can_tell_is_waited_for_as_one_far_away(memory):
+    @flow(checkpoint=memory(), timeout=1e18)
+    def patient(waits):
+        if waits:
+            sleep_for(1e12)
+        return ask("Anybody?", name="any", timeout=1e12)
+
+    assert patient.kickoff(False, run_id="answered", answers={"human:any": "me"}) == "me"
+    waiting = patient.submit(True, run_id="waits")
+    with pytest.raises(TimeoutError):
+        waiting.result(0.2)
+    waiting.cancel()
+    with pytest.raises(RunCancelled):
+        waiting.result(children.PATIENCE)
+
+
 def test_a_timer_is_awaited_on_a_loop_and_is_plain_outside_a_run():
     async def nap():
         await sleep_for(0.01)

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, PlainValidator, TypeAdapter, ValidationError
@@ -20,7 +20,7 @@ from pydantic.errors import PydanticUserError
 from crewlite import background, codec, durable, events, kinds
 from crewlite.durable import Said, Step
 from crewlite.errors import AnswerRefused, AnswerTimeout, ConfigError, StepTimeout, Suspended
-from crewlite.ids import now
+from crewlite.ids import after, now
 from crewlite.keywords import known_keywords
 from crewlite.runtime.people.terminal import line, piped, terminal, turn
 from crewlite.runtime.steps.budgets import paused
@@ -200,7 +200,7 @@ class Question:
         if not self.can_be_read():
             raise ConfigError(
                 f"ask({self.text!r}): nobody can answer, as there is no terminal and no run that could wait for an "
-                f"answer. Ask inside a flow or crew that has checkpoint=True"
+                f"answer. Ask inside a flow or crew that has checkpoint=True, but in no step with runtime='isolated'"
             )
         over = over or threading.Event()
         with turn(over):
@@ -347,7 +347,7 @@ async def _put(frame: StepScope, asked: Question, schema: Any, name: str | None)
     schema = frame.run.journal.secrets.mask_data(schema)
     recorded |= {"schema": schema} if schema else {}
     recorded |= {"name": name} if name else {}
-    recorded |= {"until": (at + timedelta(seconds=asked.timeout)).isoformat()} if asked.timeout else {}
+    recorded |= {"until": after(at, asked.timeout).isoformat()} if asked.timeout else {}
     parts: CommitParts = {"asked": [recorded]}
     if ahead and ahead.get("ahead"):
         await frame.run.journal.save(parts, now=True)

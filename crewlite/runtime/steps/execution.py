@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
@@ -20,7 +20,7 @@ from crewlite.codec import Json
 from crewlite.durable import Step
 from crewlite.errors import CONTROL_FLOW, DeadlineExceeded, NotCodable, StateConflict
 from crewlite.events.base import BaseEvent
-from crewlite.ids import now, now_text
+from crewlite.ids import after, now, now_text
 from crewlite.recovery import Abort, Remedy
 from crewlite.runtime.steps import remedies
 from crewlite.runtime.steps.attempts import beside_conflict, following, next_attempt
@@ -224,7 +224,7 @@ class Execution(Generic[T]):
         """Return the seconds until the deadline; None if there is none."""
         if self.step.deadline is None:
             return None
-        return (self._begun() + timedelta(seconds=self.step.deadline) - now()).total_seconds()
+        return (after(self._begun(), self.step.deadline) - now()).total_seconds()
 
     def _begun(self) -> datetime:
         """Return the time at which the step began first; for the root step, the time at which the branch began."""
@@ -267,7 +267,7 @@ class Execution(Generic[T]):
         masked = run.journal.secrets.mask_data(data)
         exact = masked is data or bool(masked == data)
         if not exact:
-            run.journal.warn(f"The outcome of {self.address} held a configured secret, which was masked")
+            run.journal.warn(f"The outcome of {run.called(self.address)} held a configured secret, which was masked")
             data, value = masked, step.decode(masked)
         elif step.round_trip and not isinstance(value, codec.IMMUTABLE):
             value = step.decode(data)

@@ -300,13 +300,16 @@ class Run:
             f"Keep the text or number that this code needs in the error instead"
         )
 
+    def called(self, address: str) -> str:
+        """Return the name of a step in a message: its address, or words for the run itself."""
+        return address or f"the {self.record.run['definition']['kind']} itself"
+
     def undurable(self, address: str, error: NotCodable) -> None:
         """Announce that an outcome cannot be recorded, so that a resume runs the step again.
 
         Raises `error` with on_save_error="raise".
         """
-        what = address or f"the {self.record.run['definition']['kind']} itself"
-        self.journal.warn(f"{what} cannot be recorded and will run again on resume: {error}")
+        self.journal.warn(f"{self.called(address)} cannot be recorded and will run again on resume: {error}")
         self.journal.failed(error, warned=True)
         if self.journal.on_save_error == "raise":
             raise error
