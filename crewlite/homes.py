@@ -1,13 +1,14 @@
 """Classes by their names in a record: those that the program has declared, and those in the modules of its flows.
 
-Such a module is one whose functions the program has made steps or flows of. Nothing is imported: only what the module
-has defined already is found. A script is the module `__main__` when it is run, and another one when it is imported, so
-its classes have two names.
+Such a module is one whose functions the program has made steps or flows of. Nothing is imported but the results of
+crewlite's own verbs: only what the module has defined already is found. A script is the module `__main__` when it is
+run, and another one when it is imported, so its classes have two names.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
@@ -20,6 +21,16 @@ MAIN = "__main__"
 registered: dict[str, type] = {}
 """The classes that the program has declared, by their names in a record."""
 _homes = set[str]()
+_OF_CREWLITE = frozenset(
+    {
+        "crewlite.agent.output:LiteAgentOutput",
+        "crewlite.crew.output:CrewOutput",
+        "crewlite.flow.classes.feedback:HumanFeedbackResult",
+        "crewlite.task.output:TaskOutput",
+        "crewlite.usage:Usage",
+    }
+)
+"""The results that programs record, which a program that only reads records has not imported."""
 
 
 def is_named_tuple(kind: type) -> bool:
@@ -54,7 +65,9 @@ def find(tag: str, name: str) -> type | None:
     `tag`: what it has to be: an enum, model, dataclass or namedtuple.
     """
     module, _, qualified = name.partition(":")
-    found: Any = sys.modules.get(module) if module in _homes else None
+    if name in _OF_CREWLITE:
+        importlib.import_module(module)
+    found: Any = sys.modules.get(module) if module in _homes or name in _OF_CREWLITE else None
     for part in qualified.split("."):
         found = getattr(found, "__dict__", {}).get(part)  # no getattr: a module may import what it is asked for
     right = isinstance(found, type) and (found.__module__, found.__qualname__) == (module, qualified)
