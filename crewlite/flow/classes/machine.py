@@ -8,8 +8,9 @@ grow, so how often a method starts does not depend on the order in which methods
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -79,15 +80,10 @@ class Machine:
 
     def _hearing(self, names: Sequence[str]) -> Sequence[_Listener]:
         """Return the methods whose conditions hold any of the names, in the order of the class."""
-        found: Sequence[_Listener] = ()
-        for name in names:
-            more = self._listeners.get(name, ())
-            if found and more:
-                by_place = {one.place: one for one in (*found, *more)}
-                found = [by_place[place] for place in sorted(by_place)]
-            else:
-                found = found or more
-        return found
+        if len(names) == 1:  # then they are in this order already
+            return self._listeners.get(names[0], ())
+        by_place = {one.place: one for name in names for one in self._listeners.get(name, ())}
+        return [by_place[place] for place in sorted(by_place)]
 
 
 class _Gate(Protocol):
@@ -110,22 +106,23 @@ def _gate(condition: Condition, graph: Graph, path: Path, listener: str | None) 
     names = frozenset(condition.names())
     if condition.how == "name":
         return _Name(names, graph, path, listener)
-    inside = [graph.paths[at] for name in names for at in graph.emitters(name) if at in graph.paths]
-    if condition.how == "or" and inside:
-        common = inside[0][: min(shared(inside[0], other) for other in inside)]
+    if condition.how == "or":
+        around = _around(names, graph)
+        common = around[0][: min(shared(around[0], other) for other in around)] if around else ()
         if len(common) > shared(common, path):  # all of them are in a cycle that the listener is not in
             parts = [_gate(part, graph, common, None) for part in condition.parts]
-            return _OfOtherCycle(names, _Or(names, parts), graph.cycles.way(common, path, listener))
+            return _Or(names, parts, graph.cycles.way(common, path, listener))
+        return _Or(names, [_gate(part, graph, path, listener) for part in condition.parts], Way(len(path), False, ()))
     parts = [_gate(part, graph, path, listener) for part in condition.parts]
-    if condition.how == "or":
-        return _Or(names, parts)
-    return _And(names, parts, [_depth(part, graph, path) for part in parts])
+    depths = [max((shared(one, path) for one in _around(part.names, graph)), default=0) for part in parts]
+    inner = max(depths)
+    pairs = zip(parts, depths, strict=True)
+    return _And(names, [part if depth == inner else _Before(part.names, part, depth) for part, depth in pairs], path)
 
 
-def _depth(gate: _Gate, graph: Graph, path: Path) -> int:
-    """Return how many of the cycles in `path` contain a method that can make the condition come true."""
-    around = (graph.paths[at] for name in gate.names for at in graph.emitters(name) if at in graph.paths)
-    return max((shared(one, path) for one in around), default=0)
+def _around(names: Iterable[str], graph: Graph) -> Sequence[Path]:
+    """Return the cycles around each method that can make one of the names occur."""
+    return [graph.paths[at] for name in names for at in graph.emitters(name) if at in graph.paths]
 
 
 @dataclass(slots=True)
@@ -155,101 +152,83 @@ class _Name:
 
 @dataclass(slots=True)
 class _Or:
+    """An `or_`: it comes true once a round, of the cycle that all its methods are in if the listener is in fewer."""
+
     names: frozenset[str]
     parts: Sequence[_Gate]
-    firsts: dict[Round, list[_Gate]] = field(default_factory=dict)
-    """By round: the part that came true first, the part that came true a second time first, and so on."""
+    way: Way
+    """The way from the rounds in which the parts count to those of the listening method."""
+    counts: Counter[Round] = field(default_factory=Counter)
+    """How often it came true in each round of its parts."""
+    times: dict[Round, list[tuple[_Gate, Round, int]]] = field(default_factory=dict)
+    """By round, for each time it came true: the part that was first, the round of the part, and which time there."""
 
     def occurred(self, name: str, firing: Firing) -> list[Round]:
         found = []
         for part in self.parts:
-            for round_ in part.occurred(name, firing) if name in part.names else ():
-                firsts = self.firsts.setdefault(round_, [])
-                firsts += [part] * (part.count(round_) - len(firsts))
+            for inner in part.occurred(name, firing) if name in part.names else ():
+                round_ = self.way.to(inner)
                 found.append(round_)
-        return found
-
-    def count(self, round_: Round) -> int:
-        return len(self.firsts.get(round_, ()))
-
-    def behind(self, round_: Round, time: int) -> list[Firing]:
-        return self.firsts[round_][time - 1].behind(round_, time)
-
-
-@dataclass(slots=True)
-class _OfOtherCycle:
-    """An `or_` of methods in a cycle that the listening method is outside of: it comes true once in each round."""
-
-    names: frozenset[str]
-    inner: _Gate
-    way: Way
-    times: dict[Round, list[tuple[Round, int]]] = field(default_factory=dict)
-    """By round, one item for each time it came true: (the round of the other cycle, the how many-th time there)."""
-    seen: Counter[Round] = field(default_factory=Counter)
-
-    def occurred(self, name: str, firing: Firing) -> list[Round]:
-        found = []
-        for round_ in self.inner.occurred(name, firing):
-            found.append(self.way.to(round_))
-            while self.seen[round_] < self.inner.count(round_):
-                self.seen[round_] += 1
-                self.times.setdefault(found[-1], []).append((round_, self.seen[round_]))
+                while self.counts[inner] < part.count(inner):
+                    self.counts[inner] += 1
+                    self.times.setdefault(round_, []).append((part, inner, self.counts[inner]))
         return found
 
     def count(self, round_: Round) -> int:
         return len(self.times.get(round_, ()))
 
     def behind(self, round_: Round, time: int) -> list[Firing]:
-        return self.inner.behind(*self.times[round_][time - 1])
+        part, inner, its_time = self.times[round_][time - 1]
+        return part.behind(inner, its_time)
 
 
 @dataclass(slots=True)
 class _And:
-    """An `and_`: parts in the cycles of the listening method must occur in one round, parts outside of them before."""
+    """An `and_`: its parts must occur in one round, in which it comes true as often as the rarest of them."""
 
     names: frozenset[str]
     parts: Sequence[_Gate]
-    depths: Sequence[int]
-    """How many of the listener's cycles each part is in."""
-    innermost: int = field(init=False)
-    """The depth of the parts that must occur in one round."""
+    path: Path
     rounds: set[Round] = field(default_factory=set)
-    outside: dict[int, dict[Round, Round]] = field(default_factory=dict)
-    """For each part in an outer cycle, by its number: {round of that cycle: round of the part when it came true}."""
-
-    def __post_init__(self) -> None:
-        self.innermost = max(self.depths)
+    """The rounds in which a part has occurred."""
 
     def occurred(self, name: str, firing: Firing) -> list[Round]:
-        found: list[Round] = []
-        for number, (part, depth) in enumerate(zip(self.parts, self.depths, strict=True)):
-            changed = part.occurred(name, firing) if name in part.names else []
-            if depth == self.innermost:
-                self.rounds.update(changed)
-                found += changed
-                continue
-            before = {round_[:depth]: round_ for round_ in changed if part.count(round_)}
-            outside = self.outside.setdefault(number, {})
-            for beginning, round_ in before.items():
-                outside.setdefault(beginning, round_)
-            if before:
-                found += [round_ for round_ in self.rounds if round_[:depth] in before]
+        found = list[Round]()
+        for part in self.parts:
+            for changed in part.occurred(name, firing) if name in part.names else ():
+                if len(changed) == len(self.path):
+                    self.rounds.add(changed)
+                    found.append(changed)
+                else:  # the round of an outer cycle
+                    found += [round_ for round_ in self.rounds if round_[: len(changed)] == changed]
         return found
 
     def count(self, round_: Round) -> int:
-        found: int | None = None
-        for number, (part, depth) in enumerate(zip(self.parts, self.depths, strict=True)):
-            if depth < self.innermost:
-                if round_[:depth] not in self.outside.get(number, ()):
-                    return 0
-            else:
-                count = part.count(round_)
-                found = count if found is None else min(found, count)
-        return found or 0
+        return min([part.count(round_) for part in self.parts])  # a generator takes more calls
 
     def behind(self, round_: Round, time: int) -> list[Firing]:
-        found = list[Firing]()
-        for number, (part, depth) in enumerate(zip(self.parts, self.depths, strict=True)):
-            inside = depth == self.innermost
-            found += part.behind(round_, time) if inside else part.behind(self.outside[number][round_[:depth]], 1)
-        return found
+        return [firing for part in self.parts for firing in part.behind(round_, time)]
+
+
+@dataclass(slots=True)
+class _Before:
+    """A part of an `and_` in fewer cycles than others: once it is true in a round, it counts in all rounds inside."""
+
+    names: frozenset[str]
+    part: _Gate
+    depth: int
+    """How many of the cycles around the listening method the part is in."""
+    first: dict[Round, Round] = field(default_factory=dict)
+    """By round of these cycles: the round of the part in which it first came true there."""
+
+    def occurred(self, name: str, firing: Firing) -> list[Round]:
+        changed = [round_ for round_ in self.part.occurred(name, firing) if self.part.count(round_)]
+        for round_ in changed:
+            self.first.setdefault(round_[: self.depth], round_)
+        return [round_[: self.depth] for round_ in changed]
+
+    def count(self, round_: Round) -> int:
+        return sys.maxsize if round_[: self.depth] in self.first else 0
+
+    def behind(self, round_: Round, time: int) -> list[Firing]:
+        return self.part.behind(self.first[round_[: self.depth]], 1)
