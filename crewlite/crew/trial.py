@@ -64,7 +64,7 @@ class Trial(FlowFunction[..., Any]):
 
     def secret_sources(self) -> tuple[object, ...]:
         """Return the live objects whose fields are searched for secrets, the trial itself first."""
-        return (self, *self._sources)
+        return (*super().secret_sources(), *self._sources)
 
 
 class _TrialRoot(FlowRoot):

@@ -7,7 +7,7 @@ import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, ParamSpec, TypeVar, overload
 
 from crewlite import background, durable, homes, kinds
 from crewlite.callables import is_async, types_of
@@ -166,17 +166,6 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
     def input_types(self) -> Mapping[str, Any]:
         """Return the type hints of the function's parameters; {} if they cannot be evaluated."""
         return types_of(self.func)
-
-    def with_model(self, llm: object) -> Self:
-        """Raise ConfigError: the flow's code chooses its models."""
-        raise ConfigError(
-            f"The code of flow {self.name!r} chooses its own models; a model can be set for a crew or an agent only. "
-            f"Leave the model out"
-        )
-
-    def secret_sources(self) -> tuple[object, ...]:
-        """Return the live objects whose fields are searched for secrets: only the flow itself."""
-        return (self,)
 
     def _given(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
         try:

@@ -325,17 +325,6 @@ class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
         entries = (self.graph.methods[name] for name in self.graph.entries)
         return [one.name for entry in entries for one in entry.parameters if one.default is inspect.Parameter.empty]
 
-    def with_model(self, llm: object) -> Self:
-        """Raise ConfigError: the flow's code chooses its models."""
-        raise ConfigError(
-            f"The code of flow {self.run_name!r} chooses its own models; a model can be set for a crew or an agent "
-            f"only. Leave the model out"
-        )
-
-    def secret_sources(self) -> tuple[object, ...]:
-        """Return the live objects whose fields are searched for secrets: only the flow itself."""
-        return (self,)
-
     def __getattr__(self, name: str) -> Any:
         if instead := instead_of(type(self), name):
             raise AttributeError(f"A flow has no attribute {name!r}; {instead}")

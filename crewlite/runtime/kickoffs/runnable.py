@@ -118,9 +118,9 @@ class Runnable(ABC, Generic[R]):
         For a crew these are the placeholders in its texts, for a flow its parameters, for an agent `messages`.
         """
 
-    @abstractmethod
     def secret_sources(self) -> tuple[object, ...]:
         """Return the live objects whose fields are searched for secrets, the definition itself first."""
+        return (self,)
 
     def required_inputs(self) -> Iterable[str]:
         """Return the names of inputs without which no run can begin, as far as they are known before."""
@@ -265,9 +265,8 @@ class Runnable(ABC, Generic[R]):
                 StoreError, OSError: no branch was created.
             BindMissing: on the class, after the branch was created. Pass its ref to from_checkpoint.
         """
-        changes = (edits, rerun, inputs)
         how: Any = {"branch": branch, "operation_id": operation_id, "bind": bind, "allow_effects": allow_effects}
-        return forks.forked(self, config, *changes, **how)
+        return forks.forked(self, config, edits, rerun, inputs, **how)
 
     @known_keywords("explore")
     def explore(
@@ -358,9 +357,12 @@ class Runnable(ABC, Generic[R]):
         vars(other)["checkpoint"] = setting  # also where fields are frozen: nobody else has the copy yet
         return other
 
-    @abstractmethod
     def with_model(self, llm: Any) -> Self:
-        """Return a copy in which every agent uses this model. Raises ConfigError if its models cannot be replaced."""
+        """Return a copy in which every agent uses this model. Raises ConfigError if its code chooses its models."""
+        raise ConfigError(
+            f"The code of {self.run_kind} {self.run_name!r} chooses its own models; a model can be set for a crew or "
+            f"an agent only. Leave the model out"
+        )
 
     def with_prompts(self, prompts: Mapping[str, str]) -> Self:
         """Return a copy with these texts, by path. Raises ConfigError for a path that it does not have."""
