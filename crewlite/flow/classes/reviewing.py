@@ -13,9 +13,7 @@ from typing import Any, Literal, cast
 from pydantic import create_model
 
 from crewlite import codec, durable, kinds, templates
-from crewlite.agent.agent import Agent
-from crewlite.agent.loop import Work, work
-from crewlite.agent.persona import Persona
+from crewlite.agent.loop import answer_as
 from crewlite.agent.shape import Shape, wanted
 from crewlite.durable import Step
 from crewlite.errors import ConfigError
@@ -29,8 +27,6 @@ from crewlite.ids import now
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.people.human import question_step
 from crewlite.runtime.steps.future import requested
-
-_TURNS = 5  # replies that an outcome may take
 
 
 async def reviewed(
@@ -99,9 +95,7 @@ def _step(flow: Flow[Any], name: str, does: Any, question: Any, given: object = 
 async def _sorted(flow: Flow[Any], feedback: Feedback, name: str, said: str) -> str:
     """Have the model say which outcome an answer means. Raises OutputInvalid if it names none, three times."""
     shape = Shape(create_model("Outcome", outcome=(cast(Any, Literal[feedback.emit]), ...)))
-    title = f"the outcome of the feedback on {name!r}"
-    agent = Agent(role="Feedback", goal=title, max_iter=_TURNS, verbose=flow.verbose)
-    persona = Persona(agent, resolve_llm([feedback.llm], agent=agent.role), agent.role, agent.goal, "")
+    role, title = "Feedback", f"the outcome of the feedback on {name!r}"
     prompt = templates.render(
         "crewlite.flow",
         "outcome.j2",
@@ -110,6 +104,6 @@ async def _sorted(flow: Flow[Any], feedback: Feedback, name: str, said: str) -> 
         outcomes=", ".join(feedback.emit),
         shape=wanted(shape),
     )
-    found = await work(Work(persona, ({"role": "user", "content": prompt},), shape=shape, title=title))
-    outcome: str = vars(found.value)["outcome"]
-    return outcome
+    llm, messages = resolve_llm([feedback.llm], agent=role), [{"role": "user", "content": prompt}]
+    found = await answer_as(shape, llm, messages, role=role, title=title, verbose=flow.verbose)
+    return str(found.outcome)
