@@ -90,12 +90,19 @@ class Execution:
         return self.executor.run(Job(self.name, func, is_async, args, kwargs, key, blocks=self.blocks))
 
 
-def decorated(kind: str, of: Callable[..., T], func: Callable[..., Any] | None, options: dict[str, Any]) -> Any:
+def decorated(
+    kind: str,
+    of: Callable[..., T],
+    func: Callable[..., Any] | None,
+    options: dict[str, Any],
+    more: Collection[str] = (),
+) -> Any:
     """Return `of(func)`; without a function, return a decorator that has these options and gets the function later.
 
-    Raises ConfigError for an option that `of` does not take.
+    Raises ConfigError for an option that `of` does not take. `more`: the options that it takes by `**`.
     """
-    refuse_unknown(kind, [*inspect.signature(of).parameters][1:], options)
+    named_here = [one.name for one in inspect.signature(of).parameters.values() if one.kind is one.KEYWORD_ONLY]
+    refuse_unknown(kind, [*named_here, *more], options)
     return (lambda fn: of(fn, **options)) if func is None else of(func, **options)
 
 

@@ -8,7 +8,7 @@ import itertools
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
-from typing import Any, Generic, ParamSpec, TypeVar, get_args, overload
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack, get_args, overload
 
 from crewlite import codec, durable, homes, kinds
 from crewlite.callables import is_async
@@ -16,10 +16,8 @@ from crewlite.codec import Json
 from crewlite.durable import Scope, Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread
 from crewlite.events.voice import Voice
-from crewlite.flow.options import Execution, called, decorated, integers, named, returning
+from crewlite.flow.options import CallOptions, Execution, called, decorated, integers, named, returning
 from crewlite.flow.reuse import Inside, Reuse, code_of, dependencies, lifetime, version_of
-from crewlite.recovery import Policy
-from crewlite.runtime.steps.executors import Executor, Runtime
 from crewlite.runtime.steps.future import StepFuture, StepFutures, on, requested, settled
 from crewlite.step_parts import Effect, Limit
 
@@ -39,34 +37,21 @@ class StepFunction(Generic[P, R]):
         func: Callable[P, R],
         *,
         name: str | None = None,
-        retries: int | None = None,
-        retry_delay: float = 0.0,
-        timeout: float | timedelta | None = None,
-        failure_policy: Policy | None = None,
         type: str | None = None,  # noqa: A002 - the field's word for it
-        runtime: Runtime | Executor = "inline",
         effect: Effect = "idempotent",
         max_concurrency: int | None = None,
         cache: bool | timedelta = False,
         version: str | int | None = None,
         deps: Sequence[object] = (),
         compensate: Callable[[Any], Any] | None = None,
+        **how: Unpack[CallOptions],
     ) -> None:
         self.name = named("@step", called(func) if name is None else name)
         label = f"@step {self.name!r}"
         returning(label, func)
         functools.update_wrapper(self, func)
         self.func = func
-        self._how = Execution.of(
-            "@step",
-            self.name,
-            func,
-            retries=retries,
-            retry_delay=retry_delay,
-            timeout=timeout,
-            failure_policy=failure_policy,
-            runtime=runtime,
-        )
+        self._how = Execution.of("@step", self.name, func, **how)
         integers(label, max_concurrency=(max_concurrency, 1))
         if not isinstance(type, str | None):
             raise ConfigError(f"{label}: type is {type!r}; wanted text")
@@ -213,19 +198,15 @@ def step(func: Callable[P, R], /) -> StepFunction[P, R]: ...
 def step(
     *,
     name: str | None = None,
-    retries: int | None = None,
-    retry_delay: float = 0.0,
-    timeout: float | timedelta | None = None,
-    failure_policy: Policy | None = None,
     type: str | None = None,
-    runtime: Runtime | Executor = "inline",
     effect: Effect = "idempotent",
     max_concurrency: int | None = None,
     cache: bool | timedelta = False,
     version: str | int | None = None,
     deps: Sequence[object] = (),
     compensate: Callable[[Any], Any] | None = None,
+    **how: Unpack[CallOptions],
 ) -> Callable[[Callable[P, R]], StepFunction[P, R]]: ...
 def step(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a step from a function, sync or async."""
-    return decorated("@step", StepFunction, func, options)
+    return decorated("@step", StepFunction, func, options, CallOptions.__annotations__)
