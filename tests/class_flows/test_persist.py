@@ -57,6 +57,16 @@ def test_a_kickoff_with_the_id_goes_on_with_the_state_that_the_run_has_left(memo
     assert chat(memory()).kickoff(run_id=f"{known}.2") == "a b", "a run_id says which run, and answers from the record"
 
 
+def test_states_whose_ids_differ_in_a_number_at_their_end_share_nothing(memory):
+    ids, turns = ("mine", "mine.2", "mine.2.2"), ("a", "b", "c")
+    for turn in turns:
+        for own in ids:
+            kept = chat(memory())
+            kept.kickoff({"id": own, "message": f"{own} {turn}"})
+            said = [f"{own} {one}" for one in turns[: turns.index(turn) + 1]]
+            assert kept.state == Chat(id=own, message=said[-1], said=said)
+
+
 def test_a_run_that_was_cut_short_goes_on_where_it_was(memory):
     done = []
     chat(memory(), done=done).kickoff({"id": "mine", "message": "a"})

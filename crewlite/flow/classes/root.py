@@ -24,6 +24,7 @@ from crewlite.refs import as_run_id
 from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.steps.run import Run
+from crewlite.secrets import MASK
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import find_lineage
@@ -123,7 +124,8 @@ def _continued(kind: StateKind, identity: str, request: Request, config: Checkpo
     """Return the request with the run that it goes on with, or begins: `@persist`. Reads the store.
 
     The id of the state names the first run; the runs that continue its state are `ID.2`, `ID.3` and so on. Each begins
-    with the state of the one before as its inputs, so it can be resumed, forked and read like any run.
+    with the state of the one before as its inputs, so it can be resumed, forked and read like any run. A name that a
+    run of another state has is passed over.
 
     Raises ConfigError for an id that cannot name a run.
     """
@@ -132,46 +134,50 @@ def _continued(kind: StateKind, identity: str, request: Request, config: Checkpo
         state_id = as_run_id(given[ID])
     except ConfigError as error:
         raise ConfigError(f"The id of a flow with @persist is the run_id of its run. {error}") from None
-    number, record = _newest(state_id, identity, config)
+    free, record = _newest(state_id, identity, config)
     if record is None:
-        return replace(request, run_id=state_id)
-    run_id = _run_id(state_id, number)
+        return replace(request, run_id=free)
     recorded: JsonObject = record.run["inputs"]
     if not record.finished:
         exact = not codec.holds_secret(recorded)  # else the record has masks
         same = exact and all(codec.encode(value) == recorded.get(name) for name, value in given.items() if name != ID)
         inputs = None if same else {**codec.decode(recorded), **given}
-        return replace(request, run_id=run_id, inputs=inputs)
+        return replace(request, run_id=record.run["run_id"], inputs=inputs)
     left: dict[str, Any] = {name: codec.decode(value) for name, value in record.value("")["state"].items()}
     kept = {name: value for name, value in left.items() if kind.is_open or name in kind.fields}
-    return replace(request, run_id=_run_id(state_id, number + 1), inputs={**kept, **given, ID: state_id})
+    return replace(request, run_id=free, inputs={**kept, **given, ID: state_id})
 
 
-def _run_id(state_id: str, number: int) -> str:
-    return state_id if number == 1 else f"{state_id}.{number}"
-
-
-def _newest(state_id: str, identity: str, config: CheckpointConfig) -> tuple[int, Record | None]:
-    """Return the number and the record of the newest run of a state; None if there is none of this flow.
+def _newest(state_id: str, identity: str, config: CheckpointConfig) -> tuple[str, Record | None]:
+    """Return the name that the next run of a state gets, and the record of its newest run; None if there is none.
 
     A run of this name that is of another flow is left to the kickoff, which refuses it.
     """
     provider = provider_for(config.location, config.provider)
     if not exists(config.location, provider):
-        return 1, None
+        return state_id, None
     named = re.compile(re.escape(state_id) + r"(?:\.(\d+))?")
     store = provider.open(config.location)
     try:
-        found = [
-            int(match[1] or 1)
+        numbers = {
+            int(match[1] or 1): info.run_id
             for info in store.branches()
             if info.base is None and info.identity == identity and (match := named.fullmatch(info.run_id))
-        ]
-        if not found:
-            return 1, None
-        return max(found), Record.of(find_lineage(store, _run_id(state_id, max(found)), "main"))
+        }
+        free = f"{state_id}.{max(numbers) + 1}" if numbers else state_id
+        for number in sorted(numbers, reverse=True):
+            record = Record.of(find_lineage(store, numbers[number], "main"))
+            if _state_of(record) in (state_id, None):
+                return free, record
+        return free, None
     finally:
         store.close()
+
+
+def _state_of(record: Record) -> str | None:
+    """Return the id of the state that a run began with: an input, or else its run_id; None if the record masks it."""
+    given = str(codec.decode(record.run["inputs"].get(ID)) or record.run["run_id"])
+    return None if MASK in given else given
 
 
 def _told(outcome: Outcome) -> dict[str, Any]:
