@@ -162,19 +162,10 @@ def _line(
     text_at = here
     for number, (x, y) in enumerate(points[1:], start=1):
         arrives = number == len(points) - 1
-        top = y - half - (badge if arrives else 0)
-        if not back:
-            there = (x, top)
-            path.append(_curve((here[0], here[1] + bow), (x, there[1] - bow), there))
-        elif number == 1:  # down, and up into the first lane
-            there = (x, y + half)
-            path.append(_curve((here[0], here[1] + bow), (x, there[1] + bow), there))
-        elif arrives:  # up, and down into the target
-            there = (x, top)
-            path.append(_curve((here[0], here[1] - bow), (x, there[1] - bow), there))
-        else:
-            there = (x, y + half)
-            path.append(_curve((here[0], here[1] - bow), (x, there[1] + bow), there))
+        downward, from_above = not back or number == 1, not back or arrives  # a line back goes up in its lanes
+        there = (x, y - half - (badge if arrives else 0)) if from_above else (x, y + half)
+        leaves = (here[0], here[1] + (bow if downward else -bow))
+        path.append(_curve(leaves, (x, there[1] + (-bow if from_above else bow)), there))
         if number == 1:
             text_at = _free(here, (there[0], there[1] + 2 * bow * 0.75 if back else there[1]), text, taken)
         passes = (x, y - half if back else y + half)
