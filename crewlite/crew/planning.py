@@ -6,7 +6,6 @@ Planning is a recorded step, so a resume uses the same plan. The definitions of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pydantic import BaseModel, Field
 
@@ -40,46 +39,39 @@ class CrewPlan(BaseModel):
     plans: list[TaskPlan]
 
 
-@dataclass(frozen=True, slots=True)
-class Planner:
-    """The model that plans, and the crew that it plans for."""
+def plan_step(crew: Crew, llm: BaseLLM, tasks: Sequence[FilledTask], *, address: str, drift: Drift) -> Step[list[str]]:
+    """Build the step in which the model plans: it returns a text for each task; "" for one that the plan leaves out."""
 
-    crew: Crew
-    llm: BaseLLM
+    async def act() -> list[str]:
+        plan = await _asked(crew, llm, tasks)
+        made = {one.task: one.plan for one in plan.plans}
+        return [made.get(number, "") for number in range(1, len(tasks) + 1)]
 
-    def step(self, tasks: Sequence[FilledTask], *, address: str, drift: Drift) -> Step[list[str]]:
-        """Build the step that plans. It returns a text for each task; "" for a task that the plan leaves out."""
+    return Step(
+        kind=kinds.PLAN,
+        name=None,
+        work=act,
+        question=[one.asked() for one in tasks],
+        voice=Voice.plain(crew, kinds.PLAN),
+        encode=codec.encode,
+        decode=codec.decode,
+        placeholder=lambda: [""] * len(tasks),
+        address=address,
+        inherits=True,
+        drift=drift,
+    )
 
-        async def act() -> list[str]:
-            plan = await self._asked(tasks)
-            made = {one.task: one.plan for one in plan.plans}
-            return [made.get(number, "") for number in range(1, len(tasks) + 1)]
 
-        return Step(
-            kind=kinds.PLAN,
-            name=None,
-            work=act,
-            question=[one.asked() for one in tasks],
-            voice=Voice.plain(self.crew, kinds.PLAN),
-            encode=codec.encode,
-            decode=codec.decode,
-            placeholder=lambda: [""] * len(tasks),
-            address=address,
-            inherits=True,
-            drift=drift,
-        )
-
-    async def _asked(self, tasks: Sequence[FilledTask]) -> CrewPlan:
-        """Ask the model for the plan."""
-        shape = Shape(CrewPlan)
-        shown = templates.render(_PROMPTS, "planner.j2"), wanted(shape)
-        asked = templates.render(_PROMPTS, "plan.j2", tasks=tasks)
-        user: Message = {"role": "user", "content": asked}
-        messages = told([user], (), durable.scope().recovery())
-        opening = ({"role": "system", "content": "\n\n".join(shown)}, *messages)
-        title, verbose = f"plan of crew {self.crew.name!r}", self.crew.verbose
-        plan: CrewPlan = await answer_as(shape, self.llm, opening, role="Crew Planner", title=title, verbose=verbose)
-        return plan
+async def _asked(crew: Crew, llm: BaseLLM, tasks: Sequence[FilledTask]) -> CrewPlan:
+    """Ask the model for the plan."""
+    shape = Shape(CrewPlan)
+    shown = templates.render(_PROMPTS, "planner.j2"), wanted(shape)
+    user: Message = {"role": "user", "content": templates.render(_PROMPTS, "plan.j2", tasks=tasks)}
+    messages = told([user], (), durable.scope().recovery())
+    opening = ({"role": "system", "content": "\n\n".join(shown)}, *messages)
+    title = f"plan of crew {crew.name!r}"
+    plan: CrewPlan = await answer_as(shape, llm, opening, role="Crew Planner", title=title, verbose=crew.verbose)
+    return plan
 
 
 def planned(texts: Sequence[str], number: int) -> list[ContextItem]:

@@ -15,7 +15,6 @@ from crewlite.crew.binding import compare, described, match, rebound, shares
 from crewlite.crew.crew import Crew
 from crewlite.crew.order import needs_of
 from crewlite.crew.output import CrewOutput
-from crewlite.crew.planning import Planner
 from crewlite.crew.staff import assignments, planning_model, workers_of
 from crewlite.crew.step import Kickoff
 from crewlite.durable import Step
@@ -47,10 +46,10 @@ class CrewRoot(Root[CrewOutput]):
         self._filled: tuple[Mapping[str, Any], list[FilledTask]] | None = None
         self._facts: list[JsonObject] = []
         """Its facts once they were needed; roots of further kickoffs share them."""
-        self._planner = Planner(crew, planning_model(crew, self._assignments)) if crew.planning else None
+        self._planning_llm = planning_model(crew, self._assignments) if crew.planning else None
         workers = workers_of(self._assignments)
         self.secret_sources += tuple(worker.llm for worker in workers)
-        self.secret_sources += (self._planner.llm,) if self._planner else ()
+        self.secret_sources += (self._planning_llm,) if self._planning_llm else ()
         people = [worker.agent for worker in workers]
         tools = [agent.may_use(agent.tools) for agent in people]
         tools += [task.agent.may_use(task.tools) if task.agent else task.tools for task in crew.tasks if task.tools]
@@ -100,7 +99,7 @@ class CrewRoot(Root[CrewOutput]):
 
     def step(self, inputs: dict[str, Any], run: Run | None) -> Step[CrewOutput]:
         """Build the root step, which works through the tasks."""
-        kickoff = Kickoff(self._crew, self._assignments, self._with, inputs, self._needs, self._planner, run)
+        kickoff = Kickoff(self._crew, self._assignments, self._with, inputs, self._needs, self._planning_llm, run)
         return kickoff.step(self.question(inputs))
 
     def compare(self, record: Record, inputs: Mapping[str, Any]) -> Comparison:

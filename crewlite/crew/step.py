@@ -13,13 +13,13 @@ from crewlite.crew.binding import compare, match
 from crewlite.crew.crew import Crew
 from crewlite.crew.order import Needs
 from crewlite.crew.output import CrewOutput
-from crewlite.crew.planning import NAME as PLAN, Planner
+from crewlite.crew.planning import NAME as PLAN, plan_step
 from crewlite.crew.staff import models
 from crewlite.crew.tasks import TasksAtWork, answered, drift_of, unlike
 from crewlite.durable import Step
 from crewlite.errors import AnswerMisfit, ConfigError, MissingInput
 from crewlite.events.voice import Voice
-from crewlite.llm.base import with_fallbacks
+from crewlite.llm.base import BaseLLM, with_fallbacks
 from crewlite.runtime.steps.run import Run
 from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.state.format.addresses import around
@@ -43,7 +43,8 @@ class Kickoff:
     """The inputs of the kickoff, before callbacks change them."""
     needs: Sequence[Needs]
     """What each task needs of the others."""
-    planner: Planner | None
+    planning_llm: BaseLLM | None
+    """The model that plans; None for a crew that does not plan."""
     run: Run | None
     """None if the crew is a step of another definition's run."""
 
@@ -84,7 +85,7 @@ class Kickoff:
             await background.in_thread(self._check_links, filled, addresses)
         addresses = addresses or [scope.reserve_address("task", one.task.address_name) for one in filled]
         changed, inner = self._changed(filled, addresses), self.run is None
-        plan = await self._plan(filled, changed) if self.planner else []
+        plan = await self._plan(filled, changed) if self.planning_llm else []
         tasks = TasksAtWork(filled, addresses, self.needs, self.crew.max_concurrency, changed, inner, plan)
         outputs = await tasks.work()
         drifted = scope.children.drifted if isinstance(scope, StepScope) else ()
@@ -94,13 +95,13 @@ class Kickoff:
 
     async def _plan(self, filled: Sequence[FilledTask], changed: set[int]) -> list[str]:
         """Return the plan for the tasks. If a fork has changed the plan or a task, all tasks are added to `changed`."""
-        assert self.planner
+        assert self.planning_llm
         scope = durable.scope()
         address = scope.reserve_address("plan")
         if changed or (self.run and address in self.run.record.edited | around(self.run.record.edited)):
             changed |= set(range(len(filled)))
         drift = drift_of(scope, address, changed=bool(changed) or self.run is None)
-        return await scope.step(self.planner.step(filled, address=address, drift=drift))
+        return await scope.step(plan_step(self.crew, self.planning_llm, filled, address=address, drift=drift))
 
     def _changed(self, filled: Sequence[FilledTask], addresses: Sequence[str]) -> set[int]:
         """Return the tasks that a fork has changed: edited ones, and those that the new inputs ask something else."""
@@ -137,7 +138,7 @@ class Kickoff:
         """Check that every model that is still to be called can be called, before the first call is paid."""
         done = self.run.record.outcomes if self.run else {}
         left = [one for n, one in enumerate(self.assignments) if not addresses or addresses[n] not in done]
-        planning = with_fallbacks(self.planner.llm) if self.planner and PLAN not in done else ()
+        planning = with_fallbacks(self.planning_llm) if self.planning_llm and PLAN not in done else ()
         for model in {id(model): model for model in (*models(left), *planning)}.values():
             await resources.ready(model)
 
