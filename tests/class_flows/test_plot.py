@@ -112,6 +112,34 @@ def test_a_page_shows_what_each_method_has_come_to(waiting):
     assert "2 failed attempts" in page.text
 
 
+def test_a_page_shows_the_way_of_a_run_along_lines_whose_labels_have_commas_or_that_have_none_too(tmp_path):
+    class Letter(Flow):
+        @start("short, again")
+        @router(emit=["short, again", "good"])
+        def read(self):
+            self.state["times"] = self.state.get("times", 0) + 1
+            return "short, again" if self.state["times"] < 2 else None
+
+        @listen("short, again")
+        def mend(self): ...
+
+        @listen("good")
+        def send(self): ...
+
+        @listen(or_(read, "good"))
+        def note(self): ...
+
+    flow = Letter(checkpoint=CheckpointConfig(location="letter", provider=InMemoryProvider()))
+    flow.kickoff(run_id="run")
+    page = Page(Path(flow.plot(tmp_path / "letter", run_id="run")).read_text())
+    assert page.lines == {
+        ("read", "read"): True,
+        ("read", "mend"): True,
+        ("read", "send"): False,
+        ("read", "note"): True,
+    }
+
+
 def test_a_page_tells_tokens_of_all_that_a_method_has_led_to(waiting):
     setting, path = waiting
     with History(setting.location, setting.provider) as history:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,16 +78,17 @@ def page(graph: Graph, name: str, found: Happened | None) -> str:
     last = max((row for row, _ in graph.places.values()), default=0)
     rows = {method: graph.places.get(method, (last + 1, 0))[0] - 1 for method in graph.methods}
     widths = {box["name"]: box["width"] for box in boxes}
-    joined: dict[tuple[str, str], list[str]] = {}
+    joined: dict[tuple[str, str], list[str | None]] = {}
     for source, target, label in graph.edges:
-        joined.setdefault((source, target), []).extend(() if label is None else [label])
-    lines = [(source, target, ", ".join(labels)) for (source, target), labels in joined.items()]
+        joined.setdefault((source, target), []).append(label)
+    texts = [", ".join(filter(None, labels)) for labels in joined.values()]
     badges = {box["name"] for box in boxes if box["badge"]}
-    layout = laid_out(rows, widths, [(source, target, cut(text, _NAME)) for source, target, text in lines], badges)
-    taken = [_passed(found, *line) for line in lines]
+    lines = [(*ends, cut(text, _NAME)) for ends, text in zip(joined, texts, strict=True)]
+    layout = laid_out(rows, widths, lines, badges)
+    taken = [_passed(found, source, labels) for (source, _), labels in joined.items()]
     possible = {(edge.source, edge.target) for edge in graph.edges if graph.is_possible(edge)}
     known = {(edge.source, edge.target) for edge in graph.edges if not graph.is_possible(edge)}
-    drawn = zip(layout.lines, (text for _, _, text in lines), taken, strict=True)
+    drawn = zip(layout.lines, texts, taken, strict=True)
     return rendered(
         "page.html.j2",
         "crewlite/flow/classes/plot",
@@ -130,9 +132,9 @@ def _about(method: str, kind: str, found: Happened | None) -> str:
     return f"{_MARKS[state]}{times}{took}"
 
 
-def _passed(found: Happened | None, source: str, target: str, text: str) -> bool:
-    """Return whether a run has gone along a line."""
+def _passed(found: Happened | None, source: str, labels: Sequence[str | None]) -> bool:
+    """Return whether a run has gone along a line. `labels`: those of its edges; None for one that any end takes."""
     if found is None:
         return False
     finished = any(one.state == "finished" for one in found.of.get(source, ()))
-    return finished and (not text or any(label in text.split(", ") for label in found.labels.get(source, ())))
+    return finished and (None in labels or not found.labels.get(source, frozenset()).isdisjoint(labels))
