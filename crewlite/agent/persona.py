@@ -9,7 +9,6 @@ from typing import Any
 from crewlite import templates
 from crewlite.agent.agent import Agent
 from crewlite.agent.input_files import FILES, as_files
-from crewlite.budget import Budget
 from crewlite.llm.base import BaseLLM
 
 
@@ -19,7 +18,6 @@ class Worker:
 
     agent: Agent
     llm: BaseLLM
-    budget: Budget
     step_callback: Callable[[Any], Any] | None = None
     suggestions: tuple[str, ...] = ()
     """What the agent has learned in a training. It is added to the backstory, so it is part of what each task asks."""
