@@ -30,7 +30,7 @@ from crewlite.tools.base import BaseTool
 from crewlite.tools.call import PlannedCall
 from crewlite.tools.pictures import AddImage, picture_message
 from crewlite.tools.plan import plan_calls
-from crewlite.tools.result import ToolResult, shortened
+from crewlite.tools.result import shortened
 from crewlite.tools.toolbox import Toolbox
 
 _TRIES = 3  # answers, before one that does not fit is given up
@@ -78,7 +78,8 @@ async def work(job: Work, talk: list[Message] | None = None) -> Answer:
 
     messages = list(job.messages) if talk is None else talk
     if agent.verbose:
-        await _log_start(job)
+        begins = {"agent_role": job.persona.role, "task_description": job.title}
+        await scope.announce(agent, events.AgentLogsStartedEvent, begins)
     limit, shown = job.max_iter or agent.max_iter, [tool.schema_for_model for tool in tools.tools]
     for _ in range(limit):
         calls.clear()
@@ -134,7 +135,8 @@ async def _make_calls(job: Work, messages: list[Message], reply: LLMReply, calls
     ]
     if callback := job.persona.step_callback:
         for call, result in made:
-            await _tell(callback, _action(reply, call, result))
+            asked = json.dumps(call.arguments, ensure_ascii=False, default=str)
+            await _tell(callback, AgentAction(reply.text, call.name, asked, _shown(reply), result.text))
     return next((result.text for call, result in made if call.answers(result)), None)
 
 
@@ -148,11 +150,6 @@ async def _accept(job: Work, text: str, reply: LLMReply) -> Answer:
 
 async def _tell(callback: Callable[[Any], Any], step: AgentAction | AgentFinish) -> None:
     await call_back(callback, step, [codec.digest(dataclasses.asdict(step))], role="step_callback")
-
-
-def _action(reply: LLMReply, call: PlannedCall, result: ToolResult) -> AgentAction:
-    asked = json.dumps(call.arguments, ensure_ascii=False, default=str)
-    return AgentAction(reply.text, call.name, asked, _shown(reply), result.text)
 
 
 def told(identifier: str, name: str, text: str, address: str, limit: int | None) -> Message:
@@ -199,7 +196,8 @@ async def _ask(
             break
         messages[:] = await summarised(persona, messages, len(job.messages), reply.text)
     if agent.verbose:
-        await _log(persona, reply)
+        about = {"agent_role": persona.role, "formatted_answer": _shown(reply)}
+        await durable.scope().announce(agent, events.AgentLogsExecutionEvent, about)
     return reply
 
 
@@ -210,16 +208,6 @@ def _version(agent: Agent) -> str:
     return f"{version}.{codec.digest(own)[:8]}" if any(own) else version
 
 
-async def _log_start(job: Work) -> None:
-    about = {"agent_role": job.persona.role, "task_description": job.title}
-    await durable.scope().announce(job.persona.agent, events.AgentLogsStartedEvent, about)
-
-
 def _shown(reply: LLMReply) -> str:
     """Return the text of a reply; of a reply without text, the calls that it requests."""
     return reply.text or ", ".join(f"{call.name}({call.arguments})" for call in reply.tool_calls)
-
-
-async def _log(persona: Persona, reply: LLMReply) -> None:
-    about = {"agent_role": persona.role, "formatted_answer": _shown(reply)}
-    await durable.scope().announce(persona.agent, events.AgentLogsExecutionEvent, about)
