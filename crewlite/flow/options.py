@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any, TypedDict, TypeVar
 
 from crewlite import durable
+from crewlite.callables import is_generator
 from crewlite.errors import ConfigError
 from crewlite.keywords import refuse_unknown
 from crewlite.own_threads import blocks
@@ -132,7 +133,7 @@ def returning(label: str, func: object) -> None:
     """Raise ConfigError for an object that is no function, or for a generator: only complete results are recorded."""
     if not callable(func):
         raise ConfigError(f"{label} is {func!r}; wanted a function")
-    if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
+    if is_generator(func):
         raise ConfigError(f"{label} is a generator, but only a complete result can be recorded: have it return a list")
 
 

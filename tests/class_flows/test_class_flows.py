@@ -101,6 +101,24 @@ def test_inputs_are_fields_of_the_state_or_arguments_of_the_methods_that_begin()
         Take(checkpiont=True)
 
 
+def test_a_method_that_begins_may_be_wrapped_by_a_function_that_takes_anything():
+    class Wrapped(Flow):
+        @start()
+        def begin(self, *given, **named):
+            return given, named
+
+        @start()
+        def begin_with(self, topic="none", *given, **named):
+            return topic, given, named
+
+        @listen(and_(begin, begin_with))
+        def end(self, *given):
+            return self.state["topic"], given
+
+    assert not Wrapped().required_inputs()
+    assert Wrapped(initial_state={"topic": "tides"}).kickoff() == ("tides", ())
+
+
 def test_methods_side_by_side_change_fields_of_their_own_and_the_later_commit_wins_one_that_both_change():
     class Side(Flow):
         initial_state = {"all": []}  # noqa: RUF012 - each kickoff begins with a copy

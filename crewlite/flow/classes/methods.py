@@ -91,8 +91,9 @@ class FlowMethod(Generic[P, R]):
 
     @functools.cached_property
     def parameters(self) -> Sequence[inspect.Parameter]:
-        """The parameters of the method, without the flow itself."""
-        return list(inspect.signature(self.func).parameters.values())[1:]
+        """The parameters of the method, without the flow itself, `*args` and `**kwargs`: these get nothing."""
+        _, *own = inspect.signature(self.func).parameters.values()
+        return [one for one in own if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
 
     @functools.cached_property
     def types(self) -> Mapping[str, Any]:
@@ -102,8 +103,7 @@ class FlowMethod(Generic[P, R]):
     @functools.cached_property
     def takes(self) -> str | None:
         """The name of the parameter that is given the result of another method; None if it takes no argument."""
-        spread = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        return next((one.name for one in self.parameters if one.kind not in spread), None)
+        return self.parameters[0].name if self.parameters else None
 
     @functools.cached_property
     def declared(self) -> frozenset[str] | None:
@@ -118,9 +118,8 @@ class FlowMethod(Generic[P, R]):
         """Raise ConfigError if the flow could not call it."""
         if not inspect.signature(self.func).parameters:
             raise ConfigError(f"{flow}.{self.name} takes no arguments; wanted a method: def {self.name}(self)")
-        spread = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        needed = [one for one in self.parameters if one.default is inspect.Parameter.empty and one.kind not in spread]
-        keyword = [one for one in needed if one.kind is inspect.Parameter.KEYWORD_ONLY]
+        needed = [one for one in self.parameters if one.default is one.empty]
+        keyword = [one for one in needed if one.kind is one.KEYWORD_ONLY]
         if self.condition and (len(needed) > 1 or keyword):
             names = ", ".join(one.name for one in needed)
             raise ConfigError(
