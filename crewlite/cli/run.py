@@ -15,7 +15,7 @@ from crewlite.cli.definitions import checked_inputs, find, of_the_project, savin
 from crewlite.cli.options import RunOptions, pairs, run_options
 from crewlite.cli.runner import Runner
 from crewlite.cli.shell import Again
-from crewlite.crew.learned import FILE
+from crewlite.crew import learned
 from crewlite.errors import ConfigError
 from crewlite.lazy import lazy
 
@@ -105,7 +105,7 @@ def test(eval_llm: str | None, iterations: int, **how: Any) -> None:
 
 
 @click.command()
-@click.option("-f", "--filename", metavar="F.json", default=FILE, show_default=True, help="Where to write it.")
+@click.option("-f", "--filename", metavar="F.json", default=learned.FILE, show_default=True, help="Where to write it.")
 @click.option(
     "--feedback", multiple=True, metavar="TEXT", help="On each iteration in turn. [default: a person is asked]"
 )
@@ -123,7 +123,7 @@ def train(filename: str, feedback: Sequence[str], iterations: int, **how: Any) -
         words,
         lambda crew: training.trial_of(crew, iterations, filename, said),
         {"n_iterations": iterations, "feedback": said},
-        after=lambda result: training.written(filename, result),
+        after=lambda result: learned.write(filename, result.agents),
         **how,
     )
 

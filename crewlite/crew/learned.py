@@ -89,7 +89,12 @@ def read(path: str | PathLike[str]) -> dict[str, TrainedAgent]:
 
 
 def write(path: str | PathLike[str], trained: Mapping[str, TrainedAgent]) -> None:
-    """Replace what the file has about these agents, all or nothing. What it has about other agents stays."""
+    """Replace what the file has about these agents, all or nothing. What it has about other agents stays.
+
+    Without agents nothing is written.
+    """
+    if not trained:
+        return
     there = read(path) if Path(path).exists() else {}
     agents = {role: agent.model_dump() for role, agent in {**there, **trained}.items()}
     disk.make_directory(Path(path).absolute().parent, mode=0o777)

@@ -47,7 +47,7 @@ def train(
     trial = trial_of(crew, n_iterations, filename, feedback)
     said = None if feedback is None or callable(feedback) else [_plain(one) for one in feedback]
     result: CrewTrainingResult = trial.kickoff(n_iterations, inputs, said, **options)
-    written(filename, result)
+    learned.write(filename, result.agents)
     return result
 
 
@@ -69,12 +69,6 @@ def trial_of(crew: Crew, n_iterations: int, filename: str, feedback: Feedback) -
 
     models = list(training.models.values())
     return Trial("train", "training", crew, code, voice, models=models, asks_people=feedback is None)
-
-
-def written(filename: str, result: CrewTrainingResult) -> None:
-    """Write what agents have learned to the file."""
-    if result.agents:
-        learned.write(filename, result.agents)
 
 
 class _Training:
