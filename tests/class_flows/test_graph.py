@@ -154,6 +154,7 @@ class Way(Enum):
 
 
 STRAIGHT = "straight"
+topic = problem = "a text of the module"
 
 
 def test_the_labels_of_a_router_are_read_from_its_annotation_or_its_source():
@@ -182,6 +183,15 @@ def test_the_labels_of_a_router_are_read_from_its_annotation_or_its_source():
         for label in self.labels:
             return label
 
+    def given(self, topic):
+        return topic
+
+    def caught(self):
+        try:
+            return "one"
+        except ValueError as problem:
+            return problem
+
     assert known_labels(literal) == {"a", "b"}
     assert known_labels(maybe) == {"a"}
     assert known_labels(enum) == {"left", "right"}
@@ -189,6 +199,8 @@ def test_the_labels_of_a_router_are_read_from_its_annotation_or_its_source():
     assert known_labels(source) == {"one", "two", "left", "three", "straight"}
     assert known_labels(unknown) is None
     assert known_labels(looped) is None
+    assert known_labels(given) is None, "it returns its parameter, not what the module has under that name"
+    assert known_labels(caught) is None
 
 
 def test_where_labels_cannot_be_known_nothing_is_complained_of():

@@ -8,7 +8,7 @@ import textwrap
 import tokenize
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
-from types import UnionType
+from types import FunctionType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from crewlite.errors import ConfigError, meant
@@ -69,13 +69,14 @@ def _labels(values: Iterable[object], router: str = "") -> frozenset[str]:
     return frozenset(label for label in found if label is not None)
 
 
-def _of_source(func: Callable[..., Any]) -> frozenset[str] | None:
+def _of_source(router: Callable[..., Any]) -> frozenset[str] | None:
+    func = inspect.unwrap(router)
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(func)))
     except (OSError, TypeError, SyntaxError, tokenize.TokenError):
         return None
     own = next((node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)), None)
-    if own is None:
+    if own is None or not isinstance(func, FunctionType):
         return None
     found: set[object] = set()
     local = _constants(own, func)
@@ -96,26 +97,25 @@ def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
             yield from _own_nodes(child)
 
 
-def _constants(function: ast.AST, func: Callable[..., Any]) -> dict[str, set[object] | None]:
-    """Return the values of the names that a function assigns; None for a name that may have any value."""
-    found: dict[str, set[object] | None] = {}
+def _constants(function: ast.AST, func: FunctionType) -> dict[str, set[object] | None]:
+    """Return the values of the names that are local to a function; None for a name that may have any value."""
+    code, assigned = func.__code__, dict[str, set[object] | None]()
+    plain = set[ast.AST]()  # the targets of assignments such as `a = b = "left"`
     for node in _own_nodes(function):
         if isinstance(node, ast.Assign) and all(isinstance(target, ast.Name) for target in node.targets):
             values = _values(node.value, {}, func)
             for target in node.targets:
                 assert isinstance(target, ast.Name)
-                before = found.get(target.id, set())
-                found[target.id] = None if values is None or before is None else before | values
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id not in found:
-            found.setdefault(node.id, set())
-        if isinstance(node, ast.AugAssign | ast.AnnAssign | ast.NamedExpr | ast.For | ast.AsyncFor | ast.withitem):
-            for name in ast.walk(node):
-                if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store):
-                    found[name.id] = None
-    return {name: values or None for name, values in found.items()}
+                before = assigned.get(target.id, set())
+                assigned[target.id] = None if values is None or before is None else before | values
+                plain.add(target)
+    stored = (node for node in _own_nodes(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    otherwise = {*inspect.signature(func).parameters, *(name.id for name in stored if name not in plain)}
+    local = (*code.co_varnames, *code.co_cellvars, *code.co_freevars)
+    return {name: None if name in otherwise else assigned.get(name) for name in local}
 
 
-def _values(node: ast.AST, local: dict[str, set[object] | None], func: Callable[..., Any]) -> set[object] | None:
+def _values(node: ast.AST, local: dict[str, set[object] | None], func: FunctionType) -> set[object] | None:
     """Return the values that an expression may have; None if they cannot be known."""
     match node:
         case ast.Constant(value=None | str() | bool() as value):
@@ -128,13 +128,13 @@ def _values(node: ast.AST, local: dict[str, set[object] | None], func: Callable[
         case ast.Name(id=name) if name in local:
             return local[name]
         case ast.Name(id=name):
-            value = getattr(func, "__globals__", {}).get(name)
+            value = func.__globals__.get(name)
             return {value} if isinstance(value, str) else None
         case ast.Attribute(value=ast.Attribute() as inside, attr="value"):
             members = _values(inside, local, func) or ()
             return {one.value for one in members if isinstance(one, Enum) and isinstance(one.value, str | bool)} or None
         case ast.Attribute(value=ast.Name(id=name), attr=member):
-            kind = getattr(func, "__globals__", {}).get(name)
+            kind = func.__globals__.get(name)
             if isinstance(kind, type) and issubclass(kind, Enum) and member in kind.__members__:
                 return {kind[member]}
     return None
