@@ -112,11 +112,11 @@ def test_a_method_that_begins_may_be_wrapped_by_a_function_that_takes_anything()
             return topic, given, named
 
         @listen(and_(begin, begin_with))
-        def end(self, *given):
-            return self.state["topic"], given
+        def end(self, *given, times=2):
+            return self.state["topic"], given, times
 
     assert not Wrapped().required_inputs()
-    assert Wrapped(initial_state={"topic": "tides"}).kickoff() == ("tides", ())
+    assert Wrapped(initial_state={"topic": "tides"}).kickoff() == ("tides", (), 2)
 
 
 def test_methods_side_by_side_change_fields_of_their_own_and_the_later_commit_wins_one_that_both_change():

@@ -102,8 +102,8 @@ class FlowMethod(Generic[P, R]):
 
     @functools.cached_property
     def takes(self) -> str | None:
-        """The name of the parameter that is given the result of another method; None if it takes no argument."""
-        return self.parameters[0].name if self.parameters else None
+        """The name of the parameter that is given the result of another method; None if none can be."""
+        return next((one.name for one in self.parameters if one.kind is not one.KEYWORD_ONLY), None)
 
     @functools.cached_property
     def declared(self) -> frozenset[str] | None:
