@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 
 from crewlite.task.task import ConditionalTask, Task
 
@@ -65,20 +66,16 @@ class Unbegun:
     """The tasks of a kickoff that have not begun. Each can begin when the tasks that it waits for have ended."""
 
     def __init__(self, needs: Sequence[Needs]) -> None:
-        self._missing = [len(one.waits_for) for one in needs]
-        self._followers: list[list[int]] = [[] for _ in needs]
-        for number, one in enumerate(needs):
-            for awaited in one.waits_for:
-                self._followers[awaited].append(number)
-        self._ready = [number for number, missing in enumerate(self._missing) if not missing]  # a heap
+        self._order = TopologicalSorter({number: one.waits_for for number, one in enumerate(needs)})
+        self._order.prepare()
+        self._ready = list[int]()  # a heap
 
     def take(self, most: int) -> list[int]:
         """Return the numbers of the first tasks that can begin now, in order; they count as begun."""
+        for number in self._order.get_ready():
+            heapq.heappush(self._ready, number)
         return [heapq.heappop(self._ready) for _ in range(min(most, len(self._ready)))]
 
     def note_end(self, number: int) -> None:
         """Note that a task has ended."""
-        for follower in self._followers[number]:
-            self._missing[follower] -= 1
-            if not self._missing[follower]:
-                heapq.heappush(self._ready, follower)
+        self._order.done(number)

@@ -32,16 +32,6 @@ _FITS_ADDRESSES = re.compile(r"[A-Za-z0-9._ -]{1,100}")
 alone = lazy("crewlite.crew.alone")  # the crew of one task that it is done in
 
 
-class _AnyInput(dict[str, str]):
-    """Stands for inputs that are not known yet: every placeholder is filled with its own name."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-    def __missing__(self, name: str) -> str:
-        return name
-
-
 class Task(Definition):
     """Something to be done by an agent.
 
@@ -125,7 +115,8 @@ class Task(Definition):
     def _names_a_file(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is not None:
             title = _title(info.data.get("name"), info.data.get("description", ""))
-            plain = templates.fill(value, _AnyInput(), where="")
+            names = {name: name for name in templates.placeholders(value)}  # in place of inputs, not known yet
+            plain = templates.fill(value, names, where="")
             check_text(plain, f"Task {title!r}", anywhere=info.data.get("output_file_anywhere", True))
         return value
 
