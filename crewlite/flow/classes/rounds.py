@@ -9,6 +9,7 @@ happened before it, never from which of two methods was faster, nor from the ord
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from graphlib import TopologicalSorter
 from itertools import groupby
 from typing import NamedTuple
 
@@ -109,14 +110,8 @@ class Cycles(NamedTuple):
                 before[other] += entering.get(cycle, ())
 
         found: dict[str, int] = {}
-        for name in before:
-            waiting = [name]
-            while waiting:  # without recursion, as a way may be longer than the stack of Python is deep
-                if missing := [one for one in before[waiting[-1]] if one not in found]:
-                    waiting += missing
-                    continue
-                last = waiting.pop()
-                found[last] = 1 + max((found[one] for one in before[last]), default=0)
+        for name in TopologicalSorter(before).static_order():
+            found[name] = 1 + max((found[one] for one in before[name]), default=0)
         return found
 
 
