@@ -146,41 +146,12 @@ class _Graph:
                 self.before[other].add(name)
 
     def components(self, members: Collection[str]) -> list[list[str]]:
-        """Return the strongly connected components of `members` (Tarjan 1972).
-
-        Without recursion, as a way may be longer than the stack of Python is deep.
-        """
-        number, lowest = dict[str, int](), dict[str, int]()
-        open_, found = list[str](), list[list[str]]()
-        closed = set[str]()
-        for start in members:
-            if start in number:
-                continue
-            visits = [(start, iter(self._following.get(start, ())))]
-            number[start] = lowest[start] = len(number)
-            open_.append(start)
-            while visits:
-                name, others = visits[-1]
-                for other in others:
-                    if other not in members or other in closed:
-                        continue
-                    if other not in number:
-                        number[other] = lowest[other] = len(number)
-                        open_.append(other)
-                        visits.append((other, iter(self._following.get(other, ()))))
-                        break
-                    lowest[name] = min(lowest[name], number[other])
-                else:
-                    visits.pop()
-                    if visits:
-                        lowest[visits[-1][0]] = min(lowest[visits[-1][0]], lowest[name])
-                    if lowest[name] == number[name]:
-                        component = [open_.pop()]
-                        while component[-1] != name:
-                            component.append(open_.pop())
-                        found.append(component)
-                        closed.update(component)
-        return found
+        """Return the strongly connected components of `members` (Kosaraju, in Sharir 1981)."""
+        ends, seen = list[str](), set[str]()
+        for name in members:
+            ends += _visited(name, self._following, members, seen)
+        seen = set()
+        return [found for name in reversed(ends) if (found := _visited(name, self.before, members, seen))]
 
     def is_cycle(self, component: Sequence[str]) -> bool:
         return len(component) > 1 or component[0] in self._following.get(component[0], ())
@@ -219,3 +190,24 @@ class _Graph:
             to = {name for one in to for name in self.before[one] & members if name not in steps}
             steps.update(dict.fromkeys(to, count))
         return steps
+
+
+def _visited(start: str, edges: Mapping[str, Collection[str]], members: Collection[str], seen: set[str]) -> list[str]:
+    """Return the members not `seen` that edges lead to from `start`, each behind those that it leads to.
+
+    Without recursion, as a way may be longer than the stack of Python is deep.
+    """
+    found = list[str]()
+    visits = [] if start in seen else [(start, iter(edges.get(start, ())))]
+    seen.add(start)
+    while visits:
+        name, others = visits[-1]
+        for other in others:
+            if other in members and other not in seen:
+                seen.add(other)
+                visits.append((other, iter(edges.get(other, ()))))
+                break
+        else:
+            visits.pop()
+            found.append(name)
+    return found
