@@ -8,7 +8,7 @@ from typing import Any
 
 from crewlite import durable, events, kinds
 from crewlite.agent.guarding import Guard, accepted
-from crewlite.agent.guardrail import texts_of
+from crewlite.agent.guardrail import rule_of
 from crewlite.agent.loop import Answer
 from crewlite.agent.opening import opened, refused, told
 from crewlite.agent.output import LiteAgentOutput
@@ -44,7 +44,7 @@ def answering(
     opening = partial(opened, persona, shape=shape, title=f"agent {persona.role}", say=wanted(shape), began=began)
     job = opening(messages)
     chain = [Guard(one, agent.guardrail_max_retries, job.title) for one in agent.guardrails]
-    guarded = [{"guardrails": texts_of(agent.guardrails)}] if chain else []
+    guarded = [{"guardrails": [rule_of(one) for one in agent.guardrails]}] if chain else []
 
     def output(answer: Answer) -> LiteAgentOutput:
         return LiteAgentOutput(raw=answer.text, pydantic=answer.value, agent_role=persona.role, **more)

@@ -39,9 +39,7 @@ class AskedQuestion(BaseModel):
 
 
 def delegation_tools(coworkers: Sequence[Persona]) -> tuple[BaseTool, ...]:
-    """Return the two delegation tools of an agent with these coworkers; () without coworkers."""
-    if not coworkers:
-        return ()
+    """Return the two delegation tools of an agent with these coworkers."""
     roles = ", ".join(one.role for one in coworkers)
     delegate = _ToCoworker(
         name=DELEGATE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pydantic import Field, field_validator
@@ -65,12 +65,7 @@ def rule_of(guardrail: Guardrail) -> str | None:
     return guardrail if isinstance(guardrail, str) else None
 
 
-def texts_of(guardrails: tuple[Guardrail, ...]) -> list[str | None]:
-    """Return the rules that models judge by, as plain data, with None for each function."""
-    return [rule_of(one) for one in guardrails]
-
-
-def models_of(guardrails: tuple[Guardrail, ...]) -> tuple[BaseLLM | str, ...]:
+def models_of(guardrails: Iterable[Guardrail]) -> tuple[BaseLLM | str, ...]:
     """Return the models that guardrails have of their own."""
     return tuple(one.llm for one in guardrails if isinstance(one, LLMGuardrail) and one.llm)
 

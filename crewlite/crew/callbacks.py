@@ -98,7 +98,8 @@ async def _finish(callback: Callable[..., Any], result: CrewOutput) -> dict[str,
             draft.raw, made = made, draft
         return _changes(result, draft if made is None else made, name_of(callback))
 
-    question = [[codec.digest(output.raw) for output in result.tasks_output], codec.known(_plain(result))]
+    changeable = {name: getattr(result, name) for name in CHANGEABLE}
+    question = [[codec.digest(output.raw) for output in result.tasks_output], codec.known(changeable)]
     return await _recorded(callback, act, question, _AFTER)
 
 
@@ -138,7 +139,3 @@ def _changes(result: CrewOutput, made: object, callback: str) -> dict[str, Any]:
 
 def _wrongly(changed: str) -> str:
     return f"{changed} of the result; it may change {' and '.join(CHANGEABLE)}, and the rest tells what the tasks did"
-
-
-def _plain(result: CrewOutput) -> dict[str, Any]:
-    return {name: getattr(result, name) for name in CHANGEABLE}

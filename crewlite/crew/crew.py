@@ -317,7 +317,7 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
     def secret_sources(self) -> tuple[object, ...]:
         """Return the live objects whose fields are searched for secrets, the crew itself first."""
         own = [self.llm, self.manager_llm, self.planning_llm]
-        own += models_of(tuple([guardrail for task in self.tasks for guardrail in task.chain]))
+        own += models_of(guardrail for task in self.tasks for guardrail in task.chain)
         models = [part for llm in own if isinstance(llm, BaseLLM) for part in with_fallbacks(llm)]
         people = [part for agent in self.people() for part in agent.secret_sources()]
         work = [part for task in self.tasks for part in (task, *task.tools)]

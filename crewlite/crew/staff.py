@@ -48,7 +48,7 @@ def models(made: Sequence[Assignment]) -> list[BaseLLM]:
     workers = workers_of(made)
     guardrails = [guardrail for worker in workers for guardrail in worker.agent.guardrails]
     guardrails += [guardrail for one in made for guardrail in one.chain]
-    judges = [resolve_llm([llm], agent="Guardrail") for llm in models_of(tuple(guardrails))]
+    judges = [resolve_llm([llm], agent="Guardrail") for llm in models_of(guardrails)]
     return [model for llm in (*[worker.llm for worker in workers], *judges) for model in with_fallbacks(llm)]
 
 

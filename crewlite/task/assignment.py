@@ -13,7 +13,7 @@ from crewlite import codec
 from crewlite.agent.coworkers import problems_of
 from crewlite.agent.delegation import delegation_tools
 from crewlite.agent.guarding import Guard
-from crewlite.agent.guardrail import texts_of
+from crewlite.agent.guardrail import rule_of
 from crewlite.agent.input_files import InputFile, digests, read
 from crewlite.agent.loop import Answer
 from crewlite.agent.persona import Filling, Persona, Worker
@@ -70,7 +70,7 @@ class Assignment:
         self.callbacks = [(role, callback) for role, callback in told if callback]
         """The callbacks for the output, each with its role."""
         self.chain = task.chain
-        guardrails = texts_of((*worker.agent.guardrails, *self.chain))
+        guardrails = [rule_of(one) for one in (*worker.agent.guardrails, *self.chain)]
         rules: dict[str, Any] = {"guardrails": guardrails} if guardrails else {}
         self.rules = rules | ({"markdown": True} if task.markdown else {})
         """The guardrails that models judge by, and the form of the text, where they are part of what the task asks."""
