@@ -17,10 +17,10 @@ from crewlite.flow.options import (
     called,
     check_checkpoint,
     decorated,
-    integers,
     named,
     returning,
     time_limit,
+    whole_or_none,
 )
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
@@ -77,7 +77,8 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
         self.signature = inspect.signature(func)
         self.is_async, self.blocks = is_async(func), blocks(func)
         self._bound = None
-        integers(self.label, retries=(retries, 0), max_concurrency=(max_concurrency, 1))
+        whole_or_none(self.label, 0, retries=retries)
+        whole_or_none(self.label, 1, max_concurrency=max_concurrency)
         checks.seconds(self.label, retry_delay=retry_delay)
         self.remedies = again(retries, retry_delay)
         self.deadline = time_limit(self.label, timeout)

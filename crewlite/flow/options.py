@@ -23,7 +23,6 @@ T = TypeVar("T")
 
 _AGAIN: frozenset[FailureKind] = frozenset({"unavailable", "timeout", "empty", "bug"})
 """The failures that `retries=` retries. Errors by which crewlite itself refuses something are not among them."""
-_MAY_BE_NONE = ("retries", "max_concurrency")
 
 
 class CallOptions(TypedDict, total=False):
@@ -69,7 +68,7 @@ class Execution:
         `runtimes`: the runtimes that may be named.
         """
         label = f"{kind} {name!r}"
-        integers(label, retries=(retries, 0))
+        whole_or_none(label, 0, retries=retries)
         checks.seconds(label, retry_delay=retry_delay)
         executor = executor_of(name, runtime, kind, runtimes)
         executor.check(name, func)
@@ -115,12 +114,9 @@ def again(retries: int, delay: float) -> FailurePolicy | None:
     return FailurePolicy((Rule(_AGAIN, retries, base=delay),)) if retries else None
 
 
-def integers(label: str, **options: tuple[object, int]) -> None:
-    """Raise ConfigError for an option, given as (value, least), that is not a whole number of `least` or more."""
-    for option, (value, least) in options.items():
-        if value is None and option in _MAY_BE_NONE:
-            continue
-        checks.whole(label, least, **{option: value})
+def whole_or_none(label: str, least: int, **options: object) -> None:
+    """Raise ConfigError for an option that is neither None nor a whole number of `least` or more."""
+    checks.whole(label, least, **{name: value for name, value in options.items() if value is not None})
 
 
 def check_checkpoint(label: str, checkpoint: object) -> None:

@@ -16,7 +16,7 @@ from crewlite.codec import Json
 from crewlite.durable import Scope, Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread
 from crewlite.events.voice import Voice
-from crewlite.flow.options import CallOptions, Execution, called, decorated, integers, named, returning
+from crewlite.flow.options import CallOptions, Execution, called, decorated, named, returning, whole_or_none
 from crewlite.flow.reuse import Inside, Reuse, code_of, dependencies, lifetime, version_of
 from crewlite.runtime.steps.future import StepFuture, StepFutures, on, requested, settled
 from crewlite.step_parts import Effect, Limit
@@ -52,7 +52,7 @@ class StepFunction(Generic[P, R]):
         functools.update_wrapper(self, func)
         self.func = func
         self._how = Execution.of("@step", self.name, func, **how)
-        integers(label, max_concurrency=(max_concurrency, 1))
+        whole_or_none(label, 1, max_concurrency=max_concurrency)
         if not isinstance(type, str | None):
             raise ConfigError(f"{label}: type is {type!r}; wanted text")
         if effect not in get_args(Effect):

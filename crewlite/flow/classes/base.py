@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, Unpack, cast, get_args
 
 from pydantic import BaseModel
@@ -18,10 +19,11 @@ from crewlite.flow.classes.graph import Graph
 from crewlite.flow.classes.running import Running, is_at_work, running
 from crewlite.flow.classes.settings import FlowType, check_attributes
 from crewlite.flow.classes.state import Outcome, StateKind
-from crewlite.flow.options import check_checkpoint, integers, named
+from crewlite.flow.options import check_checkpoint, named, whole_or_none
 from crewlite.keywords import known_keywords
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
+from crewlite.recovery import checks
 from crewlite.recovery.port import Policy, check_policy
 from crewlite.runtime.kickoffs.definition_verbs import on_class_too
 from crewlite.runtime.kickoffs.request import (
@@ -91,7 +93,7 @@ class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
     state_kind: ClassVar[StateKind] = StateKind.PLAIN
     _bound: FromCheckpoint = None
     _abstract: ClassVar[bool] = False
-    _persisted: ClassVar[bool] = False
+    is_persisted: ClassVar[bool] = False
     """Whether the id of its state names its run: `@persist`."""
     _warned: ClassVar[frozenset[str]] = frozenset()
 
@@ -129,7 +131,7 @@ class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
         if setting is not True and cls.checkpoint not in (None, setting):
             raise ConfigError(f"{cls.__name__} has checkpoint=, and @persist names another place: keep one of them")
         cls.checkpoint = cls.checkpoint or setting
-        cls._persisted = True
+        cls.is_persisted = True
 
     def __init__(self, **settings: Any) -> None:
         fields = {name: settings.pop(name) for name in list(settings) if name not in _SETTINGS}
@@ -166,17 +168,10 @@ class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
             )
         return cast(S, self.first_state if found is None else found.state)
 
-    @property
-    def is_persisted(self) -> bool:
-        """Whether the id of its state names its run: `@persist`."""
-        return self._persisted
-
-    @property
+    @cached_property
     def first_state(self) -> Any:
         """The state that a kickoff begins with."""
-        if "_first" not in self.__dict__:
-            self.__dict__["_first"] = self.state_kind.initial(self.run_name, self.initial_state)
-        return self.__dict__["_first"]
+        return self.state_kind.initial(self.run_name, self.initial_state)
 
     @property
     def human_feedback_history(self) -> list[HumanFeedbackResult]:
@@ -352,7 +347,8 @@ class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
     def _check(self) -> None:
         """Raise ConfigError if a setting of the flow is unusable."""
         label = f"flow {named('flow', self.run_name if self.name is None else self.name)!r}"
-        integers(label, max_concurrency=(self.max_concurrency, 1), max_method_calls=(self.max_method_calls, 1))
+        whole_or_none(label, 1, max_concurrency=self.max_concurrency)
+        checks.whole(label, 1, max_method_calls=self.max_method_calls)
         check_policy(self.failure_policy, label)
         check_checkpoint(label, self.checkpoint)
 
@@ -368,8 +364,8 @@ class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
                 raise ConfigError(
                     f"{type(self).__name__} has no setting and no field of its state {name!r}; {instead or hint}"
                 )
-        fields = own | other
-        self.__dict__["_first"] = self.state_kind.made(self.state_kind.merged(self.run_name, self.first_state, fields))
+        values = self.state_kind.merged(self.run_name, self.first_state, own | other)
+        self.__dict__["first_state"] = self.state_kind.made(values)
 
 
 _SETTINGS = (
