@@ -88,7 +88,8 @@ class _Training:
             lessons += await self._iteration(number, inputs, lessons)
         agents = {}
         for agent, llm in self.models.items():
-            if own := [lesson for lesson in lessons if lesson.role == agent.role]:
+            own = [lesson for lesson in lessons if lesson.role == agent.role]
+            if own and agent.role not in agents:  # it is about the role, which two agents may have
                 agents[agent.role] = await durable.scope().step(self._suggestions(agent, llm, own))
         usage = durable.scope().usage
         return CrewTrainingResult(crew_name=self._crew.name, agents=agents, lessons=tuple(lessons), token_usage=usage)

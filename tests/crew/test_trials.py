@@ -220,6 +220,15 @@ def test_a_test_with_a_call_in_doubt_is_told_to_be_called_again(on_disk):
         assert f"then {again}{resume}, answers=" in cut.how_to_go_on("trial")
 
 
+def test_agents_of_one_role_learn_together_and_the_model_is_asked_once():
+    llm = ScriptedLLM(says)
+    twin = Task(name="three", description="Do three", expected_output="x", agent=Agent(role="Boss", goal="h", llm=llm))
+    result = crew_of(llm, twin).train(1, inputs=TOPIC, feedback=[{"two": "Shorter.", "three": "Longer."}])
+    assert list(result.agents) == ["Boss"]
+    assert result.token_usage.requests == 4
+    assert all(said in llm.calls[-1][1]["content"] for said in ("Shorter.", "Longer."))
+
+
 def test_without_feedback_nothing_is_learned_and_no_file_is_written():
     result = crew_of().train(1, inputs=TOPIC, feedback=[""])
     assert str(result) == "no feedback was given, and nothing was learned"
