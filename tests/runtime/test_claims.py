@@ -389,6 +389,15 @@ def test_a_run_that_waits_for_long_gives_signs_of_life(make_crew, config, busy):
     assert record_of(config).sum == record.sum
 
 
+def test_a_database_is_only_read_while_a_run_waits_for_its_model(make_crew, tmp_path):
+    config, written = CheckpointConfig(location=str(tmp_path / "runs.db")), []
+    with disk.watched(lambda operation: written.append(operation.data)):
+        make_crew(ScriptedLLM(["a"], delay=1.3), count=1, checkpoint=config).kickoff(run_id="r")
+    entries = [sql for sql in written if sql.startswith(b"INSERT INTO entry")]
+    moves = [sql for sql in written if sql.startswith(b"UPDATE branch")]
+    assert len(moves) == len(entries) - 1  # the first entry creates the branch
+
+
 def test_signs_of_life_end_when_another_has_the_branch_and_the_writer_goes_on(make_crew, on_disk, caplog):
     cut(make_crew, on_disk)
     store, record = store_of(on_disk), record_of(on_disk)

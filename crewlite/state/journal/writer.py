@@ -26,6 +26,7 @@ from crewlite.state.journal.cancel import why_refused
 from crewlite.state.journal.claim import BEAT
 from crewlite.state.journal.compaction import bases, compact_branch
 from crewlite.state.providers import Commit, Store
+from crewlite.state.providers.reading import committed_at
 
 T = TypeVar("T")
 log = logging.getLogger("crewlite.state")
@@ -71,7 +72,7 @@ class WriteQueue:
     moved: bool = False
     """Whether this process has written to the branch since the last check."""
     touched: float = 0.0
-    """The time of this process's last sign of life, as the store has recorded it."""
+    """The time of this process's last commit or sign of life, as the store records it."""
     fenced: bool = False
     """Whether the store refuses further entries, because another process has written to the branch."""
     fence: asyncio.Future[BaseException] | None = None
@@ -341,7 +342,7 @@ class Writer:
             return
         for queue, commit in commits.items():
             (queue.seq, queue.sum), queue.backlog, queue.read = commit.head, (), ()
-            queue.held = queue.moved = True
+            queue.held, queue.moved, queue.touched = True, True, committed_at(commit)
             queue.drops |= any("drops" in entry.commit for entry in commit.entries)
         self._answer(jobs, None)
 
