@@ -109,13 +109,18 @@ def _is_no_text(data: Mapping[str, object]) -> bool:
 
 
 def _in_environment() -> set[str]:
-    names = [name for name in os.environ if name.endswith("_KEY") or _bears(name)]  # few, so few values are decoded
-    found = ((name, os.environ.get(name, "")) for name in names)
+    found = ((name, os.environ.get(name, "")) for name in _declaring(tuple(os.environ)))  # few values are decoded
     return {
         value
         for name, value in found
         if (_bears(name) and _can_be_secret(value)) or (name.endswith("_KEY") and _GENERATED.search(value))
     }
+
+
+@lru_cache(maxsize=1)
+def _declaring(variables: tuple[str, ...]) -> list[str]:
+    """Return the variables whose values may be secrets."""
+    return [name for name in variables if name.endswith("_KEY") or _bears(name)]
 
 
 @lru_cache(maxsize=4096)

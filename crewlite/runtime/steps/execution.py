@@ -253,17 +253,18 @@ class Execution(Generic[T]):
 
     async def _succeed(self, value: T, ended: Ended) -> T:
         """Commit an outcome, then emit its event, and return the outcome."""
-        run, step, inner, around = self.outer.run, self.step, ended.frame, self.outer.children.view
+        outer, step, inner = self.outer, self.step, ended.frame
+        run, children = outer.run, outer.children
         usage = step.usage(value) if step.usage and not ended.reused else None
         if said := self._said(inner):
-            self.outer.hear(self.address, said)
-        if around and ended.changes:
-            around.commit(self.address, [(run.journal.next_order, ended.changes)])
+            outer.hear(self.address, said)
+        if children.view and ended.changes:
+            children.view.commit(self.address, [(run.journal.next_order, ended.changes)])
         try:
             data = self._encoded(value)
         except NotCodable as error:
             run.undurable(self.address, error)
-            return self.outer.with_usage(step, self.address, value, usage)
+            return outer.with_usage(step, self.address, value, usage)
         masked = run.journal.secrets.mask_data(data)
         exact = masked is data or bool(masked == data)
         if not exact:
@@ -271,19 +272,19 @@ class Execution(Generic[T]):
             data, value = masked, step.decode(masked)
         elif step.round_trip and not isinstance(value, codec.IMMUTABLE):
             value = step.decode(data)
-        value = self.outer.with_usage(step, self.address, value, usage)
+        value = outer.with_usage(step, self.address, value, usage)
         outcome = self._outcome(data, ended, usage, said)
         commit: CommitParts = {"steps": [outcome]}
-        intents = [(intent.address, str(intent.effect)) for intent in step.intends(value)] if step.intends else ()
+        intents = step.intends(value) if step.intends else ()
         if intents:
-            commit["intents"] = [*intents]
-        once = "once" in dict(intents).values()
+            commit["intents"] = [(intent.address, str(intent.effect)) for intent in intents]
+        once = any(intent.effect == "once" for intent in intents) if intents else False
         more = {"started_event_id": self.started} | ({"reused_from": ended.reused} if ended.reused else {})
-        self.outer.children.committing(self.address, run.journal)
+        children.committing(self.address, run.journal)
         done = step.voice.completed(value)
         await run.publish(step.voice.source, done, self.origin, more, parts=commit, now=once)
         digest, drifted = outcome["digest"] if step.kind.heard else "", outcome.get("drifted", ())
-        self.outer.children.record_child(self.address, digest, data, drifted)
+        children.record_child(self.address, digest, data, drifted)
         if ended.conflicts and inner:
             names = {"names": tuple(ended.conflicts)}
             await inner.announce(step.voice.source, events.StepStateConflictEvent, names, step.checkpoint_settings)
