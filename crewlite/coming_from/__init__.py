@@ -66,11 +66,19 @@ _RUN: dict[str, str] = {
     "key": "a crew is known by its name, a run by its run_id",
     "fingerprint": "a crew is known by its name, a run by its run_id",
 }
+_TIMES = "the times of its steps: History(location).run(run_id).steps"
 _TASK: dict[str, str] = {
+    "id": "a task is known by its name",
+    "key": "a task is known by its name",
+    "fingerprint": "a task is known by its name",
+    "start_time": _TIMES,
+    "end_time": _TIMES,
+    "execution_duration": _TIMES,
     "execute": "task.execute_sync(), or a crew: Crew(tasks=[task]).kickoff()",
     "execute_async": "a task runs in a crew: await Crew(tasks=[task]).akickoff()",
     "prompt": "what its model was asked: History(location).run(run_id).prompt(address)",
 }
+_AGENT: dict[str, str] = dict.fromkeys(("id", "key", "fingerprint"), "an agent is known by its role")
 _FLOW: dict[str, str] = {
     "from_declaration": "a flow is a class of your own, class MyFlow(Flow), or a function with @flow",
     "from_pending": _FEEDBACK,
@@ -88,7 +96,7 @@ _FLOW: dict[str, str] = {
     "recall": _STATE,
     "extract_memories": _STATE,
 }
-_OF = {"Crew": _RUN, "Task": _TASK, "Flow": _FLOW}
+_OF = {"Crew": _RUN, "Task": _TASK, "Agent": _AGENT, "Flow": _FLOW}
 _OF_EVERY_RESULT = ("raw", "pydantic", "token_usage", "own_usage", "run_id", "drifted", "durability")
 _OF_RESULTS = {
     "Crew": (*_OF_EVERY_RESULT, "json_dict", "tasks_output", "to_dict"),

@@ -63,6 +63,9 @@ def test_a_verb_of_a_crew_that_is_not_here_says_what_to_write(name):
     with pytest.raises(AttributeError, match=f"Crew has no {name!r}: "):
         getattr(crew, name)
     assert not hasattr(crew, "no_such_thing")
+    for part, told in ((agent, "an agent is known by its role"), (crew.tasks[0], "a task is known by its name")):
+        with pytest.raises(AttributeError, match=f"has no 'id': {told}"):
+            part.id  # noqa: B018 - the attribute that is asked for
     assert crew.bound_to(None)._bound is None
 
 
@@ -188,7 +191,7 @@ def test_what_is_not_here_is_really_not_here():
     for name in coming_from._MODULE:
         assert name not in crewlite.__all__
         assert name not in importlib.import_module("crewlite.flow").__all__
-    for kind, names in (("Crew", coming_from._RUN), ("Task", coming_from._TASK)):
+    for kind, names in (("Crew", coming_from._RUN), ("Task", coming_from._TASK), ("Agent", coming_from._AGENT)):
         assert not [name for name in names if name in dir(getattr(crewlite, kind))]
 
 
