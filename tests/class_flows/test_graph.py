@@ -71,6 +71,7 @@ def test_a_decorator_that_is_misused_says_so():
         (lambda: listen(3), "@listen(...): 3 is no condition"),
         (lambda: or_(), "or_() has no conditions"),
         (lambda: router("a", emit=[]), r"@router(emit=...) is []; wanted a list of labels"),
+        (lambda: router("a", emit=5), r"@router(emit=...) is 5; wanted a list of labels"),
         (lambda: start(retries=-1)(act), "retries is -1"),
         (lambda: start(retry=1)(act), "@start has no option 'retry'"),
         (

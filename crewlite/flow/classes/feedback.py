@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum
 from typing import Any
 
 from pydantic import BaseModel
 
 from crewlite import codec, durable
 from crewlite.errors import ConfigError, NotCodable, meant
-from crewlite.flow.classes.labels import label_of
+from crewlite.flow.classes.labels import listed
 from crewlite.ids import now
 from crewlite.llm.base import BaseLLM
 from crewlite.llm.models import as_model
@@ -114,13 +113,12 @@ class Feedback:
 def _outcomes(emit: Any) -> tuple[str, ...]:
     if emit is None:
         return ()
-    given = list(emit) if isinstance(emit, Iterable) and not isinstance(emit, str) else [emit]
-    found: list[Any] = [label_of(one, "") if isinstance(one, Enum) else one for one in given]
-    if isinstance(emit, str) or not found or not all(isinstance(one, str) and one.strip() for one in found):
+    found = None if isinstance(emit, str) else listed(emit)
+    if found is None or not all(map(str.strip, found)):
         raise _wrong("emit", emit, "a list of outcomes, which are texts or members of an Enum")
     if len({one.casefold() for one in found}) < len(found):
         raise _wrong("emit", emit, "outcomes that differ, in more than their case")
-    return tuple(found)
+    return found
 
 
 def _plain(metadata: Any) -> dict[str, Any]:

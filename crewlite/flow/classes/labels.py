@@ -36,6 +36,13 @@ def label_of(result: object, router: str, declared: frozenset[str] | None = None
     return label
 
 
+def listed(emit: object) -> tuple[str, ...] | None:
+    """Return the labels that `emit=` lists, which are texts or members of an Enum; None if it lists none, or others."""
+    given = [label_of(one, "") if isinstance(one, Enum) else one for one in emit] if isinstance(emit, Iterable) else []
+    labels = tuple(one for one in given if isinstance(one, str) and one)
+    return labels if labels and len(labels) == len(given) else None
+
+
 def known_labels(func: Callable[..., Any]) -> frozenset[str] | None:
     """Return the labels that a router returns, by its return annotation or its source; None if they cannot be known."""
     annotated = annotated_labels(func)

@@ -6,7 +6,6 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from types import MethodType
 from typing import Any, Generic, Never, ParamSpec, TypeVar, Unpack
 
@@ -14,7 +13,7 @@ from crewlite.callables import is_async, types_of
 from crewlite.errors import ConfigError
 from crewlite.flow.classes.conditions import Condition, address_name, condition_of
 from crewlite.flow.classes.feedback import Feedback
-from crewlite.flow.classes.labels import annotated_labels, label_of
+from crewlite.flow.classes.labels import annotated_labels, listed
 from crewlite.flow.options import CallOptions, Execution, called, named, returning
 from crewlite.keywords import known_keywords
 from crewlite.lazy import lazy
@@ -261,9 +260,8 @@ def _condition(decorator: str, given: Any, more: Sequence[object]) -> Condition 
 def _declared(emit: Iterable[Any] | None) -> frozenset[str] | None:
     if emit is None:
         return None
-    given = [emit] if isinstance(emit, str) else list(emit)
-    labels: list[Any] = [label_of(one, "") if isinstance(one, Enum) else one for one in given]
-    if not labels or not all(isinstance(label, str) and label for label in labels):
+    labels = listed([emit] if isinstance(emit, str) else emit)
+    if labels is None:
         raise ConfigError(
             f"@router(emit=...) is {emit!r}; wanted a list of labels, which are texts or members of an Enum"
         )
