@@ -232,3 +232,16 @@ def test_the_graph_is_plain_data():
 
     assert [tuple(edge) for edge in Plan.graph.edges] == [("begin", "choose", None), ("choose", "choose", "again")]
     assert (list(Plan.graph.methods), Plan.graph.entries) == (["begin", "choose"], ["begin"])
+
+
+def test_a_label_that_a_method_returns_which_is_no_router_says_so():
+    with pytest.raises(ConfigError, match="'b' waits for 'go on', .*; 'a' returns it, but only what a @router returns"):
+
+        class Wrong(Flow):
+            @start()
+            def a(self):
+                return "go on"
+
+            @listen("go on")
+            def b(self):
+                pass

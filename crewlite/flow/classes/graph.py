@@ -6,6 +6,7 @@ It is built once, with the class, so that a wrong name is an error before anythi
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import FunctionType
@@ -240,7 +241,7 @@ class Graph:
                     near = meant(name, known)
                     if listener in self.entries and not near:
                         continue  # it begins the flow without the label too
-                    hint = near or f"it has {', '.join(map(repr, dict.fromkeys(known)))}"
+                    hint = near or self._returning(name) or f"it has {', '.join(map(repr, dict.fromkeys(known)))}"
                     yield f"{listener!r} waits for {name!r}, which is no method, and no router returns it; {hint}"
         reached = self._reached(unknown)
         for name, method in self.methods.items():
@@ -251,6 +252,14 @@ class Graph:
                 continue
             missing = [part for part in dict.fromkeys(method.condition.names()) if part not in reached]
             yield f"{name!r} never starts, as {_listed(missing)} can never occur"
+
+    def _returning(self, label: str) -> str | None:
+        """Return a hint at the first method that is no router and returns this text; None if there is none."""
+        for name, method in self.methods.items():
+            with suppress(ConfigError):  # it returns what no router may, which is no mistake here
+                if not method.routes and label in (known_labels(method.func) or ()):
+                    return f"{name!r} returns it, but only what a @router returns is a label"
+        return None
 
     def _reached(self, also: set[str]) -> set[str]:
         """Return the methods and labels that can occur, assuming that those in `also` can."""
