@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from crewlite import durable, resources
 from crewlite.agent.agent import Agent
 from crewlite.agent.guardrail import models_of
 from crewlite.agent.persona import Worker
@@ -44,12 +45,19 @@ def workers_of(made: Iterable[Assignment]) -> list[Worker]:
 
 
 def models(made: Sequence[Assignment]) -> list[BaseLLM]:
-    """Return the models that doing these tasks may call, fallbacks included."""
+    """Return the models that doing these tasks may call, without fallbacks."""
     workers = workers_of(made)
     guardrails = [guardrail for worker in workers for guardrail in worker.agent.guardrails]
     guardrails += [guardrail for one in made for guardrail in one.chain]
     judges = [resolve_llm([llm], agent="Guardrail") for llm in models_of(guardrails)]
-    return [model for llm in (*[worker.llm for worker in workers], *judges) for model in with_fallbacks(llm)]
+    return [*[worker.llm for worker in workers], *judges]
+
+
+async def ready(llms: Iterable[BaseLLM]) -> None:
+    """Check that these models and their fallbacks can be called, before the first call is paid; not in a preview."""
+    if not durable.scope().dry:
+        for model in {id(model): model for llm in llms for model in with_fallbacks(llm)}.values():
+            await resources.ready(model)
 
 
 def planning_model(crew: Crew, made: Sequence[Assignment]) -> BaseLLM:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crewlite import background, codec, durable, events, kinds, resources
+from crewlite import background, codec, durable, events, kinds
 from crewlite.agent.persona import Filling
 from crewlite.crew import callbacks
 from crewlite.crew.binding import compare, match
@@ -14,12 +14,12 @@ from crewlite.crew.crew import Crew
 from crewlite.crew.order import Needs
 from crewlite.crew.output import CrewOutput
 from crewlite.crew.planning import NAME as PLAN, plan_step
-from crewlite.crew.staff import models
+from crewlite.crew.staff import models, ready
 from crewlite.crew.tasks import TasksAtWork, answered, drift_of, unlike
 from crewlite.durable import Step
 from crewlite.errors import AnswerMisfit, ConfigError, MissingInput
 from crewlite.events.voice import Voice
-from crewlite.llm.base import BaseLLM, with_fallbacks
+from crewlite.llm.base import BaseLLM
 from crewlite.runtime.steps.run import Run
 from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.state.format.addresses import around
@@ -78,8 +78,7 @@ class Kickoff:
         """Do all tasks. Tasks that a fork's inputs have changed run again, with the tasks that build on them."""
         scope = durable.scope()
         addresses = self._addresses()
-        if not scope.dry:
-            await self._ready(addresses)
+        await ready(self._to_call(addresses))
         filled = self.fill(await callbacks.prepared(self.crew, self.inputs))
         if not scope.dry and any(one.output_file for one in filled):
             await background.in_thread(self._check_links, filled, addresses)
@@ -134,13 +133,11 @@ class Kickoff:
         changed = await callbacks.finished(self.crew, told)
         return result.model_copy(update=changed)
 
-    async def _ready(self, addresses: Sequence[str]) -> None:
-        """Check that every model that is still to be called can be called, before the first call is paid."""
+    def _to_call(self, addresses: Sequence[str]) -> list[BaseLLM]:
+        """Return the models that are still to be called."""
         done = self.run.record.outcomes if self.run else {}
         left = [one for n, one in enumerate(self.assignments) if not addresses or addresses[n] not in done]
-        planning = with_fallbacks(self.planning_llm) if self.planning_llm and PLAN not in done else ()
-        for model in {id(model): model for model in (*models(left), *planning)}.values():
-            await resources.ready(model)
+        return models(left) + ([self.planning_llm] if self.planning_llm and PLAN not in done else [])
 
     def _check_links(self, filled: Sequence[FilledTask], addresses: Sequence[str]) -> None:
         """Check that every output file that is still to be written may be written to its path."""

@@ -11,7 +11,8 @@ from crewlite import codec, durable, events, kinds
 from crewlite.agent.judging import Score
 from crewlite.crew.crew import Crew
 from crewlite.crew.scores import CrewTestResult, TaskScore
-from crewlite.crew.trial import Judge, Trial, check_iterations, kicked_off, ready
+from crewlite.crew.staff import ready
+from crewlite.crew.trial import Judge, Trial, check_iterations, kicked_off
 from crewlite.durable import Step
 from crewlite.events.voice import Voice
 from crewlite.llm.base import BaseLLM

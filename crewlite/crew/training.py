@@ -15,8 +15,8 @@ from crewlite.agent.agent import Agent
 from crewlite.crew import learned
 from crewlite.crew.crew import Crew
 from crewlite.crew.learned import CrewTrainingResult, Lesson, Suggestions, TrainedAgent
-from crewlite.crew.staff import assignments, suggestions_for
-from crewlite.crew.trial import Judge, Trial, check_iterations, kicked_off, ready
+from crewlite.crew.staff import assignments, ready, suggestions_for
+from crewlite.crew.trial import Judge, Trial, check_iterations, kicked_off
 from crewlite.definition import check_takes
 from crewlite.durable import Step
 from crewlite.errors import ConfigError
@@ -82,7 +82,7 @@ class _Training:
 
     async def at_work(self, n_iterations: int, inputs: Mapping[str, Any] | None) -> CrewTrainingResult:
         """Run all iterations, then have a model make suggestions for each agent whose answers got feedback."""
-        await ready(list(self.models.values()))
+        await ready(self.models.values())
         lessons: list[Lesson] = []
         for number in range(1, n_iterations + 1):
             lessons += await self._iteration(number, inputs, lessons)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import BaseModel
 
-from crewlite import codec, durable, events, kinds, resources, templates
+from crewlite import codec, durable, events, kinds, templates
 from crewlite.agent.loop import answer_as
 from crewlite.agent.shape import Shape, wanted
 from crewlite.crew.crew import Crew
@@ -84,13 +84,6 @@ async def kicked_off(crew: Crew, inputs: Mapping[str, Any] | None) -> tuple[Crew
     progress = Progress()
     result = await kickoff(crew, Request(inputs, progress=progress))
     return result, progress.address
-
-
-async def ready(models: Sequence[BaseLLM]) -> None:
-    """Check that these models can be called, before anything is paid."""
-    if not durable.scope().dry:
-        for model in (part for llm in models for part in with_fallbacks(llm)):
-            await resources.ready(model)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
