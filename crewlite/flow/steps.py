@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import itertools
@@ -23,6 +24,7 @@ from crewlite.step_parts import Effect, Limit
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 log = logging.getLogger("crewlite.flow")
 
 
@@ -142,10 +144,13 @@ class StepFunction(Generic[P, R]):
         if self._decode is None:  # not when it is decorated: its type hints may name classes further down in the file
             self._decode = functools.partial(codec.decode, classes=codec.declare_hints(self.func))
         given = self._given(args, kwargs)
-        for argument, value in given.items():
-            if type(value) not in codec.IMMUTABLE:
-                settled(value, f"argument {argument} of {self.name}")
+        changeable = [name for name, value in given.items() if type(value) not in codec.IMMUTABLE]
+        for name in changeable:
+            settled(given[name], f"argument {name} of {self.name}")
         question, whole = self._question(given)
+        if changeable:  # the step works on what is recorded as its question, whatever the caller does with its objects
+            apart = copy.deepcopy if whole else _apart
+            args, kwargs = tuple(map(apart, args)), {name: apart(value) for name, value in kwargs.items()}
         return Step(
             kind=kinds.STEP,
             name=self.name,
@@ -190,6 +195,15 @@ class StepFunction(Generic[P, R]):
                 so += ", and no result is cached" if self._reuse else ""
                 log.warning("@step %s: %s %s", self.name, error, so)
         return {name: codec.known(value) for name, value in arguments.items()}, False
+
+
+def _apart(argument: T) -> T:
+    """Return a copy of an argument that can be encoded; another one, such as a model or a lock, is returned itself."""
+    try:
+        codec.encode(argument)
+    except NotCodable:
+        return argument
+    return copy.deepcopy(argument)
 
 
 @overload

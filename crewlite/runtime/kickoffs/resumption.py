@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -82,7 +83,7 @@ def masked(journal: Journal, inputs: Mapping[str, Any]) -> tuple[dict[str, Any],
         return dict(inputs), {}
     known = journal.secrets.mask_data(coded)
     if known == coded:
-        return dict(inputs), coded
+        return copy.deepcopy(dict(inputs)), coded  # the caller may go on with these objects
     journal.warn("The inputs held a configured secret, which was masked")
     return with_secrets(inputs, known), known
 

@@ -1,0 +1,96 @@
+"""A step works on the arguments that are recorded as its question, whatever the caller does with its objects meanwhile."""
+
+import asyncio
+import threading
+
+import pytest
+from pydantic import BaseModel
+
+from crewlite import CheckpointConfig
+from crewlite.flow import flow, step
+from crewlite.state import InMemoryProvider
+
+
+@step
+def total(numbers):
+    numbers.append(0)
+    return sum(numbers)
+
+
+@step(cache=True)
+def cached(numbers):
+    return sum(numbers)
+
+
+@step
+async def total_later(numbers):
+    return sum(numbers)
+
+
+class Order(BaseModel):
+    lines: list[int]
+
+
+@step
+def priced(order, lock):
+    assert isinstance(lock, type(threading.Lock()))
+    order.lines.append(100)
+    return sum(order.lines)
+
+
+def in_memory():
+    return CheckpointConfig(location="here", provider=InMemoryProvider())
+
+
+def test_what_the_caller_changes_after_the_request_does_not_reach_the_step():
+    @flow(checkpoint=in_memory())
+    async def program():
+        numbers, found = [1, 2], []
+        for ask in (total.submit, total_later, cached.submit):
+            asked = ask(numbers)
+            numbers.append(100)
+            found.append(await asked)
+            numbers.pop()
+        order, lock = Order(lines=[1]), threading.Lock()
+        mapped = total.map([numbers, numbers])
+        numbers.append(100)
+        asked = priced.submit(order, lock)
+        order.lines.append(7)
+        return [*found, *[await one for one in mapped], await asked, order.lines]
+
+    assert program.kickoff(run_id="r") == [3, 3, 3, 3, 3, 101, [1, 7]]
+
+
+def test_what_a_step_does_with_its_arguments_is_not_seen_by_the_caller_in_the_first_life_either():
+    lives, setting = [True, False], in_memory()
+
+    @flow(checkpoint=setting)
+    def program():
+        numbers = [1, 2]
+        found = total(numbers)
+        if lives.pop(0):
+            raise KeyError("cut")
+        return found, total(numbers), numbers
+
+    with pytest.raises(KeyError):
+        program.kickoff(run_id="r")
+    assert program.kickoff(run_id="r") == (3, 3, [1, 2])
+
+
+def test_inputs_that_the_caller_changes_after_the_kickoff_do_not_reach_the_run():
+    async def both():
+        begun, changed, numbers = asyncio.Event(), asyncio.Event(), [1, 2]
+
+        @flow(checkpoint=in_memory())
+        async def program(numbers):
+            begun.set()
+            await changed.wait()
+            return await total_later(numbers)
+
+        running = asyncio.create_task(program.akickoff(numbers, run_id="r"))
+        await begun.wait()
+        numbers.append(100)
+        changed.set()
+        return await running
+
+    assert asyncio.run(both()) == 3
