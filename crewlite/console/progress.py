@@ -96,6 +96,8 @@ def _asked(event: Any) -> _Line:
 
 
 def _answered(event: Any) -> _Line:
+    if event.answer is None:
+        return "finished", f"{event.address} has no answer"
     answer = event.answer if isinstance(event.answer, str) else repr(decode(event.answer))
     return "finished", f"{event.address} is answered: {_short(answer)}"
 

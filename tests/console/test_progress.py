@@ -3,13 +3,14 @@
 import asyncio
 import io
 import sys
+import time
 
 import pytest
 from pydantic import BaseModel
 
 from crewlite import Agent, CheckpointConfig, Crew, LLMReply, Task, ToolCall, Usage, tool
 from crewlite.console.progress import shown
-from crewlite.errors import ConfigError, Suspended
+from crewlite.errors import AnswerTimeout, ConfigError, Suspended
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.flow import ask, flow, step
@@ -171,6 +172,23 @@ def test_an_answer_is_shown_as_what_it_is_and_not_as_it_is_recorded(capsys, tmp_
 
     asks.kickoff(run_id="r", answers={"human:amount": Amount(euro=3)})
     assert "✓ human:amount is answered: Amount(euro=3)" in told(capsys)
+
+
+def test_a_question_that_nobody_answers_in_time_is_not_told_to_be_answered(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+
+    @flow(checkpoint=CheckpointConfig(location=tmp_path), verbose=True)
+    def asks():
+        return ask("Go on?", bool, name="on", timeout=0.01)
+
+    with pytest.raises((Suspended, AnswerTimeout)):
+        asks.kickoff(run_id="r")
+    time.sleep(0.02)
+    with pytest.raises(AnswerTimeout):
+        asks.kickoff(run_id="r")
+    shown = told(capsys)
+    assert "✓ human:on has no answer" in shown
+    assert "is answered" not in "".join(shown)
 
 
 def test_an_error_is_told_in_short_as_each_step_it_goes_through_tells_it(capsys):

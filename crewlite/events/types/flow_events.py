@@ -109,7 +109,10 @@ class HumanFeedbackRequestedEvent(BaseEvent):
 
 
 class HumanFeedbackReceivedEvent(BaseEvent):
-    """A person's answer is recorded. `automatic`: `auto_approve` has answered, and nobody was asked."""
+    """A person's answer is recorded. `automatic`: `auto_approve` has answered, and nobody was asked.
+
+    `answer` is None if nobody has answered in time.
+    """
 
     type: Literal["human_feedback_received"] = "human_feedback_received"
     question: str
