@@ -45,7 +45,7 @@ from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.runtime.kickoffs.secret_inputs import learn, refuse_masked, refuse_to_find_by
 from crewlite.runtime.kickoffs.unfinished import newest_unfinished
-from crewlite.runtime.main_thread.sync_bridge import run_sync
+from crewlite.runtime.main_thread.sync_bridge import print_briefly, run_sync
 from crewlite.runtime.steps import sayings
 from crewlite.runtime.steps.budgets import HeldBudget
 from crewlite.runtime.steps.run import Run
@@ -63,7 +63,6 @@ from crewlite.state.verbs.transfer import copy_if_elsewhere
 
 progress_lines = lazy("crewlite.console.progress")  # subscribers on the roof, which only runs that ask for it attach
 log_files = lazy("crewlite.console.log_file")
-uncaught = lazy("crewlite.cli.uncaught")
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -119,7 +118,7 @@ async def kickoff(definition: Runnable[R], request: Request, root: Root[Any] | N
         if not isinstance(durable.scope(), StepScope):
             if isinstance(error, Exception):
                 note_way_on(error, root.kind, request)
-            uncaught.install()  # also where Ctrl-C has cancelled the run and is about to end the program
+            print_briefly()  # also where Ctrl-C has cancelled the run and is about to end the program
         raise
     progress.outcome = finished.value
     return definition.as_result(finished)

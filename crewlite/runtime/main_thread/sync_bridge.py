@@ -83,12 +83,21 @@ def cut_short(
         if not background.comes(ended, until - time.monotonic()):
             _say("The run did not stop within 2 s; what it recorded is safe.")
     with contextlib.suppress(*second):
-        uncaught.install(error)
+        print_briefly(error)
     advice = f"Interrupted. {how_to_go_on()}"
     if ending:
         _say(f"\n{advice}")
     else:
         add_note(error, advice)
+
+
+def print_briefly(cuts: BaseException | None = None) -> None:
+    """Print errors of runs that end this program briefly, as `uncaught.install` says, if its module can be imported.
+
+    A process that cannot open one more file keeps the error of the run, which Python prints.
+    """
+    with contextlib.suppress(OSError, ImportError):
+        uncaught.install(cuts)
 
 
 def check_may_block(verb: str, instead: str) -> None:

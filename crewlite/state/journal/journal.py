@@ -7,6 +7,7 @@ seals them and writes all of them there, and every later commit too.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import time
@@ -279,9 +280,9 @@ class Journal:
         if not (warned or self.warned):
             self.warned = True
             self.warn(f"the run goes on, but not everything is saved: {text_of(error)}")
-        self.emit(
-            events.CheckpointFailedEvent, error=self.secrets.mask(text_of(error)), error_type=type(error).__name__
-        )
+        about = {"error": self.secrets.mask(text_of(error)), "error_type": type(error).__name__}
+        with contextlib.suppress(OSError, ImportError):  # too many files are open to import the class of the event
+            self.emit(events.CheckpointFailedEvent, **about)
 
     def learn(self, *objects: object, extra: Iterable[str] = ()) -> None:
         """Mask the secrets in the fields of these objects, and the texts in `extra`, from now on."""
