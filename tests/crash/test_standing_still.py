@@ -15,7 +15,7 @@ from tests import children
 pytestmark = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="only there it is told who has a lock")
 
 PROGRAM = """
-import os, signal, sys, time
+import os, signal, sys, threading, time
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, disk, file_locks
 from crewlite.errors import CrewliteError
 from crewlite.testing import ScriptedLLM
@@ -35,7 +35,7 @@ def kickoff():
     print(Crew(tasks=tasks, checkpoint=CheckpointConfig(location=location)).kickoff(run_id="r").raw, flush=True)
 
 def stop():
-    os.kill(os.getpid(), signal.SIGSTOP)
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)  # so that not even this thread goes on for a moment
 
 def at_write(act, of="main.jsonl"):
     "Do this once, right before the first write to that file after the first answer of the model."
