@@ -16,18 +16,24 @@ from crewlite.forked import in_child, lock
 _CENTURY = 3_155_760_000.0  # seconds
 _lock = lock()
 _last = 0
+_LARGEST = 2**60 - 1  # of the milliseconds and the counter
 _second = 0, ""
 """The second for which a time was last told, with its text."""
 _chance = random.Random()  # noqa: S311 - ids are no secrets, and the system's own generator is slow
 
 
-def new_id() -> str:
-    """Return a new id: 32 hexadecimal digits, greater than every earlier id of this process."""
+def new_id(behind: str | None = None) -> str:
+    """Return a new id: 32 hexadecimal digits, greater than every earlier id that this process made without `behind`.
+
+    `behind`: an id that the new one sorts behind, also if the clock has been set back since that was made.
+    """
     global _last
     with _lock:
         stamp = time.time_ns() // 1_000_000 << 12
         _last = stamp = stamp if stamp > _last else _last + 1
         drawn = _chance.getrandbits(62)
+    if behind:
+        stamp = min(max(stamp, int(behind[:12] + behind[13:16], 16) + 1), _LARGEST)
     whole = (stamp >> 12) << 80 | 7 << 76 | (stamp & 0xFFF) << 64 | 2 << 62 | drawn
     return whole.to_bytes(16, "big").hex()  # formatting the number itself takes twice as long
 

@@ -6,6 +6,7 @@ import asyncio
 import math
 import time
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from crewlite import background, codec, durable, events, kinds
@@ -21,15 +22,16 @@ _EVENTS = None, events.StepCompletedEvent, events.StepFailedEvent
 def sleep_for(seconds: float) -> Any:
     """Wait for this many seconds. On an event loop, await the call.
 
-    The end of the wait is recorded before the wait begins, so a resumed run waits only for the time that is left.
+    The end of the wait is recorded before the wait begins, so a resumed run waits only for the time that is left:
+    never for more than `seconds`, also where the clock has been set back meanwhile.
     Outside a run it is a plain wait. Raises ConfigError unless `seconds` is a number, 0 or more.
     """
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
         raise ConfigError(f"sleep_for({seconds!r}): wanted a number of seconds, 0 or more")
     scope = durable.scope()
     if scope.loop is None:
-        return _wait(after(now(), seconds))
-    return requested(scope, _timer(seconds), "sleep_for(...)", _wait)
+        return _wait(seconds, after(now(), seconds))
+    return requested(scope, _timer(seconds), "sleep_for(...)", partial(_wait, seconds))
 
 
 def _timer(seconds: float) -> Step[datetime]:
@@ -48,13 +50,10 @@ def _timer(seconds: float) -> Step[datetime]:
     )
 
 
-def _wait(until: datetime) -> Any:
-    """Wait until a time; on an event loop, return an awaitable instead."""
+def _wait(seconds: float, until: datetime) -> Any:
+    """Wait until a time, at most this many seconds; on an event loop, return an awaitable instead."""
+    left = 0.0 if durable.scope().dry else min(max(0.0, (until - now()).total_seconds()), seconds)
     if background.running_loop():
-        return Awaited("sleep_for(...)", asyncio.sleep(_left(until)))
-    time.sleep(_left(until))
+        return Awaited("sleep_for(...)", asyncio.sleep(left))
+    time.sleep(left)
     return None
-
-
-def _left(until: datetime) -> float:
-    return 0.0 if durable.scope().dry else max(0.0, (until - now()).total_seconds())

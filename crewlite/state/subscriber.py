@@ -92,7 +92,7 @@ def new_checkpoint(
         parent = max(before, key=lambda p: (p["seq"], p["id"]), default=None)
     restored = record.restored if trigger == SNAPSHOT else None
     undated: Any = {  # the journal that commits it adds the time
-        "id": new_id(),
+        "id": new_id(behind=parent["id"] if parent else None),
         "seq": seq,
         "version": record.named + 1,
         "parent": restored or (parent["id"] if parent else None),

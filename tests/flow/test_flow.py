@@ -718,8 +718,8 @@ def test_a_killed_process_is_gone_on_with_by_running_the_script_again(tmp_path):
 
 def test_a_timer_waits_once_over_all_lives(config, monkeypatch):
     broken, until = [True], []
-    left = timer._left
-    monkeypatch.setattr(timer, "_left", lambda end: until.append(end) or left(end))
+    wait = timer._wait
+    monkeypatch.setattr(timer, "_wait", lambda seconds, end: until.append(end) or wait(seconds, end))
 
     @flow(checkpoint=config())
     def pipeline():

@@ -22,6 +22,14 @@ def test_ids_of_one_process_sort_by_the_time_they_were_made():
     assert len(set(ids)) == len(ids)
 
 
+@pytest.mark.parametrize("stamp", ["7fffffffffff7000", "0123456789ab7fff", "ffffffffffff7ffe"])
+def test_an_id_that_follows_another_sorts_behind_it_whatever_its_time(stamp):
+    after = stamp + "bfffffffffffffff"
+    assert new_id(after) > after
+    assert new_id("f" * 32)[:16] == "ffffffffffff7fff"
+    assert new_id() < new_id()
+
+
 def test_ids_made_on_many_threads_are_all_different_and_sorted_on_each():
     made: list[list[str]] = [[] for _ in range(8)]
     threads = [threading.Thread(target=lambda mine=mine: mine.extend(new_id() for _ in range(2_000))) for mine in made]

@@ -359,8 +359,8 @@ async def _put(frame: StepScope, asked: Question, schema: Any, name: str | None)
 
 
 def _left(recorded: AskedQuestion) -> float | None:
-    until = recorded.get("until")
-    return (datetime.fromisoformat(until) - now()).total_seconds() if until else None
+    until, asked = recorded.get("until"), datetime.fromisoformat(recorded["at"])  # a clock may be set back after it
+    return (datetime.fromisoformat(until) - max(now(), asked)).total_seconds() if until else None
 
 
 async def _within(answer: Awaitable[Any], left: float | None) -> Any:

@@ -224,7 +224,8 @@ class Execution(Generic[T]):
         """Return the seconds until the deadline; None if there is none."""
         if self.step.deadline is None:
             return None
-        return (after(self._begun(), self.step.deadline) - now()).total_seconds()
+        begun = self._begun()  # a clock that was set back since then gives no more time
+        return (after(begun, self.step.deadline) - max(now(), begun)).total_seconds()
 
     def _begun(self) -> datetime:
         """Return the time at which the step began first; for the root step, the time at which the branch began."""
