@@ -97,6 +97,34 @@ def test_a_run_that_is_cut_anywhere_comes_to_the_same(config):
     cut_anywhere(whole, config(), WHOLE)
 
 
+def test_a_step_that_a_fork_has_run_again_leaves_nothing_of_its_first_time(config):
+    class Notes(Flow[TripState]):
+        checkpoint = config()
+
+        @start()
+        def begin(self):
+            pass
+
+        @listen(begin)
+        async def one(self):
+            self.state.trip.notes.append("one")
+
+        @listen(begin)
+        async def two(self):
+            await asyncio.sleep(0.01)
+            self.state.trip.notes.append("two")
+
+        @listen(and_(one, two))
+        def told(self):
+            return self.state.trip.notes
+
+    assert Notes().kickoff(run_id=RUN) == ["one", "two"]
+    with EventRecorder() as heard:
+        assert Notes().fork(RUN, rerun=["method:one@begin"]).kickoff() == ["one"]
+    assert [event.names for event in heard.of(StepStateConflictEvent)] == [("trip",)]
+    assert Notes().fork(RUN, rerun=["method:begin"]).kickoff() == ["one", "two"]
+
+
 def test_of_a_model_in_which_both_changed_one_part_the_later_commit_counts(config):
     @step
     async def change(n):
