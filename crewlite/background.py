@@ -352,7 +352,7 @@ def _begun_in_thread(fn: Callable[..., T], *args: Any, **kwargs: Any) -> asyncio
 
 def in_foreign_thread() -> bool:
     """Return whether this is a thread that code of users has started, with the context of the one it was called in."""
-    return _home.get() not in (0, threading.get_ident())
+    return _home.get() != threading.get_ident()
 
 
 async def blocking(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:

@@ -12,10 +12,11 @@ import functools
 import inspect
 import os
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextvars import Context, ContextVar, copy_context
-from types import CodeType
-from typing import Any, ParamSpec, TypeVar
+from types import CodeType, FrameType
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from crewlite import codec
 from crewlite.durable import Scope, scope
@@ -30,15 +31,31 @@ _BLOCKING = frozenset({"execute_sync", "execute_task", "kickoff", "kickoff_for_e
 _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 _IS_ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _CALLS = ("LOAD_METHOD", "LOAD_ATTR")  # Python's instruction before a method is called: up to 3.11, and from 3.12
+_STARTERS = frozenset({"threading", "concurrent", "asyncio", "anyio"})
+"""Libraries whose functions start calls in threads."""
 _DEEPEST = 8  # levels of a collection with live objects, which may hold itself
 _PATIENCE = 0.25  # seconds that a cancelled call on a loop of its own is given to end
 
 _bound_scope: ContextVar[Scope | None] = ContextVar("crewlite_bound_scope", default=None)
-_call_key: ContextVar[Json] = ContextVar("crewlite_call_key", default=None)
+
+
+class ThreadCall(NamedTuple):
+    """The call that a thread of the user's executes, which tells the thread from others."""
+
+    thread: int = 0
+    """The identifier of the thread."""
+    key: Json = None
+    """The function with its arguments, and the calls around it."""
+    is_bound: bool = False
+    """Whether it is a `bound` call, rather than one in a thread that was given the context in another way."""
+
+
+_NO_CALL = ThreadCall()
+_call: ContextVar[ThreadCall] = ContextVar("crewlite_call", default=_NO_CALL)
+call_here: Callable[[], ThreadCall] = _call.get
+"""Returns the call that this thread of the user's executes; an empty one in other code."""
 bound_scope: Callable[[], Scope | None] = _bound_scope.get
 """Returns the scope that `bound` has brought to the calling thread; None in any other code."""
-call_key: Callable[[], Json] = _call_key.get
-"""Returns the function and arguments of the `bound` call that the calling thread executes; None in other code."""
 
 
 def bound(fn: Callable[P, R]) -> Callable[P, R]:
@@ -62,19 +79,46 @@ def bound(fn: Callable[P, R]) -> Callable[P, R]:
         if os.getpid() != process:  # forked: the run is at work in the parent alone
             return fn(*args, **kwargs)
         own = context.copy()  # because only one thread at a time can enter a context
-        own.run(_call_key.set, _key(fn, args, kwargs))
+        own.run(_call.set, _bound_call(fn, args, kwargs))
         return own.run(fn, *args, **kwargs)
 
     return call
 
 
 def note_foreign(context: Context, asker: Scope) -> None:
-    """Note in `context` that a thread asks for a step which has the scope of a running step, though not by `bound`."""
+    """Note in `context` that a thread asks for a step which has the scope of a running step, though not by `bound`.
+
+    The thread is known by the call that it executes, with the arguments as they are when it first asks.
+    """
+    around, thread = call_here(), threading.get_ident()
+    if around.thread != thread:
+        _call.set(ThreadCall(thread, [around.key, _call_of_thread()]))
+    context.run(_call.set, call_here())
     context.run(_bound_scope.set, asker)
 
 
-def _key(fn: object, args: tuple[object, ...], kwargs: dict[str, object]) -> Json:
-    return [_call_key.get(), getattr(fn, "__qualname__", ""), told_apart(args), told_apart(kwargs)]
+def _bound_call(fn: object, args: tuple[object, ...], kwargs: dict[str, object]) -> ThreadCall:
+    key = [call_here().key, getattr(fn, "__qualname__", ""), told_apart(args), told_apart(kwargs)]
+    return ThreadCall(threading.get_ident(), key, is_bound=True)
+
+
+def _call_of_thread() -> Json:
+    """Return the outermost call of this thread, without those of the libraries that started it."""
+    frame: FrameType | None = sys._getframe()
+    frames = list[FrameType]()
+    while frame is not None:
+        frames.append(frame)
+        frame = frame.f_back
+    own = (one for one in reversed(frames) if one.f_globals.get("__name__", "").partition(".")[0] not in _STARTERS)
+    return call_in(next(own))
+
+
+def call_in(frame: FrameType) -> Json:
+    """Return the function that a frame executes, and its arguments as they are now."""
+    code = frame.f_code
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    given = {name: frame.f_locals[name] for name in names if name in frame.f_locals}
+    return [code.co_qualname, {name: told_apart(value) for name, value in given.items()}]
 
 
 def told_apart(value: object, live: Callable[[object], Json] = codec.known, depth: int = 0) -> Json:
@@ -156,7 +200,7 @@ async def on_own_loop(
     @functools.wraps(fn)
     def run() -> R:  # in a context of its own, as all that in_thread calls
         _bound_scope.set(scope())
-        _call_key.set(_key(fn, args, kwargs))
+        _call.set(_bound_call(fn, args, kwargs))
         return asyncio.run(call())
 
     running = asyncio.ensure_future(in_thread(run))

@@ -80,10 +80,13 @@ def to_another_loop() -> Context:
     context, held, scope = copy_context(), _held.get(), durable.scope()
     if held:
         context.run(_held.set, held._replace(task=None) if held.task in (None, _task_here()) else None)
-    if background.running_loop() and isinstance(scope, Frame) and scope.is_beside:
+    if not isinstance(scope, Frame):
+        return context
+    if not background.running_loop():
+        if background.in_foreign_thread():
+            own_threads.note_foreign(context, scope)
+    elif scope.is_beside:
         scope.children.numbering.note_asker(context)
-    elif background.in_foreign_thread():
-        own_threads.note_foreign(context, scope)
     return context
 
 

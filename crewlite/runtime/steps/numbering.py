@@ -104,15 +104,15 @@ class Numbering:
 
     def _who_asks(self) -> _Asker:
         """Return the code that requests a step: its coroutine or `bound` function, and the calls around that."""
-        asker, call = _asker.get(), own_threads.call_key()
+        asker, call = _asker.get(), own_threads.call_here()
         if asker.asks_of is self:
             return asker
         task = asyncio.current_task()
         if task is None:
-            return _Asker(codec.digest([asker.digest, call]), call)
+            return _Asker(codec.digest([asker.digest, call.key]), call if call.is_bound else None)
         code = weakref.ref(task)  # one object for each task
         if asker.code is not code:
-            asker = _Asker(codec.digest([asker.digest, call, _call(task.get_coro())]), code)
+            asker = _Asker(codec.digest([asker.digest, call.key, _call(task.get_coro())]), code)
             _asker.set(asker)
         return asker
 
@@ -140,12 +140,7 @@ def _stem(kind: str, name: str | None) -> str:
 def _call(coroutine: Any) -> Json:
     """Return a coroutine's function and its arguments, as they are when it first requests a step."""
     frame = getattr(coroutine, "cr_frame", None)
-    if not isinstance(frame, types.FrameType):
-        return type(coroutine).__qualname__
-    code = frame.f_code
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    given = {name: frame.f_locals[name] for name in names if name in frame.f_locals}
-    return [code.co_qualname, {name: own_threads.told_apart(value) for name, value in given.items()}]
+    return own_threads.call_in(frame) if isinstance(frame, types.FrameType) else type(coroutine).__qualname__
 
 
 @dataclass(slots=True)
