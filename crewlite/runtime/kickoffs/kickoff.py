@@ -192,7 +192,7 @@ async def inside(scope: StepScope, root: Root[T], request: Request, step: Step[T
             )
         )
         if not own:
-            request.progress.attach_part(scope.run.run_id, part_of.address or "")
+            request.progress.run_id, request.progress.address = scope.run.run_id, part_of.address or ""
         if scope.in_other_task:
             return await scope.step(part_of)
         part = scope.spawn(part_of)  # cancelled together with the enclosing step

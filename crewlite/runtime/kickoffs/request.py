@@ -119,10 +119,6 @@ class Progress:
         if self.known:
             self.known.put(None)
 
-    def attach_part(self, run_id: str, address: str) -> None:
-        """Note that this kickoff is a step of another run."""
-        self.run_id, self.address = run_id, address
-
     def end(self) -> None:
         """Note that the run has released its branch. Keeps the usage and drops the journal."""
         if self.journal:
