@@ -5,12 +5,13 @@ Time zones, and URLs of pydantic (`HttpUrl`, `PostgresDsn`, ...), are recorded b
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import logging
 import re
 from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel
@@ -18,7 +19,16 @@ from pydantic import BaseModel
 from crewlite.homes import is_named_tuple
 from crewlite.lazy import lazy
 
+T = TypeVar("T")
 log = logging.getLogger("crewlite.codec")
+
+
+def copied(value: T) -> T:
+    """Return a deep copy of a value; the value itself if it holds what cannot be copied, such as a lock."""
+    try:
+        return copy.deepcopy(value)
+    except (TypeError, copy.Error):
+        return value
 
 
 def fields_of_model(value: BaseModel) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -17,6 +17,7 @@ from crewlite.agent.input_files import FILES
 from crewlite.crew.crew import Crew
 from crewlite.crew.output import CrewOutput
 from crewlite.errors import ConfigError
+from crewlite.instances import copied
 from crewlite.runtime.steps.callbacks import callback_address, callback_step, called, name_of
 from crewlite.state.format.earlier import inputs_at
 from crewlite.state.format.record import Record
@@ -70,7 +71,7 @@ async def finished(crew: Crew, result: CrewOutput) -> dict[str, Any]:
 
 async def _prepare(callback: Callable[..., Any], inputs: dict[str, Any]) -> dict[str, Any]:
     async def act() -> dict[str, Any]:
-        given = {name: _copied(value) for name, value in inputs.items()}
+        given = {name: copied(value) for name, value in inputs.items()}  # other code uses the values too
         made = await called(callback, given)
         if made is None:  # it has changed what it was given
             return given
@@ -80,14 +81,6 @@ async def _prepare(callback: Callable[..., Any], inputs: dict[str, Any]) -> dict
         return dict(made)
 
     return await _recorded(callback, act, codec.known(inputs), _BEFORE)
-
-
-def _copied(value: Any) -> Any:
-    """Return a copy that a callback may change, as other code uses the value too. A live object is returned itself."""
-    try:
-        return copy.deepcopy(value)
-    except (TypeError, copy.Error):  # a lock, a connection, a module
-        return value
 
 
 async def _finish(callback: Callable[..., Any], result: CrewOutput) -> dict[str, Any]:

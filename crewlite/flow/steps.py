@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
 import itertools
@@ -19,6 +18,7 @@ from crewlite.errors import ConfigError, NotCodable, OnLoopThread
 from crewlite.events.voice import Voice
 from crewlite.flow.options import CallOptions, Execution, called, decorated, named, returning, whole_or_none
 from crewlite.flow.reuse import Inside, Reuse, code_of, dependencies, lifetime, version_of
+from crewlite.instances import copied
 from crewlite.runtime.steps.future import StepFuture, StepFutures, on, requested, settled
 from crewlite.step_parts import Effect, Limit
 
@@ -149,7 +149,7 @@ class StepFunction(Generic[P, R]):
             settled(given[name], f"argument {name} of {self.name}")
         question, whole = self._question(given)
         if changeable:  # the step works on what is recorded as its question, whatever the caller does with its objects
-            apart = copy.deepcopy if whole else _apart
+            apart = copied if whole else _apart
             args, kwargs = tuple(map(apart, args)), {name: apart(value) for name, value in kwargs.items()}
         return Step(
             kind=kinds.STEP,
@@ -203,7 +203,7 @@ def _apart(argument: T) -> T:
         codec.encode(argument)
     except NotCodable:
         return argument
-    return copy.deepcopy(argument)
+    return copied(argument)
 
 
 @overload

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from functools import cached_property
 
 import pytest
 from pydantic import BaseModel
@@ -94,3 +95,26 @@ def test_inputs_that_the_caller_changes_after_the_kickoff_do_not_reach_the_run()
         return await running
 
     assert asyncio.run(both()) == 3
+
+
+class Job(BaseModel):
+    name: str
+
+    @cached_property
+    def lock(self):
+        return threading.Lock()
+
+
+@step
+def done(job):
+    return job.name
+
+
+def test_what_can_be_recorded_but_not_copied_reaches_the_run_and_its_steps_as_it_is():
+    @flow(checkpoint=in_memory())
+    def program(job):
+        return job.lock.locked(), done(job)
+
+    job = Job(name="paint")
+    assert not job.lock.locked(), "it has a lock now, which is no part of its record"
+    assert program.kickoff(job, run_id="r") == (False, "paint")

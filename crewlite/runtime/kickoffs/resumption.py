@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -23,6 +22,7 @@ from crewlite.errors import (
     TaskDrifted,
 )
 from crewlite.ids import new_id, short
+from crewlite.instances import copied
 from crewlite.refs import STUDIES
 from crewlite.resuming import branch_ref, in_shell, nth_attempt
 from crewlite.runtime.kickoffs.advice import to_run_again
@@ -83,7 +83,7 @@ def masked(journal: Journal, inputs: Mapping[str, Any]) -> tuple[dict[str, Any],
         return dict(inputs), {}
     known = journal.secrets.mask_data(coded)
     if known == coded:
-        return copy.deepcopy(dict(inputs)), coded  # the caller may go on with these objects
+        return {name: copied(value) for name, value in inputs.items()}, coded  # the caller may change its objects
     journal.warn("The inputs held a configured secret, which was masked")
     return with_secrets(inputs, known), known
 
