@@ -169,6 +169,8 @@ _Ends = Mapping[str, Outcome | Attempt]
 Decision = Reuse | Reraise | Run | Refuse
 RUN = Run()
 """Run the step, and let later outcomes in the record apply. One case is a step of which nothing is recorded."""
+NEW_COURSE = Run(diverges=True, differs=True)
+"""Run the step: it is the first that differs, in code that may do something else than before."""
 
 
 def decide(record: Record, question: Question, mode: Mode, unrequested: Collection[str] = ()) -> Decision:
@@ -179,28 +181,18 @@ def decide(record: Record, question: Question, mode: Mode, unrequested: Collecti
     ended = record.ends.get(question.address)
     if ended is not None and not _stands(record, ended, question):
         return RUN
-    if ended is not None and question.is_early and _comes_earlier(record, ended, question, mode, unrequested):
-        return Run(diverges=True, differs=True)
-    counts = not mode.diverged or (mode.goes_otherwise and question.once)
-    if isinstance(ended, Outcome) and counts:
-        verdict = _answered(record, ended, question, mode, unrequested)
-        if verdict != RUN:
-            return verdict
-    failure = record.failures.get(question.address) if mode.strict_replay and counts else None
-    changed = failure is not None and failure.fingerprint != question.digest
-    if failure and not changed and question.address not in mode.rerun:
-        return Reraise(failure)
-    if not mode.strict_replay or mode.diverged:
+    if mode.diverged and not (mode.goes_otherwise and question.once):
         return RUN
-    passed, may_differ = _passed_over(record, question, mode, unrequested), question.drift == MAY_DIFFER
-    if may_differ and (passed or changed):
-        return Run(diverges=True, differs=True)
-    if needed := _needed(record, mode, passed):
-        return Refuse("passed over", tuple(needed))
-    # in code beside the step's own, a changed question is a new step, as the address there follows from it
-    new = may_differ and not is_counted(question.address)
-    free = mode.differs or _free_from(record, unrequested) > 0
-    return Run(diverges=free and (changed or bool(passed)), differs=new or free)
+    if ended is not None and question.is_early and _comes_earlier(record, ended, question, mode, unrequested):
+        return NEW_COURSE
+    if isinstance(ended, Outcome):
+        if (verdict := _answered(record, ended, question, mode, unrequested)) != RUN:
+            return verdict
+    elif ended and mode.strict_replay and ended.fingerprint == question.digest and ended.address not in mode.rerun:
+        return Reraise(ended)
+    if mode.strict_replay and not mode.diverged:
+        return _unanswered(record, ended, question, mode, unrequested)
+    return RUN
 
 
 def _stands(record: Record, ended: Outcome | Attempt, question: Question) -> bool:
@@ -272,8 +264,24 @@ def _answered_strictly(
     free = _free_from(record, (*unrequested, address))
     may_differ = question.drift == MAY_DIFFER or (not question.once and 0 < free <= recorded.seq)
     if may_differ or mode.reruns(once=question.once):
-        return Run(diverges=True, differs=True)
+        return NEW_COURSE
     return Refuse("other question", (address,))
+
+
+def _unanswered(
+    record: Record, ended: Outcome | Attempt | None, question: Question, mode: Mode, unrequested: Collection[str]
+) -> Run | Refuse:
+    """Decide under strict replay whether a step that the record does not answer runs, or contradicts the record."""
+    passed, may_differ = _passed_over(record, question, mode, unrequested), question.drift == MAY_DIFFER
+    changed = isinstance(ended, Attempt) and ended.fingerprint != question.digest
+    if may_differ and (passed or changed):
+        return NEW_COURSE
+    if needed := _needed(record, mode, passed):
+        return Refuse("passed over", tuple(needed))
+    # in code beside the step's own, a changed question is a new step, as the address there follows from it
+    new = may_differ and not is_counted(question.address)
+    free = mode.differs or _free_from(record, unrequested) > 0
+    return Run(diverges=free and (changed or bool(passed)), differs=new or free)
 
 
 def _other_forms(asked: Json) -> Iterator[Json]:
@@ -299,7 +307,7 @@ def _as_before(data: Json) -> Json:
 def _passed_over(record: Record, question: Question, mode: Mode, unrequested: Collection[str]) -> _Ends:
     """Return the recorded steps that the code requested before this one, and now has not; {} if this one may be new."""
     address = question.address
-    was_beside = address in mode.begun and question.drift != MAY_DIFFER  # for such a step the code waits at once
+    was_beside = address in mode.begun and question.drift != MAY_DIFFER  # code waits at once for a step that may differ
     if not unrequested or was_beside or question.comes_late or not is_counted(address):
         return {}
     if record.earlier_inputs:  # a changed fork may request other steps
