@@ -14,9 +14,9 @@ from datetime import UTC, datetime, timedelta
 from crewlite.forked import in_child, lock
 
 _CENTURY = 3_155_760_000.0  # seconds
+_LARGEST = 2**60 - 1  # the greatest number of an id: 48 bits of milliseconds, 12 bits of a counter
 _lock = lock()
 _last = 0
-_LARGEST = 2**60 - 1  # of the milliseconds and the counter
 _second = 0, ""
 """The second for which a time was last told, with its text."""
 _chance = random.Random()  # noqa: S311 - ids are no secrets, and the system's own generator is slow
@@ -58,7 +58,7 @@ def now() -> datetime:
 
 
 def after(moment: datetime, seconds: float) -> datetime:
-    """Return the moment so many seconds later. More than a century counts as one: a clock cannot tell any moment."""
+    """Return the moment so many seconds later. More than a century counts as one: years end at 9999."""
     return moment + timedelta(seconds=min(seconds, _CENTURY))
 
 

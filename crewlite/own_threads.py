@@ -86,9 +86,9 @@ def bound(fn: Callable[P, R]) -> Callable[P, R]:
 
 
 def note_foreign(context: Context, asker: Scope) -> None:
-    """Note in `context` that a thread asks for a step which has the scope of a running step, though not by `bound`.
+    """Note in `context` that a thread of the user's requests a step of `asker`, and the call that the thread executes.
 
-    The thread is known by the call that it executes, with the arguments as they are when it first asks.
+    Without `bound`, that is its outermost call, with the arguments as they are when the thread first asks.
     """
     around, thread = call_here(), threading.get_ident()
     if around.thread != thread:

@@ -149,7 +149,7 @@ def test_of_a_model_in_which_both_changed_one_part_the_later_commit_counts(confi
         whole(config(on_conflict="error")).kickoff(run_id="other")
 
 
-def test_three_steps_change_a_dataclass_and_the_items_of_a_list(config):
+def test_two_steps_change_a_dataclass_and_the_items_of_a_list(config):
     @step
     async def change(name):
         await asyncio.sleep(0.01)

@@ -187,20 +187,20 @@ class Execution(Generic[T]):
         if self.step.own_state and self.address:
             return (), ()
         conflicts = around.conflicts(changes, self.start) if changes and around else ()
-        if conflicts and around and not self._is_alone():
+        if conflicts and around and self._can_be_put_together():
             changes, conflicts = around.put_together(changes, self.start)
         if conflicts and self.outer.run.journal.on_conflict == "error":
             raise StateConflict(self.address, conflicts)
         return changes, conflicts
 
-    def _is_alone(self) -> bool:
-        """Return whether the changes of this step may not be put together with those of others.
+    def _can_be_put_together(self) -> bool:
+        """Return whether the changes of this step may be put together with those of others.
 
-        Another run reuses the changes of a step with a cache. Of a step that a fork has changed, the recorded steps
-        beside it may hold what it left before.
+        Another run reuses the changes of a step with a cache, so they are left as they are. So are those of a step that
+        a fork has changed: the recorded steps beside it may hold what it left before.
         """
         edited = self.outer.run.record.edited
-        return bool(self.step.cache) or self.address in edited | addresses.around(edited)
+        return not self.step.cache and self.address not in edited | addresses.around(edited)
 
     def _frame(self, attempt: int, view: View | None = None, past: Sequence[Remedy] = (), *, once: bool) -> Frame:
         """Build the frame of one attempt. `once`: see next_attempt."""

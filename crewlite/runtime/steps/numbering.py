@@ -35,7 +35,7 @@ class _Asker(NamedTuple):
     digest: str = ""
     """Identifies the functions of the code and their arguments; the same on every resume."""
     code: object = None
-    """The asyncio task in which the code runs, by a weak reference; in a thread, the `bound` call."""
+    """The asyncio task in which the code runs, by a weak reference; in a thread, the `bound` call; None without one."""
     asks_of: Numbering | None = None
     """The attempt in which this code, on another event loop, has a task of the engine request a step; else None."""
 
@@ -72,8 +72,9 @@ class Numbering:
 
         Such steps come in any order, so the address is made of the step's `fingerprint`. In a `recorded` run, raises
         ConfigError if two of them have the same fingerprint and differ nevertheless: in the agent, crew or model that
-        answers, or in an argument that cannot be recorded. A resume could swap their answers. Of threads that are not
-        told apart, as those of `asyncio.to_thread`, this is so if the earlier step has not `ended`.
+        answers, or in an argument that cannot be recorded. A resume could swap their answers. Of threads without
+        `bound`, as those of `asyncio.to_thread`, that execute the same call, this is so if the earlier step has not
+        `ended`.
         """
         asker, stem = self._who_asks(), _stem(step.kind.name, step.name)
         place = f"{stem}#{codec.digest([fingerprint, asker.digest])[:_TOLD_APART]}"
@@ -103,7 +104,7 @@ class Numbering:
         return self._keys.setdefault(key, mine) is mine
 
     def _who_asks(self) -> _Asker:
-        """Return the code that requests a step: its coroutine or `bound` function, and the calls around that."""
+        """Return the code that requests a step: its coroutine or the call of its thread, and the calls around that."""
         asker, call = _asker.get(), own_threads.call_here()
         if asker.asks_of is self:
             return asker
@@ -148,7 +149,7 @@ class _Beside:
     """A request of code beside the attempt's own, kept to compare later requests with the same question."""
 
     code: object
-    """The code that made the request; `_SEVERAL` if several did; None for a thread that is not told from others."""
+    """The code that made the request; `_SEVERAL` if several did; None for a thread without `bound`."""
     worker: object
     given: object
     addresses: list[str]

@@ -71,6 +71,7 @@ _LEFT_OUT: dict[str, Any] = {
 }
 """What a step without these fields is recorded with."""
 _LISTS = {"drifted", "order", "unused"}
+"""What is recorded as a list, and is a tuple in an `Outcome`."""
 
 
 @dataclass(frozen=True, slots=True)
