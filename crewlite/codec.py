@@ -154,14 +154,6 @@ def holds_secret(data: Json) -> bool:
     return '"$":"secret"' in _compact(data)  # in a text, the quotes would be escaped
 
 
-def known(value: object) -> Json:
-    """Return `value` as plain JSON data for comparison alone: a value that cannot be encoded becomes its class name."""
-    try:
-        return encode(value)
-    except NotCodable:
-        return {"opaque": type(value).__qualname__}
-
-
 def decode(data: Json, classes: Iterable[type] = ()) -> Any:
     """Return the value that was encoded. `classes` are declared in addition to the registered ones.
 

@@ -18,9 +18,9 @@ from contextvars import Context, ContextVar, copy_context
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from crewlite import codec
+from crewlite.comparable import comparable
 from crewlite.durable import Scope, scope
-from crewlite.errors import ConfigError, NotCodable
+from crewlite.errors import ConfigError
 from crewlite.lazy import asyncio, futures
 
 P = ParamSpec("P")
@@ -33,7 +33,6 @@ _IS_ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _CALLS = ("LOAD_METHOD", "LOAD_ATTR")  # Python's instruction before a method is called: up to 3.11, and from 3.12
 _STARTERS = frozenset({"threading", "concurrent", "asyncio", "anyio"})
 """Libraries whose functions start calls in threads."""
-_DEEPEST = 8  # levels of a collection with live objects, which may hold itself
 _PATIENCE = 0.25  # seconds that a cancelled call on a loop of its own is given to end
 
 _bound_scope: ContextVar[Scope | None] = ContextVar("crewlite_bound_scope", default=None)
@@ -98,7 +97,7 @@ def note_foreign(context: Context, asker: Scope) -> None:
 
 
 def _bound_call(fn: object, args: tuple[object, ...], kwargs: dict[str, object]) -> ThreadCall:
-    key = [call_here().key, getattr(fn, "__qualname__", ""), told_apart(args), told_apart(kwargs)]
+    key = [call_here().key, getattr(fn, "__qualname__", ""), comparable(args), comparable(kwargs)]
     return ThreadCall(threading.get_ident(), key, is_bound=True)
 
 
@@ -118,23 +117,7 @@ def call_in(frame: FrameType) -> Json:
     code = frame.f_code
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     given = {name: frame.f_locals[name] for name in names if name in frame.f_locals}
-    return [code.co_qualname, {name: told_apart(value) for name, value in given.items()}]
-
-
-def told_apart(value: object, live: Callable[[object], Json] = codec.known, depth: int = 0) -> Json:
-    """Return as plain JSON what tells a value from others, also of one that no record can hold.
-
-    Of a list, tuple or dict with live objects in it, that are its parts. A live object, and a list of nothing else,
-    counts as what `live` returns.
-    """
-    try:
-        return codec.encode(value)
-    except NotCodable:
-        if depth == _DEEPEST or not isinstance(value, dict | list | tuple):
-            return live(value)
-    items = [list(pair) for pair in value.items()] if isinstance(value, dict) else list(value)
-    parts = [told_apart(item, live, depth + 1) for item in items]
-    return live(value) if all(isinstance(part, dict) and part.keys() == {"opaque"} for part in parts) else parts
+    return [code.co_qualname, {name: comparable(value) for name, value in given.items()}]
 
 
 def blocks(fn: Callable[..., object]) -> bool:

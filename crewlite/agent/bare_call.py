@@ -8,6 +8,7 @@ from typing import Any
 
 from crewlite import background, codec, durable, kinds
 from crewlite.agent.shape import Misshapen, Shape, check_format, wanted
+from crewlite.comparable import comparable
 from crewlite.durable import Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread, OutputInvalid
 from crewlite.llm.base import (
@@ -24,7 +25,6 @@ from crewlite.llm.base import (
     whole_reply,
 )
 from crewlite.llm.call import call_step, read_back
-from crewlite.own_threads import told_apart
 from crewlite.runtime.steps.future import StepFuture, on, requested
 from crewlite.usage import Usage
 from crewlite.wording import an
@@ -84,7 +84,7 @@ def called(llm: BaseLLM, messages: str | list[Message], context: Mapping[str, An
         agent=str(context.get("agent", "")),
         source=context.get("from_agent"),
         task=context.get("from_task"),
-        question=[said, told_apart(told, _name_of)],
+        question=[said, comparable(told, _name_of)],
         more=told | ({BEHIND: True} if acall_behind(type(llm)) is not type(llm).acall else {}),
     )
     step = replace(step, with_usage=_with_usage, drift="may_differ")

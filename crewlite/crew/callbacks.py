@@ -14,6 +14,7 @@ from pydantic import ConfigDict
 
 from crewlite import codec, durable, kinds
 from crewlite.agent.input_files import FILES
+from crewlite.comparable import comparable
 from crewlite.crew.crew import Crew
 from crewlite.crew.output import CrewOutput
 from crewlite.errors import ConfigError
@@ -80,7 +81,7 @@ async def _prepare(callback: Callable[..., Any], inputs: dict[str, Any]) -> dict
             raise ConfigError(f"{called_back} returned {made!r}; wanted a dict of inputs")
         return dict(made)
 
-    return await _recorded(callback, act, codec.known(inputs), _BEFORE)
+    return await _recorded(callback, act, comparable(inputs), _BEFORE)
 
 
 async def _finish(callback: Callable[..., Any], result: CrewOutput) -> dict[str, Any]:
@@ -92,7 +93,7 @@ async def _finish(callback: Callable[..., Any], result: CrewOutput) -> dict[str,
         return _changes(result, draft if made is None else made, name_of(callback))
 
     changeable = {name: getattr(result, name) for name in CHANGEABLE}
-    question = [[codec.digest(output.raw) for output in result.tasks_output], codec.known(changeable)]
+    question = [[codec.digest(output.raw) for output in result.tasks_output], comparable(changeable)]
     return await _recorded(callback, act, question, _AFTER)
 
 

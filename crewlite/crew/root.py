@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any, Self
 
-from crewlite import codec, kinds
+from crewlite import kinds
 from crewlite.agent.agent import Agent
 from crewlite.agent.persona import Filling
 from crewlite.codec import Json, JsonObject
+from crewlite.comparable import comparable
 from crewlite.crew import callbacks
 from crewlite.crew.binding import compare, described, match, rebound, shares
 from crewlite.crew.crew import Crew
@@ -94,7 +95,7 @@ class CrewRoot(Root[CrewOutput]):
         if self._crew.before_kickoff_callbacks:
             filling = Filling(inputs, known=False)
             unfilled = [one.filled(filling).asked() for one in self._assignments]
-            return [self.name, {"prepared": codec.known(dict(inputs))}, *unfilled]
+            return [self.name, {"prepared": comparable(dict(inputs))}, *unfilled]
         return [self.name, *[filled.asked() for filled in self._with(inputs)]]
 
     def step(self, inputs: dict[str, Any], run: Run | None) -> Step[CrewOutput]:

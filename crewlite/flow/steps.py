@@ -13,6 +13,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, Unpack, get_args, overload
 from crewlite import codec, durable, homes, kinds
 from crewlite.callables import is_async
 from crewlite.codec import Json
+from crewlite.comparable import comparable
 from crewlite.durable import Scope, Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread
 from crewlite.events.voice import Voice
@@ -184,7 +185,7 @@ class StepFunction(Generic[P, R]):
     def _question(self, arguments: dict[str, Any]) -> tuple[Any, bool]:
         """Return the arguments as plain JSON with their types, and whether all of them could be encoded.
 
-        An argument that cannot be encoded is represented by its class alone.
+        What cannot be encoded is represented by its class alone.
         """
         try:
             return codec.encode(arguments), True
@@ -194,7 +195,7 @@ class StepFunction(Generic[P, R]):
                 so = "Without that, a resume cannot tell whether the argument has changed"
                 so += ", and no result is cached" if self._reuse else ""
                 log.warning("@step %s: %s %s", self.name, error, so)
-        return {name: codec.known(value) for name, value in arguments.items()}, False
+        return {name: comparable(value) for name, value in arguments.items()}, False
 
 
 def _apart(argument: T) -> T:

@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from crewlite import CheckpointConfig
+from crewlite.errors import NonDeterminism
 from crewlite.flow import flow, step
 from crewlite.state import InMemoryProvider
 
@@ -118,3 +119,22 @@ def test_what_can_be_recorded_but_not_copied_reaches_the_run_and_its_steps_as_it
     job = Job(name="paint")
     assert not job.lock.locked(), "it has a lock now, which is no part of its record"
     assert program.kickoff(job, run_id="r") == (False, "paint")
+
+
+def test_what_stands_beside_an_object_that_cannot_be_recorded_is_part_of_the_question(on_disk):
+    lives, lock = iter(["a", "a", "b"]), threading.Lock()
+
+    @step
+    def use(settings):
+        return settings["names"][1]
+
+    @flow(checkpoint=on_disk())
+    def program():
+        found = use({"lock": lock, "names": [lock, next(lives)]})
+        raise KeyError(found)
+
+    for _ in range(2):
+        with pytest.raises(KeyError, match="a"):
+            program.kickoff(run_id="r")
+    with pytest.raises(NonDeterminism):
+        program.kickoff(run_id="r")

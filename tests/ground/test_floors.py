@@ -28,6 +28,7 @@ FLOORS = {
         "budget",
         "callables",
         "coming_from",
+        "comparable",
         "definition",
         "forked",
         "file_locks",

@@ -15,6 +15,7 @@ from typing import Any
 
 from crewlite import codec, durable, events, kinds
 from crewlite.background import ordinary
+from crewlite.comparable import comparable
 from crewlite.durable import Step
 from crewlite.errors import Suspended, TooManyCalls
 from crewlite.events.voice import Voice
@@ -200,7 +201,7 @@ class Drive:
             name=name,
             address=self._scope.reserve_address(kinds.METHOD.name, name),
             work=lambda: _work(flow, method, arguments, begins, feedback),
-            question={"method": firing.method, "by": trigger, "given": codec.known(arguments)},
+            question={"method": firing.method, "by": trigger, "given": comparable(arguments)},
             voice=Voice(
                 flow,
                 _EVENTS,
@@ -237,7 +238,7 @@ class Drive:
 
         name = BEGINNING.partition(":")[2]
         address = self._scope.reserve_address(kinds.STEP.name, name)
-        return Step(kinds.STEP, name, begin, codec.known(fields), Voice.silent(flow), address=address)
+        return Step(kinds.STEP, name, begin, comparable(fields), Voice.silent(flow), address=address)
 
     def _asks(self, firing: Firing) -> bool:
         return self._graph.methods[firing.method].feedback is not None

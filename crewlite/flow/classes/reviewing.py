@@ -15,6 +15,7 @@ from pydantic import create_model
 from crewlite import codec, durable, kinds, templates
 from crewlite.agent.loop import answer_as
 from crewlite.agent.shape import Shape, wanted
+from crewlite.comparable import comparable
 from crewlite.durable import Step
 from crewlite.errors import ConfigError
 from crewlite.events.voice import Voice
@@ -65,7 +66,7 @@ def call(method: FlowMethod[Any, Any], flow: Flow[Any], /, *args: Any, **kwargs:
             f"the question"
         )
     given = {"args": args, "kwargs": kwargs}
-    step = _step(flow, method.name, lambda: reviewed(flow, method, args, kwargs), codec.known(given), given)
+    step = _step(flow, method.name, lambda: reviewed(flow, method, args, kwargs), comparable(given), given)
     return requested(scope, step, f"self.{method.name}(...)", _answer)
 
 

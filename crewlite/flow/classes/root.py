@@ -10,6 +10,7 @@ from typing import Any
 
 from crewlite import codec, events, kinds
 from crewlite.codec import JsonObject
+from crewlite.comparable import comparable
 from crewlite.durable import Step
 from crewlite.errors import ConfigError
 from crewlite.events.voice import Voice
@@ -69,7 +70,7 @@ class ClassRoot(Root[Outcome]):
 
     def question(self, inputs: Mapping[str, Any]) -> Any:
         """Return what the root step is asked: the inputs."""
-        return codec.known(dict(inputs))
+        return comparable(dict(inputs))
 
     def step(self, inputs: dict[str, Any], run: Run | None) -> Step[Outcome]:
         """Build the step that runs the methods."""

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from crewlite import codec
 from crewlite.codec import Json
+from crewlite.comparable import comparable
 from crewlite.errors import ConfigError, meant
 from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.secrets import declared_in
@@ -121,7 +122,7 @@ class StateKind:
         wanted = self.model.model_fields.items() if self.model else ()
         if missing := [name for name, field in wanted if field.is_required() and name not in values]:
             raise ConfigError(f"flow {flow!r} is missing the input {', '.join(missing)}, a field of its state")
-        if secret := [name for name, value in values.items() if codec.holds_secret(codec.known(value))]:
+        if secret := [name for name, value in values.items() if codec.holds_secret(comparable(value))]:
             raise _of_secret(flow, secret)
         return {**values, ID: values.get(ID) or new_id}
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from crewlite.codec import decode, encode, holds_secret, known
+from crewlite.codec import decode, encode, holds_secret
+from crewlite.comparable import comparable
 from crewlite.errors import ConfigError
 from crewlite.secrets import Secrets
 from crewlite.state.journal.journal import Journal
@@ -17,7 +18,7 @@ from crewlite.state.journal.journal import Journal
 
 def refuse_to_find_by(inputs: Mapping[str, Any], how: str) -> None:
     """Raise ConfigError if an input by which runs are told apart holds a secret. `how`: what tells them apart."""
-    if names := [name for name, value in inputs.items() if holds_secret(known(value))]:
+    if names := [name for name, value in inputs.items() if holds_secret(comparable(value))]:
         raise ConfigError(
             f"{how} finds a run by its inputs, but the input {', '.join(names)} holds a secret. Secrets are never "
             f"recorded, so a run with another secret could be taken for this one. Name the run: pass run_id="

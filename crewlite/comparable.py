@@ -1,0 +1,32 @@
+"""Values as plain JSON data for comparison alone, also those that no record can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from crewlite import codec
+from crewlite.codec import Json
+from crewlite.errors import NotCodable
+
+_DEEPEST = 8  # levels of a collection with live objects, which may hold itself
+
+
+def class_of(value: object) -> Json:
+    """Return what a live object counts as, such as a client: its class, as nothing else of it can be compared."""
+    return {"opaque": type(value).__qualname__}
+
+
+def comparable(value: object, live: Callable[[object], Json] = class_of, depth: int = 0) -> Json:
+    """Return as plain JSON what tells a value from others. It cannot be decoded.
+
+    Of a list, tuple or dict with live objects in it, that are its parts. A live object, and a collection of nothing
+    else, counts as what `live` returns.
+    """
+    try:
+        return codec.encode(value)
+    except NotCodable:
+        if depth == _DEEPEST or not isinstance(value, dict | list | tuple):
+            return live(value)
+    items = [list(pair) for pair in value.items()] if isinstance(value, dict) else list(value)
+    parts = [comparable(item, live, depth + 1) for item in items]
+    return live(value) if all(isinstance(part, dict) and part.keys() == {"opaque"} for part in parts) else parts
