@@ -12,7 +12,6 @@ import functools
 import inspect
 import os
 import sys
-import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextvars import Context, ContextVar, copy_context
 from types import CodeType, FrameType
@@ -41,8 +40,8 @@ _bound_scope: ContextVar[Scope | None] = ContextVar("crewlite_bound_scope", defa
 class ThreadCall(NamedTuple):
     """The call that a thread of the user's executes, which tells the thread from others."""
 
-    thread: int = 0
-    """The identifier of the thread."""
+    frame: FrameType | None = None
+    """Where it is executed: a thread whose stack has not this frame was given the context only."""
     key: Json = None
     """The function with its arguments, and the calls around it."""
     is_bound: bool = False
@@ -89,27 +88,32 @@ def note_foreign(context: Context, asker: Scope) -> None:
 
     Without `bound`, that is its outermost call, with the arguments as they are when the thread first asks.
     """
-    around, thread = call_here(), threading.get_ident()
-    if around.thread != thread:
-        _call.set(ThreadCall(thread, [around.key, _call_of_thread()]))
+    around, frames = call_here(), _frames()
+    if around.frame not in frames:
+        own = next(one for one in reversed(frames) if _package(one) not in _STARTERS)
+        _call.set(ThreadCall(own, [around.key, call_in(own)]))
     context.run(_call.set, call_here())
     context.run(_bound_scope.set, asker)
 
 
 def _bound_call(fn: object, args: tuple[object, ...], kwargs: dict[str, object]) -> ThreadCall:
     key = [call_here().key, getattr(fn, "__qualname__", ""), comparable(args), comparable(kwargs)]
-    return ThreadCall(threading.get_ident(), key, is_bound=True)
+    return ThreadCall(sys._getframe(1), key, is_bound=True)
 
 
-def _call_of_thread() -> Json:
-    """Return the outermost call of this thread, without those of the libraries that started it."""
+def _frames() -> list[FrameType]:
+    """Return the stack of this thread, the innermost call first."""
     frame: FrameType | None = sys._getframe()
     frames = list[FrameType]()
     while frame is not None:
         frames.append(frame)
         frame = frame.f_back
-    own = (one for one in reversed(frames) if one.f_globals.get("__name__", "").partition(".")[0] not in _STARTERS)
-    return call_in(next(own))
+    return frames
+
+
+def _package(frame: FrameType) -> str:
+    name: str = frame.f_globals.get("__name__", "")
+    return name.partition(".")[0]
 
 
 def call_in(frame: FrameType) -> Json:

@@ -62,3 +62,28 @@ def test_the_same_question_of_two_threads_gets_back_the_answer_that_each_got(thr
         ]
         for before, after in zip(whole, life(cut(entries, at)), strict=True):
             assert all(now == then for then, now in zip(before, after, strict=True) if then in known), f"cut after {at}"
+
+
+def test_calls_that_a_thread_hands_on_are_told_apart_whichever_thread_executes_them():
+    llm = ScriptedLLM(lambda messages: "an answer")
+
+    def work(number):
+        return llm.call(f"about {number}")
+
+    def handed_on(pool):
+        llm.call("first")
+        return [pool.submit(copy_context().run, work, number) for number in range(2)]
+
+    def addresses(threads):
+        setting = CheckpointConfig(location="here", provider=InMemoryProvider())
+
+        @flow(name="program", checkpoint=setting)
+        def program():
+            with ThreadPoolExecutor(threads) as pool:
+                for job in pool.submit(copy_context().run, handed_on, pool).result():
+                    job.result()
+
+        program.kickoff(run_id=RUN)
+        return {step["address"] for entry in entries_of(setting) for step in entry.commit.get("steps", ())}
+
+    assert addresses(1) == addresses(3)

@@ -35,7 +35,7 @@ class _Asker(NamedTuple):
     digest: str = ""
     """Identifies the functions of the code and their arguments; the same on every resume."""
     code: object = None
-    """The asyncio task in which the code runs, by a weak reference; in a thread, the `bound` call; None without one."""
+    """The asyncio task in which the code runs, by a weak reference; in a thread, the key of its `bound` call."""
     asks_of: Numbering | None = None
     """The attempt in which this code, on another event loop, has a task of the engine request a step; else None."""
 
@@ -110,7 +110,7 @@ class Numbering:
             return asker
         task = asyncio.current_task()
         if task is None:
-            return _Asker(codec.digest([asker.digest, call.key]), call if call.is_bound else None)
+            return _Asker(codec.digest([asker.digest, call.key]), call.key if call.is_bound else None)
         code = weakref.ref(task)  # one object for each task
         if asker.code is not code:
             asker = _Asker(codec.digest([asker.digest, call.key, _call(task.get_coro())]), code)
