@@ -25,7 +25,6 @@ from crewlite.step_parts import Effect, Limit
 
 P = ParamSpec("P")
 R = TypeVar("R")
-T = TypeVar("T")
 log = logging.getLogger("crewlite.flow")
 
 
@@ -198,11 +197,18 @@ class StepFunction(Generic[P, R]):
         return {name: comparable(value) for name, value in arguments.items()}, False
 
 
-def _apart(argument: T) -> T:
-    """Return a copy of an argument that can be encoded; another one, such as a model or a lock, is returned itself."""
+def _apart(argument: Any, levels: int = 8) -> Any:
+    """Return a copy of an argument, as far as it can be encoded; a live object, such as a model or a lock, is shared.
+
+    `levels`: how deep collections with live objects are copied, as one may hold itself.
+    """
     try:
         codec.encode(argument)
     except NotCodable:
+        if levels and type(argument) in (list, tuple):
+            return type(argument)(_apart(item, levels - 1) for item in argument)
+        if levels and type(argument) is dict:
+            return {key: _apart(value, levels - 1) for key, value in argument.items()}
         return argument
     return copied(argument)
 

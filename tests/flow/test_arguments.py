@@ -138,3 +138,21 @@ def test_what_stands_beside_an_object_that_cannot_be_recorded_is_part_of_the_que
             program.kickoff(run_id="r")
     with pytest.raises(NonDeterminism):
         program.kickoff(run_id="r")
+
+
+def test_what_stands_beside_an_object_that_cannot_be_recorded_is_copied_as_well():
+    @step
+    def use(settings, jobs):
+        return settings["lock"] is lock, settings["names"]
+
+    lock = threading.Lock()
+
+    @flow(checkpoint=in_memory())
+    async def program():
+        settings, jobs = {"lock": lock, "names": ["a"]}, [1]
+        jobs[0] = jobs
+        asked = use.submit(settings, jobs)
+        settings["names"].append("b")
+        return await asked
+
+    assert program.kickoff(run_id="r") == (True, ["a"])
