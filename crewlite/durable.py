@@ -267,6 +267,14 @@ class Scope:
         """
         return part
 
+    def waiting_for(self, asker: Scope) -> Callable[[str], contextlib.AbstractContextManager[None]] | None:
+        """Return what notes a wait of the running code for a step that the code of `asker` has requested.
+
+        That is called with the step's address, on the run's loop, and notes the wait in a block. The block raises
+        StepDeadlock if the wait could never end. None if such a wait needs no note.
+        """
+        return None
+
     def hand_over(self, task: asyncio.Task[Any]) -> None:
         """Hand the result of a spawned step to the code, which from now on sees the step's changes of the state."""
         return

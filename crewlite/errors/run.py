@@ -335,18 +335,19 @@ class StepCrashed(CrewliteError, RuntimeError):
 
 
 class StepDeadlock(CrewliteError, RuntimeError):
-    """Steps with a max_concurrency wait for each other, and none of them can ever proceed."""
+    """Steps wait for each other's slots (max_concurrency) or futures, and none of them can ever proceed."""
 
     code = "step_deadlock"
     ends_run = True
 
-    def __init__(self, waiting: Mapping[str, str]) -> None:
-        told = "; ".join(f"{address} waits for a slot of {limit}" for address, limit in waiting.items())
+    def __init__(self, waiting: Mapping[str, str], futures: Mapping[str, str] = {}) -> None:
+        told = [f"{address} waits for a slot of {limit}" for address, limit in waiting.items()]
+        told += [f"{address} waits for the future of {step}" for address, step in futures.items()]
         super().__init__(
-            f"Steps wait for each other's slots, and none of them can ever proceed: {told}. Raise max_concurrency of "
-            f"one of them, or change limited steps so that they do not call each other in both directions."
+            f"Steps wait for each other, and none can ever proceed: {'; '.join(told)}. Raise max_concurrency, let "
+            f"limited steps call each other in one direction only, or wait for futures where their steps are submitted."
         )
-        self.waiting = dict(waiting)
+        self.waiting, self.futures = dict(waiting), dict(futures)
 
 
 class StepRaised(CrewliteError, RuntimeError):

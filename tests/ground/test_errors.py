@@ -62,6 +62,7 @@ MADE = [
     errors.StepTimeout("tool search", 1.5),
     errors.StepCrashed("crunch", -9),
     errors.StepDeadlock({"step:a/step:b": "step:b", "step:b/step:a": "step:a"}),
+    errors.StepDeadlock({"step:b": "flow:f"}, {"step:a": "step:b"}),
     errors.StepRaised("crunch", "Boom", "no"),
     errors.Redacted("ValueError", "the key [secret]"),
     errors.LLMUnavailable("429", retry_after=7),

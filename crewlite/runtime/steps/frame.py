@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple, Self, TypeVar
 
 from crewlite import codec, durable, kinds, own_threads
-from crewlite.background import confine
+from crewlite.background import confine, in_foreign_thread, running_loop
 from crewlite.durable import Scope, Step
 from crewlite.errors import ChangeUnused, ConfigError, InDoubt, NonDeterminism
 from crewlite.forked import in_child
@@ -162,6 +164,23 @@ class Frame(Scope):
         """Whether the running code is beside the step's own: another task, or a `bound` thread."""
         return own_threads.bound_scope() is self or self.in_other_task
 
+    def waiting_for(self, asker: Scope) -> Callable[[str], AbstractContextManager[None]] | None:
+        """Return what notes a wait of this code for a step that the code of `asker` has requested: see Scope.
+
+        None for a step that this code has requested, as this step ends only after it in any case. None in another task
+        or thread too, as the step's own code may go on meanwhile.
+        """
+        if asker is self or not isinstance(asker, Frame) or asker.run is not self.run or not self._is_own_code:
+            return None
+        return partial(self.run.pools.wait, self.address, self.inherited.slots)
+
+    @property
+    def _is_own_code(self) -> bool:
+        """Whether the step's own coroutine or thread runs here, and not another task or thread that it has started."""
+        if task := self.children.task:
+            return running_loop() is not None and task is asyncio.current_task()
+        return not in_foreign_thread()
+
     def doubt(self, what: str, failed: str, arguments: str) -> InDoubt:
         """Build the error of the call that runs here, with effect="once", which failed and may have taken effect."""
         return self.run.doubt(self.address, what, failed, arguments)
@@ -253,6 +272,7 @@ class Frame(Scope):
     def cut(self) -> None:
         """Cancel the child steps that are still running, and all that are requested later."""
         self.children.siblings().cut()
+        self.run.pools.forget(self.address)
 
     def has_ended(self, address: str) -> bool:
         """Return whether a child step has its outcome or has failed; in a preview, where no step ends, True."""

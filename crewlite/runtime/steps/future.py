@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
@@ -52,6 +53,9 @@ class StepFuture(Generic[T]):
             background.check_process(self._process, self._name)
         try:
             with shortened():
+                noted = durable.scope().waiting_for(self._scope) if timeout is None else None
+                if noted and not self._done.done():
+                    background.wait(asyncio.run_coroutine_threadsafe(self._end(noted), loop), of=loop)
                 return background.wait(self._done, timeout, self._name, "Wait longer with result()", loop)
         finally:
             self._hand_over()
@@ -66,17 +70,27 @@ class StepFuture(Generic[T]):
 
     async def _awaited(self) -> T:
         loop = self._scope.loop
+        if loop and on(loop) and not self._task:
+            await asyncio.sleep(0)  # a thread has just requested the step, which begins in the next turn of the loop
         task = self._task if loop and on(loop) else None  # only the run's own loop can await the task
         try:
             with shortened():
                 part = asyncio.shield(task or asyncio.wrap_future(self._done))
-                return await (self._scope.in_turn(task, part) if task else part)
+                noted = durable.scope().waiting_for(self._scope) if task else None
+                with noted(task.get_name()) if task and noted else contextlib.nullcontext():
+                    return await (self._scope.in_turn(task, part) if task else part)
         finally:
             self._hand_over()
             if loop and on(loop):
                 self._mark_awaited()
             elif loop:
                 loop.call_soon_threadsafe(self._mark_awaited)
+
+    async def _end(self, noted: Callable[[str], contextlib.AbstractContextManager[None]]) -> None:
+        """Wait for the step to end, for a thread. Raises StepDeadlock if it can never end: see Scope.waiting_for."""
+        if self._task:  # else it could not begin
+            with noted(self._task.get_name()):
+                await asyncio.wait({self._task})
 
     def _begin(self, step: Step[T], start: Any) -> None:
         try:

@@ -3,33 +3,41 @@
 A step holds its slots while an attempt runs. Steps inside that attempt need no further slot of the same limit, unless
 the limit counts them too, as that of a flow does. Then the step lends its slot to one of them at a time, and the others
 need slots of their own.
+
+Two things wait: a step for a slot, which those that hold one give back when they end, and the code of a step for the
+future of a step that other code has begun. A step ends only after the steps inside it. So a wait can never end if all
+those who could end it are, or enclose, steps with such waits.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 from crewlite.errors import StepDeadlock
+from crewlite.state.format.addresses import outers
 from crewlite.step_parts import Limit
 
 
-class Queue:
-    """A semaphore for many waiters: `release` wakes the first one. That of asyncio looks at each waiter."""
+class Pool:
+    """The slots of one limit in one run, or the one slot that a step lends under it. First come, first served.
 
-    def __init__(self, width: int) -> None:
-        self._left = width
-        self._waiting: deque[asyncio.Future[Queue]] = deque()
+    `release` wakes the first waiter. The semaphore of asyncio looks at each.
+    """
+
+    def __init__(self, limit: Limit) -> None:
+        self.limit = limit
+        self.holders: set[Slots] = set()
+        self._left = limit.width
+        self._waiting: deque[asyncio.Future[Pool]] = deque()
         """The waiters, first come first; among them some that were cancelled or got a slot elsewhere."""
 
     def locked(self) -> bool:
-        """Return whether no slot is free, so that `acquire` would wait."""
+        """Return whether no slot is free, so that a step would wait."""
         return not self._left
-
-    async def acquire(self) -> None:
-        """Take a slot; wait if none is free. First come, first served."""
-        await first_of(self)
 
     def release(self) -> None:
         """Give a slot to the first waiter, or make it free."""
@@ -41,15 +49,15 @@ class Queue:
         self._left += 1
 
 
-async def first_of(*queues: Queue) -> Queue:
-    """Take a slot from the first queue with a free one; wait if none has one. Returns the queue it came from."""
-    for queue in queues:
-        if queue._left:
-            queue._left -= 1
-            return queue
-    given: asyncio.Future[Queue] = asyncio.get_running_loop().create_future()
-    for queue in queues:
-        queue._waiting.append(given)
+async def first_of(*pools: Pool) -> Pool:
+    """Take a slot from the first pool with a free one; wait if none has one. Returns the pool it came from."""
+    for pool in pools:
+        if pool._left:
+            pool._left -= 1
+            return pool
+    given: asyncio.Future[Pool] = asyncio.get_running_loop().create_future()
+    for pool in pools:
+        pool._waiting.append(given)
     try:
         return await given
     except asyncio.CancelledError:
@@ -58,21 +66,34 @@ async def first_of(*queues: Queue) -> Queue:
         raise
 
 
-class Pool:
-    """The slots of one limit in one run."""
+@dataclass(eq=False, slots=True)
+class Wait:
+    """A step that waits for the first free slot of some pools; or whose code waits for the step at an address to end.
 
-    def __init__(self, limit: Limit) -> None:
-        self.limit = limit
-        self.free = Queue(limit.width)
-        self.holders: set[Slots] = set()
+    `place`: the address of the step that waits, then those of the enclosing steps.
+    """
+
+    place: Sequence[str]
+    wanted: Sequence[Pool] | str
+
+    def blockers(self) -> list[str]:
+        """Return the addresses of the steps of which one has to end first; none if the wait is about to end."""
+        if isinstance(self.wanted, str):
+            return [self.wanted]
+        if any(len(pool.holders) < pool.limit.width for pool in self.wanted):
+            return []
+        return [holder.address for pool in self.wanted for holder in pool.holders]
 
 
 class Pools:
-    """All slots of one run, and the steps that wait for a slot while they, or enclosing steps, hold one."""
+    """All slots of one run, and all waits: who waits for whom. Used on the loop of the run alone."""
 
     def __init__(self) -> None:
         self._pools: dict[str, Pool] = {}
-        self.waiting: dict[Slots, Pool] = {}
+        self._inside: dict[str, dict[Wait, None]] = {}
+        """By address: the waits of that step and of the steps inside it."""
+        self._awaited = Counter[str]()
+        """How many waits there are for the end of the step at an address."""
 
     def pool(self, limit: Limit) -> Pool:
         """Return the slots of a limit."""
@@ -80,19 +101,66 @@ class Pools:
             self._pools[limit.key] = Pool(limit)
         return self._pools[limit.key]
 
-    def stuck(self) -> dict[Slots, Pool]:
-        """Return the waiting steps that can never proceed, each with the pool of slots it waits for.
+    @contextmanager
+    def wait(self, address: str, slots: Slots | None, wanted: Sequence[Pool] | str) -> Iterator[None]:
+        """Note a wait of the step at an address while the block runs. Raises StepDeadlock if it could never end.
 
-        Every slot that one of them waits for is held by another of them, or by a step that encloses another of them.
+        `slots`: those of the step, or else of the nearest enclosing step with limits. `wanted`: see Wait.
         """
-        stuck = dict(self.waiting)
-        while stuck:
-            inside = {holder for one in stuck for holder in _outwards(one)}
-            moving = {pool for pool in set(stuck.values()) if not _is_blocked(pool, inside)}
-            if not moving:
-                break
-            stuck = {one: pool for one, pool in stuck.items() if pool not in moving}
-        return stuck
+        wait = Wait((address, *outers(address)), wanted)
+        self.add(wait)
+        try:
+            if any(self._awaited[at] for at in wait.place) or any(one.held for one in _outwards(slots)):
+                self._check(wait)  # else nobody waits for this step, so that it closes no circle
+            yield
+        finally:
+            self._remove(wait)
+
+    def forget(self, address: str) -> None:
+        """Forget the waits of a step's code that has failed, or was abandoned in a thread."""
+        for wait in [wait for wait in self._inside.get(address, ()) if wait.place[0] == address]:
+            self._remove(wait)
+
+    def stuck(self, first: Wait) -> list[Wait]:
+        """Return the waits that `first` depends on and that can never end, itself included; none if it can end."""
+        found: dict[Wait, list[str]] = {}
+        to_visit = [first]
+        while to_visit:
+            wait = to_visit.pop()
+            if wait not in found:
+                found[wait] = wait.blockers()
+                to_visit += [inner for at in found[wait] for inner in self._inside.get(at, ())]
+        left = 0
+        while left != len(found):
+            left = len(found)
+            for wait in reversed([*found]):  # it depends on later ones: a chain is done in one go
+                blocked = (not found.keys().isdisjoint(self._inside.get(at, ())) for at in found[wait])
+                if not (found[wait] and all(blocked)):
+                    del found[wait]
+        return [*found] if first in found else []
+
+    def add(self, wait: Wait) -> None:
+        """Note a wait."""
+        for at in wait.place:
+            self._inside.setdefault(at, {})[wait] = None
+        if isinstance(wait.wanted, str):
+            self._awaited[wait.wanted] += 1
+
+    def _remove(self, wait: Wait) -> None:
+        """Forget a wait, if that is not done already."""
+        if wait not in self._inside.get(wait.place[0], ()):
+            return
+        for at in wait.place:
+            del self._inside[at][wait]
+            if not self._inside[at]:
+                del self._inside[at]
+        if isinstance(wait.wanted, str):
+            self._awaited[wait.wanted] -= 1
+
+    def _check(self, wait: Wait) -> None:
+        if stuck := self.stuck(wait):
+            slots = {one.place[0]: one.wanted[-1].limit.key for one in stuck if not isinstance(one.wanted, str)}
+            raise StepDeadlock(slots, {one.place[0]: one.wanted for one in stuck if isinstance(one.wanted, str)})
 
 
 class Slots:
@@ -104,31 +172,27 @@ class Slots:
         self.held: list[Pool] = []
         self._pools = pools
         self._limits = [limit for limit in limits if limit.counts_inside or limit.key not in around]
-        self._borrowed: dict[str, Queue] = {}
-        """By key of a limit: the queue from which this step has borrowed a slot."""
-        self._lent: dict[str, Queue] = {}
-        """By key of a limit: the queue from which steps inside this one may borrow its slot, one at a time."""
+        self._lent: dict[str, Pool] = {}
+        """By key of a limit: the slot of this step that steps inside this one may borrow, one at a time."""
 
     async def take(self) -> None:
         """Wait for a slot under each limit. Raises StepDeadlock if none can ever become free."""
         for limit in self._limits:
-            pool = self._pools.pool(limit)
-            if lender := self._lender(limit):  # held by a step beside this one, if at all: the wait closes no circle
-                if await first_of(lender, pool.free) is lender:
-                    self._borrowed[limit.key] = lender
-                    continue
-            elif pool.free.locked() and any(one.held for one in _outwards(self)):
-                await self._wait(pool)
+            pool, lent = self._pools.pool(limit), self._lent_around(limit)
+            pools = (lent, pool) if lent else (pool,)
+            if all(each.locked() for each in pools):
+                with self._pools.wait(self.address, self, pools):
+                    taken = await first_of(*pools)
             else:
-                await pool.free.acquire()
-            self.held.append(pool)
-            pool.holders.add(self)
+                taken = await first_of(*pools)
+            self.held.append(taken)
+            taken.holders.add(self)
 
-    def _lender(self, limit: Limit) -> Queue | None:
-        """Return the queue of the nearest enclosing step that has a slot under a limit and can lend it; else None."""
+    def _lent_around(self, limit: Limit) -> Pool | None:
+        """Return the slot that the nearest enclosing step with a slot under a limit lends; None without such a step."""
         for one in _outwards(self.outer):
-            if limit.key in one._borrowed or any(pool.limit.key == limit.key for pool in one.held):
-                return one._lent.setdefault(limit.key, Queue(1))
+            if any(pool.limit.key == limit.key for pool in one.held):
+                return one._lent.setdefault(limit.key, Pool(Limit(limit.key, 1)))
         return None
 
     def leave(self) -> None:
@@ -136,24 +200,7 @@ class Slots:
         while self.held:
             pool = self.held.pop()
             pool.holders.discard(self)
-            pool.free.release()
-        while self._borrowed:
-            self._borrowed.popitem()[1].release()
-
-    async def _wait(self, pool: Pool) -> None:
-        self._pools.waiting[self] = pool
-        try:
-            stuck = self._pools.stuck()
-            if self in stuck:
-                raise StepDeadlock({one.address: wanted.limit.key for one, wanted in stuck.items()})
-            await pool.free.acquire()
-        finally:
-            del self._pools.waiting[self]
-
-
-def _is_blocked(pool: Pool, inside: set[Slots]) -> bool:
-    """Return whether all slots of a pool are taken, and only steps in `inside` hold them."""
-    return len(pool.holders) == pool.limit.width and pool.holders <= inside
+            pool.release()
 
 
 def _outwards(one: Slots | None) -> Iterator[Slots]:
