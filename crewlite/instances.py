@@ -27,7 +27,7 @@ def copied(value: T) -> T:
     """Return a deep copy of a value; the value itself if it holds what cannot be copied, such as a lock."""
     try:
         return copy.deepcopy(value)
-    except (TypeError, copy.Error):
+    except (TypeError, AttributeError, RuntimeError, ValueError, copy.Error):  # a lock; a class that refuses copies
         return value
 
 

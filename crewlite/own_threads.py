@@ -16,8 +16,10 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextvars import Context, ContextVar, copy_context
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
-from crewlite.comparable import comparable
+from crewlite import background, codec
+from crewlite.comparable import comparable, copied_apart
 from crewlite.durable import Scope, scope
 from crewlite.errors import ConfigError
 from crewlite.lazy import asyncio, futures
@@ -49,6 +51,8 @@ class ThreadCall(NamedTuple):
 
 
 _NO_CALL = ThreadCall()
+_first_seen: WeakKeyDictionary[Scope, dict[int, tuple[Any, Any]]] = WeakKeyDictionary()
+"""By scope, the objects that threads were given and that may change, each with a copy made when it was first seen."""
 _call: ContextVar[ThreadCall] = ContextVar("crewlite_call", default=_NO_CALL)
 call_here: Callable[[], ThreadCall] = _call.get
 """Returns the call that this thread of the user's executes; an empty one in other code."""
@@ -68,6 +72,8 @@ def bound(fn: Callable[P, R]) -> Callable[P, R]:
             f"bound({getattr(fn, '__name__', fn)}): wanted a plain function. A coroutine needs no "
             f"bound(): await it as it is"
         )
+    if scope().loop and background.in_foreign_thread() and not background.running_loop():
+        note_call(scope())
     context = copy_context()
     context.run(_bound_scope.set, scope())
     process = os.getpid()
@@ -77,28 +83,40 @@ def bound(fn: Callable[P, R]) -> Callable[P, R]:
         if os.getpid() != process:  # forked: the run is at work in the parent alone
             return fn(*args, **kwargs)
         own = context.copy()  # because only one thread at a time can enter a context
-        own.run(_call.set, _bound_call(fn, args, kwargs))
+        own.run(_note_bound, fn, args, kwargs)
         return own.run(fn, *args, **kwargs)
 
     return call
 
 
 def note_foreign(context: Context, asker: Scope) -> None:
-    """Note in `context` that a thread of the user's requests a step of `asker`, and the call that the thread executes.
+    """Note in `context` that a thread of the user's requests a step of `asker`, and the call that it executes."""
+    note_call(asker)
+    context.run(_call.set, call_here())
+    context.run(_bound_scope.set, asker)
+
+
+def note_call(asker: Scope) -> None:
+    """Note the call that this thread of the user's executes. `asker`: the scope of its context.
 
     Without `bound`, that is its outermost call, with the arguments as they are when the thread first asks.
     """
     around, frames = call_here(), _frames()
     if around.frame not in frames:
         own = next(one for one in reversed(frames) if _package(one) not in _STARTERS)
-        _call.set(ThreadCall(own, [around.key, call_in(own)]))
-    context.run(_call.set, call_here())
-    context.run(_bound_scope.set, asker)
+        _call.set(ThreadCall(own, [around.key, call_in(own, asker)]))
 
 
-def _bound_call(fn: object, args: tuple[object, ...], kwargs: dict[str, object]) -> ThreadCall:
+def _note_bound(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Note that this thread executes a `bound` call."""
+    while isinstance(fn, functools.partial):
+        fn, args, kwargs = fn.func, (*fn.args, *args), {**fn.keywords, **kwargs}
+    asker = bound_scope()
+    if asker is not None and asker.loop:
+        args = _at_first(args, asker)
+        kwargs = {name: _at_first(value, asker) for name, value in kwargs.items()}
     key = [call_here().key, getattr(fn, "__qualname__", ""), comparable(args), comparable(kwargs)]
-    return ThreadCall(sys._getframe(1), key, is_bound=True)
+    _call.set(ThreadCall(sys._getframe(1), key, is_bound=True))
 
 
 def _frames() -> list[FrameType]:
@@ -116,12 +134,33 @@ def _package(frame: FrameType) -> str:
     return name.partition(".")[0]
 
 
-def call_in(frame: FrameType) -> Json:
-    """Return the function that a frame executes, and its arguments as they are now."""
-    code = frame.f_code
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    given = {name: frame.f_locals[name] for name in names if name in frame.f_locals}
-    return [code.co_qualname, {name: comparable(value) for name, value in given.items()}]
+def call_in(frame: FrameType, asker: Scope | None = None) -> Json:
+    """Return the function that a frame executes, and its arguments as they are now.
+
+    With `asker`, they are as they were when a thread with its scope first had them.
+    """
+    code, given = frame.f_code, inspect.getargvalues(frame)
+    names = [*given.args, *filter(None, (given.varargs, given.keywords))]
+    arguments = {name: given.locals[name] for name in names if name in given.locals}
+    if asker is not None:
+        arguments |= arguments.pop(given.keywords or "", {})
+        arguments = {name: _at_first(value, asker) for name, value in arguments.items()}
+    return [code.co_qualname, {name: comparable(value) for name, value in arguments.items()}]
+
+
+def _at_first(value: Any, asker: Scope) -> Any:
+    """Return a thread's argument as it was when the first thread had it.
+
+    Threads fill a list that they share, such as that of their results, in any order, so what it holds later is chance.
+    """
+    if type(value) in codec.IMMUTABLE:
+        return value
+    if type(value) is tuple:
+        return tuple(_at_first(item, asker) for item in value)
+    seen = _first_seen.setdefault(asker, {})
+    if id(value) not in seen:
+        seen.setdefault(id(value), (value, copied_apart(value)))
+    return seen[id(value)][1]
 
 
 def blocks(fn: Callable[..., object]) -> bool:
@@ -187,7 +226,7 @@ async def on_own_loop(
     @functools.wraps(fn)
     def run() -> R:  # in a context of its own, as all that in_thread calls
         _bound_scope.set(scope())
-        _call.set(_bound_call(fn, args, kwargs))
+        _note_bound(fn, args, kwargs)
         return asyncio.run(call())
 
     running = asyncio.ensure_future(in_thread(run))

@@ -13,7 +13,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, Unpack, get_args, overload
 from crewlite import codec, durable, homes, kinds
 from crewlite.callables import is_async
 from crewlite.codec import Json
-from crewlite.comparable import comparable
+from crewlite.comparable import comparable, copied_apart
 from crewlite.durable import Scope, Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread
 from crewlite.events.voice import Voice
@@ -149,7 +149,7 @@ class StepFunction(Generic[P, R]):
             settled(given[name], f"argument {name} of {self.name}")
         question, whole = self._question(given)
         if changeable:  # the step works on what is recorded as its question, whatever the caller does with its objects
-            apart = copied if whole else _apart
+            apart = copied if whole else copied_apart
             args, kwargs = tuple(map(apart, args)), {name: apart(value) for name, value in kwargs.items()}
         return Step(
             kind=kinds.STEP,
@@ -195,22 +195,6 @@ class StepFunction(Generic[P, R]):
                 so += ", and no result is cached" if self._reuse else ""
                 log.warning("@step %s: %s %s", self.name, error, so)
         return {name: comparable(value) for name, value in arguments.items()}, False
-
-
-def _apart(argument: Any, levels: int = 8) -> Any:
-    """Return a copy of an argument, as far as it can be encoded; a live object, such as a model or a lock, is shared.
-
-    `levels`: how deep collections with live objects are copied, as one may hold itself.
-    """
-    try:
-        codec.encode(argument)
-    except NotCodable:
-        if levels and type(argument) in (list, tuple):
-            return type(argument)(_apart(item, levels - 1) for item in argument)
-        if levels and type(argument) is dict:
-            return {key: _apart(value, levels - 1) for key, value in argument.items()}
-        return argument
-    return copied(argument)
 
 
 @overload

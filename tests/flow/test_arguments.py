@@ -98,6 +98,18 @@ def test_inputs_that_the_caller_changes_after_the_kickoff_do_not_reach_the_run()
     assert asyncio.run(both()) == 3
 
 
+class Original(BaseModel):
+    name: str
+
+    def __deepcopy__(self, memo=None):
+        raise RuntimeError("there is one of me")
+
+
+def test_an_argument_whose_class_refuses_copies_reaches_the_run_and_its_steps_as_it_is():
+    program = flow(lambda work: done(work), name="program", checkpoint=in_memory())
+    assert program.kickoff(Original(name="paint"), run_id="r") == "paint"
+
+
 class Job(BaseModel):
     name: str
 

@@ -85,6 +85,7 @@ class Frame(Scope):
     """One attempt at one step. The frame that encloses the root step has the address ""."""
 
     __slots__ = (
+        "__weakref__",
         "address",
         "around",
         "children",

@@ -82,10 +82,12 @@ def to_another_loop() -> Context:
         context.run(_held.set, held._replace(task=None) if held.task in (None, _task_here()) else None)
     if not isinstance(scope, Frame):
         return context
-    if not background.running_loop():
-        if background.in_foreign_thread():
-            own_threads.note_foreign(context, scope)
-    elif scope.is_beside:
+    loop, foreign = background.running_loop(), background.in_foreign_thread()
+    if loop is None and foreign:
+        own_threads.note_foreign(context, scope)
+    elif loop is not None and scope.is_beside:
+        if foreign and loop is not scope.loop:
+            own_threads.note_call(scope)
         scope.children.numbering.note_asker(context)
     return context
 
