@@ -86,7 +86,7 @@ def to_another_loop() -> Context:
     if loop is None and foreign:
         own_threads.note_foreign(context, scope)
     elif loop is not None and scope.is_beside:
-        if foreign and loop is not scope.loop:
+        if foreign and loop is not scope.loop and not background.on_loop_thread():
             own_threads.note_call(scope)
         scope.children.numbering.note_asker(context)
     return context
