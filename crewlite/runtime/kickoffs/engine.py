@@ -300,7 +300,7 @@ async def _resume(
             check_newest(root, record, target)
             check_variant(root, request, journal)
             if superseded:
-                journal.invalidate("", root.kind)
+                journal.invalidate("", root.kind, at_once=False)
             await store_claim(journal, others | answers | definition_now(root, journal) | approved)
         learn(journal, inputs, record.run["inputs"])
         request.progress.attach(journal)

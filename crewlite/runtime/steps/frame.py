@@ -373,8 +373,7 @@ class Frame(Scope):
             return []
         found = set(of_base or ()) - self.children.asked.keys()
         if reruns:
-            finished = self.children.unrequested & self.run.record.outcomes.keys()
-            found |= {at for at in finished if not kinds.at(at).is_about_failure}
+            found |= {at for at in self.children.unrequested if not kinds.at(at).is_about_failure}
         return sorted(found)
 
     def check_none_missed(self) -> None:

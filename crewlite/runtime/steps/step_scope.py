@@ -219,12 +219,13 @@ class StepScope(Frame):
             raise asked.behind
         if address in record.attempts and (failure := unapplied(record, address)):
             raise self._raised(step, failure)
+        at_once = self.run.on_drift != "rerun"
         if diverges and self.inherited.mode.goes_otherwise:
             children = self.children
             for at, kind in void(record, children.numbering.prefix, children.asked.keys() - {address}):
-                self.run.journal.invalidate(at, kind)
+                self.run.journal.invalidate(at, kind, at_once=at_once)
         if address in record.outcomes:
-            self.run.journal.invalidate(address, step.kind.name)
+            self.run.journal.invalidate(address, step.kind.name, at_once=at_once)
         else:  # handlers may have changed the state after earlier attempts
             self._commit_late(address)
 

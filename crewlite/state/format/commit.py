@@ -11,9 +11,9 @@ Data of users (`value`, `inputs`, `metadata`) may have any type: the codec decod
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Annotated, Any, NotRequired, cast
+from typing import Annotated, Any, NamedTuple, NotRequired, cast
 
 from pydantic import (
     AfterValidator,
@@ -63,13 +63,27 @@ def invalidated(address: str, kind: str) -> StepRecord:
     return {"address": address, "kind": kind, "again": True, "ms": 0.0}
 
 
-def is_news(parts: CommitParts) -> bool:
-    """Return whether a commit holds the end of a step, a claim or intents, and not only attempts or a checkpoint.
+MAY_VOID = ("steps", "claim", "intents")  # parts of a commit with which tombstones are written
 
-    The end of a step is its outcome, or a failure that its requester can handle: one with a fingerprint.
+
+class Tombstone(NamedTuple):
+    """A tombstone for a later commit. `at_once`: a failure that code can handle writes it too, not only news."""
+
+    step: StepRecord
+    at_once: bool
+
+
+def with_void(parts: CommitParts, tombstones: Sequence[Tombstone]) -> tuple[list[StepRecord], list[Tombstone]]:
+    """Return (the steps of a commit behind the tombstones that it writes, the tombstones that later commits write).
+
+    An outcome, a claim or intents are news, which writes all of them.
     """
-    ends = any("error" not in step or "fingerprint" in step for step in parts.get("steps", ()))
-    return ends or not parts.keys().isdisjoint(("claim", "intents"))
+    steps = parts.get("steps", [])
+    if any("error" not in step for step in steps) or not parts.keys().isdisjoint(("claim", "intents")):
+        return [*(one.step for one in tombstones), *steps], []
+    if not any("fingerprint" in step for step in steps):
+        return steps, [*tombstones]
+    return [*(one.step for one in tombstones if one.at_once), *steps], [one for one in tombstones if not one.at_once]
 
 
 def check_checkpoint(checkpoint: CheckpointRecord, seq: int) -> None:

@@ -1,4 +1,4 @@
-"""The inputs and the definition that were valid when a step finished. The run may have got others since."""
+"""The inputs and the definition that were valid when a step ended. The run may have got others since."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ T = TypeVar("T")
 
 
 def inputs_at(record: Record, address: str) -> Json:
-    """Return the inputs that were valid when a step finished; the current ones if it has not finished."""
+    """Return the inputs that were valid when a step ended; the current ones if it has not ended."""
     return _valid_at(record, address, record.earlier_inputs, record.run["inputs"])
 
 
 def has_other_inputs(record: Record, address: str) -> bool:
-    """Return whether the inputs of the run have changed since a step finished; False if it has not finished."""
+    """Return whether the inputs of the run have changed since a step ended; False if it has not ended."""
     return bool(record.earlier_inputs) and digest(inputs_at(record, address)) != digest(record.run["inputs"])
 
 
 def definition_at(record: Record, address: str) -> JsonObject:
-    """Return the definition that was valid when a step finished; the current one if it has not finished."""
+    """Return the definition that was valid when a step ended; the current one if it has not ended."""
     return _valid_at(record, address, record.earlier_definitions, record.run["definition"])
 
 
 def _valid_at(record: Record, address: str, earlier: Iterable[tuple[int, T]], current: T) -> T:
-    outcome = record.outcomes.get(address)
-    return next((value for until, value in earlier if outcome and outcome.seq < until), current)
+    ended = record.ends.get(address)
+    return next((value for until, value in earlier if ended and ended.seq < until), current)

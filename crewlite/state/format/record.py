@@ -154,10 +154,7 @@ class Record:
         return [self.asked[at] for at in last if not self.settled(at)]
 
     def answer_to(self, asked: Mapping[str, Any]) -> GivenAnswer | None:
-        """Return the answer to a question to a person; None if there is none, or it was refused.
-
-        The answer may have been given before the question was asked.
-        """
+        """Return the answer to a question to a person, also one given ahead; None if none was, or it was refused."""
         answer = self.answers.get(asked["address"])
         if answer is None or "refused" in answer:
             return None

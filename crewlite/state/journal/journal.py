@@ -24,7 +24,7 @@ from crewlite.forked import in_child
 from crewlite.ids import now_text
 from crewlite.secrets import Secrets
 from crewlite.state.format.checkpoints import naming
-from crewlite.state.format.commit import Claim, Commit, CommitParts, StepRecord, invalidated, is_news
+from crewlite.state.format.commit import MAY_VOID, Claim, Commit, CommitParts, Tombstone, invalidated, with_void
 from crewlite.state.format.entry import SCHEMA, next_entry, seal, unsealed
 from crewlite.state.format.fields import Event
 from crewlite.state.format.kept import Order
@@ -71,7 +71,7 @@ class Journal:
     states: States = field(init=False)
     """The state of the run: the views of its running steps and of handlers."""
     _buffered_events: list[Event] = field(default_factory=list)
-    _tombstones: list[StepRecord] = field(default_factory=list)
+    _tombstones: list[Tombstone] = field(default_factory=list)
     unsettled: int = 0
     """The number of commits for which nobody waits any more, after a cancellation, a failure or a manual commit."""
     _behind: int = 0
@@ -114,9 +114,9 @@ class Journal:
         elif not event.fleeting:
             self._buffered_events.append((event.type, event.event_id, event.timestamp.isoformat(), event.address or ""))
 
-    def invalidate(self, address: str, kind: str) -> None:
-        """Queue a tombstone for a finished step. The next outcome writes it; until then the old one is valid."""
-        self._tombstones.append(invalidated(address, kind))
+    def invalidate(self, address: str, kind: str, *, at_once: bool) -> None:
+        """Queue a tombstone for a step that has ended. Until it is written, that end is valid. `at_once`: Tombstone."""
+        self._tombstones.append(Tombstone(invalidated(address, kind), at_once))
 
     def commit(
         self,
@@ -142,11 +142,10 @@ class Journal:
         whole: Commit = {"schema": SCHEMA, "seq": self.next_seq, "at": at, **parts}
         if self._buffered_events:
             whole["events"], self._buffered_events = [*self._buffered_events, *parts.get("events", ())], []
-        if self._tombstones and is_news(parts):
-            whole["steps"], self._tombstones = [*self._tombstones, *parts.get("steps", ())], []
-        states = self.states
+        if self._tombstones and not parts.keys().isdisjoint(MAY_VOID):
+            whole["steps"], self._tombstones = with_void(parts, self._tombstones)
+        states, queue = self.states, self.queue
         refused = states.add_to(whole, strict=self.on_save_error == "raise") if states.shared.used else ()
-        queue = self.queue
         entry = seal(whole, after=self.record.sum) if queue else unsealed(whole)
         self.record.apply(entry)
         if sealed:
