@@ -88,7 +88,7 @@ def test_hundreds_of_kills_of_other_runs(mode, trials, provider, tmp_path):
 @pytest.mark.soak
 @pytest.mark.parametrize("provider", ["json", "sqlite"])
 def test_a_hundred_kills_with_ten_megabytes(provider, tmp_path):
-    options = ("--directory", tmp_path, "--mode", "big", "--random", 130, "--seed", 7)
+    options = ("--directory", tmp_path, "--mode", "big", "--random", 220, "--seed", 7)
     code, found = run("nursery.py", "--provider", provider, *options)
     print(found)
     assert found["violations"] == []

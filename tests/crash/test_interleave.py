@@ -104,8 +104,9 @@ def test_whatever_another_process_does_before_any_step_on_the_disk_all_is_in_ord
 
 
 @forks
-def test_a_doctor_passes_over_a_run_that_is_deleted_while_it_looks(tmp_path):
-    pair = ("--scene", "state", "--verb", "repair", "--act", "delete", "--trials", 6)
+@pytest.mark.parametrize("which", [("state", "--trials", 6), ("back",)], ids=["state", "back"])
+def test_a_doctor_passes_over_a_run_that_is_deleted_while_it_looks(which, tmp_path):
+    pair = ("--verb", "repair", "--act", "delete", "--scene", *which)
     code, found = run("interleave.py", "--provider", "json", "--directory", tmp_path, *pair)
     assert found["violations"] == {}
     assert code == 0

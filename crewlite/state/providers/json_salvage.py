@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -177,7 +178,7 @@ class JsonSalvage:
         heads = (path for path in _within(self._paths.root / "heads") if path.suffix == ".json")
         journals = (path for path in _within(self._paths.journals) if path.suffix == ".jsonl" and not path.is_dir())
         for path in sorted([*heads, *journals]):
-            if path.exists() and not path.is_file():
+            if _is_no_file(path):
                 aside = _quarantine_path(path, b"")
                 mend = partial(disk.rename, path, aside)
                 yield Flaw(
@@ -196,6 +197,14 @@ class JsonSalvage:
                 continue
             remove = partial(disk.remove_directory if directory else disk.remove, inside)
             yield Flaw("stray_file", str(inside), "an interrupted write left it", "removed", remove)
+
+
+def _is_no_file(path: Path) -> bool:
+    """Return whether something else than a file is at a path. One look tells, as another process may remove it."""
+    try:
+        return not stat.S_ISREG(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def _records(data: bytes) -> list[Record]:
