@@ -229,3 +229,38 @@ def test_a_call_that_comes_earlier_than_the_recorded_one_is_another_call(on_disk
     with pytest.raises(KeyError):
         program.kickoff(run_id="r")
     assert program.kickoff(run_id="r") == ["re: the same", "told after 1 calls", "re: the same"]
+
+
+def test_what_follows_a_failure_that_was_forgotten_is_needed_as_before(on_disk):
+    lives, course = iter([["1", "fail"], ["9", "tell"], ["9", "8", "tell", "end"]]), []
+
+    def answer(messages):
+        if "fail" in messages[-1]["content"]:
+            raise ValueError("no answer")
+        return "an answer"
+
+    llm = ScriptedLLM(answer)
+
+    @step
+    def tell():
+        return f"told after {course}"
+
+    @flow(checkpoint=on_disk())
+    def program():
+        course.clear()
+        acts = next(lives)
+        for act in acts:
+            if act == "tell":
+                told = tell()
+            elif act != "end":
+                with contextlib.suppress(ValueError):
+                    llm.call(act)
+                course.append(act)
+        if acts[-1] != "end":
+            raise KeyError("cut")
+        return told
+
+    for _ in range(2):
+        with pytest.raises(KeyError):
+            program.kickoff(run_id="r")
+    assert program.kickoff(run_id="r") == "told after ['9', '8']"

@@ -373,5 +373,7 @@ def _tried_again(record: Record, prefix: str) -> list[tuple[int, float]]:
     for at, tries in record.attempts.items():
         if is_right_below(at, prefix):
             end = record.ends[at].seq if at in record.ends else math.inf
-            ranges += [(attempt.seq, end) for attempt in tries if attempt.final and attempt.seq < end]
+            ranges += [
+                (attempt.seq, end) for attempt in tries if attempt.final and not attempt.void and attempt.seq < end
+            ]
     return ranges

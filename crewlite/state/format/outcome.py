@@ -111,6 +111,8 @@ class Attempt:
     """Of a model call: the model that was asked, which may be a fallback. None in records of early releases."""
     provenance: Mapping[str, str] = field(default_factory=dict)
     """As `Outcome.provenance`; recorded for a final attempt only."""
+    void: bool = False
+    """Whether the code had handled this failure, and has gone another way since."""
 
     @property
     def undecided(self) -> bool:

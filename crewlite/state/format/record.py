@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from crewlite import kinds
@@ -347,7 +347,9 @@ class Record:
         address = step["address"]
         if step.get("again"):
             self._replace(address)
-            self.failures.pop(address, None)
+            if failure := self.failures.pop(address, None):
+                tries = self.attempts[address]
+                tries[tries.index(failure)] = replace(failure, void=True)
             self.late.pop(address, None)
             return
         if error := step.get("error"):
