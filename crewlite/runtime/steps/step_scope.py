@@ -310,7 +310,7 @@ class StepScope(Frame):
     def _decide(self, step: Step[Any], address: str, fingerprint: str) -> Reuse | Reraise | replay.Run:
         """Decide whether a requested step is answered or run. Raises TaskDrifted and NonDeterminism."""
         record, children = self.run.record, self.children
-        if not (children.unrequested or address in record.ends):
+        if not (children.unrequested or address in record.outcomes or address in record.failures):
             return replay.RUN
         late = bool(step.limits or self.inherited.limits or step.cache or step.effect == "once" or step.kind.waits)
         basis = self.basis(address) if step.rests_on_more else replay.Basis()
