@@ -345,17 +345,23 @@ print(game.kickoff())
 """
 
 
-def test_a_question_at_a_terminal_shows_what_may_be_answered(tmp_path):
-    (tmp_path / "game.py").write_text(CHOICES)
+def at_a_terminal(directory, program, typed):
+    """Run a program at a terminal at which this is typed. Returns (its output, what the terminal shows)."""
+    (directory / "program.py").write_text(program)
     main, side = pty.openpty()
     child = children.Child(
-        [sys.executable, "game.py"], cwd=tmp_path, stdin=side, stderr=side, stdout=children.PIPE, text=True
+        [sys.executable, "program.py"], cwd=directory, stdin=side, stderr=side, stdout=children.PIPE, text=True
     )
     os.close(side)
-    os.write(main, b"rock\nn\nAda\n")
+    os.write(main, typed)
     out, _ = child.communicate()
     shown = os.read(main, 10_000).decode()
     os.close(main)
+    return out, shown
+
+
+def test_a_question_at_a_terminal_shows_what_may_be_answered(tmp_path):
+    out, shown = at_a_terminal(tmp_path, CHOICES, b"rock\nn\nAda\n")
     assert out == "('rock', False, 'Ada')\n"
     assert "Your choice? [rock/paper] " in shown
     assert "Again? [y/n] " in shown
@@ -374,16 +380,7 @@ print(send.kickoff())
 
 
 def test_no_text_of_a_question_moves_the_cursor_or_hides_what_stands_on_the_terminal(tmp_path):
-    (tmp_path / "send.py").write_text(SPOOFED)
-    main, side = pty.openpty()
-    child = children.Child(
-        [sys.executable, "send.py"], cwd=tmp_path, stdin=side, stderr=side, stdout=children.PIPE, text=True
-    )
-    os.close(side)
-    os.write(main, b"perhaps\nno\n")
-    out, _ = child.communicate()
-    shown = os.read(main, 10_000).decode()
-    os.close(main)
+    out, shown = at_a_terminal(tmp_path, SPOOFED, b"perhaps\nno\n")
     assert out == "no\n"
     assert "\x1b" not in shown
     assert shown.count("Send\\x1b[2J this?\r\n    all\r\nof it [yes\\x1b[8m/no] ") == 2
