@@ -17,6 +17,15 @@ def model():
     return ScriptedLLM(lambda messages: f"re: {messages[-1]['content']}")
 
 
+def answers_unless_told_to_fail():
+    def answer(messages):
+        if "fail" in messages[-1]["content"]:
+            raise ValueError("no answer")
+        return "an answer"
+
+    return ScriptedLLM(answer)
+
+
 def asked(llm):
     return [messages[-1]["content"] for messages in llm.calls]
 
@@ -167,15 +176,7 @@ def test_a_step_that_may_happen_once_is_not_repeated_because_a_call_asked_someth
 @pytest.mark.parametrize("then", ["another call", "left out"])
 def test_a_failure_that_the_code_handled_is_forgotten_after_a_changed_call_too(on_disk, then):
     lives = iter(["fail on Monday", "Tuesday" if then == "another call" else None, "Tuesday"])
-    heard = []
-
-    def answer(messages):
-        heard.append(messages[-1]["content"])
-        if "fail" in heard[-1]:
-            raise ValueError("no answer")
-        return "an answer"
-
-    llm = ScriptedLLM(answer)
+    llm = answers_unless_told_to_fail()
 
     @step
     def judge(course):
@@ -204,7 +205,7 @@ def test_a_failure_that_the_code_handled_is_forgotten_after_a_changed_call_too(o
         assert daily.kickoff(run_id="r") == "an answer"
         assert len(tried) == 2, "what it came to on Monday says nothing about Tuesday"
     assert daily.kickoff(run_id="r") == "an answer"
-    assert heard == ["fail on Monday", "Tuesday"]
+    assert asked(llm) == ["fail on Monday", "Tuesday"]
 
 
 def test_a_call_that_comes_earlier_than_the_recorded_one_is_another_call(on_disk):
@@ -234,12 +235,7 @@ def test_a_call_that_comes_earlier_than_the_recorded_one_is_another_call(on_disk
 def test_what_follows_a_failure_that_was_forgotten_is_needed_as_before(on_disk):
     lives, course = iter([["1", "fail"], ["9", "tell"], ["9", "8", "tell", "end"]]), []
 
-    def answer(messages):
-        if "fail" in messages[-1]["content"]:
-            raise ValueError("no answer")
-        return "an answer"
-
-    llm = ScriptedLLM(answer)
+    llm = answers_unless_told_to_fail()
 
     @step
     def tell():
