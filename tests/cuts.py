@@ -14,6 +14,7 @@ from crewlite import CheckpointConfig, Crew, History, event_bus
 from crewlite.events import BaseEvent
 from crewlite.state import InMemoryProvider
 from crewlite.state.providers.base import Commit
+from crewlite.state.run_history import RunHistory
 
 
 class Kept:
@@ -96,18 +97,23 @@ def lives(
         provider = InMemoryProvider()
         provider.open("here").append(kept.commits[:count])
         with History("here", provider) as history:
-            finished = {step.address for step in history.run("r").steps if step.status == "finished"}
-        begun: list[str] = []
+            finished = {(run.run_id, step.address) for run in history.runs() for step in _finished(run)}
+        begun: list[tuple[str | None, str]] = []
         with event_bus.scoped():
             event_bus.on(BaseEvent, lambda source, event, begun=begun: _note(event, begun))
             again = verb(make(checkpoint=_at(provider)), run_id="r")
-        assert not finished.intersection(begun), f"recorded, and begun again after commit {count}"
+        assert not finished.intersection(begun), f"recorded, and begun again after commit {count}: {begun}"
         yield whole, again
 
 
-def _note(event: BaseEvent, begun: list[str]) -> None:
-    if event.type.endswith("_started") and not event.type.startswith(("checkpoint_", "agent_")):
-        begun.append(event.address)
+def _finished(run: RunHistory) -> Iterator[Any]:
+    return (step for step in run.steps if step.status == "finished")
+
+
+def _note(event: BaseEvent, begun: list[tuple[str | None, str]]) -> None:
+    further_turn = event.type == "lite_agent_execution_started" and not event.address  # it begins the run again
+    if event.type.endswith("_started") and not event.type.startswith(("checkpoint_", "agent_")) and not further_turn:
+        begun.append((event.run_id, event.address))
 
 
 def _at(provider: Any) -> CheckpointConfig:

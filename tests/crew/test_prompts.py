@@ -6,7 +6,7 @@ from crewlite import Agent, History, event_bus
 from crewlite.errors import RefError
 from crewlite.events import LLMCallStartedEvent
 from crewlite.testing import ScriptedLLM
-from tests.crews import CREWS, INPUTS
+from tests.crews import CREWS, KICKOFFS
 
 
 def shown(messages):
@@ -21,7 +21,7 @@ def test_each_part_of_a_prompt_was_said_in_this_order_and_what_is_left_out_is_to
         asked[event.address] = event.messages
 
     with event_bus.on(LLMCallStartedEvent, hear):
-        CREWS[name](checkpoint=kept).kickoff(INPUTS, run_id=name)
+        CREWS[name](checkpoint=kept).kickoff(run_id=name, **KICKOFFS[name])
     with History(kept.location, kept.provider) as history:
         run = history.run(name)
         replies = [step.address for step in run.steps if step.kind == "llm"]
