@@ -30,10 +30,12 @@ def known_keywords(
     """
 
     def decorate(fn: Callable[P, R]) -> Callable[P, R]:
-        takes = (*_named(fn), *more)
-        by_place = _by_place(fn)
+        @functools.cache
+        def parameters() -> tuple[Sequence[str], Sequence[str] | None]:
+            return (*_named(fn), *more), _by_place(fn)
 
         def checked(args: Sequence[object], given: dict[str, Any]) -> dict[str, Any]:
+            takes, by_place = parameters()
             if by_place is not None and len(args) > len(by_place):
                 raise TypeError(_too_many(what, args, by_place))
             unknown = {name: value for name, value in given.items() if name not in takes}

@@ -7,6 +7,7 @@ library below, which a definition needs only when it is kicked off.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from collections.abc import Callable, Mapping
 from types import ModuleType
@@ -42,6 +43,8 @@ def first_use(package: str, homes: Mapping[str, str], *, complete: bool = True) 
             value = getattr(importlib.import_module(home), name)
             setattr(sys.modules[package], name, value)
             return value
+        if importlib.util.find_spec(f"{package}.{name}"):  # `from package import name` asks first
+            raise AttributeError(f"{package}.{name} is a module: import it first")
         hint = importlib.import_module("crewlite.errors").meant(name, homes) or f"it has {', '.join(sorted(homes))}"
         known = f"; {hint}" if complete else ""
         raise coming_from.missing_import(package, name) or AttributeError(f"{package} has no {name!r}{known}")

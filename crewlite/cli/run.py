@@ -15,7 +15,7 @@ from crewlite.cli.definitions import checked_inputs, find, of_the_project, savin
 from crewlite.cli.options import RunOptions, pairs, run_options
 from crewlite.cli.runner import Runner
 from crewlite.cli.shell import Again
-from crewlite.crew import learned
+from crewlite.crew import learned, repeated
 from crewlite.errors import ConfigError
 from crewlite.lazy import lazy
 
@@ -105,7 +105,7 @@ def test(eval_llm: str | None, iterations: int, **how: Any) -> None:
 
 
 @click.command()
-@click.option("-f", "--filename", metavar="F.json", default=learned.FILE, show_default=True, help="Where to write it.")
+@click.option("-f", "--filename", metavar="F.json", default=repeated.FILE, show_default=True, help="Where to write it.")
 @click.option(
     "--feedback", multiple=True, metavar="TEXT", help="On each iteration in turn. [default: a person is asked]"
 )

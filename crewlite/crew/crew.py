@@ -16,7 +16,6 @@ from crewlite.agent.coworkers import problems_of
 from crewlite.agent.guardrail import models_of, without_models
 from crewlite.agent.input_files import FILES, as_files
 from crewlite.budget import Budget, no_limit
-from crewlite.crew.learned import Suggestions
 from crewlite.crew.output import CrewOutput
 from crewlite.crew.repeated import Repeated
 from crewlite.definition import Definition, check_inputs, check_takes
@@ -45,6 +44,7 @@ from crewlite.usage import Usage
 
 if TYPE_CHECKING:
     from crewlite.codec import Json
+    from crewlite.crew.learned import Suggestions
     from crewlite.runtime.kickoffs.root import Root
     from crewlite.state.format.record import Record
 

@@ -18,8 +18,6 @@ from crewlite import codec, disk
 from crewlite.errors import ConfigError
 from crewlite.usage import Usage
 
-FILE = "trained_agents_data.json"
-"""The file that `train` writes unless it is given another."""
 Suggestions = Mapping[str, Sequence[str]]
 """By role."""
 
@@ -105,12 +103,12 @@ def write(path: str | PathLike[str], trained: Mapping[str, TrainedAgent]) -> Non
 def check(path: str | PathLike[str]) -> None:
     """Raise ConfigError for a path to which no file of trained agents can be written."""
     if not str(path).strip():
-        raise ConfigError(f"filename is {str(path)!r}; wanted the name of a file, such as {FILE!r}")
+        raise ConfigError(f"filename is {str(path)!r}; wanted the name of a file, such as 'trained.json'")
     if Path(path).suffix in (".pkl", ".pickle"):
         wanted = Path(path).with_suffix(".json").name
         raise ConfigError(f"{path}: what agents have learned is plain JSON and never a pickle; name it {wanted!r}")
     if Path(path).is_dir():
-        raise ConfigError(f"{path} is a directory; wanted the name of a file, such as {FILE!r}")
+        raise ConfigError(f"{path} is a directory; wanted the name of a file, such as 'trained.json'")
 
 
 def suggestions_in(path: str | PathLike[str], roles: Sequence[str]) -> Suggestions:

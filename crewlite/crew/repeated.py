@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
-from typing import Any, Literal, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 from uuid import UUID
 
-from crewlite.crew.learned import FILE, CrewTrainingResult
 from crewlite.crew.output import CrewOutput
-from crewlite.crew.scores import CrewTestResult
 from crewlite.keywords import known_keywords
 from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM
@@ -17,10 +15,16 @@ from crewlite.runtime.kickoffs.request import KickoffOptions, kickoff_options
 from crewlite.task.output import TaskOutput
 from crewlite.tracebacks import shortened
 
+if TYPE_CHECKING:
+    from crewlite.crew.learned import CrewTrainingResult
+    from crewlite.crew.scores import CrewTestResult
+
 many = lazy("crewlite.runtime.kickoffs.many")  # these need the engine
 testing = lazy("crewlite.crew.testing")
 training = lazy("crewlite.crew.training")
 
+FILE = "trained_agents_data.json"
+"""The file that `train` writes unless it is given another."""
 _GO_ON = "give the runs a name, run_id='NAME': the same call again goes on with those that are unfinished"
 _ALONE = "it is about one run: call kickoff(run_id='NAME.0', {}) for the run of inputs[0], then this again"
 _OF_ONE_RUN = {

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from crewlite.errors.root import CrewliteError
 
 
-@dataclass(frozen=True, slots=True)
-class RepeatedCall:
+class RepeatedCall(NamedTuple):
     """A call with effect="once" that would be made again."""
 
     address: str

@@ -11,8 +11,10 @@ import os
 import re
 from pathlib import Path, PureWindowsPath
 
-from crewlite import disk
 from crewlite.errors import ConfigError
+from crewlite.lazy import lazy
+
+disk = lazy("crewlite.disk")  # only a kickoff writes, and every task loads this module
 
 _LONGEST = 200  # bytes of one name: file systems take 255, and the file that is written first has a longer one
 _ANYWHERE = "output_file_anywhere=True"

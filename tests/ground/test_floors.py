@@ -315,6 +315,12 @@ def test_a_definition_loads_of_the_record_and_the_engine_only_what_it_says_itsel
     assert loaded == [*engine, "crewlite.state.config"]
 
 
+def test_a_definition_loads_nothing_that_only_a_kickoff_or_an_error_needs():
+    code = "from crewlite import Agent, Crew, Task\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+    later = {"concurrent.futures", "crewlite.crew.learned", "crewlite.crew.scores", "crewlite.disk", "difflib"}
+    assert not later & set(ask(code))
+
+
 LOOK = """
     def names():
         return {name: [type(getattr(crewlite, name)).__name__, getattr(getattr(crewlite, name), "__module__", "")]

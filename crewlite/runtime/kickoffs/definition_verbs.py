@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FunctionType, MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -33,6 +34,16 @@ class made_on_class_too(on_class_too[P, Any]):  # noqa: N801 - a decorator
 
 def signed(verb: Any, asked: Callable[..., Any]) -> Any:
     """Return a copy of the method `verb` with the signature of `asked`: `help()` and editors then list each option."""
+    made = FunctionType(verb.__code__, verb.__globals__, verb.__name__, verb.__defaults__, verb.__closure__)
+    made.__doc__, made.__module__, made.__qualname__ = verb.__doc__, verb.__module__, verb.__qualname__
+    made.__annotations__ = dict(verb.__annotations__)
+    returned = verb.__annotations__["return"]
+    made.__signature__ = inspect.Signature(_parameters(asked), return_annotation=returned)  # type: ignore[attr-defined]
+    return made
+
+
+@functools.cache  # six verbs of a class have the same
+def _parameters(asked: Callable[..., Any]) -> Sequence[inspect.Parameter]:
     parameters = list(inspect.signature(asked).parameters.values())
     if parameters[-1].annotation == "Unpack[KickoffOptions]":
         parameters[-1:] = [
@@ -44,11 +55,7 @@ def signed(verb: Any, asked: Callable[..., Any]) -> Any:
             )
             for name, hint in KickoffOptions.__annotations__.items()
         ]
-    made = FunctionType(verb.__code__, verb.__globals__, verb.__name__, verb.__defaults__, verb.__closure__)
-    made.__doc__, made.__module__, made.__qualname__ = verb.__doc__, verb.__module__, verb.__qualname__
-    made.__annotations__ = dict(verb.__annotations__)
-    made.__signature__ = inspect.signature(verb).replace(parameters=parameters)  # type: ignore[attr-defined]
-    return made
+    return parameters
 
 
 _DEFAULTS = Request()
