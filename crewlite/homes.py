@@ -24,7 +24,12 @@ _homes = set[str]()
 _OF_CREWLITE = frozenset(
     {
         "crewlite.agent.output:LiteAgentOutput",
+        "crewlite.crew.learned:CrewTrainingResult",
+        "crewlite.crew.learned:Lesson",
+        "crewlite.crew.learned:TrainedAgent",
         "crewlite.crew.output:CrewOutput",
+        "crewlite.crew.scores:CrewTestResult",
+        "crewlite.crew.scores:TaskScore",
         "crewlite.flow.classes.feedback:HumanFeedbackResult",
         "crewlite.task.output:TaskOutput",
         "crewlite.usage:Usage",

@@ -167,7 +167,10 @@ class RunHistory:
 
     @property
     def result(self) -> Any:
-        """The result: what a flow returned, the answer of a crew or agent as text; None if the run is not finished."""
+        """The result: what a flow returned, what `test` or `train` returned, or the answer of a crew or agent as text.
+
+        None if the run is not finished.
+        """
         return result_of(self._record)
 
     @property

@@ -5,6 +5,7 @@ import contextvars
 import json
 import os
 import re
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -40,6 +41,7 @@ from crewlite.llm import ToolCall
 from crewlite.recovery import escalate
 from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.testing import ScriptedLLM
+from tests import children
 from tests.cuts import lives
 
 FILE = "trained_agents_data.json"
@@ -65,6 +67,15 @@ def crew_of(llm=None, *more, **fields):
 
 
 TOPIC = {"topic": "tides"}
+
+
+def test_a_program_that_only_reads_finds_the_result_of_a_trial():
+    crew = crew_of(checkpoint=True)
+    crew.train(1, inputs=TOPIC, feedback=["Better."], run_id="training")
+    crew.test(1, crew.agents[0].llm, TOPIC, run_id="test")
+    read = "from crewlite import History; print(*(type(History().run(name).result).__name__ for name in ('training', 'test')))"
+    done = children.run([sys.executable, "-c", read], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["CrewTrainingResult", "CrewTestResult"]
 
 
 def heard():

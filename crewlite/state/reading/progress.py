@@ -28,11 +28,14 @@ def status_text_of(status: RunStatus, *, kicked_off: bool) -> str:
 
 
 def result_of(record: Record) -> Any:
-    """Return what a flow returned, or the answer of a crew or an agent as text; None if the run has not finished."""
+    """Return what a flow returned, the result of a trial, or the answer of a crew or an agent as text.
+
+    None if the run has not finished.
+    """
     if not record.finished:
         return None
     outcome, definition = decode(record.value("")), record.run["definition"]
-    if kinds.of(definition["kind"]) is kinds.FLOW:
+    if kinds.of(definition["kind"]) in (kinds.FLOW, kinds.TRIAL):
         return outcome["result"] if kinds.has_methods(definition) else outcome
     if not isinstance(outcome, dict) or "raw" in outcome:
         return _raw(outcome)
