@@ -19,7 +19,7 @@ from crewlite.flow import Flow, and_, listen, or_, router, start
 from crewlite.flow.classes.plot.layout import BOX, laid_out
 from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
-from tests.browser import Parsed, check_is_harmless, needs_chromium, shown
+from tests.browser import Parsed, check_is_harmless
 from tests.children import run
 from tests.cuts import cut, entries_of
 
@@ -154,15 +154,6 @@ def test_a_page_believes_nothing_and_loads_nothing(waiting):
     page = Page(path.read_text())
     check_is_harmless(page)
     assert page.text.count(HOSTILE) >= 3
-
-
-@needs_chromium
-def test_a_browser_shows_the_page_and_runs_nothing_in_it(waiting, tmp_path):
-    _, path = waiting
-    page = shown(path, tmp_path, Page)
-    assert page.boxes == Page(path.read_text()).boxes
-    assert page.text.partition("</style>")[0].strip().startswith("Book · run"), "the title is as it was"
-    assert "script" not in page.tags
 
 
 def test_a_page_of_the_class_shows_its_graph_alone(tmp_path):

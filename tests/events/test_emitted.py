@@ -1,13 +1,15 @@
-"""Every event of crews, their tasks, agents and trials is emitted by a real run."""
+"""Every event of crews, their tasks, agents and trials, and of flows of methods, is emitted by a real run."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 
-from crewlite import Agent, Crew, LLMReply, Task, ToolCall, tool
-from crewlite.errors import BudgetExceeded, ConfigError, ContextOverflow, OutputInvalid
+from crewlite import Agent, CheckpointConfig, Crew, LLMReply, Task, ToolCall, tool
+from crewlite.errors import BudgetExceeded, ConfigError, ContextOverflow, OutputInvalid, Suspended
 from crewlite.events.registry import checkpoint_event_types
+from crewlite.flow import Flow, human_feedback, listen, start
+from crewlite.state import InMemoryProvider
 from crewlite.testing import EventRecorder, ScriptedLLM
 
 FAMILIES = (
@@ -85,4 +87,42 @@ def test_every_event_of_crews_is_emitted_by_a_real_run():
                 run()
     wanted = {name for name in checkpoint_event_types() if name.startswith(FAMILIES)} - PACED
     assert len(wanted) > 40
+    assert wanted - set(heard.types) == set()
+
+
+class Letter(Flow):
+    """Asks what to write about, has it approved, and cannot send it."""
+
+    checkpoint = CheckpointConfig(location="letters", provider=InMemoryProvider())
+
+    @start()
+    def write(self):
+        return f"About {self.ask('About what?', name='topic')}"
+
+    @human_feedback("Is it fine?")
+    @listen(write)
+    def show(self, letter):
+        return letter
+
+    @listen(show)
+    def send(self):
+        raise OSError("cut")
+
+
+class Note(Flow):
+    @start()
+    def write(self):
+        return "written"
+
+
+def test_every_event_of_flows_of_methods_is_emitted_by_a_real_run(tmp_path):
+    with EventRecorder() as heard:
+        for answers in ({}, {"method:write/human:topic": "tides"}, {"method:show@write/human:show": "yes"}):
+            with contextlib.suppress(OSError, Suspended):
+                Letter().kickoff(run_id="r", answers=answers)
+        Note().kickoff()
+        Note.plot(tmp_path / "note.html")
+    families = ("flow_", "method_execution_", "human_feedback_")
+    wanted = {name for name in checkpoint_event_types() if name.startswith(families)} | {"flow_created", "flow_plot"}
+    assert len(wanted) == 14
     assert wanted - set(heard.types) == set()
