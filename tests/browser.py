@@ -7,6 +7,7 @@ import json
 import os
 import select
 import shutil
+import time
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, TypeVar
@@ -97,10 +98,10 @@ class Driven:
         """What the page has asked for."""
         page = self.do("Target.createTarget", url="about:blank")["targetId"]
         self._session = {"sessionId": self.do("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]}
-        for domain in ("Page", "Network", "Runtime"):
+        for domain in ("Page", "Network"):
             self.do(f"{domain}.enable")
         self.do("Page.navigate", url=path.as_uri())
-        self._until(lambda told: told.get("method") == "Page.loadEventFired")
+        self.expect(f"document.readyState == 'complete' && location.href == '{path.as_uri()}'")
 
     def do(self, method: str, **params: Any) -> Any:
         """Do something of the DevTools protocol, and return what it comes to."""
@@ -114,6 +115,13 @@ class Driven:
     def value(self, script: str) -> Any:
         """Return what an expression in JavaScript is on the page."""
         return self.do("Runtime.evaluate", expression=script, returnByValue=True)["result"].get("value")
+
+    def expect(self, script: str) -> None:
+        """Wait until an expression in JavaScript is true on the page. Fails if that takes too long."""
+        given_up = time.monotonic() + PATIENCE
+        while not self.value(script):
+            assert time.monotonic() < given_up, f"never: {script}"
+            time.sleep(0.02)
 
     def click(self, selector: str) -> None:
         """Click into the middle of an element, with the mouse."""
