@@ -95,7 +95,8 @@ class SyncBatch:
         with contextlib.ExitStack() as closing:  # each of these is done, also if others fail
             for held in self._held.values():
                 closing.callback(close_locked, held)
-            closing.push(lambda failed, *_: self._give_up() if failed or kind else None)
+            if self._temporary:
+                closing.push(lambda failed, *_: self._give_up() if failed or kind else None)
             for file in self._temporary.values():  # before they are renamed, as Windows cannot rename an open file
                 closing.callback(file.close)
             if kind is None:

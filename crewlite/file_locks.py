@@ -127,7 +127,7 @@ def locked(paths: Iterable[Path], *, shared: bool = False) -> Iterator[None]:
     nothing, and skips lock files that do not exist.
     """
     with contextlib.ExitStack() as closing:
-        for path in sorted({str(path) for path in paths}):
+        for path in sorted(set(map(str, paths))):
             if file := _lock_file(path, shared=shared):
                 closing.callback(close_locked, file)
                 take_lock(file, path, shared=shared)

@@ -18,15 +18,16 @@ _SYNCERS = 8
 
 def sync(handles: Sequence[int]) -> None:
     """Sync the open files with these handles. No thread is left when this returns."""
+    if len(handles) < _MANY:
+        for handle in handles:
+            _sync(handle)
+        return
     left = iter(handles)  # shared: its `next` is atomic
 
     def work() -> None:
         for handle in left:
             _sync(handle)
 
-    if len(handles) < _MANY:
-        work()
-        return
     helping = list[Future[None]]()
     with ThreadPoolExecutor(_SYNCERS) as helpers:
         with contextlib.suppress(RuntimeError):  # no thread can start, as when the main thread has ended

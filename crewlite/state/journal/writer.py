@@ -343,7 +343,8 @@ class Writer:
         for queue, commit in commits.items():
             (queue.seq, queue.sum), queue.backlog, queue.read = commit.head, (), ()
             queue.held, queue.moved, queue.touched = True, True, committed_at(commit)
-            queue.drops |= any("drops" in entry.commit for entry in commit.entries)
+            for entry in commit.entries:
+                queue.drops |= "drops" in entry.commit
         self._answer(jobs, None)
 
     def _answer(self, jobs: list[_Job], error: BaseException | None) -> None:

@@ -99,7 +99,7 @@ class JsonStore:
             self._make()
         elif not os.path.isdir(self.paths.journals):
             raise self._gone(commits[0])
-        with self._locked(*{commit.run_id for commit in commits}):
+        with locked([self.paths.lock(commit.run_id) for commit in commits]):
             if begun:
                 self._begin_and_go_on(commits, dict.fromkeys(run_id for run_id, _ in begun))
             else:
@@ -120,7 +120,7 @@ class JsonStore:
         path = self.paths.journal(run_id, branch)
         if not path.exists():
             raise reading.no_branch(run_id, branch, own[-1].seq if own else 0)
-        with self._locked(run_id):
+        with locked([self.paths.lock(run_id)]):
             there, _ = self.journals.scan(run_id, branch)
             found, forks = [(entry.seq, entry.seal) for entry in there], self.branches(run_id)
             reading.check_rewrite(self.location, run_id, branch, own, entries, found=found, forks=forks)
@@ -137,7 +137,7 @@ class JsonStore:
         if not directory.is_dir():  # another process was faster
             branch = next(iter(heads), "main")
             raise reading.no_branch(run_id, branch, heads.get(branch, (0, ""))[0])
-        with self._locked(run_id):
+        with locked([self.paths.lock(run_id)]):
             journals = {info.branch: self.journals.scan(run_id, info.branch)[0] for info in self.branches(run_id)}
             reading.check_remove(run_id, dict(heads), {b: (es[-1].seq, es[-1].sum) for b, es in journals.items()})
             self.heads.remove(run_id)
@@ -191,10 +191,6 @@ class JsonStore:
             raise CheckpointMismatch(str(path), problem, sound, self.location)
         return info
 
-    def _locked(self, *run_ids: str) -> AbstractContextManager[None]:
-        """Lock these runs against all other writers."""
-        return locked(map(self.paths.lock, run_ids))
-
     def _begin_and_go_on(self, commits: Sequence[Commit], begun: Iterable[str]) -> None:
         """Append commits, some of which create branches: of the runs `begun`, which may exist."""
         new = {free: [commit for commit in commits if commit.run_id == free] for free in begun if self._is_free(free)}
@@ -223,13 +219,13 @@ class JsonStore:
 
     def _go_on(self, commits: Sequence[Commit]) -> None:
         """Append to journals that exist."""
-        heads, tails, changes, amiss = dict[Key, Head](), dict[Key, Tail](), Changes(), Changes()
+        heads, tails, changes = dict[Key, Head](), dict[Key, Tail](), Changes()
         with disk.SyncBatch() as batch:
             lacked = list[tuple[Key, Commit, Sequence[Entry]]]()
             for commit in commits:  # check all of them before writing any
                 key = (commit.run_id, commit.branch)
                 if key not in tails:
-                    tails[key] = self._tail_of(commit, amiss, batch)
+                    tails[key] = self._tail_of(commit, changes, batch)
                 head = heads.get(key) or (tails[key].seq, tails[key].sum)
                 rest = commit.beyond(head)
                 if rest is None:
@@ -243,17 +239,16 @@ class JsonStore:
                 except FileExistsError as error:
                     raise BranchConflictError(*key, expected=commit.after, found="a later commit") from error
                 tails[key] = self.files.follow(commit, tails[key], changes, partial(self._entries, commit, batch))
-            changes.add(amiss)
             if len(changes.made) <= TOGETHER:
                 self.files.stage(changes, batch)
                 changes = Changes()
-        self._settle([(commit, tails[commit.run_id, commit.branch]) for commit in commits], changes)
+        self._settle(commits, tails, changes)
 
-    def _tail_of(self, commit: Commit, amiss: Changes, batch: disk.SyncBatch) -> Tail:
+    def _tail_of(self, commit: Commit, changes: Changes, batch: disk.SyncBatch) -> Tail:
         """Return the tail of a journal, which `batch` keeps open from now on.
 
         If the tail is unknown, or the journal ends differently by now, reads the journal unless the caller just has,
-        and adds the changes of checkpoint files that its last writer left out to `amiss`.
+        and adds the changes of checkpoint files that its last writer left out to `changes`.
         """
         known, entries = self._tails.get((commit.run_id, commit.branch)), commit.read
         path = known.path if known else self.paths.journal(commit.run_id, commit.branch)
@@ -267,7 +262,7 @@ class JsonStore:
         if not tail or not tail.ends(file):
             entries, offset = self.journals.reread(commit.run_id, commit.branch, file)
             tail = Tail.of(path, entries, offset)
-        amiss.add(self.files.amiss(entries))
+        changes.add(self.files.amiss(entries))
         batch.sync_names(path, self.paths.journals)  # the process that created them may have died before the sync
         return tail
 
@@ -299,7 +294,7 @@ class JsonStore:
 
         data = lines(rest)
         disk.append(path, data, at=tail.offset, torn=torn, batch=batch)
-        return tail.after(rest, len(data))
+        return tail.after(rest, data)
 
     def _begin(self, commit: Commit) -> None:
         """Create a branch of a run that exists. Raises BranchConflictError for a fork whose base is not stored."""
@@ -346,21 +341,22 @@ class JsonStore:
 
     def _settle_new(self, commits: Sequence[Commit]) -> None:
         """Do what `_settle` does for commits that have created branches."""
-        written, changes = list[tuple[Commit, Tail]](), Changes()
+        tails, changes = dict[Key, Tail](), Changes()
         for commit in commits:
             path = self.paths.journal(commit.run_id, commit.branch)
             tail = Tail.of(path, commit.entries, len(lines(commit.entries)))
-            written.append((commit, self.files.follow(commit, tail, changes)))
-        self._settle(written, changes)
+            tails[commit.run_id, commit.branch] = self.files.follow(commit, tail, changes)
+        self._settle(commits, tails, changes)
 
-    def _settle(self, written: Sequence[tuple[Commit, Tail]], changes: Changes) -> None:
+    def _settle(self, commits: Sequence[Commit], tails: Mapping[Key, Tail], changes: Changes) -> None:
         """Change checkpoint files, write the heads, and remember the tails of branches that are claimed."""
         if changes.made or changes.gone:
             self.files.make(changes)
-        for commit, tail in written:
+        for commit in commits:
             key = (commit.run_id, commit.branch)
-            if noted := [entry for entry in commit.entries if holds_head(entry)]:
-                self.heads.write(*key, tail.begun, noted[-1], tail.rewinds)
+            tail = tails[key]
+            if noted := next(filter(holds_head, reversed(commit.entries)), None):
+                self.heads.write(*key, tail.begun, noted, tail.rewinds)
             if not stays_claimed(commit, key in self._tails):
                 self._tails.pop(key, None)
                 continue

@@ -104,12 +104,13 @@ class CheckpointFiles:
         `read()` returns all entries of the branch, and is called when the commit drops a checkpoint; None if the commit
         itself has all entries.
         """
-        named = dict[str, str]()
+        named, dropped = dict[str, str](), list[str]()
         for entry in commit.entries:
             if checkpoint := entry.commit.get("place"):
                 path = named[checkpoint["id"]] = self.path(checkpoint)
                 changes.write(path, self.document(tail.run, entry, tail.path))
-        if dropped := dropped_by(commit.entries):
+            dropped += [gone for gone, _ in entry.commit.get("drops", ())]
+        if dropped:
             if tail.files is None:
                 tail = tail._replace(files=self.paths(read() if read else commit.entries))
             before = tail.files or {}

@@ -252,13 +252,14 @@ class Tail(NamedTuple):
         told = {key: first.commit["run"][key] for key in ("run_id", "branch")}
         definition = {key: first.commit["run"]["definition"][key] for key in ("kind", "name")}
         run, rewinds = {**told, "definition": definition}, tuple(rewinds_of(entries))
-        return cls(path, last.seq, last.sum, offset, _mark(last, offset), run, first.sum, rewinds)
+        mark = _mark(lines([last]), offset)
+        return cls(path, last.seq, last.sum, offset, mark, run, first.sum, rewinds)
 
-    def after(self, entries: Sequence[Entry], size: int) -> Tail:
-        """Return the tail of the journal once these entries are appended, which take `size` bytes."""
-        offset, last, back = self.offset + size, entries[-1], rewinds_of(entries)
-        rewinds = (*self.rewinds, *back) if back else self.rewinds
-        return self._replace(seq=last.seq, sum=last.sum, offset=offset, mark=_mark(last, offset), rewinds=rewinds)
+    def after(self, entries: Sequence[Entry], data: bytes) -> Tail:
+        """Return the tail of the journal once these entries are appended, as the lines `data`."""
+        offset, last = self.offset + len(data), entries[-1]
+        rewinds, mark = (*self.rewinds, *rewinds_of(entries)), _mark(data, offset)
+        return self._replace(seq=last.seq, sum=last.sum, offset=offset, mark=mark, rewinds=rewinds)
 
     def ends(self, journal: IO[bytes]) -> bool:
         """Return whether an open journal ends with this tail."""
@@ -267,10 +268,10 @@ class Tail(NamedTuple):
         return journal.read(len(seal)) == seal and journal.seek(0, os.SEEK_END) == self.offset
 
 
-def _mark(last: Entry, end: int) -> tuple[int, bytes]:
-    """Return (offset, first bytes) of the last line of a journal of `end` bytes."""
-    line = last.line
-    return end - len(line) - 1, line[:_SEALED]
+def _mark(data: bytes, end: int) -> tuple[int, bytes]:
+    """Return (offset, first bytes) of the last line of a journal of `end` bytes, which ends with the lines `data`."""
+    start = data.rfind(b"\n", 0, -1) + 1
+    return end - len(data) + start, data[start : start + _SEALED]
 
 
 def stays_claimed(commit: Commit, claimed: bool) -> bool:
@@ -282,4 +283,4 @@ def stays_claimed(commit: Commit, claimed: bool) -> bool:
 
 def lines(entries: Sequence[Entry]) -> bytes:
     """Return entries as the lines of a journal."""
-    return b"".join(entry.line + b"\n" for entry in entries)
+    return b"".join([entry.line + b"\n" for entry in entries])

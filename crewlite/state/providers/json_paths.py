@@ -11,7 +11,7 @@ import contextlib
 import os
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
 from pathlib import Path
 
@@ -27,7 +27,8 @@ class Paths:
 
     def __init__(self, root: Path) -> None:
         self.root, self.journals = root, root / "journal"
-        self._locks = self.journals / "~locks"
+        self.lock = partial(_lock, self.journals / "~locks")
+        """Returns the lock file of a run. All runs share at most 256 lock files, so none needs to be removed."""
 
     def run(self, run_id: str) -> Path:
         """Return the directory that holds the journals of a run."""
@@ -48,10 +49,6 @@ class Paths:
     def head(self, run_id: str, branch: str) -> Path:
         """Return the path of a branch's head file, which holds the journal's length at its newest checkpoint."""
         return _head(self.root, run_id, branch)
-
-    def lock(self, run_id: str) -> Path:
-        """Return the lock file of a run. All runs share at most 256 lock files, so none needs to be removed."""
-        return _lock(self._locks, run_id)
 
     def run_of(self, directory: str) -> str:
         """Return the run_id that belongs to the name of a directory."""
