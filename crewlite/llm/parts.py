@@ -55,14 +55,14 @@ def text_of(message: Mapping[str, Any]) -> str:
 
 def check_sees(llm: BaseLLM, messages: Iterable[Message]) -> None:
     """Raise ConfigError if messages hold pictures and the model takes none."""
-    pictured = any(
-        isinstance(part, dict) and part.get("type") == "image_url"
-        for message in messages
-        if isinstance(content := message.get("content"), list)
-        for part in content
-    )
-    if pictured and not llm.supports_multimodal():
-        raise ConfigError(
-            f"{llm.model} is given a picture, and takes texts alone. Choose a model that takes pictures, or give the "
-            f"agent a tool that looks at them; a BaseLLM of your own says that it does by supports_multimodal()"
-        )
+    for message in messages:
+        content = message.get("content")
+        if isinstance(content, list) and any(map(_is_picture, content)) and not llm.supports_multimodal():
+            raise ConfigError(
+                f"{llm.model} is given a picture, and takes texts alone. Choose a model that takes pictures, or give "
+                f"the agent a tool that looks at them; a BaseLLM of your own says that it does by supports_multimodal()"
+            )
+
+
+def _is_picture(part: object) -> bool:
+    return isinstance(part, dict) and part.get("type") == "image_url"

@@ -104,8 +104,12 @@ class Mode:
 
     def provenance(self, own: Mapping[str, str] | None, drift: Drift) -> dict[str, str]:
         """Return the provenance to record with the end of a step of this drift. `own`: what the step brings itself."""
-        marks = {MAY_DIFFER: drift == MAY_DIFFER, DIFFERS: self.differs}
-        return {**(own or {}), **{mark: "yes" for mark, holds in marks.items() if holds}}
+        means = {**(own or {})}
+        if drift == MAY_DIFFER:
+            means[MAY_DIFFER] = "yes"
+        if self.differs:
+            means[DIFFERS] = "yes"
+        return means
 
     def after(self, decision: Decision) -> Mode:
         """Return the mode for what the code requests after a step about which this was decided."""

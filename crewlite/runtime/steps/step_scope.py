@@ -226,7 +226,7 @@ class StepScope(Frame):
                 self.run.journal.invalidate(at, kind, at_once=at_once)
         if address in record.outcomes:
             self.run.journal.invalidate(address, step.kind.name, at_once=at_once)
-        else:  # handlers may have changed the state after earlier attempts
+        elif address in record.late:  # handlers have changed the state after earlier attempts
             self._commit_late(address)
 
     async def _failed_again(self, step: Step[Any], failure: Attempt, *, own_task: bool) -> BaseException:
@@ -394,5 +394,5 @@ class StepScope(Frame):
         """Return the digest of a step's question; if chained, with its parent's question and the outcomes so far."""
         if not step.chained:
             return codec.digest([step.kind.name, step.question])
-        heard = [digest for digest in self.children.asked.values() if digest]
+        heard = list(filter(None, self.children.asked.values()))
         return codec.digest([step.kind.name, step.question, self.fingerprint, heard])
