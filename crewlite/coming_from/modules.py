@@ -11,8 +11,12 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, cast
 
+from crewlite.coming_from import PAGE, missing_import
+
 _EVENTS = {"*": "crewlite.events"}
 _PATHS: dict[str, Mapping[str, str]] = {
+    "crewlite.agent.planning_config": {"PlanningConfig": "crewlite.agent.agent"},
+    "crewlite.agents": {"AgentAction": "crewlite.agent.steps", "AgentFinish": "crewlite.agent.steps"},
     "crewlite.agent.core": {"Agent": "crewlite.agent.agent"},
     "crewlite.agents.agent_builder.base_agent": {"BaseAgent": "crewlite.agent.agent:Agent"},
     "crewlite.agents.parser": {"AgentAction": "crewlite.agent.steps", "AgentFinish": "crewlite.agent.steps"},
@@ -21,8 +25,12 @@ _PATHS: dict[str, Mapping[str, str]] = {
     "crewlite.events.base_event_listener": {"BaseEventListener": "crewlite.events.event_bus"},
     "crewlite.events.base_events": {"BaseEvent": "crewlite.events.base"},
     "crewlite.events.types.llm_guardrail_events": {"*": "crewlite.events.types.guardrail_events"},
+    "crewlite.events.types.observation_events": {"*": "crewlite.events.types.reasoning_events"},
+    "crewlite.events.types.system_events": {"*": "crewlite.events.types.signal_events"},
     "crewlite.events.types.tool_usage_events": {"*": "crewlite.events.types.tool_events"},
     "crewlite.flow.flow": {"*": "crewlite.flow"},
+    "crewlite.flow.dsl": {"*": "crewlite.flow"},
+    "crewlite.flow.runtime": {"Flow": "crewlite.flow", "FlowState": "crewlite.flow"},
     "crewlite.flow.persistence": {
         "SQLiteFlowPersistence": "crewlite.flow.classes.persisting",
         "persist": "crewlite.flow",
@@ -38,6 +46,10 @@ _PATHS: dict[str, Mapping[str, str]] = {
     "crewlite.project.annotations": {"*": "crewlite.project"},
     "crewlite.project.crew_base": {"CrewBase": "crewlite.project"},
     "crewlite.state.checkpoint_config": {"CheckpointConfig": "crewlite.state.config"},
+    "crewlite.state.provider": {"BaseProvider": "crewlite.state"},
+    "crewlite.state.provider.core": {"BaseProvider": "crewlite.state"},
+    "crewlite.state.provider.json_provider": {"JsonProvider": "crewlite.state"},
+    "crewlite.state.provider.sqlite_provider": {"SqliteProvider": "crewlite.state"},
     "crewlite.tasks": {"ConditionalTask": "crewlite.task.task", "TaskOutput": "crewlite.task.output"},
     "crewlite.tasks.conditional_task": {"ConditionalTask": "crewlite.task.task"},
     "crewlite.tasks.llm_guardrail": {"LLMGuardrail": "crewlite.agent.guardrail"},
@@ -92,7 +104,7 @@ class _Path(ModuleType):
         home = names.get(name) or names.get("*")
         if home is None:
             has = f"it has {', '.join(names)}" if names else "nothing of it is here"
-            raise ImportError(f"{self.__name__} has no {name!r}: {has}")
+            raise missing_import(self.__name__, name) or ImportError(f"{self.__name__} has no {name!r}: {has} ({PAGE})")
         module, _, other = home.partition(":")
         return getattr(importlib.import_module(module), other or name)
 

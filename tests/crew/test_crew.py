@@ -137,6 +137,15 @@ def test_bad_definitions_list_every_problem_at_once():
         Agent(role="x")
     with pytest.raises(ConfigError, match="listed twice"):
         Crew(tasks=[late, late])
+    with pytest.raises(ConfigError, match="task 'alone' builds on 'early', which is not in this crew"):
+        Crew(tasks=[Task(name="alone", description="d", expected_output="x", agent=who, context=[early])])
+
+
+def test_tasks_that_build_on_each_other_are_refused():
+    one, other = (Task(name=name, description="d", expected_output="x", agent=agent("x")) for name in ("one", "other"))
+    one.context, other.context = [other], [one]
+    with pytest.raises(ConfigError, match="task 'one' builds on 'other', which comes later"):
+        Crew(tasks=[one, other])
 
 
 def test_definitions_are_frozen_and_twins_are_two():

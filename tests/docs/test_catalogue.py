@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 import pytest
 from catalogue import BEGIN, DOCS, END, TABLES, refreshed
+from pages import ROOT
 
 from crewlite.cli.main import main
 from crewlite.events.registry import load
@@ -34,3 +37,24 @@ def test_no_command_is_missing_and_each_says_what_it_does():
         if isinstance(command, click.Group):
             below = [(command.get_command(ctx, name), name) for name in command.list_commands(ctx)]
             waiting += [(sub, click.Context(sub, info_name=name, parent=ctx)) for sub, name in below]
+
+
+def _links(text: str) -> list[str]:
+    return re.findall(r"\]\(\.\./(tests/[^)]+)\)", text)
+
+
+def test_each_row_about_crewai_links_a_test_that_is_there():
+    table = (
+        (DOCS / "crewai-names.md").read_text(encoding="utf-8").partition("## What the tests show")[2].partition("##")[0]
+    )
+    rows = table.strip().splitlines()[2:]
+    assert len(rows) > 60
+    assert [row for row in rows if not _links(row)] == []
+    assert [name for name in _links(table) if not (ROOT / name).is_file()] == []
+
+
+def test_each_promise_names_a_test_that_is_there():
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", (DOCS / "promises.md").read_text(encoding="utf-8"))
+    assert len(named) > 12
+    for file, test in named:
+        assert f"def {test}" in (ROOT / file).read_text(encoding="utf-8"), f"{file}::{test}"

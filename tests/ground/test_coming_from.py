@@ -4,30 +4,51 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from pathlib import Path
 
 import pytest
 
 import crewlite
 from crewlite import Agent, CheckpointConfig, Crew, CrewOutput, LiteAgentOutput, Task, coming_from
-from crewlite.coming_from import modules
+from crewlite.agent.steps import AgentFinish
+from crewlite.coming_from import modules, names
 from crewlite.errors import ConfigError
 from crewlite.events import (
     AgentExecutionCompletedEvent,
     BaseEventListener,
     CrewKickoffStartedEvent,
+    PlanRefinementEvent,
+    SigTermEvent,
     TaskCompletedEvent,
     TaskStartedEvent,
     ToolUsageStartedEvent,
 )
 from crewlite.flow import flow, human_feedback
+from crewlite.state import BaseProvider, JsonProvider, SqliteProvider
 from crewlite.tools.function import FunctionTool
+
+ROOT = Path(crewlite.__file__).parent
 
 
 @pytest.mark.parametrize(
     ("line", "told"),
     [
         ("from crewlite.utilities.printer import Printer", "the bus: from crewlite import event_bus"),
-        ("from crewlite.tasks import Printer", "crewlite.tasks has no 'Printer': it has ConditionalTask, TaskOutput"),
+        ("from crewlite.tasks import Tusk", "'Tusk': it has ConditionalTask, TaskOutput (docs/crewai.md)"),
+        ("from crewlite.utilities import RPMController", "max_rpm=... of a crew, a task or an agent (docs/crewai.md)"),
+        ("from crewlite.utilities.paths import db_storage_path", "where CheckpointConfig(location=...) says"),
+        ("from crewlite.utilities.evaluators.task_evaluator import TaskEvaluator", "crew.test(...) scores answers"),
+        ("from crewlite.lite_agent import LiteAgent", "Agent(...).kickoff(text)"),
+        ("from crewlite.agents import CrewAgentExecutor", "import AgentAction, AgentFinish"),
+        ("from crewlite.events import MCPConnectionStartedEvent", "agents have tools"),
+        ("from crewlite.events import Depends", "in the order in which they subscribed"),
+        ("from crewlite.events.types.memory_events import MemorySaveStartedEvent", "goes into its inputs"),
+        ("from crewlite.flow import ConversationMessage", "continues a conversation (docs/crewai.md)"),
+        ("from crewlite.flow.visualization import build_flow_structure", "flow.mermaid() the text"),
+        ("from crewlite.llms.providers.openai.completion import OpenAICompletion", "LLM('provider/model')"),
+        ("from crewlite.project.crew_loader import load_crew", "Crew.from_yaml(...)"),
+        ("from crewlite.tools.tool_usage import ToolUsage", "a tool is called by crewlite alone"),
+        ("from crewlite.tools.agent_tools.delegate_work_tool import DelegateWorkTool", "allow_delegation=True"),
         ("from crewlite.tasks.hallucination_guardrail import HallucinationGuardrail", "LLMGuardrail(...)"),
         ("from crewlite.agents.crew_agent_executor import ToolResult", "import AgentAction, AgentFinish"),
         ("import crewlite.flow.persistence.base", "a store of your own is a provider"),
@@ -56,17 +77,42 @@ def test_a_setting_of_a_crew_that_is_not_here_names_the_page_that_lists_it(name)
         Crew(tasks=[], **{name: "x"})
 
 
-@pytest.mark.parametrize("name", ["replay", "query_knowledge"])
-def test_a_verb_of_a_crew_that_is_not_here_says_what_to_write(name):
+MEMBERS = [(cls, name) for cls, told in names.MEMBERS.items() for name in told if cls != "Flow"]
+
+
+@pytest.fixture(scope="module")
+def parts():
+    """A definition of each kind, by the name of its class."""
     agent = Agent(role="r", goal="g", llm="offline")
     crew = Crew(tasks=[Task(description="d", expected_output="x", agent=agent)])
-    with pytest.raises(AttributeError, match=f"Crew has no {name!r}: "):
-        getattr(crew, name)
-    assert not hasattr(crew, "no_such_thing")
-    for part, told in ((agent, "an agent is known by its role"), (crew.tasks[0], "a task is known by its name")):
-        with pytest.raises(AttributeError, match=f"has no 'id': {told}"):
-            part.id  # noqa: B018 - the attribute that is asked for
-    assert crew.bound_to(None)._bound is None
+    return {"Agent": agent, "Crew": crew, "Task": crew.tasks[0]}
+
+
+@pytest.mark.parametrize(("cls", "name"), MEMBERS, ids=".".join)
+def test_a_method_or_field_that_is_not_here_says_what_to_write(cls, name, parts):
+    with pytest.raises(AttributeError) as caught:
+        getattr(parts[cls], name)
+    assert str(caught.value) == f"{cls} has no {name!r}: {names.MEMBERS[cls][name]} (docs/crewai.md)"
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "told"),
+    [
+        ("Crew", "memory", "a run knows its inputs and the outputs of its tasks"),
+        ("Agent", "mcps", "agents have tools; instead: tools=[...]"),
+        ("Task", "converter_cls", "the model is told what does not fit; instead: Task(output_pydantic=...)"),
+    ],
+)
+def test_a_setting_that_is_not_here_says_so_where_it_is_read_too(cls, name, told, parts):
+    with pytest.raises(AttributeError) as caught:
+        getattr(parts[cls], name)
+    assert f"{cls} has no {name!r}: {told}" in str(caught.value)
+    assert str(caught.value).endswith(" (docs/crewai-names.md)")
+
+
+def test_what_nobody_has_is_missing_as_ever(parts):
+    assert not hasattr(parts["Crew"], "no_such_thing")
+    assert parts["Crew"].bound_to(None)._bound is None
 
 
 @pytest.mark.parametrize(
@@ -101,6 +147,15 @@ def test_a_verb_of_a_crew_that_is_not_here_says_what_to_write(name):
         ("crewlite.utilities.events.tool_usage_events", "ToolUsageStartedEvent", ToolUsageStartedEvent),
         ("crewlite.events.types.tool_usage_events", "ToolUsageStartedEvent", ToolUsageStartedEvent),
         ("crewlite.agent.core", "Agent", Agent),
+        ("crewlite.agent.planning_config", "PlanningConfig", crewlite.PlanningConfig),
+        ("crewlite.agents", "AgentFinish", AgentFinish),
+        ("crewlite.events.types.observation_events", "PlanRefinementEvent", PlanRefinementEvent),
+        ("crewlite.events.types.system_events", "SigTermEvent", SigTermEvent),
+        ("crewlite.flow.runtime", "Flow", crewlite.Flow),
+        ("crewlite.flow.dsl", "listen", crewlite.listen),
+        ("crewlite.state.provider.core", "BaseProvider", BaseProvider),
+        ("crewlite.state.provider.json_provider", "JsonProvider", JsonProvider),
+        ("crewlite.state.provider.sqlite_provider", "SqliteProvider", SqliteProvider),
         ("crewlite.tools.structured_tool", "CrewStructuredTool", FunctionTool),
         ("crewlite.events.base_event_listener", "BaseEventListener", BaseEventListener),
     ],
@@ -120,8 +175,8 @@ def test_a_name_is_not_hidden_by_the_module_of_the_same_name():
 
 
 def test_every_name_on_a_path_of_crewai_is_there():
-    for path, names in modules._PATHS.items():
-        for name in names:
+    for path, there in modules._PATHS.items():
+        for name in there:
             assert name == "*" or getattr(importlib.import_module(path), name) is not None, f"{path}.{name}"
 
 
@@ -188,11 +243,13 @@ def test_a_module_that_nobody_has_is_missing_as_ever():
 
 
 def test_what_is_not_here_is_really_not_here():
-    for name in coming_from._MODULE:
-        assert name not in crewlite.__all__
-        assert name not in importlib.import_module("crewlite.flow").__all__
-    for kind, names in (("Crew", coming_from._RUN), ("Task", coming_from._TASK), ("Agent", coming_from._AGENT)):
-        assert not [name for name in names if name in dir(getattr(crewlite, kind))]
+    for package in ("crewlite", "crewlite.flow", "crewlite.tools", "crewlite.state", "crewlite.project"):
+        there = {*importlib.import_module(package).__all__}
+        assert not there.intersection(names.IMPORTS)
+    for kind, told in names.MEMBERS.items():
+        assert not [name for name in told if name in dir(getattr(crewlite, kind))]
+    files = {path.relative_to(ROOT).with_suffix("").as_posix() for path in ROOT.rglob("*.py")}
+    assert not [path for path in names.MODULES if path.replace(".", "/") in files]
 
 
 @pytest.mark.parametrize(("kind", "result"), [(Crew, CrewOutput), (Agent, LiteAgentOutput)])
