@@ -221,6 +221,31 @@ def test_forking_a_checkpoint(analysis):
     assert analysis().kickoff(run_id="my-run-001") == "did report"
 
 
+def test_fork_then_time_travel_within_the_run(analysis):
+    flow = analysis()
+    flow.kickoff({"what": "A"}, run_id="my-run-001")
+    with analysis.history() as history:
+        second, third, last = history.run("my-run-001").checkpoints()[1:]
+        history.fork(third, branch="branch-a")
+        run = history.rewind(second, reason="redo from step 2")
+        assert (run.status, run.checkpoints()[-1]) == ("unfinished", second)
+        assert (history.checkpoint("my-run-001").versions, history.checkpoint(last.id).versions["current_step"]) == (
+            second.versions,
+            5,
+        )
+    analysis.did.clear()
+    assert flow.kickoff(run_id="my-run-001") == "did report"
+    assert analysis.did == ["model", "report"], "what was before the place stands"
+    assert (flow.state.current_step, flow.state.scratchpad) == (4, ["read A", "clean A", "model A", "report A"])
+    assert flow.kickoff(from_checkpoint="my-run-001/branch-a") == "did report"
+    assert analysis.did == ["model", "report", "report"], "forks of what was left go on"
+    with analysis.history() as history:
+        run = history.run("my-run-001")
+        assert [place.version for place in run.checkpoints()] == [1, 2, 5, 6], "a number is used once"
+        assert [tail.checkpoints()[-1] for tail in run.abandoned] == [last]
+        assert history.doctor() == []
+
+
 def test_a_run_of_another_flow_is_not_taken_for_one_of_this(analysis):
     analysis().kickoff(run_id="my-run-001")
 
