@@ -1,11 +1,15 @@
-"""How a function of the user gives its result (returned, awaited or yielded), and the types that it names."""
+"""How a function of the user gives its result (returned, awaited, yielded), what types it names and what it holds."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Mapping
+from types import CodeType, FunctionType
 from typing import Any, get_type_hints
+
+from crewlite.codec import Json
 
 
 def is_async(fn: object) -> bool:
@@ -24,6 +28,29 @@ def types_of(fn: Callable[..., Any]) -> Mapping[str, Any]:
         return get_type_hints(fn)
     except (NameError, TypeError):
         return {}
+
+
+def held(fn: object) -> dict[str, Any]:
+    """Return the variables of functions around it that a function uses and that are set. {} for other objects."""
+    found = dict[str, Any]()
+    if isinstance(fn, FunctionType):
+        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+            with contextlib.suppress(ValueError):
+                found[name] = cell.cell_contents
+    return found
+
+
+def shape(constant: object) -> Json:
+    """Return JSON that identifies a constant in a function's code, the same in every process: no files, no lines."""
+    match constant:
+        case CodeType():
+            constants = [shape(one) for one in constant.co_consts]
+            return [constant.co_code.hex(), *map(list, (constant.co_names, constant.co_freevars)), constants]
+        case tuple():
+            return [shape(one) for one in constant]
+        case frozenset():  # its order is another one in each process
+            return sorted(repr(one) for one in constant)
+    return repr(constant)
 
 
 def _called(fn: object) -> tuple[object, object]:

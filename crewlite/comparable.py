@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from crewlite import codec
+from crewlite.callables import held, shape
 from crewlite.codec import Json
 from crewlite.errors import NotCodable
 from crewlite.instances import copied
@@ -45,3 +48,34 @@ def copied_apart(value: Any, depth: int = 0) -> Any:
             return {key: copied_apart(item, depth + 1) for key, item in value.items()}
         return value
     return copied(value)
+
+
+def alike_in_data(one: Any, other: Any, depth: int = 0) -> bool:
+    """Return whether no text or number tells two values apart.
+
+    It is looked for in lists, tuples and dicts, in what functions hold, and in the attributes of objects. The code of
+    functions counts too.
+    """
+    if one is other or depth == _DEEPEST:
+        return True
+    kind = type(one)
+    if kind is not type(other) or kind in codec.IMMUTABLE:
+        return kind is type(other) and bool(one == other)
+    if kind is CodeType:
+        return bool(shape(one) == shape(other))
+    if kind is dict:
+        return one.keys() == other.keys() and all(alike_in_data(one[name], other[name], depth + 1) for name in one)
+    if kind is list or kind is tuple:
+        return len(one) == len(other) and all(alike_in_data(*pair, depth + 1) for pair in zip(one, other, strict=True))
+    return alike_in_data(_parts(one), _parts(other), depth + 1)
+
+
+def _parts(value: object) -> dict[str, Any]:
+    """Return what a function or method holds, or the texts and numbers among the attributes of another object."""
+    if isinstance(value, FunctionType):
+        return {"code": value.__code__, **held(value)}
+    if isinstance(value, MethodType):
+        return {"object": value.__self__, "function": value.__func__}
+    if isinstance(value, partial):
+        return {"function": value.func, "args": value.args, "keywords": value.keywords}
+    return {name: item for name, item in getattr(value, "__dict__", {}).items() if type(item) in codec.IMMUTABLE}

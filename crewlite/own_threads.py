@@ -48,6 +48,8 @@ class ThreadCall(NamedTuple):
     """The function with its arguments, and the calls around it."""
     is_bound: bool = False
     """Whether it is a `bound` call, rather than one in a thread that was given the context in another way."""
+    given: tuple[Any, ...] = ()
+    """The function, its arguments and what it holds, and those of the calls around it. Objects are not in the key."""
 
 
 _NO_CALL = ThreadCall()
@@ -104,7 +106,8 @@ def note_call(asker: Scope) -> None:
     around, frames = call_here(), _frames()
     if around.frame not in frames:
         own = next(one for one in reversed(frames) if _package(one) not in _STARTERS)
-        _call.set(ThreadCall(own, [around.key, call_in(own, asker)]))
+        given = (around.given, own.f_code, _arguments(own), _held(own))
+        _call.set(ThreadCall(own, [around.key, call_in(own, asker)], given=given))
 
 
 def _note_bound(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -115,8 +118,9 @@ def _note_bound(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     if asker is not None and asker.loop:
         args = _at_first(args, asker)
         kwargs = {name: _at_first(value, asker) for name, value in kwargs.items()}
-    key = [call_here().key, getattr(fn, "__qualname__", ""), comparable(args), comparable(kwargs)]
-    _call.set(ThreadCall(sys._getframe(1), key, is_bound=True))
+    around = call_here()
+    key = [around.key, getattr(fn, "__qualname__", ""), comparable(args), comparable(kwargs)]
+    _call.set(ThreadCall(sys._getframe(1), key, is_bound=True, given=(around.given, fn, args, kwargs)))
 
 
 def _frames() -> list[FrameType]:
@@ -139,13 +143,30 @@ def call_in(frame: FrameType, asker: Scope | None = None) -> Json:
 
     With `asker`, they are as they were when a thread with its scope first had them.
     """
-    code, given = frame.f_code, inspect.getargvalues(frame)
-    names = [*given.args, *filter(None, (given.varargs, given.keywords))]
-    arguments = {name: given.locals[name] for name in names if name in given.locals}
+    arguments = _arguments(frame)
     if asker is not None:
-        arguments |= arguments.pop(given.keywords or "", {})
+        arguments |= arguments.pop(inspect.getargvalues(frame).keywords or "", {})
         arguments = {name: _at_first(value, asker) for name, value in arguments.items()}
-    return [code.co_qualname, {name: comparable(value) for name, value in arguments.items()}]
+    return [frame.f_code.co_qualname, {name: comparable(value) for name, value in arguments.items()}]
+
+
+def _arguments(frame: FrameType) -> dict[str, Any]:
+    given = inspect.getargvalues(frame)
+    names = [*given.args, *filter(None, (given.varargs, given.keywords))]
+    return {name: given.locals[name] for name in names if name in given.locals}
+
+
+def _held(frame: FrameType) -> dict[str, Any]:
+    """Return the variables of functions around it that the function of a frame uses, without those that it sets."""
+    names = frozenset(frame.f_code.co_freevars) - _set_by(frame.f_code)
+    return {name: value for name, value in frame.f_locals.items() if name in names} if names else {}
+
+
+@functools.lru_cache(maxsize=1024)
+def _set_by(code: CodeType) -> frozenset[str]:
+    """Return the variables in cells that a function, or one that is defined in it, sets: `nonlocal done; done += 1`."""
+    own = {one.argval for one in dis.get_instructions(code) if one.opname in ("STORE_DEREF", "DELETE_DEREF")}
+    return frozenset(own).union(*(_set_by(one) for one in code.co_consts if isinstance(one, CodeType)))
 
 
 def _at_first(value: Any, asker: Scope) -> Any:

@@ -10,6 +10,7 @@ from contextvars import copy_context
 import pytest
 
 from crewlite import CheckpointConfig, bound
+from crewlite.errors import ConfigError
 from crewlite.flow import flow, step
 from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
@@ -216,3 +217,83 @@ def test_decorated_coroutines_are_told_apart_by_the_arguments_that_the_decorator
         return flow(program, checkpoint=setting).kickoff(run_id=RUN)
 
     assert_all_answer_in_any_order(life)
+
+
+class Asker:
+    def __init__(self, topic, ask):
+        self.topic, self.ask = topic, ask
+
+    def work(self):
+        return self.ask(self.topic)
+
+
+WITHOUT_ARGUMENTS = {
+    "variables": lambda ask: [lambda topic=topic: topic and (lambda: ask(topic)) for topic in ("one", "other")],
+    "code": lambda ask: [lambda: lambda: ask("one"), lambda: lambda: ask("other")],
+    "self": lambda ask: [lambda topic=topic: Asker(topic, ask).work for topic in ("one", "other")],
+    "functions": lambda ask: [
+        lambda topic=topic: (lambda work: lambda: work())(lambda: ask(topic)) for topic in ("one", "other")
+    ],
+}
+
+
+def side_by_side(works, *, carried):
+    """Call functions in threads of a flow that all ask before the first is answered."""
+    setting = CheckpointConfig(location="here", provider=InMemoryProvider())
+
+    async def program():
+        if carried is bound:
+            loop = asyncio.get_running_loop()
+            return await asyncio.gather(*(loop.run_in_executor(None, bound(work)) for work in works))
+        return await asyncio.gather(*map(asyncio.to_thread, works))
+
+    return flow(program, checkpoint=setting).kickoff(run_id=RUN)
+
+
+def slow_step():
+    said = itertools.count()
+
+    @step
+    async def tell():
+        await asyncio.sleep(0.3)
+        return f"answer {next(said)}"
+
+    return tell
+
+
+@pytest.mark.parametrize("carried", [bound, asyncio.to_thread])
+@pytest.mark.parametrize("differing", WITHOUT_ARGUMENTS)
+def test_threads_that_differ_in_what_their_functions_hold_must_not_ask_the_same_at_once(differing, carried):
+    tell = slow_step()
+
+    def ask(topic):
+        return f"{topic}: {tell()}"
+
+    works = [made() for made in WITHOUT_ARGUMENTS[differing](ask)]
+    with pytest.raises(ConfigError, match="what the functions of two threads hold"):
+        side_by_side(works, carried=carried)
+
+
+@pytest.mark.parametrize("carried", [bound, asyncio.to_thread])
+def test_threads_of_one_function_may_ask_the_same_at_once(carried):
+    tell, done, log, lock = slow_step(), 0, [], threading.Lock()
+
+    def work():
+        nonlocal done
+        with lock:
+            done += 1
+            log.append(done)
+        return tell()
+
+    told = side_by_side([work] * 3 + [lambda: work() for _ in range(3)], carried=carried)
+    assert len(set(told)) == 6
+
+
+def test_threads_one_after_another_may_ask_the_same_whatever_they_hold():
+    tell = slow_step()
+
+    async def program():
+        return [await asyncio.to_thread(lambda number=number: (lambda: number and tell())()) for number in (1, 2)]
+
+    setting = CheckpointConfig(location="here", provider=InMemoryProvider())
+    assert flow(program, checkpoint=setting).kickoff(run_id=RUN) == ["answer 0", "answer 1"]

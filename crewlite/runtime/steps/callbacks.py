@@ -9,7 +9,7 @@ from types import CodeType
 from typing import Any, TypeVar
 
 from crewlite import background, codec, durable, kinds
-from crewlite.callables import is_async
+from crewlite.callables import is_async, shape
 from crewlite.codec import Json
 from crewlite.durable import Step
 from crewlite.errors import ConfigError
@@ -103,18 +103,5 @@ def _address_name(function: object) -> str:
     """Return the name of a function for addresses; a lambda's ends with a digest of its code."""
     name, code = name_of(function), getattr(function, "__code__", None)
     if name == "lambda" and isinstance(code, CodeType):
-        return f"lambda-{codec.digest(_shape(code))[:_TOLD_APART]}"
+        return f"lambda-{codec.digest(shape(code))[:_TOLD_APART]}"
     return address_name(name)
-
-
-def _shape(constant: object) -> Json:
-    """Return JSON that identifies a constant in a function's code, the same in every process: no files, no lines."""
-    match constant:
-        case CodeType():
-            constants = [_shape(one) for one in constant.co_consts]
-            return [constant.co_code.hex(), *map(list, (constant.co_names, constant.co_freevars)), constants]
-        case tuple():
-            return [_shape(one) for one in constant]
-        case frozenset():  # its order is another one in each process
-            return sorted(repr(one) for one in constant)
-    return repr(constant)

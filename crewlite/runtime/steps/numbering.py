@@ -21,6 +21,7 @@ from pydantic import BaseModel, SecretStr
 
 from crewlite import codec, kinds, own_threads
 from crewlite.codec import Json
+from crewlite.comparable import alike_in_data
 from crewlite.durable import Step
 from crewlite.errors import ConfigError
 from crewlite.resources import Resource
@@ -36,6 +37,8 @@ class _Asker(NamedTuple):
     """Identifies the functions of the code and their arguments; the same on every resume."""
     code: object = None
     """The asyncio task in which the code runs, by a weak reference; in a thread, the key of its `bound` call."""
+    given: tuple[Any, ...] = ()
+    """What the call of its thread was given: objects among it are in no digest."""
     asks_of: Numbering | None = None
     """The attempt in which this code, on another event loop, has a task of the engine request a step; else None."""
 
@@ -81,7 +84,7 @@ class Numbering:
         self._besides = {} if self._besides is None else self._besides
         others = self._besides.setdefault(place, [])
         address = self._at(place)
-        if recorded and (differing := _noted(others, address, asker.code, step, ended)):
+        if recorded and (differing := _noted(others, address, asker, step, ended)):
             raise ConfigError(
                 f"{self.prefix}{stem} is requested twice side by side with the same question, and what differs "
                 f"cannot be recorded ({differing}). A resume could swap the two answers: tell them apart by a "
@@ -110,10 +113,10 @@ class Numbering:
             return asker
         task = asyncio.current_task()
         if task is None:
-            return _Asker(codec.digest([asker.digest, call.key]), call.key if call.is_bound else None)
+            return _Asker(codec.digest([asker.digest, call.key]), call.key if call.is_bound else None, call.given)
         code = weakref.ref(task)  # one object for each task
         if asker.code is not code:
-            asker = _Asker(codec.digest([asker.digest, call.key, _call(task.get_coro())]), code)
+            asker = _Asker(codec.digest([asker.digest, call.key, _call(task.get_coro())]), code, call.given)
             _asker.set(asker)
         return asker
 
@@ -150,30 +153,34 @@ class _Beside:
 
     code: object
     """The code that made the request; `_SEVERAL` if several did; None for a thread without `bound`."""
+    call: tuple[Any, ...]
+    """What the call of its thread was given."""
     worker: object
     given: object
     addresses: list[str]
     """The addresses of this request, and of later ones that are like it."""
 
-    def differs(self, step: Step[Any]) -> str:
+    def differs(self, asker: _Asker, step: Step[Any]) -> str:
         """Return in words what differs between this request and `step` but is in no question; "" if nothing does."""
         if codec.holds_secret(step.question):
             return "a secret"
         if not _alike(self.worker, step.voice.source):
             return type(self.worker).__name__
-        return "" if _alike(self.given, step.given) else "an argument"
+        if not _alike(self.given, step.given):
+            return "an argument"
+        return "" if alike_in_data(self.call, asker.given) else "what the functions of two threads hold"
 
 
-def _noted(others: list[_Beside], address: str, code: object, step: Step[Any], ended: Callable[[str], bool]) -> str:
+def _noted(others: list[_Beside], address: str, asker: _Asker, step: Step[Any], ended: Callable[[str], bool]) -> str:
     """Add a request for a step to the earlier requests with the same address, less its count.
 
     Returns "", or in words what differs from an earlier request of other code: a resume could swap the two answers.
     """
-    worker, given, known = step.voice.source, step.given, False
+    code, worker, given, known = asker.code, step.voice.source, step.given, False
     for other in others:
         if other.code is code and (code is not None or all(map(ended, other.addresses))):
             alike = other.worker is worker and other.given is given
-        elif differing := other.differs(step):
+        elif differing := other.differs(asker, step):
             return differing
         else:  # from here on, any code that asks something else is other code than one of these
             other.code, alike = code if code is other.code else _SEVERAL, True
@@ -181,7 +188,7 @@ def _noted(others: list[_Beside], address: str, code: object, step: Step[Any], e
             other.addresses.append(address)
             known = True
     if not known:
-        others.append(_Beside(code, worker, given, [address]))
+        others.append(_Beside(code, asker.given, worker, given, [address]))
     return ""
 
 
