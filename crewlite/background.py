@@ -22,7 +22,7 @@ from typing import Any, Never, TypeVar
 
 from crewlite.blocked_loops import LoopWatch
 from crewlite.errors import ConfigError, StepTimeout, repr_of
-from crewlite.forked import in_child, lock
+from crewlite.forked import end_child, in_child, lock
 from crewlite.lazy import asyncio, futures
 from crewlite.permits import permitted
 
@@ -36,6 +36,10 @@ handled only after the wait. On Windows no signal ends a wait."""
 _GLANCE = 0.002  # seconds between two looks at an event
 _GRACE = 2.0  # seconds that a cancelled caller waits for what it was opening, and the end of the process for the loop
 _IMPORT = 30.0  # seconds that the end of the process waits for the loop if that imports a module
+_FORKED_ON_LOOP = (
+    "This process was forked by a coroutine, and the event loop is at work in its parent. End the process where its "
+    "own work is done, with os._exit(), or fork in a plain function"
+)
 _home: contextvars.ContextVar[int] = contextvars.ContextVar("crewlite_home", default=0)
 """The thread in which `in_thread` has called the code that runs here; 0 if it has not."""
 _lock = lock()
@@ -336,11 +340,16 @@ def _begun_in_thread(fn: Callable[..., T], *args: Any, **kwargs: Any) -> asyncio
     def work() -> None:
         result: T | None = None
         error: BaseException | None = None
+        process = os.getpid()
         context.run(_home.set, threading.get_ident())
         try:
             result = context.run(fn, *args, **kwargs)
         except BaseException as raised:  # noqa: BLE001 - raised again where the call is awaited
             error = ordinary(raised)
+            if os.getpid() != process:
+                end_child(raised)
+        if os.getpid() != process:  # `fn` has forked, and the loop that waits for the result is in the parent
+            end_child()
         try:
             here.call_soon_threadsafe(settle, result, error)
         except RuntimeError:
@@ -362,6 +371,12 @@ async def blocking(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
 @in_child
 def _forget() -> None:
-    """Forget the loop in a forked child, which has the memory of the loop but not its thread."""
+    """Forget the loop in a forked child, which has the memory of the loop but not its thread.
+
+    A child that was forked by a coroutine on the loop has that thread. It ends where it would go on with other tasks,
+    which are at work in the parent.
+    """
     global _loop, _thread
+    if _loop and on_loop_thread():
+        _loop.call_soon(end_child, ConfigError(_FORKED_ON_LOOP))
     _loop = _thread = None

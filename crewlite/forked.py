@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging  # noqa: F401 - it has a hook for forks too, and the one of the module imported first runs last
 import os
+import sys
 import threading
 from collections.abc import Callable
 from threading import get_ident
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 from weakref import WeakSet
 
 from crewlite.errors import ConfigError
@@ -122,6 +123,24 @@ def in_child(act: _Act) -> _Act:
     """Register `act` to be called in every forked child, once the locks are free. Can be used as a decorator."""
     _acts.append(act)
     return act
+
+
+def end_child(error: BaseException | None = None) -> NoReturn:
+    """End a forked child that has come to the end of its own work, as the end of a program does.
+
+    Python ends one that was forked in a thread with the code 0, whatever was raised.
+    """
+    code = 0
+    try:
+        if isinstance(error, SystemExit) and not isinstance(error.code, str):
+            code = error.code or 0
+        elif error:
+            code = 1
+            sys.excepthook(type(error), error, error.__traceback__)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    finally:
+        os._exit(code)
 
 
 def _begin() -> None:

@@ -419,3 +419,47 @@ def test_a_child_that_is_forked_while_a_reply_is_recorded_has_the_recorded_repli
         go_on.set()
         assert second.result() == "two"
     assert status == 0, "it waits for a thread that its parent has"
+
+
+FORKS_IN_A_STEP = """
+import os, sys
+from crewlite.flow import flow, step
+
+def fork():
+    if child := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    {ends}
+
+@step
+def in_a_thread():
+    return fork()
+
+@step
+async def on_the_loop():
+    return fork()
+
+@flow
+def program():
+    return {step}()
+
+print("code", program.kickoff())
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "ends", "code", "said"),
+    [
+        ("in_a_thread", "raise ValueError('it fails')", 1, "ValueError: it fails"),
+        ("in_a_thread", "sys.exit(3)", 3, ""),
+        ("in_a_thread", "sys.exit('no luck')", 1, "no luck"),
+        ("in_a_thread", "return print('done')", 0, ""),
+        ("on_the_loop", "raise ValueError('it fails')", 1, "with os._exit(), or fork in a plain function"),
+        ("on_the_loop", "return print('done')", 1, "with os._exit(), or fork in a plain function"),
+        ("on_the_loop", "os._exit(4)", 4, ""),
+    ],
+)
+def test_a_child_that_was_forked_in_a_step_ends_there_and_tells_how(step, ends, code, said):
+    script = FORKS_IN_A_STEP.format(step=step, ends=ends)
+    done = children.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines()[-1:] == [f"code {code}"], done.stderr
+    assert said in done.stderr and bool(said) == bool(done.stderr)
