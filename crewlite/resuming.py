@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from crewlite import kinds
@@ -37,6 +37,26 @@ def call(kind: str) -> str:
     A trial is resumed by the verb that began it, which the record does not name.
     """
     return "call test or train of the crew" if kinds.of(kind) is kinds.TRIAL else "kick off"
+
+
+def to_go_on_with_inputs(kind: str, ref: str, names: Sequence[str], masked: Sequence[str], state_id: str) -> str:
+    """Return how to go on with an unfinished run that was given other inputs than its own: see InputsChanged."""
+    if kinds.of(kind) is kinds.TRIAL:
+        return f"{call_again(kind)}, as it was called then; for another trial, use another run_id."
+    if kinds.of(kind).takes_messages:
+        return (
+            f"kick off without messages or with those of that question, and ask the new one after that; to ask it in "
+            f"place of the first, fork the run: agent.fork({ref!r}).kickoff('...'), or use another run_id."
+        )
+    if state_id:
+        return (
+            f"kick off with inputs={{'id': {state_id!r}}} or the recorded ones; if it fails each time, give the run up "
+            f"with History(location).delete({ref!r}): then the next kickoff of the id begins with the state before it."
+        )
+    others, secret = (", ".join(f"{name!r}: ..." for name in some) for some in (names, masked))
+    how = "with all recorded inputs, secrets too" if masked else "without inputs or with the recorded ones"
+    fork = f"{kind}.fork({ref!r}, inputs={{{others}}}).kickoff({secret and f'{{{secret}}}'})"
+    return f"kick off {how}; to try other inputs, fork the run: {fork}, or use another run_id."
 
 
 def nth_attempt(address: str, attempt: int) -> str:

@@ -54,12 +54,7 @@ def _with_advice(error: errors.CrewliteError, ref: str, again: Again) -> str | N
             names = ", ".join(repr(agent) for agent in error.agents)
             return f"No model for {names}. Choose one: --model M, or the environment's CREWLITE_MODEL."
         case errors.InputsChanged():
-            inputs = [word for name in error.names for word in ("--input", f"{name}=VALUE")]
-            others = ["--message", "TEXT"] if kinds.of(error.kind).takes_messages else inputs
-            return (
-                f"Run {error.ref!r} was started with another value of {', '.join(map(repr, error.names))}. To go on: "
-                f"{again.line('resume', error.ref)} - to try others: {again.line('fork', error.ref, *others)}"
-            )
+            return _inputs_changed(error, again)
         case errors.CheckpointIsBehind():
             where = f"{error.run_id}/{error.branch}"
             return (
@@ -116,6 +111,19 @@ def _misfit(error: errors.AnswerMisfit, ref: str, again: Again) -> str:
             f"it. To fork with another edit: {other} - {rerun}"
         )
     return f"{error.what} is finished, but its recorded answer does {unfit}. Use the class as it was then; or, {rerun}"
+
+
+def _inputs_changed(error: errors.InputsChanged, again: Again) -> str:
+    inputs = [word for name in error.names for word in ("--input", f"{name}=VALUE")]
+    others = ["--message", "TEXT"] if kinds.of(error.kind).takes_messages else inputs
+    if error.state_id:
+        instead = f"to give it up: {again.line('delete', error.ref)}"
+    else:
+        instead = f"to try others: {again.line('fork', error.ref, *others)}"
+    return (
+        f"Run {error.ref!r} was started with another value of {', '.join(map(repr, error.names))}. To go on: "
+        f"{again.line('resume', error.ref)} - {instead}"
+    )
 
 
 def _refused(error: errors.AnswerRefused, ref: str, again: Again) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from crewlite import kinds
 from crewlite.errors.root import CrewliteError
-from crewlite.resuming import branch_ref, call_again, in_doubt_too, nth_attempt, to_resume
+from crewlite.resuming import branch_ref, call_again, in_doubt_too, nth_attempt, to_go_on_with_inputs, to_resume
 from crewlite.wording import number_of, sentence
 
 
@@ -92,25 +92,23 @@ class InputsChanged(RunMismatch):
     code = "inputs_changed"
 
     def __init__(
-        self, run_id: str, names: Sequence[str], *, kind: str = "crew", branch: str = "main", masked: Sequence[str] = ()
+        self,
+        run_id: str,
+        names: Sequence[str],
+        *,
+        kind: str = "crew",
+        branch: str = "main",
+        masked: Sequence[str] = (),
+        state_id: str = "",
     ) -> None:
-        """`masked`: the recorded inputs that hold a secret, so that a kickoff cannot take them from the record."""
+        """`masked`: the recorded inputs that hold a secret. `state_id`: of the run's state; "" without `@persist`."""
         ref = branch_ref(run_id, branch)
-        message = f"Run {ref!r} was started with another value of {', '.join(map(repr, names))}. To go on, "
-        if kinds.of(kind) is kinds.TRIAL:
-            message += f"{call_again(kind)}, as it was called then; for another trial, use another run_id."
-        elif kinds.of(kind).takes_messages:
-            message = (
-                f"Run {ref!r} has a question without an answer, and was given another. To go on, kick off without "
-                f"messages or with those of that question, and ask the new one after that; to ask it in place of the "
-                f"first, fork the run: agent.fork({ref!r}).kickoff('...'), or use another run_id."
-            )
+        if kinds.of(kind).takes_messages:
+            message = f"Run {ref!r} has a question without an answer, and was given another."
         else:
-            others, secret = (", ".join(f"{name!r}: ..." for name in some) for some in (names, masked))
-            how = "with all recorded inputs, secrets too" if masked else "without inputs or with the recorded ones"
-            fork = f"{kind}.fork({ref!r}, inputs={{{others}}}).kickoff({secret and f'{{{secret}}}'})"
-            message += f"kick off {how}; to try other inputs, fork the run: {fork}, or use another run_id."
-        super().__init__(message)
+            message = f"Run {ref!r} was started with another value of {', '.join(map(repr, names))}."
+        super().__init__(f"{message} To go on, {to_go_on_with_inputs(kind, ref, names, masked, state_id)}")
+        self.state_id = state_id
         self.kind, self.run_id, self.branch, self.ref, self.names = kind, run_id, branch, ref, tuple(names)
 
 

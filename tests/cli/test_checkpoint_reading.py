@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import shlex
 import sys
 
 import pytest
@@ -148,6 +149,9 @@ def test_labels_are_shown_and_named_by(tmp_path):
     with event_bus.on(TaskCompletedEvent, label):
         crew_of(ScriptedLLM(["x"] * 12), location, 12).kickoff({"topic": ""}, run_id="labelled")
     assert [row[6] for row in rows(ask("list", location))[1] if row[6] != "-"] == ["good"]
+    taken = ask("label", "labelled@task:t3", "good", "--location", location, code=1, said="stderr")
+    (command,) = re.findall(r"What there is: crewlite checkpoint (.+)", taken)
+    assert "good" in ask(*shlex.split(command))
     assert re.search(r"task:t5  label:good  \d", ask("tree", location)), "though most of the branch is left out"
     text = ask("info", "labelled@label:good", "--location", location)
     assert re.search(r"label +good\nmetadata +\{\"why\": \"it reads well\"\}", text)

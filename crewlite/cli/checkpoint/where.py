@@ -72,7 +72,7 @@ class Asked:
             except RefError as error:
                 if error.candidates:
                     raise
-                raise Failed(f"{error} What there is: {Again(location).line('list', '--runs')}") from error
+                raise Failed(f"{error} What there is: {Again(location).line('list')}") from error
 
     def _lead(self, text: str | None) -> tuple[str, str | None]:
         """Return the location and the ref that a text means."""

@@ -143,7 +143,7 @@ def _continued(kind: StateKind, identity: str, request: Request, config: Checkpo
         exact = not codec.holds_secret(recorded)  # else the record has masks
         same = exact and all(codec.encode(value) == recorded.get(name) for name, value in given.items() if name != ID)
         inputs = None if same else {**codec.decode(recorded), **given}
-        return replace(request, run_id=record.run["run_id"], inputs=inputs)
+        return replace(request, run_id=record.run["run_id"], inputs=inputs, state_id=state_id)
     left: dict[str, Any] = {name: codec.decode(value) for name, value in record.value("")["state"].items()}
     kept = {name: value for name, value in left.items() if kind.is_open or name in kind.fields}
     return replace(request, run_id=free, inputs={**kept, **given, ID: state_id})

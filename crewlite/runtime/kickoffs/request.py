@@ -146,6 +146,8 @@ class Request:
     """Show the progress of the run, even if the definition is not verbose."""
     of_study: bool = field(default=False, kw_only=True)
     """Whether a study makes this request, to run one of its variants."""
+    state_id: str = field(default="", kw_only=True)
+    """The id of the state with which the run goes on; "" without `@persist`."""
     attempts: Mapping[str, int] = field(default_factory=dict, init=False)
     """The addresses in `rerun`, each with the number of the attempt that it names."""
 

@@ -123,7 +123,7 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
         if not record.fresh:
             refuse_masked(record.run["inputs"], given, journal.run_id)
             names = sorted(k for k in {*inputs, *given} if _input_digest(inputs, k) != _input_digest(given, k))
-            about: Any = {"kind": root.kind, "branch": journal.branch}
+            about: Any = {"kind": root.kind, "branch": journal.branch, "state_id": request.state_id}
             raise InputsChanged(journal.run_id, names, masked=names_of_masked(record.run["inputs"]), **about)
         if forked:
             check_accepted(record, request.inputs, inputs_of_definition(root.facts()) or ())
