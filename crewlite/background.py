@@ -159,7 +159,18 @@ def wait(
         except queue.Empty:
             late = f"{what} has not ended within {timeout:g} s and continues to run. {advice}"
             raise TimeoutError(late) from None
-    return future.result()
+    return result_of(future)
+
+
+def result_of(future: futures.Future[T]) -> T:
+    """Wait for a future and return its result, or raise its error. `Future.result` returns None for a false error."""
+    error = future.exception()
+    if error is None:
+        return future.result()
+    try:
+        raise error
+    finally:
+        del error  # its traceback holds this frame
 
 
 def next_of(

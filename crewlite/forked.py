@@ -134,7 +134,7 @@ def end_child(error: BaseException | None = None) -> NoReturn:
     try:
         if isinstance(error, SystemExit) and not isinstance(error.code, str):
             code = error.code or 0
-        elif error:
+        elif error is not None:
             code = 1
             sys.excepthook(type(error), error, error.__traceback__)
         for stream in (sys.stdout, sys.stderr):

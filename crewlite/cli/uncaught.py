@@ -111,7 +111,7 @@ def _causes(error: BaseException) -> list[str]:
     """Return a line for each error that led to this one."""
     found, seen = list[str](), {id(error)}
     while len(found) < _CAUSES:
-        before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        before = error.__context__ if error.__cause__ is None and not error.__suppress_context__ else error.__cause__
         if before is None or id(before) in seen:
             break
         error = before

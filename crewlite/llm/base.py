@@ -289,7 +289,7 @@ class FromAThread:
 
     def __call__(self, text: str, thinking: bool = False) -> None:
         """Hand on a piece, and wait until it is received."""
-        asyncio.run_coroutine_threadsafe(self._tell(text, thinking), self._loop).result()
+        background.result_of(asyncio.run_coroutine_threadsafe(self._tell(text, thinking), self._loop))
 
     async def _tell(self, text: str, thinking: bool) -> None:
         await self.on_chunk(text, thinking)

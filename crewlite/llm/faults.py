@@ -159,11 +159,12 @@ def _answered(error: Exception) -> bool:
 def _chain(error: BaseException) -> Iterator[BaseException]:
     """Yield the errors that led to this one, from the last to the first."""
     seen = set[int]()
-    cause = error.__cause__ or error.__context__
-    while cause is not None and id(cause) not in seen:
+    while (cause := error.__context__ if error.__cause__ is None else error.__cause__) is not None:
+        if id(cause) in seen:
+            return
         seen.add(id(cause))
         yield cause
-        cause = cause.__cause__ or cause.__context__
+        error = cause
 
 
 def _origin(error: Exception) -> BaseException | None:

@@ -83,7 +83,7 @@ class Cache:
             self._not_kept(error)
 
     def _on_stored(self, done: Future[None]) -> None:
-        if error := done.exception():
+        if (error := done.exception()) is not None:
             self._not_kept(error)
 
     def _not_kept(self, error: BaseException) -> None:

@@ -66,7 +66,7 @@ class SharedData:
             raise OSError(f"shared data cannot be used: {text_of(error)}") from error
 
     def _posted(self, future: Future[bytes]) -> None:
-        if error := future.exception():
+        if (error := future.exception()) is not None:
             self._warn(error)
 
     def _warn(self, error: BaseException) -> None:

@@ -152,7 +152,7 @@ class Drive:
     def _take(self, task: asyncio.Task[Any], asked: _Asked) -> None:
         """Tell the machine that a method has finished, and request the methods that this starts."""
         self._scope.hand_over(task)
-        if task.cancelled() or task.exception():
+        if task.cancelled() or task.exception() is not None:
             self._failed[task] = asked
             return
         firing = asked.firing

@@ -58,7 +58,7 @@ class RunHandle(Generic[R]):
             self.cut_short(error)
             raise
         if self._progress.run_id is None:
-            self._future.result()
+            background.result_of(self._future)
 
     def __repr__(self) -> str:
         return f"RunHandle({self.run_id!r})"
@@ -80,7 +80,7 @@ class RunHandle(Generic[R]):
         error = self._future.exception()
         if isinstance(error, Suspended):
             return "waiting"
-        return "cancelled" if isinstance(error, RunCancelled) else "failed" if error else "finished"
+        return "cancelled" if isinstance(error, RunCancelled) else "finished" if error is None else "failed"
 
     @property
     def at_work(self) -> bool:

@@ -136,7 +136,7 @@ class Waiting:
         future.add_done_callback(lambda _: self._acts.put(None))
         while act := background.next_of(self._acts):
             act()
-        return future.result()
+        return background.result_of(future)
 
     def ask(self, act: Callable[[], None]) -> Future[None]:
         """Have the waiting thread call `act`, unless it no longer waits. Callable from any thread.

@@ -169,15 +169,15 @@ def _write_others(raised: RaisedError, error: BaseException, depth: int, room: _
         else:
             omitted.append(f"the {number_of(len(error.exceptions), 'member')}")
     cause, context = error.__cause__, error.__context__
-    before = {id(one): one for one in (cause, context) if one}
+    before = {id(one): one for one in (cause, context) if one is not None}
     if not depth or not room.take_errors(len(before)):
         omitted += ["the errors before it"] if before else []
         return
-    if cause:
+    if cause is not None:
         raised["cause"] = other(cause)
-    if context and context is not cause:
+    if context is not None and context is not cause:
         raised["context"] = other(context)
-    if error.__suppress_context__ and not cause:
+    if error.__suppress_context__ and cause is None:
         raised["suppressed"] = True
 
 

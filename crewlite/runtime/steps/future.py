@@ -103,7 +103,7 @@ class StepFuture(Generic[T]):
     def _settle(self, task: asyncio.Task[T]) -> None:
         if task.cancelled():
             self._done.set_exception(concurrent.futures.CancelledError())
-        elif error := task.exception():
+        elif (error := task.exception()) is not None:
             self._done.set_exception(error)
         else:
             self._done.set_result(task.result())

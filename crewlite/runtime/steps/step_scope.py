@@ -215,7 +215,7 @@ class StepScope(Frame):
         outcomes that the code has not requested yet.
         """
         record, address = self.run.record, asked.address
-        if asked.behind:
+        if asked.behind is not None:
             raise asked.behind
         if address in record.attempts and (failure := unapplied(record, address)):
             raise self._raised(step, failure)

@@ -175,7 +175,7 @@ class Journal:
         def settle(error: BaseException | None) -> None:
             if waiting.done():  # the caller was cancelled
                 return
-            if error:
+            if error is not None:
                 waiting.set_exception(error)
             else:
                 self.unsettled -= 1
@@ -222,9 +222,10 @@ class Journal:
     async def flush(self) -> None:
         """Wait until all commits are durable. A failure is raised or announced, as `on_save_error` says."""
         unsettled = self._behind or self.unsettled or (self.queue and self.queue.backlog)
-        if self.queue and unsettled and (problem := await asyncio.wrap_future(settling(self.queue))):
+        problem = await asyncio.wrap_future(settling(self.queue)) if self.queue and unsettled else None
+        if problem is not None:
             self._not_saved(problem)
-        if self.broken:
+        if self.broken is not None:
             raise self.broken
 
     async def assured(self) -> None:
@@ -237,7 +238,7 @@ class Journal:
 
     async def _save_behind(self, parts: CommitParts, started: float, sealed: Callable[[], None] | None) -> None:
         """Commit without waiting for the disk, unless too many earlier commits are still being written."""
-        if self.broken:
+        if self.broken is not None:
             raise self.broken
 
         def settle(error: BaseException | None) -> None:
@@ -363,8 +364,8 @@ class Journal:
     async def _settle_and_warn(self, queue: WriteQueue) -> None:
         late = bool(queue.backlog)
         problem = await asyncio.wrap_future(settling(queue))
-        if (problem or late) and not queue.fenced:
-            self.warn(f"still not saved: {text_of(problem)}" if problem else "what had failed is saved now")
+        if (problem is not None or late) and not queue.fenced:
+            self.warn("what had failed is saved now" if problem is None else f"still not saved: {text_of(problem)}")
 
     def listen(self) -> None:
         """Have the writer set the future `fenced` once another process has written to the branch."""

@@ -55,7 +55,7 @@ def name_checkpoint(journal: Journal, make: Callable[[], CommitParts], at: Write
 
         def done(error: BaseException | None) -> None:
             queue.pinned.discard(seq)
-            if error:
+            if error is not None:
                 named.set_exception(StoreError(queue.store.location, f"the checkpoint was not saved: {text_of(error)}"))
             else:
                 named.set_result(DurableCheckpoint(parts, queue))
@@ -94,7 +94,7 @@ def change(
         def done(error: BaseException | None) -> None:
             if isinstance(error, BranchConflictError):
                 changed.set_exception(error)
-            elif error:
+            elif error is not None:
                 changed.set_exception(StoreError(journal.location or "", f"{what} not saved: {text_of(error)}"))
             elif failed:
                 changed.set_exception(failed[0])
@@ -122,9 +122,9 @@ def flush(journal: Journal) -> Future[int]:
         return flushed
 
     def settle(error: BaseException | None) -> None:
-        if error and queue.writer.over:
+        if error is not None and queue.writer.over:
             flushed.set_exception(journal.ended())
-        elif error:
+        elif error is not None:
             flushed.set_exception(StoreError(queue.store.location, f"not everything is saved: {text_of(error)}"))
         else:
             flushed.set_result(queue.seq)

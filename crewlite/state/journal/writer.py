@@ -108,7 +108,7 @@ class WriteQueue:
         done.set_running_or_notify_cancel()  # so that the caller cannot cancel it, and the thread can always set it
 
         def run(error: BaseException | None) -> None:
-            if error:
+            if error is not None:
                 done.set_exception(error)
                 return
             try:
