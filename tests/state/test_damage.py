@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import logging
+import math
 import os
 import shutil
 import sqlite3
 
 import pytest
+from hypothesis import example, given, strategies as st
 
 from crewlite import CheckpointConfig, History
 from crewlite.codec import decode
@@ -18,7 +21,7 @@ from crewlite.flow import flow, step as flow_step
 from crewlite.ids import new_id, now
 from crewlite.resuming import in_shell
 from crewlite.state import JsonProvider, SqliteProvider
-from crewlite.state.format.entry import SCHEMA, InvalidEntry, next_entry, seal, unseal
+from crewlite.state.format.entry import SCHEMA, InvalidEntry, next_entry, parse, seal, unseal
 from crewlite.state.format.record import Record
 from crewlite.state.providers.reading import check_follows
 from crewlite.state.reading.locate import locate
@@ -144,13 +147,45 @@ def test_a_newer_schema_is_newer_whatever_it_looks_like():
 
 
 @pytest.mark.parametrize(
-    "text", ["NaN", "-Infinity", "1e999", "9" * 5000, "[" * 100_000 + "]" * 100_000, "[" * 400 + "]" * 400, "{"]
+    "text",
+    [
+        *(
+            "NaN",
+            "-Infinity",
+            "1e999",
+            "1E999 ",
+            "[-1e+309]",
+            "0.1e0000310",
+            "9" * 309 + ".0",
+            "9" * 300 + "e9",
+            "9" * 5000,
+        ),
+        *("[" * 100_000 + "]" * 100_000, "[" * 400 + "]" * 400, "{"),
+    ],
 )
 def test_json_that_is_none_or_goes_too_deep_is_not_read(text):
     body = seal(beginning(more=0), after="").body.replace(b'"more":0', b'"more":' + text.encode())
     total = hashlib.blake2b(body, digest_size=16).hexdigest()
     with pytest.raises(InvalidEntry, match="JSON|deeply"):
         unseal(body, total, after="", where="here")
+
+
+@given(
+    text=st.from_regex(
+        r"-?(0|[1-9]\d{0,320})(\.\d{1,30})?([eE][+-]?\d{1,4})?", fullmatch=True, alphabet="0123456789.eE+-"
+    )
+)
+@example(text='"\\ud800"')
+@example(text="[" * 250 + "]" * 250)
+@example(text=" 1e308 ")
+def test_json_is_read_as_json_reads_it(text):
+    """A number too large for a float is refused, and all others keep their type and their last digit."""
+    told = json.loads(f'{{"more":{text}}}')
+    if told["more"] in (math.inf, -math.inf):
+        with pytest.raises(InvalidEntry, match="not a finite number"):
+            parse(f'{{"more":{text}}}'.encode())
+    else:
+        assert repr(parse(f'{{"more":{text}}}'.encode())) == repr(told)
 
 
 @pytest.mark.parametrize(
