@@ -22,7 +22,7 @@ from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.kickoffs.resumption import branch_for, check_newest, check_results, in_doubt, inputs_of, lived
 from crewlite.secrets import Secrets
 from crewlite.state import CheckpointConfig, InMemoryProvider
-from crewlite.state.format.outcome import LightEvent, Outcome
+from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
 from crewlite.state.reading.locate import Located
@@ -164,9 +164,8 @@ def test_a_fork_knows_which_of_its_changes_nobody_has_used(edited, outcomes, unu
 
 
 def test_a_run_knows_what_began_in_its_earlier_lives():
-    started = LightEvent("step_started", "e", "", "step:a", 2)
-    ended = LightEvent("step_completed", "f", "", "step:b", 3)
-    record = Record(events=[started, ended], checkpoints={"c": checkpoint(3, "step:c")})
+    record = Record(checkpoints={"c": checkpoint(3, "step:c")})
+    record.events.add([("step_started", "e", "", "step:a"), ("step_completed", "f", "", "step:b")], 2)
     assert lived(trip.as_root(Request({"city": "Rome"})), record, None)["begun"] == {"", "step:a", "step:c"}
 
 

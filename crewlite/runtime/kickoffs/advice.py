@@ -23,7 +23,7 @@ _NAMED = 3  # steps that a note names
 def warn_unused(run: Run) -> None:
     """Warn about answers and reruns for addresses that the run never requested: an address may be misspelt."""
     record = run.record
-    begun = {event.address for event in record.events if event.type.endswith("_started")} if run.rerun else set()
+    begun = record.events.starts.keys()
     if left := sorted(run.rerun.keys() - record.outcomes.keys() - begun):
         steps = ", ".join(sorted(filter(None, begun))[:10]) or "none"
         run.journal.warn(f"rerun: the run has not requested {', '.join(left)}; the steps so far are {steps}")

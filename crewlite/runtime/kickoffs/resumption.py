@@ -368,7 +368,7 @@ def approvals_given(journal: Journal, request: Request) -> CommitParts:
 
 def lived(root: Root[Any], record: Record, on_drift: OnDrift | None) -> dict[str, Any]:
     """Return fields of `Run`, by name, that follow from earlier kickoffs of the run or from the changes of a fork."""
-    started = {event.address for event in record.events if event.type.endswith("_started")}
+    started = record.events.starts
     begun = frozenset({"", *started, *(one["address"] for one in record.checkpoints.values())})
     heard = "" in started and bool(record.kept.own)
     return {

@@ -42,16 +42,14 @@ class BegunCalls:
 
     def __init__(self) -> None:
         self._known: dict[str, dict[str, None]] = {}
-        self._events = self._intents = 0
+        self._starts = self._intents = 0
 
     def of(self, record: Record, kind: str, names: Collection[str]) -> list[str]:
         """Return the addresses of the steps of this kind, with any of these names, that have begun."""
-        for event in islice(record.events, self._events, None):
-            if event.type.endswith("_started"):
-                self._note(event.address)
-        for address in islice(record.intents, self._intents, None):
+        starts, intents = record.events.starts, record.intents
+        for address in (*islice(starts, self._starts, None), *islice(intents, self._intents, None)):
             self._note(address)
-        self._events, self._intents = len(record.events), len(record.intents)
+        self._starts, self._intents = len(starts), len(intents)
         return [address for name in sorted(names) for address in self._known.get(f"{kind}:{name}", ())]
 
     def _note(self, address: str) -> None:
@@ -123,8 +121,7 @@ class Run:
     @cached_property
     def first_starts(self) -> dict[str, str]:
         """The time of the first start of each step begun by an earlier kickoff. Execution adds its own."""
-        starts = (event for event in reversed(self.record.events) if event.type.endswith("_started"))
-        return {event.address: event.timestamp for event in starts}
+        return {**self.record.events.starts}
 
     @cached_property
     def cache(self) -> Cache:

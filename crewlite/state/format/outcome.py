@@ -5,7 +5,7 @@ A text that an outcome shares with an earlier outcome is stored once, and referr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from operator import itemgetter
@@ -16,6 +16,7 @@ from crewlite.codec import Json
 from crewlite.recovery.remedy import Remedy, as_data, remedy_of
 from crewlite.state.format.commit import StepRecord
 from crewlite.state.format.failed import RaisedError, RemedyRecord, SaidRecord
+from crewlite.state.format.fields import Event
 from crewlite.state.format.kept import Order
 from crewlite.state.format.operations import Operation
 from crewlite.usage import NO_USAGE, Usage, UsageRecord
@@ -128,6 +129,30 @@ class RecordedEvent(NamedTuple):
     timestamp: str
     address: str
     seq: int
+
+
+class Events:
+    """The events of a record, in order. Each is built when it is read, as few readers of a record want them."""
+
+    def __init__(self) -> None:
+        self._of_commits = list[tuple[int, Sequence[Event]]]()
+        self._count = 0
+        self.starts: dict[str, str] = {}
+        """The time of the first start of each step, by address."""
+
+    def add(self, events: Sequence[Event], seq: int) -> None:
+        """Add the events of a commit."""
+        self._of_commits.append((seq, events))
+        self._count += len(events)
+        for kind, _, time, address in events:
+            if kind.endswith("_started"):
+                self.starts.setdefault(address, time)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[RecordedEvent]:
+        return (RecordedEvent(*event, seq) for seq, events in self._of_commits for event in events)
 
 
 @dataclass(frozen=True, slots=True)

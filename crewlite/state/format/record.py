@@ -32,7 +32,7 @@ from crewlite.state.format.entry import Entry
 from crewlite.state.format.forms import checked_result
 from crewlite.state.format.kept import Kept, Order, changes_values
 from crewlite.state.format.operations import Operation
-from crewlite.state.format.outcome import Attempt, Outcome, RecordedEvent, attempt_of, outcome_of, resolved
+from crewlite.state.format.outcome import Attempt, Events, Outcome, attempt_of, outcome_of, resolved
 from crewlite.state.format.paid import Paid
 from crewlite.state.format.rewinds import Ranges, counting_at, is_abandoned
 
@@ -75,7 +75,7 @@ class Record:
     """The changes that handlers made to the state of steps after their end, by address."""
     restored: str | None = None
     """The id of the checkpoint whose values were restored, until the next snapshot."""
-    events: list[RecordedEvent] = field(default_factory=list)
+    events: Events = field(default_factory=Events)
     paid: Paid = field(default_factory=Paid)
     worked: dict[str, TimeAtWork] = field(default_factory=dict)
     """How long steps had worked when a budget last stopped the run, by address."""
@@ -221,7 +221,8 @@ class Record:
             self._calls_and_questions(commit)
         if changes_values(commit):
             self._values(commit)
-        self.events += [RecordedEvent(*event, self.seq) for event in commit.get("events", ())]
+        if events := commit.get("events"):
+            self.events.add(events, self.seq)
         if drops := commit.get("drops"):
             self.forget(dict(drops))
         if checkpoint := commit.get("place"):

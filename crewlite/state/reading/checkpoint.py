@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
@@ -26,7 +26,7 @@ _HEAD = {"crewlite": "checkpoint", "schema": _SCHEMA}
 _PLAIN = ("id", "run_id", "branch", "parent_id", "seq", "version", "trigger", "address", "label", "ref")
 """The fields that are written as they are: texts, numbers and None."""
 _Heard = Annotated[tuple[fields.Text, fields.Text, fields.Text, fields.Text, fields.Number], Strict(strict=False)]
-TasksAndEvents = tuple[Iterable[str], int, Sequence[RecordedEvent], int]
+TasksAndEvents = tuple[Iterable[str], int, Iterable[RecordedEvent], int]
 """(all tasks of a run, how many were finished at some commit, all events of the run, how many were recorded by then)"""
 
 
@@ -89,7 +89,7 @@ class Checkpoint:
     def events(self) -> tuple[LightEvent, ...]:
         """Return the events of the run up to this checkpoint, in order."""
         _, _, events, count = self._history
-        return tuple(LightEvent(*event) for event in events[:count])
+        return tuple(LightEvent(*event) for event in islice(events, count))
 
     def diff(self, other: Checkpoint) -> Diff:
         """Return the changes from this checkpoint to `other`, of any branch or run: `before.diff(after)`.
