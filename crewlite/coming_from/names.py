@@ -60,6 +60,7 @@ IMPORTS: dict[str, str] = {
     "OutputParserError": _INSIDE,
     "Entity": _INSIDE,
     "ExecutionContext": _INSIDE,
+    "CheckpointEventType": "from crewlite.events import CheckpointEventType",
     "CrewTrainingHandler": "crew.train(...) writes a JSON file that Crew(trained_agents_file=...) reads",
     "Depends": _HANDLERS,
     "CircularDependencyError": _HANDLERS,

@@ -41,6 +41,7 @@ ROOT = Path(crewlite.__file__).parent
         ("from crewlite.lite_agent import LiteAgent", "Agent(...).kickoff(text)"),
         ("from crewlite.agents import CrewAgentExecutor", "import AgentAction, AgentFinish"),
         ("from crewlite.events import MCPConnectionStartedEvent", "agents have tools"),
+        ("from crewlite.state import CheckpointEventType", "from crewlite.events import CheckpointEventType"),
         ("from crewlite.events import Depends", "in the order in which they subscribed"),
         ("from crewlite.events.types.memory_events import MemorySaveStartedEvent", "goes into its inputs"),
         ("from crewlite.flow import ConversationMessage", "continues a conversation (docs/crewai.md)"),
