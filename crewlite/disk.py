@@ -29,11 +29,6 @@ if TYPE_CHECKING:
 else:
     sqlite3 = lazy("sqlite3")  # needed only by runs that are stored in a database
 
-try:
-    import fcntl
-except ImportError:  # Windows has another lock
-    fcntl = None  # type: ignore[assignment]
-
 PATIENCE = 10.0  # seconds to wait for a database that another connection is writing to
 _making = lock()
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY
@@ -77,11 +72,13 @@ class SyncBatch:
     """Writes that are synced together when the block ends without an error, as file systems combine such requests.
 
     Then files are removed and renamed as requested, and their directories synced. The files that the batch holds stay
-    locked until the writes are synced, but not during the renames. All is durable only after the block.
+    locked until the writes are synced, but not during the renames. All is durable only after the block. If the block or
+    the sync fails, no file is renamed, and held files are as they were: `ends` notes where those to append to ended.
     """
 
     def __init__(self) -> None:
         self._held: dict[Path, FileIO] = {}
+        self.ends: dict[Path, int] = {}
         self._temporary: dict[str, FileIO] = {}
         self._files: dict[Path | str, FileIO] = {}
         self._directories: dict[Path | str, None] = {}
@@ -95,8 +92,8 @@ class SyncBatch:
         with contextlib.ExitStack() as closing:  # each of these is done, also if others fail
             for held in self._held.values():
                 closing.callback(close_locked, held)
-            if self._temporary:
-                closing.push(lambda failed, *_: self._give_up() if failed or kind else None)
+            if self._temporary or self.ends:
+                closing.push(lambda failed, *_: self._give_up(failed or kind) if failed or kind else None)
             for file in self._temporary.values():  # before they are renamed, as Windows cannot rename an open file
                 closing.callback(file.close)
             if kind is None:
@@ -152,13 +149,18 @@ class SyncBatch:
                 if durable:
                     directories[os.path.dirname(path) or os.curdir] = None
         except BaseException:
-            self._give_up()
+            self._give_up(None)
             raise
         if directories:
             _sync_all({}, directories)
 
-    def _give_up(self) -> None:
-        """Delete the temporary files that were not renamed."""
+    def _give_up(self, failed: type[BaseException] | None) -> None:
+        """Delete the temporary files that were not renamed. If writes or the sync `failed`, take appends back too."""
+        if failed and issubclass(failed, Exception):  # any other is as final as a kill
+            for path, end in self.ends.items():
+                with contextlib.suppress(OSError):  # what stays is an unfinished write
+                    announce("truncate", path, offset=end)
+                    self._held[path].truncate(end)
         for temporary in self._temporary:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)
@@ -249,6 +251,7 @@ def append(path: Path, data: bytes, *, at: int, torn: Callable[[bytes], bool], b
             announce("truncate", path, offset=at)
             file.truncate(at)
         file.seek(at)
+    batch.ends.setdefault(path, at)
     _write(file, path, data, at)
     batch.sync(file, path)
     if at == 0:
@@ -280,11 +283,9 @@ def opened(path: str | Path) -> IO[bytes]:
 
 def content(path: str | Path) -> bytes | None:
     """Return the content of a regular file; None if it does not exist. Raises OSError as `opened` does."""
-    try:
-        with opened(path) as file:
-            return file.read()
-    except FileNotFoundError:
-        return None
+    with contextlib.suppress(FileNotFoundError), opened(path) as file:
+        return file.read()
+    return None
 
 
 def _handle(path: str | Path) -> int:
@@ -302,7 +303,7 @@ def read_complete(path: Path) -> bytes:
     """
     file = FileIO(_handle(path))  # without a buffer, whose lock a forked child might wait for when it closes the file
     try:
-        if fcntl:
+        if os.name != "nt":  # where no lock can be shared
             take_lock(file, path, shared=True)
         return file.read()
     finally:

@@ -266,6 +266,21 @@ def test_a_disk_that_takes_only_a_part_of_a_write_is_an_error(tmp_path):
 # Removing, and watching
 
 
+@pytest.mark.parametrize("fails", ["write", "fsync"])
+def test_an_append_that_failed_is_taken_back_with_all_that_was_to_be_synced_with_it(fails, tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    disk.append(one, b"one\n", at=0, torn=whole)
+
+    def fail(operation):
+        if operation.verb == fails and operation.path == str(two):
+            raise OSError("no")
+
+    with disk.watched(fail), pytest.raises(OSError, match="no"), disk.SyncBatch() as batch:
+        disk.append(one, b"more\n", at=4, torn=whole, batch=batch)
+        disk.append(two, b"two\n", at=0, torn=whole, batch=batch)
+    assert (one.read_bytes(), two.read_bytes()) == (b"one\n", b"")
+
+
 def test_removing_what_is_gone_already_is_no_error(tmp_path):
     (tmp_path / "a").write_bytes(OLD)
     assert verbs(lambda: disk.remove(tmp_path / "a")) == ["unlink"]

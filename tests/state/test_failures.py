@@ -251,6 +251,48 @@ def test_what_may_happen_only_once_is_not_done_while_its_intent_cannot_be_saved(
     assert sent == ["now"]
 
 
+@names
+def test_a_call_that_a_full_disk_forbade_is_made_once_there_is_space(name, tmp_path):
+    """A new file needs more space than the end of a journal, so the checkpoint of the task before is refused first."""
+    sent = []
+
+    @tool(effect="once")
+    def send(word: str) -> str:
+        """Send it."""
+        sent.append(word)
+        return "sent"
+
+    def reply(messages):
+        asked = "Do 1" in messages[1]["content"] and messages[-1]["role"] != "tool"
+        return ToolCall("send", {"word": "now"}) if asked else "done"
+
+    def fill(operation):
+        if llm.calls and (operation.path.endswith(".tmp") or operation.verb == "sql"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), operation.path)
+
+    crew, llm = crew_at(tmp_path / name, reply, tools=[send])
+    with disk.watched(fill), pytest.raises(StoreError, match="is not made while nothing can be saved"):
+        crew.kickoff(run_id="r")
+    assert sent == []
+    with History(tmp_path / name) as history:
+        assert history.doctor() == []
+    crew, _ = crew_at(tmp_path / name, reply, tools=[send])
+    assert crew.kickoff(run_id="r").durability == "sync"
+    assert sent == ["now"]
+
+
+def test_a_journal_is_saved_also_where_its_length_cannot_be_noted(tmp_path, caplog):
+    def fill(operation):
+        if "/heads/" in operation.path:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), operation.path)
+
+    with disk.watched(fill):
+        assert crew_at(tmp_path / "store")[0].kickoff(run_id="r").durability == "sync"
+    assert "an older copy of the journal is not noticed" in caplog.text
+    with History(tmp_path / "store") as history:
+        assert (history.run("r").status, len(history.checkpoints())) == ("finished", 3)
+
+
 def test_an_output_file_that_cannot_be_one_is_told_before_its_model_is_paid(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "file").write_text("text")

@@ -54,9 +54,10 @@ class HeadFiles:
         return found if isinstance(found, dict) else {}
 
     def write(self, run_id: str, branch: str, begun: str, entry: Entry, rewinds: Sequence[Rewound]) -> None:
-        """Write the head file for `entry`, which holds the newest checkpoint or a rewind.
+        """Write the head file for `entry`, which holds the newest checkpoint or a rewind. Raises OSError for a rewind.
 
-        `begun`: the checksum of the first entry, which identifies the journal. `rewinds`: all rewinds of the branch.
+        For a checkpoint it only warns: `entry` is stored, and the file that was there before does no harm. `begun`: the
+        checksum of the first entry, which identifies the journal. `rewinds`: all rewinds of the branch.
         """
         path = self._paths.head(run_id, branch)
         # The number is among the first bytes, so even a copy made without the lock states none that was never written.
@@ -64,9 +65,14 @@ class HeadFiles:
         said |= {"checkpoint": entry.commit["place"]["id"]} if "place" in entry.commit else {}
         said |= {"rewinds": [list(rewind) for rewind in rewinds]} if rewinds else {}
         data, rewound = _text(said).encode() + b"\n", "rewind" in entry.commit
-        if rewound or not disk.overwrite(path, data):  # of the same length: only its first sector differs
-            disk.make_directory(path.parent, durable=False)
-            disk.replace(path, data, durable=rewound)
+        try:
+            if rewound or not disk.overwrite(path, data):  # of the same length: only its first sector differs
+                disk.make_directory(path.parent, durable=False)
+                disk.replace(path, data, durable=rewound)
+        except OSError as error:
+            if rewound:
+                raise
+            log.warning("%s was not written: %s. Until it is, an older copy of the journal is not noticed", path, error)
         if rewound:
             with disk.SyncBatch() as batch:
                 batch.sync_names(path.parent, self._paths.root)
