@@ -91,6 +91,12 @@ def test_a_disk_that_fills_in_mid_run_degrades_the_result_and_the_rest_is_done_a
     assert len(llm.calls) == 2, "the first was saved"
 
 
+def fill(directory):
+    with contextlib.suppress(OSError), open(directory / "filler", "ab", buffering=0) as filler:
+        while True:
+            filler.write(b"x" * 512)
+
+
 @names
 def test_a_really_full_disk(name, tmp_path):
     with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=512k", "none") as small:
@@ -99,14 +105,27 @@ def test_a_really_full_disk(name, tmp_path):
         assert (result.raw, result.durability) == ("the end", "degraded")
         with History(small / name) as history:
             assert [step.address for step in history.run("r").steps] == ["task:t0/llm#1", "task:t0"]
-        (small / "filler").write_bytes(b"")
-        with contextlib.suppress(OSError), open(small / "filler", "ab", buffering=0) as filler:
-            while True:
-                filler.write(b"x" * 512)
+        fill(small)
         refused(small / f"new-{name}", "space|full")
         (small / "filler").unlink()
         crew, llm = crew_at(small / name, ("b", "c"))
         assert (crew.kickoff(run_id="r").durability, len(llm.calls)) == ("sync", 2)
+
+
+@names
+def test_a_run_on_a_full_disk_can_be_read_or_the_reason_is_told(name, tmp_path):
+    with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=512k", "none") as small:
+        crew_at(small / name)[0].kickoff(run_id="r")
+        fill(small)
+        if name == "store":
+            assert History(small / name).run("r").status == "finished"
+        else:  # SQLite makes a file beside a database, also to read it
+            with pytest.raises(StoreUnusable, match="the disk is full.* Nothing was changed: free space on the disk"):
+                History(small / name).run("r")
+        refused(small / f"new-{name}", "space|full")
+        (small / "filler").unlink()
+        with History(small / name) as history:
+            assert history.run("r").status == "finished"
 
 
 @names

@@ -40,10 +40,12 @@ BUSY = frozenset({5, 6})  # SQLite codes: busy, locked
 LATER = BUSY | {8, 10, 13, 14}  # may work later: read only, input/output error, disk full, cannot open
 _SMALLEST = 512  # bytes of a page
 _NO_DATABASE = 26  # SQLite code
+_FULL = 13  # SQLite code
+_NO_SHARED_MEMORY = 4874  # SQLite's full code, where it has no space for the file that it also reads with
 _REMEDIES = {
     8: "make the file and its directory writable",
     10: "look at the disk, and at the files beside it whose names begin with its name",
-    13: "free space on the disk",
+    _FULL: "free space on the disk, which SQLite needs to read as well",
     14: "make the file, its directory, and the files beside it whose names begin with its name readable and writable",
 }
 """What to do about a database that SQLite cannot open now, by SQLite's code."""
@@ -134,7 +136,7 @@ class Database:
             if code_of(error) in BUSY:
                 raise StoreBusy(self.location, disk.PATIENCE) from error
             if code_of(error) in LATER:
-                raise StoreError(self.location, f"cannot be read now ({error}); try again") from error
+                raise StoreError(self.location, f"cannot be read now ({words_of(error)}); try again") from error
             raise JournalCorrupt(self.location, f"SQLite cannot read it ({error})", None, self.location) from error
 
     def close(self) -> None:
@@ -209,7 +211,7 @@ class Database:
         """Build the error to raise for an error of SQLite while writing."""
         if code_of(error) in BUSY:
             return StoreBusy(self.location, disk.PATIENCE)
-        return OSError(f"{self.location}: {error}")
+        return OSError(f"{self.location}: {words_of(error)}")
 
 
 def is_database_file(path: Path) -> bool:
@@ -234,7 +236,7 @@ def problem_with_file(path: Path) -> str:
         if code_of(error) == _NO_DATABASE:
             return another
         if remedy := _REMEDIES.get(code_of(error)):
-            return f"cannot be opened now ({error}). Nothing was changed: {remedy}, and try again"
+            return f"cannot be opened now ({words_of(error)}). Nothing was changed: {remedy}, and try again"
     return ""
 
 
@@ -250,9 +252,17 @@ def _reader(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def code_of(error: Exception) -> int:
-    """Return SQLite's primary error code, without the details in its higher bits; 0 for another error."""
+    """Return SQLite's primary error code, without the details in its higher bits; 0 for another error.
+
+    That a disk is full has one code here, though SQLite has two.
+    """
     code: int = getattr(error, "sqlite_errorcode", 0)
-    return code & 0xFF
+    return _FULL if code == _NO_SHARED_MEMORY else code & 0xFF
+
+
+def words_of(error: Exception) -> str:
+    """Return the text of an error of SQLite, which of a full disk may say no more than "disk I/O error"."""
+    return f"{error}: the disk is full" if code_of(error) == _FULL and "full" not in str(error) else str(error)
 
 
 def version_of(db: sqlite3.Connection, location: str) -> int:

@@ -31,6 +31,7 @@ from crewlite.state.providers.sqlite_database import (
     as_text,
     checkpoint_row,
     code_of,
+    words_of,
 )
 from crewlite.wording import number_of
 
@@ -240,5 +241,5 @@ def salvaged(path: Path, *, repair: bool) -> Iterator[_SqliteSalvage | None]:
         if code_of(error) in BUSY:
             raise StoreBusy(str(path), disk.PATIENCE) from error
         if code_of(error) in LATER:
-            raise StoreError(str(path), f"cannot be read now ({error}); try again") from error
+            raise StoreError(str(path), f"cannot be read now ({words_of(error)}); try again") from error
         raise Unreadable(str(error)) from error
