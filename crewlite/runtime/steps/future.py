@@ -28,16 +28,17 @@ class StepFuture(Generic[T]):
 
     def __init__(self, scope: Scope, step: Step[T]) -> None:
         self._scope, self._name = scope, f"{step.kind.title.capitalize()} {step.name!r}"
-        self._done: concurrent.futures.Future[T] = concurrent.futures.Future()
-        self._done.set_running_or_notify_cancel()  # a cancelled waiter must not cancel the step
         self._task: asyncio.Task[T] | None = None
+        self._done: concurrent.futures.Future[T] | None = None
+        """The result, if the task did not begin here and now: until it begins, and if it cannot begin."""
         self._process = os.getpid()
         assert scope.loop
-        start = scope.start_inside()
-        if on(scope.loop):
+        self._loop, start = scope.loop, scope.start_inside()
+        if on(self._loop):
             self._begin(step, start)
         else:  # the loop runs these callbacks in the order of the calls
-            scope.loop.call_soon_threadsafe(self._begin, step, start, context=to_another_loop())
+            self._done = _running()
+            self._loop.call_soon_threadsafe(self._begin, step, start, context=to_another_loop())
 
     def result(self, timeout: float | None = None) -> T:
         """Wait for the step to end and return its value.
@@ -45,46 +46,45 @@ class StepFuture(Generic[T]):
         Raises what the step raised; TimeoutError after `timeout` seconds, while the step continues; OnLoopThread on
         the run's own loop, which it would block: await the future there; ConfigError in a process forked meanwhile.
         """
-        loop = self._scope.loop
-        assert loop
-        if on(loop) and not self._done.done():
-            raise OnLoopThread("result", "await the future itself")
-        if not self._done.done():
+        loop = self._loop
+        if not self.done():
+            if on(loop):
+                raise OnLoopThread("result", "await the future itself")
             background.check_process(self._process, self._name)
         try:
             with shortened():
                 noted = durable.scope().waiting_for(self._scope) if timeout is None else None
-                if noted and not self._done.done():
+                if noted and not self.done():
                     background.wait(asyncio.run_coroutine_threadsafe(self._end(noted), loop), of=loop)
-                return background.wait(self._done, timeout, self._name, "Wait longer with result()", loop)
+                return background.wait(self._elsewhere(), timeout, self._name, "Wait longer with result()", loop)
         finally:
             self._hand_over()
             loop.call_soon_threadsafe(self._mark_awaited)
 
     def done(self) -> bool:
         """Return whether the step has ended, successfully or not."""
-        return self._done.done()
+        return self._done.done() if self._done else self._task is not None and self._task.done()
 
     def __await__(self) -> Generator[Any, None, T]:
         return self._awaited().__await__()
 
     async def _awaited(self) -> T:
-        loop = self._scope.loop
-        if loop and on(loop) and not self._task:
+        here = on(self._loop)
+        if here and not self._task:
             await asyncio.sleep(0)  # a thread has just requested the step, which begins in the next turn of the loop
-        task = self._task if loop and on(loop) else None  # only the run's own loop can await the task
+        task = self._task if here else None  # only the run's own loop can await the task
         try:
             with shortened():
-                part = asyncio.shield(task or asyncio.wrap_future(self._done))
+                part = asyncio.shield(task or asyncio.wrap_future(self._elsewhere()))
                 noted = durable.scope().waiting_for(self._scope) if task else None
                 with noted(task.get_name()) if task and noted else contextlib.nullcontext():
                     return await (self._scope.in_turn(task, part) if task else part)
         finally:
             self._hand_over()
-            if loop and on(loop):
+            if here:
                 self._mark_awaited()
-            elif loop:
-                loop.call_soon_threadsafe(self._mark_awaited)
+            else:
+                self._loop.call_soon_threadsafe(self._mark_awaited)
 
     async def _end(self, noted: Callable[[str], contextlib.AbstractContextManager[None]]) -> None:
         """Wait for the step to end, for a thread. Raises StepDeadlock if it can never end: see Scope.waiting_for."""
@@ -92,21 +92,27 @@ class StepFuture(Generic[T]):
             with noted(self._task.get_name()):
                 await asyncio.wait({self._task})
 
+    def _elsewhere(self) -> concurrent.futures.Future[T]:
+        """Return the result for other threads and other loops, which cannot wait for the task."""
+        if self._done:
+            return self._done
+        assert self._task  # begun here and now
+        done = _running()
+        if self._task.done():
+            _settle(done, self._task)
+        else:
+            self._loop.call_soon_threadsafe(self._task.add_done_callback, partial(_settle, done))
+        return done
+
     def _begin(self, step: Step[T], start: Any) -> None:
         try:
             self._task = self._scope.spawn(step, start)
         except Exception as error:  # noqa: BLE001 - raised where the future is awaited
+            self._done = self._done or _running()
             self._done.set_exception(error)
         else:
-            self._task.add_done_callback(self._settle)
-
-    def _settle(self, task: asyncio.Task[T]) -> None:
-        if task.cancelled():
-            self._done.set_exception(concurrent.futures.CancelledError())
-        elif (error := task.exception()) is not None:
-            self._done.set_exception(error)
-        else:
-            self._done.set_result(task.result())
+            if self._done:
+                self._task.add_done_callback(partial(_settle, self._done))
 
     def _hand_over(self) -> None:
         """Show the step's changes of the state to the code that requested it, and to no other reader of this future."""
@@ -117,6 +123,22 @@ class StepFuture(Generic[T]):
         """Mark the step as awaited: its failure was raised to the waiter, so the enclosing step need not raise it."""
         if self._task and self._task.done():  # else the waiter timed out and was not given any failure
             self._scope.mark_awaited(self._task)
+
+
+def _running() -> concurrent.futures.Future[Any]:
+    """Return a future that a waiter cannot cancel, as that must not cancel the step."""
+    done = concurrent.futures.Future[Any]()
+    done.set_running_or_notify_cancel()
+    return done
+
+
+def _settle(done: concurrent.futures.Future[T], task: asyncio.Task[T]) -> None:
+    if task.cancelled():
+        done.set_exception(concurrent.futures.CancelledError())
+    elif (error := task.exception()) is not None:
+        done.set_exception(error)
+    else:
+        done.set_result(task.result())
 
 
 def requested(scope: Scope, step: Step[T], call: str, then: Callable[[T], Any] = durable.same) -> Any:
