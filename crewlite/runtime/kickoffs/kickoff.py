@@ -79,7 +79,7 @@ async def _driven(
     root: Root[T], run: Run, inputs: dict[str, Any], setting: Setting, listener: Listener | None, progress: Progress
 ) -> T:
     step = root.step(inputs, run)
-    frame = StepScope(run, "", root.name, settings=(setting,))
+    frame = StepScope(run, Origin("", root.name, settings=(setting,)))
     frame.sayings = sayings.around.get()
     try:
         work = _while_ours(run.journal, frame.step(step, root.address))
@@ -90,7 +90,7 @@ async def _driven(
         if isinstance(error, BudgetExceeded):
             await _announce_budget(root, run, setting, error)
         failed = step.voice.failed(text_of(error), type(error).__qualname__)
-        run.tell(step.voice.source, failed, Origin("", root.name, None))
+        run.tell(step.voice.source, failed, Origin("", root.name))
         raise
     except Exception as error:
         note_answered(error, root.kind, run, progress)
@@ -100,7 +100,7 @@ async def _driven(
 async def _announce_budget(root: Root[Any], run: Run, setting: Setting, error: BudgetExceeded) -> None:
     """Record and emit the event of a budget that is used up, which stops the run, and the checkpoint it may create."""
     about = {"owner": error.owner, "setting": error.setting, "limit": error.limit, "used": error.used}
-    frame = StepScope(run, "", root.name, settings=(setting,))
+    frame = StepScope(run, Origin("", root.name, settings=(setting,)))
     committed: CommitParts = {"events": [], "worked": worked(run)}  # the event itself is added
     committed["stopped"] = run.journal.secrets.mask(error.found)
     await frame.announce(root.source, events.BudgetExceededEvent, about, parts=committed)
@@ -155,7 +155,7 @@ def _run_again(root: Root[Any], run: Run) -> Run:
 
 async def _paused(root: Root[Any], run: Run, setting: Setting) -> Suspended:
     """Emit the event that the run waits for people. Returns the error to raise, which lists the open questions."""
-    frame = StepScope(run, "", root.name, settings=(setting,))
+    frame = StepScope(run, Origin("", root.name, settings=(setting,)))
     waiting = {asked["address"]: asked["question"] for asked in run.record.waiting}
     if paused := root.paused(waiting):
         await frame.announce(root.source, *paused)
@@ -217,5 +217,5 @@ def _listener(root: Root[Any], run: Run, setting: Setting) -> Listener | None:
     if run.subscriber.asleep or not asked:
         return None
     again = Request(progress=Progress(run.run_id, run.journal.location, run.branch))
-    frame = StepScope(run, "", root.name, settings=(setting,))
+    frame = StepScope(run, Origin("", root.name, settings=(setting,)))
     return Listener(asked, frame, root.source, lambda: again.how_to_go_on(root.kind))

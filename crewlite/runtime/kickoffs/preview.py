@@ -35,7 +35,7 @@ from crewlite.runtime.kickoffs.traces import Traces
 from crewlite.runtime.steps import remedies
 from crewlite.runtime.steps.attempts import failed_before, next_attempt
 from crewlite.runtime.steps.replay import Reraise, Reuse, recorded_answer
-from crewlite.runtime.steps.run import Run
+from crewlite.runtime.steps.run import Origin, Run
 from crewlite.runtime.steps.step_scope import Asked, StepScope
 from crewlite.state.format.addresses import around, is_right_below, outers
 from crewlite.state.format.commit import GivenAnswer, MadeCall
@@ -152,7 +152,7 @@ async def _driven(root: Root[Any], inputs: dict[str, Any], run: Drive) -> str:
     """Execute the definition in `run`, which calls nothing. Return why that ended before a real run would; else ""."""
     step = dataclasses.replace(root.step(inputs, run), address="")
     try:
-        await DryScope(run, "", root.name).enter(step)
+        await DryScope(run, Origin("", root.name)).enter(step)
     except _Unknown:
         behind = ", ".join(run.unknown)
         return f"The steps after {behind} are not known, because no outcome of it was ever recorded."
@@ -255,8 +255,8 @@ class DryScope(StepScope):
         """Drive the code inside a step. Raises _Unknown if the step's outcome depends on an unknown one."""
         tries, once = self.run.record.attempts.get(address, []), not address and not step.kind.begins_anew
         number, _ = next_attempt(tries, self.run.record.base, once=once)
-        settings = (*step.checkpoint_settings, *self.inherited.settings)
-        inner = self.child(step, address, settings, remedies.place(tries, number, once=once))
+        origin = Origin(address, step.title, settings=(*step.checkpoint_settings, *self.inherited.settings))
+        inner = self.child(step, origin, remedies.place(tries, number, once=once))
         if remedies.goes_on(tries):
             inner.go_on_otherwise()
         inner.fingerprint = fingerprint

@@ -44,7 +44,6 @@ from crewlite.runtime.steps.doubts import kind_and_name
 from crewlite.runtime.steps.failed_attempts import FailedAttempt, described, keep
 from crewlite.runtime.steps.failures import written
 from crewlite.runtime.steps.frame import Frame
-from crewlite.runtime.steps.run import Origin
 from crewlite.runtime.steps.trajectory import last_good, trajectory
 from crewlite.runtime.steps.undoing import undone
 from crewlite.state.format.addresses import outers, prefix_beside
@@ -133,7 +132,7 @@ async def _recorded(step: Step[Any], frame: Frame, decision: Decided, attempt: i
         if address and not decision.rises and not ends_run(thrown):
             run.incomplete(address, step.title, raised)
     told = {"error": message_of(shown), "error_type": type_of(shown)}
-    more: dict[str, Any] = {"started_event_id": frame.started}
+    more: dict[str, Any] = {"started_event_id": frame.origin.parent}
     if final:
         event = step.voice.failed(**told)
         if event and event[0] is events.StepFailedEvent:
@@ -141,7 +140,7 @@ async def _recorded(step: Step[Any], frame: Frame, decision: Decided, attempt: i
     else:
         begun = _started(step, frame, decision)
         event = events.RecoveryStartedEvent, {**told, **begun, "duration_ms": failed.milliseconds}
-    origin = Origin(address, step.title, frame.outer.started, frame.inherited.settings)
+    origin = frame.origin._replace(parent=frame.outer.origin.parent)
     commit: CommitParts = {"steps": [*starmap(invalidated, decision.void), attempted]}
     await run.publish(step.voice.source, event, origin, more, parts=commit)
     if final:
@@ -292,7 +291,7 @@ async def _applied(step: Step[Any], frame: Frame, decision: Decided) -> Decided:
 
 def _beside(step: Step[Any], frame: Frame) -> Frame:
     """Build a frame for steps about a failed attempt, such as questions. Their addresses are inside the failed step."""
-    beside = frame.outer.child(step, frame.address, frame.inherited.settings)
+    beside = frame.outer.child(step, frame.origin._replace(parent=None))
     beside.children = Children(frame.children.numbering.prefix, ())
     return beside
 

@@ -123,7 +123,7 @@ class Execution(Generic[T]):
         """Do what precedes the first attempt. Return an outcome that takes no work, if there is one (see `_known`)."""
         run, step, address, inherited = self.outer.run, self.step, self.address, self.outer.inherited
         settings = step.checkpoint_settings + inherited.settings
-        self.origin = Origin(address, step.title, self.outer.started, settings)
+        self.origin = Origin(address, step.title, self.outer.origin.parent, settings)
         if self.slots:
             await self.slots.take()
         if (address in run.doubts or step.cache or step.effect == "once") and (known := await self._known()):
@@ -206,8 +206,9 @@ class Execution(Generic[T]):
         """Build the frame of one attempt. `once`: see next_attempt."""
         tries = self.outer.run.record.attempts.get(self.address)
         inside = remedies.place(tries, attempt, once=once) if tries else attempt
-        frame = self.outer.child(self.step, self.address, self.origin.settings, inside, self.budgets, self.slots)
-        frame.started, frame.fingerprint, frame.past = self.started, self.fingerprint, tuple(past)
+        origin = Origin(self.address, self.origin.name, self.started, self.origin.settings)
+        frame = self.outer.child(self.step, origin, inside, self.budgets, self.slots)
+        frame.fingerprint, frame.past = self.fingerprint, tuple(past)
         frame.children.view = view
         if tries and remedies.goes_on(tries):
             frame.go_on_otherwise()

@@ -91,31 +91,22 @@ class Frame(Scope):
         "children",
         "fingerprint",
         "inherited",
-        "name",
+        "origin",
         "past",
         "run",
         "sayings",
-        "started",
     )
 
     address: str
     past: tuple[Remedy, ...]
 
-    def __init__(
-        self,
-        run: Run,
-        address: str,
-        name: str = "",
-        *,
-        settings: tuple[Setting, ...] = (),
-        inherited: Inherited | None = None,
-        attempt: int = 1,
-    ) -> None:
+    def __init__(self, run: Run, origin: Origin, *, inherited: Inherited | None = None, attempt: int = 1) -> None:
         self.run = run
-        self.address = address
-        self.name = name
+        self.origin = origin
+        """Where the events that this attempt announces come from."""
+        self.address = address = origin.address
         self.inherited = inherited or Inherited(
-            run.mode, settings, budgets=run.enclosing, auto_approve=run.record.auto_approve
+            run.mode, origin.settings, budgets=run.enclosing, auto_approve=run.record.auto_approve
         )
         prefix = f"{address}!{attempt}/" if attempt > 1 else f"{address}/" if address else ""
         self.children = Children(prefix, run.inside.get(prefix, ()))
@@ -127,8 +118,6 @@ class Frame(Scope):
         """The remedies for this step's failed attempts so far."""
         self.sayings: Sayings | None = None
         """What the code of this attempt reports about its work; None if neither it nor an enclosing step listens."""
-        self.started: str | None = None
-        """The id of the event of this step's start."""
 
     @property
     def idempotency_key(self) -> str:
@@ -209,15 +198,14 @@ class Frame(Scope):
     def child(
         self,
         step: Step[Any],
-        address: str,
-        settings: tuple[Setting, ...] = (),
+        origin: Origin,
         attempt: int = 1,
         budgets: tuple[HeldBudget, ...] = (),
         slots: Slots | None = None,
     ) -> Self:
         """Build the frame of an attempt at a child step, which has these budgets and slots of its own."""
-        inherited = self.inherited.inside(step, settings, budgets, slots)
-        frame = type(self)(self.run, address, step.title, inherited=inherited, attempt=attempt)
+        inherited = self.inherited.inside(step, origin.settings, budgets, slots)
+        frame = type(self)(self.run, origin, inherited=inherited, attempt=attempt)
         frame.around = self
         if step.hears or self.sayings is not None:
             frame.sayings = Sayings()
@@ -300,7 +288,9 @@ class Frame(Scope):
         `parts` are committed together with the event and the checkpoint that it creates, before handlers are called.
         An event without parts and checkpoint is recorded by the next commit.
         """
-        origin = Origin(self.address, self.name, self.started, checkpoint_settings + self.inherited.settings)
+        origin = self.origin
+        if checkpoint_settings:
+            origin = origin._replace(settings=checkpoint_settings + origin.settings)
         made = await self.run.publish(source, (event, about), origin, parts=parts, now=bool(parts))
         return made.event_id if made else ""
 
@@ -310,7 +300,7 @@ class Frame(Scope):
 
         def emit() -> None:
             if not journal.closed:
-                self.run.tell(journal, (event, about), Origin(self.address, self.name, self.started))
+                self.run.tell(journal, (event, about), self.origin)
 
         if not self.dry:
             journal.mailbox.do(emit)
@@ -355,9 +345,9 @@ class Frame(Scope):
         if not self.address and self.run.unused:
             raise ChangeUnused(sorted(self.run.unused))
         if None in self.children.asked.values():
-            never = [address for address, outcome in self.children.asked.items() if outcome is None]
+            never = sorted(address for address, outcome in self.children.asked.items() if outcome is None)
             raise ConfigError(
-                f"{', '.join(sorted(never))} was requested in {self.address or self.name} and not awaited, so it never "
+                f"{', '.join(never)} was requested in {self.address or self.origin.name} and not awaited, so it never "
                 f"ran: write `await` before the call"
             )
         if self.children.unrequested:

@@ -63,7 +63,7 @@ class keyed:  # noqa: N801 - a context manager
         if not isinstance(scope, Frame):
             return
         if not scope.children.numbering.takes_key(self._key):
-            where = scope.address or scope.name
+            where = scope.address or scope.origin.name
             raise ConfigError(f"keyed({self._key!r}) was used before in {where}: give each block a key of its own")
         self._token = _held.set(_Held(scope, self._key, _task_here()))
 

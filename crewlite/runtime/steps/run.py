@@ -62,8 +62,9 @@ class Origin(NamedTuple):
     address: str
     name: str
     """The name of the step."""
-    parent: str | None
-    """The id of the event of the enclosing step's start."""
+    parent: str | None = None
+    """The id of the event around it: of the start of the step that announces it, or for an event of a step itself, of
+    the start of the enclosing step."""
     settings: tuple[Setting, ...] = ()
     """The checkpoint settings of the step and of the steps that enclose it, innermost first."""
 
