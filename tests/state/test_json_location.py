@@ -263,6 +263,19 @@ def test_a_run_begun_anew_under_the_id_of_one_that_is_gone_is_warned_of_and_can_
     assert crew(location).kickoff(run_id="r").raw == "done"
 
 
+@pytest.mark.parametrize("begun", ["a", "other"])
+def test_runs_of_which_only_checkpoint_files_are_left_are_warned_of(location, caplog, begun):
+    for run_id in "ab":
+        crew(location).kickoff(run_id=run_id)
+    for deleted in ("journal", "heads"):
+        shutil.rmtree(Path(location, deleted))  # by hand
+    assert not caplog.messages
+    crew(location).kickoff(run_id=begun)
+    crew(location).kickoff(run_id="new")
+    (warning,) = caplog.messages
+    assert "checkpoints are left of 'a', 'b': kicked off, they begin anew, and pay again" in warning
+
+
 def test_an_older_export_takes_the_place_of_a_run_that_was_deleted_by_hand(location, tmp_path):
     def early(messages):
         if not (tmp_path / "early.json").exists():

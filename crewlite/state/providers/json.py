@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,6 +50,8 @@ from crewlite.state.providers.sqlite import is_database
 json_salvage = lazy("crewlite.state.providers.json_salvage")  # only the doctor needs it
 
 Key = tuple[str, str]  # (run_id, branch)
+log = logging.getLogger("crewlite.state")
+_NAMED = 5  # lost runs that a warning names
 
 
 class JsonProvider:
@@ -96,6 +99,8 @@ class JsonStore:
         """Store the commits durably, as Store.append describes."""
         begun = [(commit.run_id, start) for commit in commits if (start := commit.run)]
         if begun and not all(start.get("base") for _, start in begun):
+            if not self.paths.journals.is_dir() and any(map(reading.pays_anew, commits)):
+                self._warn_of_lost_runs()
             self._make()
         elif not os.path.isdir(self.paths.journals):
             raise self._gone(commits[0])
@@ -190,6 +195,13 @@ class JsonStore:
             sound = reading.newest_sound_checkpoint([e for e in entries if e.seq != entry.seq], self.ref)
             raise CheckpointMismatch(str(path), problem, sound, self.location)
         return info
+
+    def _warn_of_lost_runs(self) -> None:
+        """Warn if the directory of all journals was deleted, though checkpoint files of their runs are left."""
+        if lost := sorted({repr(one.run_id) for one in self.files.listed()}):
+            more = f" and {len(lost) - _NAMED:,} more" if len(lost) > _NAMED else ""
+            told = "%s is gone, though checkpoints are left of %s%s: kicked off, they begin anew, and pay again for all"
+            log.warning(told, self.paths.journals, ", ".join(lost[:_NAMED]), more)
 
     def _begin_and_go_on(self, commits: Sequence[Commit], begun: Iterable[str]) -> None:
         """Append commits, some of which create branches: of the runs `begun`, which may exist."""
