@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import os
 import random
+from difflib import SequenceMatcher
 
 import pytest
 from interleavings.acts import ACTS, INPUTS, pairs
@@ -58,22 +59,38 @@ def test_thousands_of_acts_before_verbs_of_the_store(fresh, request):
     assert not found.violations
 
 
-def alike(tmp_path, chance, count):
-    """Trials of which the providers tell different things."""
+def same_positions(explorers, scene, verb):
+    """Where a verb can be interrupted with all providers, by provider: before the same call of the store.
+
+    A store that searches its entries is read less often than one that does not.
+    """
+    calls = {kind: explorer.calls(scene, verb) for kind, explorer in explorers.items()}
+    found = []
+    for kind, its in calls.items():
+        blocks = SequenceMatcher(None, calls["memory"], its, autojunk=False).get_matching_blocks()
+        found.append({a + n: (kind, b + n + 1) for a, b, size in blocks for n in range(size)})
+    return [dict(one[at] for one in found) for at in range(len(calls["memory"])) if all(at in one for one in found)]
+
+
+def explorers_of(tmp_path):
     fresh = itertools.count()
-    explorers = {
+    return {
         kind: Explorer(
             lambda kind=kind: (PROVIDERS[kind](), str(tmp_path / f"{kind}{next(fresh)}{'.db' * (kind == 'sqlite')}"))
         )
         for kind in PROVIDERS
     }
+
+
+def alike(tmp_path, chance, count):
+    """Trials of which the providers tell different things."""
+    explorers = explorers_of(tmp_path)
     chosen = [pair for pair in pairs() if pair[1] not in ("doctor", "repair")]  # each provider has a doctor of its own
     told = {}
     for scene, verb, act in chance.sample(chosen, count):
-        at = chance.choice(explorers["memory"].positions(scene, verb))
-        found = {}
+        at, found = chance.choice(same_positions(explorers, scene, verb)), {}
         for kind, explorer in explorers.items():
-            explorer.trial(scene, verb, act, at)
+            explorer.trial(scene, verb, act, at[kind])
             found[kind] = explorer.last
         if len(set(found.values())) > 1:
             told[f"{scene}: {verb}, {act} before {at}"] = found
@@ -82,6 +99,15 @@ def alike(tmp_path, chance, count):
 
 def test_all_providers_tell_the_same_of_the_same_interruption(tmp_path):
     assert alike(tmp_path, random.Random(1), 12) == {}
+
+
+def test_a_position_is_before_the_same_call_of_the_store_with_all_providers(tmp_path):
+    explorers = explorers_of(tmp_path)
+    calls = {kind: explorer.calls("cut", "fork.place") for kind, explorer in explorers.items()}
+    assert calls["memory"] != calls["json"], "memory is read once more"
+    positions = same_positions(explorers, "cut", "fork.place")
+    assert len(positions) == len(calls["json"])
+    assert all(len({calls[kind][at - 1] for kind, at in one.items()}) == 1 for one in positions)
 
 
 @pytest.mark.soak

@@ -50,7 +50,7 @@ class Explorer:
 
     def __init__(self, make: Make) -> None:
         self._make = make
-        self._counts: dict[tuple[str, str], int] = {}
+        self._calls: dict[tuple[str, str], list[str]] = {}
         self._before: dict[str, Seen] = {}
         self._sound: set[str] = set()
         """Shapes of sites on which every run went on as it ought to."""
@@ -61,14 +61,18 @@ class Explorer:
         return self.positions(*pair[:2])
 
     def positions(self, scene: str, verb: str) -> range:
-        """Where a verb can be interrupted, and one beyond: after its end."""
-        if (scene, verb) not in self._counts:
+        """Where a verb can be interrupted."""
+        return range(1, len(self.calls(scene, verb)) + 1)
+
+    def calls(self, scene: str, verb: str) -> list[str]:
+        """The verbs of the store that a verb calls if nothing comes between."""
+        if (scene, verb) not in self._calls:
             with self._site(scene) as (site, provider):
                 counted = Interleaved(provider)
                 clean = _bounded(lambda: VERBS[verb][1](_through(site, counted)))
                 assert clean.said is not None, f"{verb} in {scene}, undisturbed: {clean}"
-                self._counts[scene, verb] = counted.count
-        return range(1, self._counts[scene, verb] + 1)
+                self._calls[scene, verb] = list(counted.log)
+        return self._calls[scene, verb]
 
     def trial(self, scene: str, verb: str, act: str, at: int) -> list[str]:
         """Do a verb, and the act right before its `at`-th verb of the store: what is broken."""
@@ -76,7 +80,8 @@ class Explorer:
             beside = Interleaved(provider, at=at, act=lambda: act_of(verb, act)(site), patience=PATIENT)
             of_verb = _bounded(lambda: VERBS[verb][1](_through(site, beside)))
             if beside.count < at:
-                return []  # this time it was over before
+                self.last = ("it was over before", "", "")
+                return []
             of_act = Outcome.of(beside.outcome) if beside.ended(LONGEST) else Outcome(stuck=True)
             return self._broken(site, scene, verb, act, of_verb, of_act)
 
