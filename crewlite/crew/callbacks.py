@@ -6,7 +6,6 @@ not repeat a call that has returned, if its arguments are the same, even if the 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,11 +13,10 @@ from pydantic import ConfigDict
 
 from crewlite import codec, durable, kinds
 from crewlite.agent.input_files import FILES
-from crewlite.comparable import comparable
+from crewlite.comparable import comparable, copied_apart
 from crewlite.crew.crew import Crew
 from crewlite.crew.output import CrewOutput
 from crewlite.errors import ConfigError
-from crewlite.instances import copied
 from crewlite.runtime.steps.callbacks import callback_address, callback_step, called, name_of
 from crewlite.state.format.earlier import inputs_at
 from crewlite.state.format.record import Record
@@ -72,7 +70,7 @@ async def finished(crew: Crew, result: CrewOutput) -> dict[str, Any]:
 
 async def _prepare(callback: Callable[..., Any], inputs: dict[str, Any]) -> dict[str, Any]:
     async def act() -> dict[str, Any]:
-        given = {name: copied(value) for name, value in inputs.items()}  # other code uses the values too
+        given: dict[str, Any] = copied_apart(inputs)  # other code uses the values too
         made = await called(callback, given)
         if made is None:  # it has changed what it was given
             return given
@@ -86,7 +84,7 @@ async def _prepare(callback: Callable[..., Any], inputs: dict[str, Any]) -> dict
 
 async def _finish(callback: Callable[..., Any], result: CrewOutput) -> dict[str, Any]:
     async def act() -> dict[str, Any]:
-        draft = _Draft.model_construct(**copy.deepcopy(dict(result)))
+        draft = _Draft.model_construct(**copied_apart(dict(result)))
         made = await called(callback, draft)
         if isinstance(made, str):
             draft.raw, made = made, draft

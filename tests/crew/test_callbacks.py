@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
+from pydantic import BaseModel, PrivateAttr
 
 from crewlite import Agent, Crew, CrewOutput, Task, ToolCall, event_bus
 from crewlite.agent.steps import AgentAction, AgentFinish
@@ -445,6 +448,33 @@ def test_a_before_callback_changes_neither_the_callers_data_nor_that_of_other_ru
         results = crew.kickoff_for_each(inputs, run_id="r", max_concurrency=1)
         assert [one.tasks_output[0].description for one in results] == ["a: ['base', 'a']", "b: ['base', 'b']"]
     assert tags == ["base"]
+
+
+class Locked(BaseModel):
+    """A model that cannot be copied."""
+
+    tide: str
+    _lock: object = PrivateAttr(default_factory=threading.Lock)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_result_that_holds_what_cannot_be_copied_can_be_changed(on_disk, kept):
+    def shout(result):
+        result.raw = result.pydantic.tide.upper()
+
+    checkpoint = on_disk() if kept else False
+    task = {"output_pydantic": Locked}
+    crew = crew_of(['{"tide": "low"}'], task=task, checkpoint=checkpoint, after_kickoff_callbacks=[shout])
+    assert crew.kickoff({"topic": "tides"}).raw == "LOW"
+
+
+def test_a_before_callback_changes_no_list_of_the_callers_that_holds_what_cannot_be_copied():
+    def add(inputs):
+        inputs["tags"].append("more")
+
+    tags = ["base", threading.Lock()]
+    crew_of(["done"], before_kickoff_callbacks=[add]).kickoff({"topic": "tides", "tags": tags})
+    assert len(tags) == 2
 
 
 def test_a_field_that_a_result_does_not_have_cannot_be_set():
