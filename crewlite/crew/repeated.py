@@ -9,11 +9,13 @@ from uuid import UUID
 
 from crewlite.crew.output import CrewOutput
 from crewlite.keywords import known_keywords
+from crewlite.last_kickoff import Kickoff, keep
 from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM
 from crewlite.runtime.kickoffs.request import KickoffOptions, kickoff_options
 from crewlite.task.output import TaskOutput
 from crewlite.tracebacks import shortened
+from crewlite.usage import NO_USAGE
 
 if TYPE_CHECKING:
     from crewlite.crew.learned import CrewTrainingResult
@@ -70,11 +72,12 @@ class Repeated:
 
         With a `run_id`, the runs are `run_id.0`, `run_id.1`, ..., and each can be resumed alone. If one fails, the
         others still end; then its failure is raised, with a note that names its inputs. With `return_exceptions` the
-        failure is returned in place of the result instead. Raises ConfigError for a crew that is bound to a run, and
-        what `kickoff` raises.
+        failure is returned in place of the result instead. `usage_metrics` of the crew is then the sum of the results.
+
+        Raises ConfigError for a crew that is bound to a run, and what `kickoff` raises.
         """
         with shortened():
-            return many.kickoff_for_each(self, inputs, return_exceptions=return_exceptions, **options)
+            return _noted(self, many.kickoff_for_each(self, inputs, return_exceptions=return_exceptions, **options))
 
     @overload
     async def akickoff_for_each(
@@ -94,7 +97,8 @@ class Repeated:
     ) -> Any:
         """Do the same as `kickoff_for_each`, for code on an event loop: await it there."""
         with shortened():
-            return await many.akickoff_for_each(self, inputs, return_exceptions=return_exceptions, **options)
+            results = await many.akickoff_for_each(self, inputs, return_exceptions=return_exceptions, **options)
+            return _noted(self, results)
 
     kickoff_for_each_async = akickoff_for_each
 
@@ -159,3 +163,10 @@ class Repeated:
             name = fspath(filename)
             taught: CrewTrainingResult = training.train(self, n_iterations, name, inputs, feedback, options)
         return taught
+
+
+def _noted(crew: Repeated, results: list[Any]) -> list[Any]:
+    """Return the results of kickoffs, and let `usage_metrics` of the crew tell of them all."""
+    usage = sum((one.token_usage for one in results if isinstance(one, CrewOutput)), NO_USAGE)
+    keep({crew: Kickoff(lambda: usage)})
+    return results

@@ -34,7 +34,8 @@ _EVALUATION = (
 def trial_of(crew: Crew, n_iterations: int, eval_llm: BaseLLM | str | None) -> Trial:
     """Build the trial that tests a crew. Its arguments are n_iterations and inputs."""
     check_iterations("test", n_iterations)
-    judging = resolve_llm([as_model(eval_llm)], agent="Crew Evaluator")  # type: ignore[list-item]  # it checks them
+    given: Any = as_model(eval_llm)  # resolve_llm checks it
+    judging = resolve_llm([given], agent="Crew Evaluator", give="Pass the model that scores, test(..., eval_llm=...)")
 
     async def code(n_iterations: int, inputs: Mapping[str, Any] | None) -> CrewTestResult:
         await ready([judging])

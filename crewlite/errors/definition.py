@@ -33,11 +33,10 @@ class NoModel(ConfigError):
 
     code = "no_model"
 
-    def __init__(self, agents: Sequence[str]) -> None:
+    def __init__(self, agents: Sequence[str], give: str = "Give the agent or the crew an `llm=`") -> None:
         names = ", ".join(repr(agent) for agent in agents)
         super().__init__(
-            f"No model for {names}. Give the agent or the crew an `llm=`, or set CREWLITE_MODEL "
-            f"(CREWLITE_MODEL=offline answers without a network)."
+            f"No model for {names}. {give}, or set CREWLITE_MODEL (CREWLITE_MODEL=offline answers without a network)."
         )
         self.agents = tuple(agents)
 

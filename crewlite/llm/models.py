@@ -38,10 +38,10 @@ def as_model(value: object) -> object:
     return value
 
 
-def resolve_llm(outward: Iterable[Model], *, agent: str) -> BaseLLM:
+def resolve_llm(outward: Iterable[Model], *, agent: str, give: str = "") -> BaseLLM:
     """Return the first model in `outward` (the agent's own, then those of enclosing definitions), else CREWLITE_MODEL.
 
-    Raises NoModel, ConfigError.
+    `give`: what to do without a model, if it is not to give the agent one. Raises NoModel, ConfigError.
     """
     for own in (*outward, os.environ.get("CREWLITE_MODEL") or None):
         if isinstance(own, BaseLLM):
@@ -51,7 +51,7 @@ def resolve_llm(outward: Iterable[Model], *, agent: str) -> BaseLLM:
         if own is not None:
             found = an(type(own).__name__)  # not the value: it may hold a key
             raise ConfigError(f"Agent {agent!r} has {found} as llm; wanted a BaseLLM or the name of a model")
-    raise NoModel([agent])
+    raise NoModel([agent], give) if give else NoModel([agent])
 
 
 def of_settings(settings: Mapping[str, Any]) -> BaseLLM | None:

@@ -30,6 +30,7 @@ from crewlite.errors import (
     ConfigError,
     InDoubt,
     InputsChanged,
+    NoModel,
     OutputInvalid,
     QuestionsChanged,
     RecoveryEscalated,
@@ -286,6 +287,16 @@ def test_what_cannot_be_is_told_before_anything_is_paid(ask, said):
         ask(crew)
     assert said in str(refused.value)
     assert not crew.tasks[0].agent.llm.calls
+
+
+def test_without_a_model_that_scores_the_argument_for_it_is_named(monkeypatch):
+    monkeypatch.delenv("CREWLITE_MODEL", raising=False)
+    agent = Agent(role="Writer", goal="write", llm=ScriptedLLM(["done"]))
+    crew = Crew(tasks=[Task(name="t", description="Do it", expected_output="text", agent=agent)])
+    with pytest.raises(
+        NoModel, match=r"'Crew Evaluator'\. Pass the model that scores, test\(\.\.\., eval_llm=\.\.\.\), or set"
+    ):
+        crew.test(1)
 
 
 def test_the_command_says_how_a_test_goes_on_and_a_fork_of_it_does(tmp_path):

@@ -10,7 +10,7 @@ import weakref
 import pytest
 from pydantic import BaseModel, computed_field
 
-from crewlite import Agent, Crew, Task
+from crewlite import Agent, Crew, Task, Usage
 from crewlite.errors import ConfigError
 from crewlite.testing import ScriptedLLM
 
@@ -53,6 +53,19 @@ def test_a_task_has_the_output_of_the_last_kickoff():
     assert crew.usage_metrics.successful_requests == 1
     crew.kickoff({"x": 2})
     assert task.output.raw == "2"
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_after_kickoffs_for_each_input_a_crew_has_the_usage_of_all(is_async):
+    crew, inputs = crew_of(echo), [{"x": 1}, {"x": 2}, {"x": "3"}]
+
+    async def program():
+        results = await crew.akickoff_for_each(inputs)
+        return results, crew.usage_metrics
+
+    results, usage = asyncio.run(program()) if is_async else (crew.kickoff_for_each(inputs), crew.usage_metrics)
+    assert usage == sum((result.token_usage for result in results), Usage())
+    assert usage.successful_requests == 3
 
 
 def test_results_have_the_counts_as_a_dict_and_outputs_a_summary():
