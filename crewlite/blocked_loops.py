@@ -1,6 +1,7 @@
 """Tell when code blocks an event loop on which another thread depends: if the two wait for each other, nothing goes on.
 
 The usual cause is a coroutine that waits for threads without `await`, as the end of a `with ThreadPoolExecutor()` does.
+And see that the run itself does not hold up the loop of its caller.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections.abc import Awaitable
 from types import FrameType
 
 from crewlite import tracebacks
@@ -15,6 +17,7 @@ from crewlite.lazy import asyncio
 
 log = logging.getLogger(__name__)
 _PATIENCE = 5.0  # seconds that a loop may be busy with one piece of code
+_TURN = 0.01  # seconds of work after which a run gives its loop a turn
 _told = set[str]()
 """The code that a warning has named: one warning for each."""
 
@@ -60,3 +63,20 @@ def _place(loop: asyncio.AbstractEventLoop) -> str:
                 return tracebacks.users_place(frame)
             outer = outer.f_back
     return "Other code"
+
+
+class Turns:
+    """The turns that a run gives its event loop where it waits for nothing, so that it does not hold up other code."""
+
+    __slots__ = ("_due",)
+
+    def __init__(self) -> None:
+        self._due = time.perf_counter() + _TURN
+
+    def due(self) -> Awaitable[None] | None:
+        """Return what gives the loop a turn when it is awaited; None if it had one lately."""
+        now = time.perf_counter()
+        if now < self._due:
+            return None
+        self._due = now + _TURN
+        return asyncio.sleep(0)

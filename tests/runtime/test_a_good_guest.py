@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, event_bus
+from crewlite import Agent, CheckpointConfig, Crew, Task, event_bus
 from crewlite.errors import OnLoopThread, RunCancelled
 from crewlite.events import TaskCompletedEvent
 from crewlite.flow import flow, step
@@ -230,3 +230,31 @@ def test_a_manual_checkpoint_that_is_cancelled_while_its_store_opens_lets_go_of_
         await state.aclose()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("of", ["crew", "flow"])
+def test_a_run_that_waits_for_nothing_gives_the_loop_of_its_caller_a_turn_now_and_then(of):
+    llm = ScriptedLLM(lambda messages: "done")
+    turns, agent = 0, Agent(role="Worker", goal="work", llm=llm)
+    task = {"description": "Do it", "expected_output": "text", "agent": agent, "context": []}
+
+    @step
+    async def one(number):
+        return number
+
+    @flow
+    async def program():
+        for number in range(600):
+            await one(number)
+
+    async def main():
+        nonlocal turns
+        crew = Crew(tasks=[Task(name=f"t{number}", **task) for number in range(150)])
+        work = asyncio.ensure_future((crew if of == "crew" else program).akickoff())
+        while not work.done():
+            await asyncio.sleep(0)
+            turns += 1
+        await work
+
+    asyncio.run(main())
+    assert turns > 5

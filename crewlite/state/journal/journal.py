@@ -11,12 +11,13 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
 
 from crewlite import events
+from crewlite.blocked_loops import Turns
 from crewlite.errors import BranchConflictError, NotCodable, RunCancelled, StoreError, text_of
 from crewlite.events.base import BaseEvent, UnheardEvent
 from crewlite.events.event_bus import event_bus
@@ -78,6 +79,7 @@ class Journal:
     """The number of commits that are being written while the run continues."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     """The event loop of the run."""
+    _turns: Turns = field(default_factory=Turns)
     mailbox: Mailbox = field(init=False)
     fenced: asyncio.Future[BaseException] = field(init=False)
     """Done once another process has acquired the branch or cancelled the run; its result is the error to raise."""
@@ -165,19 +167,17 @@ class Journal:
         if stored := self._begin(parts, sealed):
             await stored
 
-    def _begin(self, parts: CommitParts, sealed: Callable[[], None] | None) -> asyncio.Future[None] | None:
-        """Commit. Returns a future that is done once the commit is durable; None without a store."""
+    def _begin(self, parts: CommitParts, sealed: Callable[[], None] | None) -> Awaitable[None] | None:
+        """Commit. Returns what ends once the commit is durable; without a store None, or a turn of the loop if due."""
         if not self.queue:
             self.commit(parts, lambda error: None, sealed=sealed)
-            return None
+            return self._turns.due()
         waiting = self.loop.create_future()
 
         def settle(error: BaseException | None) -> None:
-            if waiting.done():  # the caller was cancelled
-                return
-            if error is not None:
+            if error is not None and not waiting.done():  # else the caller was cancelled
                 waiting.set_exception(error)
-            else:
+            elif not waiting.done():
                 self.unsettled -= 1
                 waiting.set_result(None)
 
