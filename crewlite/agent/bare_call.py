@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -66,17 +66,22 @@ def asked(llm: BaseLLM, messages: str | Sequence[Message], response_format: obje
     return requested(scope, step, "ask(...)", value)
 
 
-def called(llm: BaseLLM, messages: str | list[Message], context: Mapping[str, Any]) -> ReplyText:
-    """Call as `LLM.call` does, and wait for the reply. Raises what `_called_plainly` does, or the step."""
+def called(
+    llm: BaseLLM, messages: str | list[Message], context: Mapping[str, Any], own: Callable[[], Any] | None = None
+) -> Any:
+    """Call as `LLM.call` does, and wait for the reply. Raises what `_called_plainly` does, or the step.
+
+    `own`: makes the call where it is no step, if the class of the model answers by a `call` of its own.
+    """
     scope = durable.scope()
     if scope.loop is None or kinds.at(scope.address).asks_model:  # a model that asks another one is one call
-        return _called_plainly(llm, messages, context, "acall")
+        return own() if own else _called_plainly(llm, messages, context, "acall")
     blocks = on(scope.loop)  # which nothing can be awaited on, so nothing can be recorded
     conversation = _messages(messages, "call")
     told = {name: value for name, value in context.items() if name not in _WHO_ASKS}
     said = None if blocks or "on_chunk" in context else _as_recorded(conversation)
     if said is None and (not scope.dry or background.on_loop_thread()):
-        return _called_plainly(llm, messages, context, "ask")
+        return own() if own else _called_plainly(llm, messages, context, "ask")
     step = call_step(
         llm,
         conversation,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Awaitable, Mapping, Sequence
-from functools import cache
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cache, wraps
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -40,6 +40,9 @@ OVERFLOW = "context_overflow"
 
 BEHIND = "behind_call"
 """In the context of `acall`, of a step that an overridden `call` began: it does not go through that `call` again."""
+
+ORDER = ("tools", "callbacks", "available_functions", "from_task", "from_agent")
+"""The context that `call` takes by position, after the messages, in CrewAI's order."""
 
 ToolProtocol = Literal["native", "text"]
 """How a model asks for tools: by tool calls of its own, or in the text of its replies (see `protocol`)."""
@@ -215,9 +218,14 @@ class BaseLLM(Resource):
             raise ConfigError(f"{cls.__name__}.call is async; wanted a plain function: rename it to acall")
         if _definer(cls, "call") < _definer(cls, "acall"):  # a run asks by `acall`, so that has to go through `call`
             cls.acall = BaseLLM.acall  # type: ignore[method-assign]
+        if "call" in vars(cls) and acall_behind(cls) is BaseLLM.acall:
+            cls.call = _recorded(cls.call)  # type: ignore[method-assign]
 
     def call(self, messages: list[Message], **context: Any) -> Reply:
-        """Answer the messages. Blocks; a run calls it in a thread. Unless overridden, it does what `LLM.call` does."""
+        """Answer the messages. Blocks; a run calls it in a thread. Unless overridden, it does what `LLM.call` does.
+
+        One that is overridden is a recorded step, too, where code of a run calls it: it then returns a `ReplyText`.
+        """
         if acall_behind(type(self)) is BaseLLM.acall:
             raise ConfigError(
                 f"{type(self).__name__}.call called super().call(), but BaseLLM cannot answer: return the reply instead"
@@ -260,6 +268,19 @@ class BaseLLM(Resource):
 def _definer(cls: type, name: str) -> int:
     """Return which class of the MRO defines this method, counted from the class itself."""
     return next(n for n, base in enumerate(cls.__mro__) if name in vars(base))
+
+
+def _recorded(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a step of each call of this method in the code of a run. Everywhere else it stays a plain call."""
+    takes = [*inspect.signature(call).parameters.values()][2:]
+    names = [one.name for one in takes if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD] or ORDER
+
+    @wraps(call)
+    def asked(self: BaseLLM, messages: str | list[Message], *also: Any, **context: Any) -> Any:
+        given, told = as_messages(messages), dict(zip(names, also, strict=False)) | context
+        return bare_call.called(self, given, told, own=lambda: call(self, given, *also, **context))
+
+    return asked
 
 
 def acall_behind(cls: type[BaseLLM]) -> Any:

@@ -19,6 +19,7 @@ from crewlite.llm import faults, keys, library as provided, wire
 from crewlite.llm.arguments import check, full_name, handed_on
 from crewlite.llm.base import (
     OFFLINE,
+    ORDER,
     BaseLLM,
     LLMReply,
     Message,
@@ -48,7 +49,6 @@ _PLAIN = (
     *("reasoning_effort", "stream"),
 )
 _NO_SETTINGS = ("self", "__class__", "others")  # in the frame of the constructor
-_ORDER = ("tools", "callbacks", "available_functions", "from_task", "from_agent")
 
 
 class LLM(BaseLLM):
@@ -154,7 +154,7 @@ class LLM(BaseLLM):
         and when one model asks another, it is a plain call: no record, events or retries. Raises OnLoopThread in a
         coroutine on crewlite's own loop: await `ask` there.
         """
-        reply: ReplyText = bare_call.called(self, messages, dict(zip(_ORDER, also, strict=False)) | context)
+        reply: ReplyText = bare_call.called(self, messages, dict(zip(ORDER, also, strict=False)) | context)
         return reply
 
     def plain_settings(self) -> dict[str, Any] | None:

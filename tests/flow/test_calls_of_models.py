@@ -257,6 +257,64 @@ def test_a_model_that_asks_another_one_is_one_call():
         assert [one.address for one in history.run("r").steps if one.kind == "llm"] == ["llm#1", "agent:A/llm#1"]
 
 
+class Own(BaseLLM):
+    """A model that answers by a `call` of its own, as models that were written for CrewAI do."""
+
+    model = "own"
+
+    def __init__(self):
+        super().__init__()
+        self.told = []
+
+    def call(self, messages, tools=None, callbacks=None, available_functions=None, **more):
+        self.told.append((messages[-1]["content"], tools or None))
+        return f"re: {messages[-1]['content']}"
+
+
+class Polite(Own):
+    """A model that calls the method that it overrides."""
+
+    def call(self, messages, *also, **more):
+        return super().call([{"role": "user", "content": f"please {messages[-1]['content']}"}], *also, **more)
+
+
+@pytest.mark.parametrize(("cls", "said"), [(Own, "{}"), (Polite, "please {}")])
+def test_the_call_that_a_class_of_models_defines_is_recorded(cls, said):
+    def course(llm, setting):
+        @flow(checkpoint=setting)
+        def one():
+            answers = [llm.call("a"), llm.call([{"role": "user", "content": "b"}], [LOOKUP]), llm.call(messages="c")]
+            return [*map(str, answers), Agent(role="A", goal="g", llm=llm).kickoff("d").raw]
+
+        return one.kickoff(run_id=RUN)
+
+    whole, llm = CheckpointConfig(location="whole", provider=InMemoryProvider()), cls()
+    result = course(llm, whole)
+    assert result == [f"re: {said.format(text)}" for text in "abcd"]
+    assert llm.told[:3] == [(said.format("a"), None), (said.format("b"), [LOOKUP]), (said.format("c"), None)]
+    entries = entries_of(whole)
+    for at in range(1, len(entries) + 1):
+        again, other = cut(entries, at), cls()
+        with History("cut", again.provider) as history:
+            known = sum(one.kind == "llm" and one.status == "finished" for one in history.run(RUN).steps)
+        assert course(other, again) == result, f"cut after commit {at}"
+        assert other.told == llm.told[known:], f"cut after commit {at}"
+    assert known == 4
+
+
+def test_the_call_that_a_class_of_models_defines_is_plain_elsewhere(on_disk):
+    llm = Own()
+
+    @flow(checkpoint=on_disk())
+    async def waits():
+        return llm.call("x")
+
+    assert (llm.call("outside"), type(llm.call("outside"))) == ("re: outside", str)
+    assert waits.kickoff(run_id="w") == "re: x"
+    with History(on_disk().location) as history:
+        assert [one.kind for one in history.run("w").steps] == ["flow"]
+
+
 def test_where_a_call_is_a_plain_one(on_disk):
     llm, heard = model(), []
 
