@@ -12,7 +12,6 @@ from crewlite.comparable import comparable
 from crewlite.durable import Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread, OutputInvalid
 from crewlite.llm.base import (
-    BEHIND,
     BaseLLM,
     FromAThread,
     LLMReply,
@@ -69,9 +68,9 @@ def asked(llm: BaseLLM, messages: str | Sequence[Message], response_format: obje
 def called(
     llm: BaseLLM, messages: str | list[Message], context: Mapping[str, Any], own: Callable[[], Any] | None = None
 ) -> Any:
-    """Call as `LLM.call` does, and wait for the reply. Raises what `_called_plainly` does, or the step.
+    """Call as `BaseLLM.call` does, and wait for the reply. Raises what `_called_plainly` does, or the step.
 
-    `own`: makes the call where it is no step, if the class of the model answers by a `call` of its own.
+    `own`: makes the call where it is no step, if the class of the model overrides `call`.
     """
     scope = durable.scope()
     if scope.loop is None or kinds.at(scope.address).asks_model:  # a model that asks another one is one call
@@ -90,7 +89,7 @@ def called(
         source=context.get("from_agent"),
         task=context.get("from_task"),
         question=[said, comparable(told, _name_of)],
-        more=told | ({BEHIND: True} if acall_behind(type(llm)) is not type(llm).acall else {}),
+        more=told,
     )
     step = replace(step, with_usage=_with_usage, drift="may_differ")
     if said is None:  # a preview shows it without asking the model; no recorded call has the number 0

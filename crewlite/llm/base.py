@@ -38,11 +38,10 @@ REMINDER = "crewlite"
 OVERFLOW = "context_overflow"
 """The `finish_reason` of a recorded reply without tool calls that says: the conversation does not fit the model."""
 
-BEHIND = "behind_call"
-"""In the context of `acall`, of a step that an overridden `call` began: it does not go through that `call` again."""
-
 ORDER = ("tools", "callbacks", "available_functions", "from_task", "from_agent")
 """The context that `call` takes by position, after the messages, in CrewAI's order."""
+
+_IS_RECORDED = "_is_recorded"  # marks a `call` whose calls in the code of a run are steps
 
 ToolProtocol = Literal["native", "text"]
 """How a model asks for tools: by tool calls of its own, or in the text of its replies (see `protocol`)."""
@@ -218,27 +217,29 @@ class BaseLLM(Resource):
             raise ConfigError(f"{cls.__name__}.call is async; wanted a plain function: rename it to acall")
         if _definer(cls, "call") < _definer(cls, "acall"):  # a run asks by `acall`, so that has to go through `call`
             cls.acall = BaseLLM.acall  # type: ignore[method-assign]
-        if "call" in vars(cls) and acall_behind(cls) is BaseLLM.acall:
+        if cls.call is not BaseLLM.call and not hasattr(cls.call, _IS_RECORDED):
             cls.call = _recorded(cls.call)  # type: ignore[method-assign]
 
-    def call(self, messages: list[Message], **context: Any) -> Reply:
-        """Answer the messages. Blocks; a run calls it in a thread. Unless overridden, it does what `LLM.call` does.
+    def call(self, messages: str | list[Message], *also: Any, **context: Any) -> Any:
+        """Ask and wait for the complete reply, a `ReplyText`. A text in place of messages is sent as one user message.
 
-        One that is overridden is a recorded step, too, where code of a run calls it: it then returns a `ReplyText`.
+        `also`: context by position, in CrewAI's order: tools, callbacks, available_functions, from_task, from_agent.
+
+        In the code of a flow, a step, a tool or a callback, the call is a recorded step of the run, as `ask` is: a
+        resume does not make it again, unless it asks something else. Outside a run, in a coroutine, with `on_chunk`,
+        and when one model asks another, it is a plain call: no record, events or retries. Raises OnLoopThread in a
+        coroutine on crewlite's own loop: await `ask` there.
+
+        A class of your own may override it, and answers by it; a run calls it in a thread.
         """
         if acall_behind(type(self)) is BaseLLM.acall:
             raise ConfigError(
                 f"{type(self).__name__}.call called super().call(), but BaseLLM cannot answer: return the reply instead"
             )
-        reply: ReplyText = bare_call.called(self, messages, context)
-        return reply
+        return bare_call.called(self, messages, dict(zip(ORDER, also, strict=False)) | context)
 
     async def acall(self, messages: list[Message], **context: Any) -> Reply:
         """Answer the messages. Unless overridden, it runs `call` in a thread."""
-        if context.pop(BEHIND, False):
-            acall = acall_behind(type(self))
-            reply: Reply = await acall(self, messages, **context_for(acall, context))
-            return reply
         if on_chunk := context.get("on_chunk"):
             context["on_chunk"] = FromAThread(on_chunk)
         return await background.blocking(self.call, messages, **context_for(type(self).call, context))
@@ -280,6 +281,7 @@ def _recorded(call: Callable[..., Any]) -> Callable[..., Any]:
         given, told = as_messages(messages), dict(zip(names, also, strict=False)) | context
         return bare_call.called(self, given, told, own=lambda: call(self, given, *also, **context))
 
+    setattr(asked, _IS_RECORDED, True)
     return asked
 
 

@@ -19,7 +19,6 @@ from crewlite.llm import faults, keys, library as provided, wire
 from crewlite.llm.arguments import check, full_name, handed_on
 from crewlite.llm.base import (
     OFFLINE,
-    ORDER,
     BaseLLM,
     LLMReply,
     Message,
@@ -27,7 +26,6 @@ from crewlite.llm.base import (
     ReplyText,
     ToolProtocol,
     as_messages,
-    bare_call,
     whole_reply,
 )
 from crewlite.recovery.policy import model_calls
@@ -143,19 +141,6 @@ class LLM(BaseLLM):
         self._sees = True
         self._login = keys.Login.of(base_url)
         self._stand_in = offline.OfflineLLM() if model == OFFLINE else None
-
-    def call(self, messages: str | list[Message], *also: Any, **context: Any) -> ReplyText:
-        """Ask and wait for the complete reply. A text in place of messages is sent as one user message.
-
-        `also`: context by position, in CrewAI's order: tools, callbacks, available_functions, from_task, from_agent.
-
-        In the code of a flow, a step, a tool or a callback, the call is a recorded step of the run, as `ask` is: a
-        resume does not make it again, unless it asks something else. Outside a run, in a coroutine, with `on_chunk`,
-        and when one model asks another, it is a plain call: no record, events or retries. Raises OnLoopThread in a
-        coroutine on crewlite's own loop: await `ask` there.
-        """
-        reply: ReplyText = bare_call.called(self, messages, dict(zip(ORDER, also, strict=False)) | context)
-        return reply
 
     def plain_settings(self) -> dict[str, Any] | None:
         """Return the settings that differ from the defaults, without keys.

@@ -8,7 +8,7 @@ from typing import Any
 
 from crewlite.errors import ConfigError, ScriptExhausted
 from crewlite.forked import lock
-from crewlite.llm.base import BaseLLM, LLMReply, Message, Reply, ReplyText, bare_call, context_for
+from crewlite.llm.base import BaseLLM, LLMReply, Message, Reply, context_for
 from crewlite.llm.parts import text_of
 from crewlite.usage import Usage
 
@@ -36,11 +36,6 @@ class ScriptedLLM(BaseLLM):
             raise ConfigError(f"ScriptedLLM was given {replies!r} as replies; wanted a list of replies, or a function")
         self._script = replies if callable(replies) else tuple(replies)
         self._lock = lock()
-
-    def call(self, messages: str | list[Message], **context: Any) -> ReplyText:
-        """Answer with the next line, as a step of the run that the caller is in, if any: see `LLM.call`."""
-        reply: ReplyText = bare_call.called(self, messages, context)
-        return reply
 
     async def acall(self, messages: list[Message], **context: Any) -> Reply:
         """Answer with the next line."""

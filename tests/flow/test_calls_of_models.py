@@ -6,7 +6,20 @@ import threading
 
 import pytest
 
-from crewlite import Agent, BaseLLM, CheckpointConfig, Crew, History, LLMReply, Task, ToolCall, Usage, bound, event_bus
+from crewlite import (
+    LLM,
+    Agent,
+    BaseLLM,
+    CheckpointConfig,
+    Crew,
+    History,
+    LLMReply,
+    Task,
+    ToolCall,
+    Usage,
+    bound,
+    event_bus,
+)
 from crewlite.errors import ConfigError, LLMUnavailable, OnLoopThread
 from crewlite.events import LLMCallCompletedEvent
 from crewlite.flow import Flow, flow, listen, start, step
@@ -278,7 +291,17 @@ class Polite(Own):
         return super().call([{"role": "user", "content": f"please {messages[-1]['content']}"}], *also, **more)
 
 
-@pytest.mark.parametrize(("cls", "said"), [(Own, "{}"), (Polite, "please {}")])
+class Derived(LLM):
+    """A class of CrewAI's kind that derives from LLM, and asks somebody else."""
+
+    def __init__(self):
+        super().__init__("openai/x", base_url="http://127.0.0.1:1/v1")
+        self.told = []
+
+    call = Own.call
+
+
+@pytest.mark.parametrize(("cls", "said"), [(Own, "{}"), (Polite, "please {}"), (Derived, "{}")])
 def test_the_call_that_a_class_of_models_defines_is_recorded(cls, said):
     def course(llm, setting):
         @flow(checkpoint=setting)
