@@ -23,12 +23,16 @@ class ToolUsageStartedEvent(_ToolEvent):
 
 
 class ToolUsageFinishedEvent(_ToolEvent):
-    """A tool's result is recorded. No call was made if it is `from_cache` (an earlier one) or `from_person`."""
+    """A tool's result is recorded. No call was made if it is `from_cache` (an earlier one) or `from_person`.
+
+    Nor was one if it is `reused_from` a call with effect="once", of an earlier attempt of its task.
+    """
 
     type: Literal["tool_usage_finished"] = "tool_usage_finished"
     output: str
     from_cache: bool = False
     from_person: bool = False
+    reused_from: str | None = None
     started_at: datetime
     finished_at: datetime
 

@@ -10,7 +10,9 @@ from crewlite.durable import Step
 from crewlite.errors import InDoubt
 from crewlite.runtime.steps.attempts import failed_before
 from crewlite.runtime.steps.run import Run
+from crewlite.state.format.addresses import bare_name, prefix_beside, without_tries
 from crewlite.state.format.commit import CommitParts
+from crewlite.state.format.outcome import Outcome
 from crewlite.tools.result import shown_arguments
 
 
@@ -39,6 +41,30 @@ def is_made_again(run: Run, address: str) -> bool:
     """
     decided = address in run.rerun and run.rerun[address] == run.record.begun_once.get(address)
     return decided and may_have_been_made(run, address)
+
+
+def made_before(run: Run, address: str, fingerprint: str) -> Outcome | None:
+    """Return the finished call that an earlier attempt at an enclosing step made, asked the same; None without one.
+
+    It answers the call at `address`, which would else be made twice because something else failed. Each such call
+    answers one call of an attempt.
+    """
+    here = prefix_beside(address)
+    if "!" not in here:
+        return None
+    place, name, made, taken = without_tries(here), bare_name(address), list[Outcome](), set[str]()
+    for at, ended in run.record.outcomes.items():
+        prefix = prefix_beside(at)
+        if ended.fingerprint != fingerprint or bare_name(at) != name or without_tries(prefix) != place:
+            continue
+        if prefix == here:
+            taken.add((ended.reused or "").rpartition("@")[2])
+        elif run.record.intents.get(at) == "once" and not ended.reused:
+            made.append(ended)
+    free = (one for one in made if one.address not in taken and (here, one.address) not in run.answered_again)
+    if found := next(free, None):
+        run.answered_again.add((here, found.address))
+    return found
 
 
 def doubt(step: Step[Any], address: str, run: Run) -> InDoubt:

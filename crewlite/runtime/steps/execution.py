@@ -26,7 +26,7 @@ from crewlite.runtime.steps import remedies
 from crewlite.runtime.steps.attempts import beside_conflict, following, next_attempt
 from crewlite.runtime.steps.budgets import HeldBudget, admit, held, limited
 from crewlite.runtime.steps.deciding import announce_success, remedied
-from crewlite.runtime.steps.doubts import doubt, intended, is_made_again, kind_and_name, may_have_been_made
+from crewlite.runtime.steps.doubts import doubt, intended, is_made_again, kind_and_name, made_before, may_have_been_made
 from crewlite.runtime.steps.failed_attempts import FailedAttempt, kept
 from crewlite.runtime.steps.frame import Frame
 from crewlite.runtime.steps.run import Origin
@@ -54,7 +54,7 @@ class Ended(NamedTuple):
     attempt: int = 1
     milliseconds: float = 0.0
     reused: str | None = None
-    """The step of another run from whose cached result the outcome comes: its usage is not counted here."""
+    """The step, of another run or of an earlier attempt, whose result the outcome is: its usage is not counted here."""
 
 
 @dataclass(slots=True)
@@ -139,15 +139,19 @@ class Execution(Generic[T]):
         return None
 
     async def _known(self) -> tuple[T, Ended] | None:
-        """Return an outcome that takes no work: a person's answer, or a cached one; None without one.
+        """Return an outcome that takes no work: a person's answer, a cached one, that of an earlier attempt; else None.
 
         A call with effect="once" is recorded as intended before it is made. Raises InDoubt.
         """
         run, step, address = self.outer.run, self.step, self.address
-        if may_have_been_made(run, address):
-            if address in run.answers and step.answer:
-                return step.answer(run.answers[address]), Ended()
-            if step.effect == "once" and not is_made_again(run, address):
+        begun = may_have_been_made(run, address)
+        if begun and address in run.answers and step.answer:
+            return step.answer(run.answers[address]), Ended()
+        if step.effect == "once" and not is_made_again(run, address):
+            if made := made_before(run, address, self.fingerprint):  # so this one was not begun, only intended
+                origin = f"{run.run_id}/{run.branch}@{made.address}"
+                return step.decode(run.record.value(made.address)), Ended(made.changes, reused=origin)
+            if begun:
                 once, number, _ = self._next()
                 if kept(step, self._frame(number, once=once)) is None:  # else it waits for its remedy
                     raise doubt(step, address, run)

@@ -107,6 +107,8 @@ class Run:
     """Functions that return the usage of separate runs kicked off inside this one, by the address of the step."""
     worked: dict[str, float] = field(default_factory=dict)
     """How many seconds failed and cancelled steps with a time limit had worked, by address."""
+    answered_again: set[tuple[str, str]] = field(default_factory=set)
+    """(prefix of an attempt, address of a call of an earlier attempt that answers one of this attempt)."""
     config: CheckpointConfig | None = None
     """The store configuration that the definitions give, without the overrides of the kickoff."""
 

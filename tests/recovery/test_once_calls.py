@@ -1,0 +1,193 @@
+"""A finished call with effect="once" is not made again because something around it is tried again."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from crewlite import Agent, CheckpointConfig, Crew, FailurePolicy, History, Task, event_bus, tool
+from crewlite.errors import InDoubt
+from crewlite.events import ToolUsageFinishedEvent
+from crewlite.flow import Flow, flow, recoverable, start, step
+from crewlite.llm import ToolCall
+from crewlite.recovery import Rule, replan
+from crewlite.state import InMemoryProvider
+from crewlite.testing import ScriptedLLM
+from tests.cuts import RUN, cut, entries_of
+
+AGAIN = FailurePolicy((Rule({"bug", "refused"}, retries=1, base=0),))
+
+
+def store():
+    return CheckpointConfig(location="here", provider=InMemoryProvider())
+
+
+class Post:
+    """Sends letters, each at once, and breaks down right after the first attempts to do so."""
+
+    def __init__(self, *letters, breaks=1, beside=False):
+        self.letters, self.breaks, self.beside, self.sent = letters, breaks, beside, []
+        self.send = step(name="send", effect="once")(self._send)
+
+    def _send(self, text):
+        self.sent.append(text)
+        return f"sent {text}"
+
+    async def work(self):
+        asked = [self.send.submit(text) for text in self.letters]
+        answers = await asyncio.gather(*asked) if self.beside else [await one for one in asked]
+        if self.breaks:
+            self.breaks -= 1
+            raise ValueError("oops")
+        return answers
+
+
+def in_step(post, setting):
+    @step(retries=1)
+    async def around():
+        return await post.work()
+
+    @flow(checkpoint=setting)
+    async def one():
+        return await around()
+
+    return one
+
+
+def in_step_with_policy(post, setting):
+    @step
+    async def around():
+        return await post.work()
+
+    @flow(checkpoint=setting, failure_policy=AGAIN)
+    async def one():
+        return await around()
+
+    return one
+
+
+def in_method(post, setting):
+    class Posting(Flow):
+        checkpoint = setting
+
+        @start(retries=1)
+        async def first(self):
+            return await post.work()
+
+    return Posting()
+
+
+def in_phases(post, setting):
+    @recoverable(policy=FailurePolicy(default=replan()), checkpoint=setting)
+    async def one(hint: str):
+        return await post.work()
+
+    return one
+
+
+PLACES = [in_step, in_step_with_policy, in_method, in_phases]
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("letters", [["a"], ["a", "b"], ["a", "a"]])
+@pytest.mark.parametrize("place", PLACES)
+def test_a_letter_is_sent_once_although_it_is_tried_again_around_it(place, letters, beside):
+    setting, post = store(), Post(*letters, beside=beside)
+    assert place(post, setting).kickoff(run_id=RUN) == [f"sent {text}" for text in letters]
+    assert sorted(post.sent) == letters
+    entries = entries_of(setting)
+    for at in range(1, len(entries) + 1):
+        again, other = cut(entries, at), Post(*letters, beside=beside)
+        with History("cut", again.provider) as history:
+            steps = history.run(RUN).steps
+        other.breaks -= any(one.attempts for one in steps)
+        other.sent += ["before the kill" for one in steps if is_sent(one)]
+        try:
+            assert place(other, again).kickoff(run_id=RUN) == [f"sent {text}" for text in letters], f"commit {at}"
+        except InDoubt as stopped:
+            assert stopped.address in {one.address for one in steps if one.status == "in_doubt"}, f"commit {at}"
+        else:
+            assert len(other.sent) == len(letters), f"commit {at}"
+
+
+def is_sent(one):
+    """Whether a step of the record has sent a letter itself."""
+    return one.address.rpartition("/")[2].startswith("step:send") and one.status == "finished" and not one.reused_from
+
+
+def crew_of(replies, sent, setting, *, refused=1, **more):
+    """A crew of one task, whose agent pays, and whose first answers are refused."""
+    verdicts = itertools.chain([False] * refused, itertools.repeat(True))
+
+    @tool(effect="once")
+    def pay(amount: int) -> str:
+        """Pay."""
+        sent.append(amount)
+        return f"paid {amount}"
+
+    agent = Agent(role="Clerk", goal="pay", llm=ScriptedLLM(replies), tools=[pay])
+    task = Task(
+        name="t",
+        description="pay",
+        expected_output="done",
+        agent=agent,
+        guardrail=lambda output: (next(verdicts), output.raw),
+        guardrail_max_retries=0,
+    )
+    return Crew(tasks=[task], checkpoint=setting, **more)
+
+
+def asks(*amounts):
+    """Model replies that pay these amounts in each attempt at the task, one after the other."""
+
+    def answer(messages):
+        made = sum(message["role"] == "tool" for message in messages)
+        return ToolCall("pay", {"amount": amounts[made]}) if made < len(amounts) else "done"
+
+    return answer
+
+
+@pytest.mark.parametrize("policy", [AGAIN, FailurePolicy(default=replan())])
+def test_an_agent_that_begins_its_task_anew_is_answered_with_what_it_has_paid(policy):
+    sent, heard, setting = [], [], store()
+    event_bus.on(ToolUsageFinishedEvent, lambda source, event: heard.append((event.address, event.reused_from)))
+    assert crew_of(asks(5, 5, 7), sent, setting, failure_policy=policy).kickoff(run_id=RUN).raw == "done"
+    assert sent == [5, 5, 7]
+    calls = ["tool:pay", "tool:pay#2", "tool:pay#3"]
+    assert heard == [
+        *((f"task:t/{call}", None) for call in calls),
+        *((f"task:t!2/{call}", f"{RUN}/main@task:t/{call}") for call in calls),
+    ]
+    entries = entries_of(setting)
+    for at in range(1, len(entries) + 1):
+        again, more = cut(entries, at), []
+        with History("cut", again.provider) as history:
+            steps = history.run(RUN).steps
+        refused = int("task:t/guardrail#1" not in {one.address for one in steps})
+        crew = crew_of(asks(5, 5, 7), more, again, refused=refused, failure_policy=policy)
+        before = sum(one.kind == "tool" and one.status == "finished" and not one.reused_from for one in steps)
+        try:
+            assert crew.kickoff(run_id=RUN).raw == "done"
+        except InDoubt as stopped:
+            assert stopped.address.startswith("task:t/"), f"commit {at}: the second attempt has paid nothing"
+        else:
+            assert before + len(more) == 3, f"commit {at}"
+
+
+def test_another_amount_is_another_call():
+    sent, amounts = [], iter([5, 7])
+
+    def answer(messages):
+        return "done" if messages[-1]["role"] == "tool" else ToolCall("pay", {"amount": next(amounts)})
+
+    assert crew_of(answer, sent, store(), failure_policy=AGAIN).kickoff(run_id=RUN).raw == "done"
+    assert sent == [5, 7]
+
+
+def test_a_kickoff_after_the_failure_pays_nothing_again():
+    sent, setting = [], store()
+    crew = crew_of(asks(5), sent, setting)
+    with pytest.raises(Exception, match="no answer of 1 passes the guardrail"):
+        crew.kickoff(run_id=RUN)
+    assert crew.kickoff(run_id=RUN).raw == "done"
+    assert sent == [5]
