@@ -6,7 +6,7 @@ Tasks are matched by name, else by description, else by order.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from crewlite import codec, templates
@@ -42,9 +42,7 @@ def rebound(
     Raises TaskGone if no task of the crew matches a finished one.
     """
     answering = match(recorded, tasks)
-    unmatched = finished.difference(answering.values())
-    if gone := [fact["address"] for fact in recorded if fact["address"] in unmatched]:
-        raise TaskGone(run_id, gone)
+    _check_gone(recorded, answering, finished, run_id)
     taken, counts = {fact["address"] for fact in recorded}, dict[str, int]()
     addresses: dict[Task, str] = {}
     for task in tasks:
@@ -53,6 +51,14 @@ def rebound(
             address = _address(task, counts)
         addresses[task] = address
     return _describe(addresses, agents)
+
+
+def _check_gone(
+    recorded: Sequence[JsonObject], answering: Mapping[Task, str], finished: Collection[str], run_id: str
+) -> None:
+    known = set(answering.values())
+    if gone := [fact["address"] for fact in recorded if fact["address"] in finished and fact["address"] not in known]:
+        raise TaskGone(run_id, gone)
 
 
 def match(recorded: Sequence[JsonObject], tasks: Sequence[Task]) -> dict[Task, str]:
@@ -72,9 +78,10 @@ def match(recorded: Sequence[JsonObject], tasks: Sequence[Task]) -> dict[Task, s
 
 
 def compare(record: Record, filled: Sequence[FilledTask]) -> Comparison:
-    """Compare what the tasks of a crew ask now with what the finished tasks of its run were asked."""
+    """Compare what the tasks of a crew ask now with what the finished tasks of its run were asked. Raises TaskGone."""
     recorded = record.run["definition"]["tasks"]
     addresses = match(recorded, [one.task for one in filled])
+    _check_gone(recorded, addresses, record.outcomes, record.run["run_id"])
     order = [addresses.get(one.task, "") for one in filled]
     same_steps = order == [fact["address"] for fact in recorded]
     return Comparison(tuple(_drifted(record, filled, addresses)), same_steps, frozenset(addresses.values()))

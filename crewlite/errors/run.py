@@ -120,7 +120,8 @@ class TaskGone(RunMismatch):
     def __init__(self, run_id: str, tasks: Sequence[str]) -> None:
         super().__init__(
             f"Run {run_id!r} has finished {', '.join(tasks)}, but no task of this crew matches it. Put the task back "
-            f"(tasks match by name, else by description, else by order), or start a new run with another run_id."
+            f"(tasks match by name, else by description, else by order), fork the run from a checkpoint before it, or "
+            f"start a new run with another run_id."
         )
         self.run_id, self.tasks = run_id, tuple(tasks)
 

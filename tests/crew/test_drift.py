@@ -288,6 +288,15 @@ def test_a_finished_task_that_is_gone_is_told_also_of_a_finished_run(config):
         trip("Rome", config(), tasks=1).kickoff(run_id="t")
 
 
+@pytest.mark.parametrize("on_drift", [None, "keep", "rerun", "error"])
+def test_a_task_that_is_gone_is_told_before_what_its_absence_changes(config, on_drift):
+    whole = trip("Rome", config(), tasks=3)
+    told = [task.with_(context=None) for task in whole.tasks]
+    Crew(tasks=told, checkpoint=config()).kickoff(run_id="t")
+    with pytest.raises(TaskGone, match="'t' has finished task:plan1, but no task .* fork the run from a checkpoint"):
+        Crew(tasks=[told[0], told[2]], checkpoint=config(on_drift=on_drift)).kickoff(run_id="t")
+
+
 def test_secrets_in_a_question_are_masked_in_what_is_recorded_and_told(on_disk, monkeypatch):
     monkeypatch.setenv("TRIP_API_KEY", "sk-very-secret-0123456789")
     trip("Rome sk-very-secret-0123456789", on_disk()).kickoff(run_id="t")
