@@ -1,6 +1,7 @@
 """Threads that `asyncio.to_thread` and the like start are told apart by the call that they execute."""
 
 import asyncio
+import contextlib
 import functools
 import itertools
 import threading
@@ -9,7 +10,7 @@ from contextvars import copy_context
 
 import pytest
 
-from crewlite import CheckpointConfig, bound
+from crewlite import BaseLLM, CheckpointConfig, bound
 from crewlite.errors import ConfigError
 from crewlite.flow import flow, step
 from crewlite.state import InMemoryProvider
@@ -287,6 +288,40 @@ def test_threads_of_one_function_may_ask_the_same_at_once(carried):
 
     told = side_by_side([work] * 3 + [lambda: work() for _ in range(3)], carried=carried)
     assert len(set(told)) == 6
+
+
+class Named(BaseLLM):
+    """A model that answers with its name."""
+
+    def call(self, messages, **more):
+        return f"answer of {self.model}"
+
+
+@pytest.mark.parametrize("asked_by", [Named.call, Named.ask])
+def test_the_answer_of_one_model_is_not_taken_for_that_of_another_one_in_another_thread(asked_by):
+    models = [Named("one"), Named("other")]
+
+    def ask(model):
+        if model is not models[first]:
+            asked.wait(5)
+        told = str(asked_by(model, "the same"))
+        asked.set()
+        return told
+
+    async def both():
+        return await asyncio.gather(*(asyncio.to_thread(ask, model) for model in models))
+
+    def life(setting):
+        return flow(both, name="program", checkpoint=setting).kickoff(run_id=RUN)
+
+    first, asked, setting = 0, threading.Event(), CheckpointConfig(location="here", provider=InMemoryProvider())
+    assert life(setting) == ["answer of one", "answer of other"]
+    entries = entries_of(setting)
+    for at in range(1, len(entries)):
+        first, asked = 1, threading.Event()
+        with contextlib.suppress(ConfigError):
+            assert life(cut(entries, at)) == ["answer of one", "answer of other"], f"commit {at}"
+    assert at > 2
 
 
 def test_threads_one_after_another_may_ask_the_same_whatever_they_hold():

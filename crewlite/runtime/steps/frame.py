@@ -263,9 +263,14 @@ class Frame(Scope):
         self.children.siblings().cut()
         self.run.pools.forget(self.address)
 
-    def has_ended(self, address: str) -> bool:
-        """Return whether a child step has its outcome or has failed; in a preview, where no step ends, True."""
-        return self.dry or address in self.run.record.outcomes or address in self.children.failed
+    def has_ended(self, address: str, model: str = "") -> bool:
+        """Return whether a child step has its outcome or has failed; in a preview, where no step ends, True.
+
+        `model`: the name of the one that must have given the outcome, where another one's does not count.
+        """
+        if (outcome := self.run.record.outcomes.get(address)) is not None:
+            return not model or outcome.provenance.get("model", model) == model
+        return self.dry or address in self.children.failed
 
     def in_doubt(self, address: str) -> bool:
         """Return whether an earlier kickoff may have made this call, and its result is unknown."""

@@ -45,6 +45,7 @@ class _Asker(NamedTuple):
 
 _NOBODY = _Asker()
 _SEVERAL = object()
+_HasEnded = Callable[[str, str], bool]
 _asker: ContextVar[_Asker] = ContextVar("crewlite_asker", default=_NOBODY)
 """The code that last requested a step in this context."""
 
@@ -69,7 +70,7 @@ class Numbering:
         return f"{self.prefix}{stem}" if name and count == 1 else f"{self.prefix}{stem}#{count}"
 
     def beside(
-        self, step: Step[Any], fingerprint: str, *, recorded: bool, ended: Callable[[str], bool] = lambda address: True
+        self, step: Step[Any], fingerprint: str, *, recorded: bool, ended: _HasEnded = lambda address, model: True
     ) -> str:
         """Return the address of a step that a coroutine or thread beside the attempt's own code requests.
 
@@ -77,7 +78,8 @@ class Numbering:
         ConfigError if two of them have the same fingerprint and differ nevertheless: in the agent, crew or model that
         answers, or in an argument that cannot be recorded. A resume could swap their answers. Of threads without
         `bound`, as those of `asyncio.to_thread`, that execute the same call, this is so if the earlier step has not
-        `ended`.
+        `ended`, which is given its address, or was answered with the recorded answer of another model than its own,
+        which is given too where models differ.
         """
         asker, stem = self._who_asks(), _stem(step.kind.name, step.name)
         place = f"{stem}#{codec.digest([fingerprint, asker.digest])[:_TOLD_APART]}"
@@ -157,6 +159,7 @@ class _Beside:
     """What the call of its thread was given."""
     worker: object
     given: object
+    model: str
     addresses: list[str]
     """The addresses of this request, and of later ones that are like it."""
 
@@ -171,14 +174,15 @@ class _Beside:
         return "" if alike_in_data(self.call, asker.given) else "what the functions of two threads hold"
 
 
-def _noted(others: list[_Beside], address: str, asker: _Asker, step: Step[Any], ended: Callable[[str], bool]) -> str:
+def _noted(others: list[_Beside], address: str, asker: _Asker, step: Step[Any], ended: _HasEnded) -> str:
     """Add a request for a step to the earlier requests with the same address, less its count.
 
     Returns "", or in words what differs from an earlier request of other code: a resume could swap the two answers.
     """
     code, worker, given, known = asker.code, step.voice.source, step.given, False
     for other in others:
-        if other.code is code and (code is not None or all(map(ended, other.addresses))):
+        model = "" if _alike(other.worker, worker) else other.model
+        if other.code is code and (code is not None or all(ended(at, model) for at in other.addresses)):
             alike = other.worker is worker and other.given is given
         elif differing := other.differs(asker, step):
             return differing
@@ -188,7 +192,7 @@ def _noted(others: list[_Beside], address: str, asker: _Asker, step: Step[Any], 
             other.addresses.append(address)
             known = True
     if not known:
-        others.append(_Beside(code, asker.given, worker, given, [address]))
+        others.append(_Beside(code, asker.given, worker, given, (step.provenance or {}).get("model", ""), [address]))
     return ""
 
 
