@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, FailurePolicy, History, Task, event_bus, tool
-from crewlite.errors import InDoubt
+from crewlite.errors import EffectsRepeat, InDoubt
 from crewlite.events import ToolUsageFinishedEvent
 from crewlite.flow import Flow, flow, recoverable, start, step
 from crewlite.llm import ToolCall
@@ -172,6 +172,31 @@ def test_an_agent_that_begins_its_task_anew_is_answered_with_what_it_has_paid(po
             assert stopped.address.startswith("task:t/"), f"commit {at}: the second attempt has paid nothing"
         else:
             assert before + len(more) == 3, f"commit {at}"
+
+
+def test_a_fork_that_may_pay_again_names_the_calls_that_were_made():
+    sent, setting = [], store()
+    crew = crew_of(asks(5), sent, setting, failure_policy=AGAIN)
+    crew.kickoff(run_id=RUN)
+    for _ in range(2):
+        with pytest.raises(EffectsRepeat) as refused:
+            crew.fork(RUN, rerun=["task:t"])
+        assert [call.address for call in refused.value.effects] == ["task:t/tool:pay"]
+        with History(setting.location, setting.provider) as history:
+            history.prune(keep_last=1)
+    assert crew.fork(RUN, rerun=["task:t"], allow_effects=True).kickoff().raw == "done"
+    assert sent == [5, 5], "as it was asked to"
+
+
+def test_a_preview_tells_what_an_earlier_attempt_answers():
+    setting = store()
+    in_phases(Post("a"), setting).kickoff(run_id=RUN)
+    previews = []
+    for at in range(1, len(entries_of(setting))):
+        preview = in_phases(Post("a", breaks=0), cut(entries_of(setting), at)).preview(run_id=RUN)
+        previews += [(one.address, one.verdict, one.why) for one in preview.steps]
+    assert ("!2/step:send", "reused", "was made in an earlier attempt") in previews
+    assert not [one for one in previews if one[0] == "!2/step:send" and one[1] != "reused"]
 
 
 def test_another_amount_is_another_call():

@@ -34,6 +34,7 @@ from crewlite.runtime.kickoffs.secret_inputs import refuse_masked
 from crewlite.runtime.kickoffs.traces import Traces
 from crewlite.runtime.steps import remedies
 from crewlite.runtime.steps.attempts import failed_before, next_attempt
+from crewlite.runtime.steps.doubts import made_before
 from crewlite.runtime.steps.replay import Reraise, Reuse, recorded_answer
 from crewlite.runtime.steps.run import Origin, Run
 from crewlite.runtime.steps.step_scope import Asked, StepScope
@@ -244,6 +245,9 @@ class DryScope(StepScope):
                 value = step.decode({"answer": codec.encode(decode_answer(answer, step.question[1]))})
                 run.note(address, step.kind.name, "reused", "was answered")
                 return value
+        if step.effect == "once" and (made := made_before(run, address, fingerprint)):
+            run.note(address, step.kind.name, "reused", "was made in an earlier attempt")
+            return step.decode(run.record.value(made.address))
         run.note(address, step.kind.name, "runs", self._why(address, step, recorded))
         run.anew.add(address)
         return self._provisional(step, address, run.before if recorded is None else run.record)

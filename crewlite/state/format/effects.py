@@ -23,10 +23,13 @@ MARKS = (b'"once"', b'"made"')
 
 
 def once_calls(entries: Sequence[Entry]) -> list[MadeCall]:
-    """Return the calls with effect="once" that these entries record, in order, whether finished or in doubt."""
+    """Return the calls with effect="once" that these entries record, in order, whether finished or in doubt.
+
+    A call that was intended, and then answered by that of an earlier attempt, was not made.
+    """
     if not any(map(_has_any, entries)):  # most runs: what their models request need not be looked at
         return []
-    found, requested = list[MadeCall](), _Requested()
+    found, requested = list[MadeCall | None](), _Requested()
     unfinished: dict[str, list[int]] = {}
     for entry in entries:
         commit = entry.commit
@@ -34,7 +37,8 @@ def once_calls(entries: Sequence[Entry]) -> list[MadeCall]:
             requested.add(step)
             if "fingerprint" in step and "error" not in step:
                 for number in unfinished.pop(step["address"], ()):
-                    found[number] = {**found[number], "finished": True}
+                    call = found[number]
+                    found[number] = {**call, "finished": True} if call and "reused" not in step else None
         made, intents = commit.get("made", ()), commit.get("intents", ())
         listed = {call["address"] for call in made}
         intended = (requested.call(at, commit) for at, effect in intents if effect == "once" and at not in listed)
@@ -44,7 +48,7 @@ def once_calls(entries: Sequence[Entry]) -> list[MadeCall]:
             if not call["finished"]:
                 unfinished.setdefault(call["address"], []).append(len(found))
             found.append(call)
-    return found
+    return [call for call in found if call]
 
 
 def arguments_of(entries: Sequence[Entry]) -> dict[str, str]:
