@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, ValidationInfo, field_validator
 
-from crewlite.coming_from import SETTINGS_PAGE, instead_of
+from crewlite.coming_from import SETTINGS_PAGE, Hinting
 from crewlite.coming_from.settings import settings_of, why_not, without_accepted
 from crewlite.errors import ConfigError, meant, meant_setting
 from crewlite.pacing import Pace
@@ -25,7 +25,7 @@ _SEEN |= dict.fromkeys(("llm", "manager_llm", "planning_llm"), "a model, or its 
 """Texts that must not be blank."""
 
 
-class Described(BaseModel):
+class Described(Hinting, BaseModel):
     """A frozen model whose construction fails with a ConfigError that lists every problem at once."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, defer_build=True)
@@ -201,12 +201,7 @@ class Definition(Described):
             private = object.__getattribute__(self, "__pydantic_private__")
             if private and name in private:
                 return private[name]
-            try:
-                return super().__getattr__(name)
-            except AttributeError:
-                if instead := instead_of(type(self), name):
-                    raise AttributeError(f"{type(self).__name__} has no {name!r}: {instead}") from None
-                raise
+            return super().__getattr__(name)
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__

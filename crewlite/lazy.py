@@ -32,7 +32,7 @@ coming_from = lazy("crewlite.coming_from")
 
 
 def first_use(package: str, homes: Mapping[str, str], *, complete: bool = True) -> Callable[[str], Any]:
-    """Return a package's `__getattr__`, which imports each of its names from its module when the name is first used.
+    """Return the `__getattr__` of a package or module, which imports each name from its module at its first use.
 
     `homes`: the name of the module of each name. The error for any other name lists them if they are `complete`, all
     names of the package; for a name of CrewAI, it says what to write instead.
@@ -43,7 +43,8 @@ def first_use(package: str, homes: Mapping[str, str], *, complete: bool = True) 
             value = getattr(importlib.import_module(home), name)
             setattr(sys.modules[package], name, value)
             return value
-        if importlib.util.find_spec(f"{package}.{name}"):  # `from package import name` asks first
+        is_package = "__path__" in vars(sys.modules[package])
+        if is_package and importlib.util.find_spec(f"{package}.{name}"):  # `from package import name` asks first
             raise AttributeError(f"{package}.{name} is a module: import it first")
         hint = importlib.import_module("crewlite.errors").meant(name, homes) or f"it has {', '.join(sorted(homes))}"
         known = f"; {hint}" if complete else ""

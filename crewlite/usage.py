@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
 from crewlite import codec
+from crewlite.coming_from import Hinting
 
 
 class Counts(TypedDict, total=False):
@@ -32,7 +33,7 @@ class UsageRecord(Counts, total=False):
 
 
 @codec.register
-class Usage(BaseModel):
+class Usage(Hinting, BaseModel):
     """The usage of model calls: counts of tokens, `requests` (calls), and `cost` in US dollars, None if unknown."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)

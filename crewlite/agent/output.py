@@ -7,12 +7,13 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from crewlite import codec
+from crewlite.coming_from import Hinting
 from crewlite.step_parts import Durability
 from crewlite.usage import Usage
 
 
 @codec.register
-class LiteAgentOutput(BaseModel):
+class LiteAgentOutput(Hinting, BaseModel):
     """An agent's answer."""
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, defer_build=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from crewlite.coming_from.settings import why_not
 
@@ -20,20 +21,43 @@ _OF_RESULTS = {
 """Attributes of what a kickoff returns, which is looked for in the definition where a fork was not kicked off."""
 
 
+class Hinting:
+    """An object that says what to write instead of an attribute of CrewAI that it lacks."""
+
+    if not TYPE_CHECKING:  # type checkers know the attributes
+
+        def __getattr__(self, name: str) -> Any:
+            kind = type(self)
+            if not hasattr(kind, name) and (instead := instead_of(kind, name)):
+                raise AttributeError(f"{kind.__name__} has no {name!r}: {instead}")
+            # the next class's, such as pydantic's; else that which raises the error with which it was not found
+            return getattr(super(), "__getattr__", self.__getattribute__)(name)
+
+
 def missing_import(module: str, name: str) -> ImportError | None:
     """Build the error for a name of CrewAI that a module of crewlite lacks; None for any other name.
 
     It is an ImportError, because `from crewlite import ...` replaces the text of an AttributeError.
     """
+    if name.startswith("_"):
+        return None
     instead = _first(_names().IMPORTS, name, name.startswith)
+    if instead is None and name in importlib.import_module("crewlite").__all__:
+        instead = f"from crewlite import {name}"
     return ImportError(f"{module} has no {name!r}: {instead} ({PAGE})") if instead else None
 
 
-def missing_module(name: str) -> ModuleNotFoundError | None:
-    """Build the error for a module of CrewAI that crewlite lacks; None for any other module."""
+def missing_module(name: str) -> ImportError | None:
+    """Build the error for a module of CrewAI that crewlite lacks; None for any other module.
+
+    `from package import name` looks for a module too, so it may also be a name that the package lacks.
+    """
     path = name.removeprefix("crewlite.")
     instead = _first(_names().MODULES, path, lambda above: path.startswith(f"{above}."))
-    return ModuleNotFoundError(f"There is no module {name!r}: {instead} ({PAGE})", name=name) if instead else None
+    if instead:
+        return ModuleNotFoundError(f"There is no module {name!r}: {instead} ({PAGE})", name=name)
+    package, _, last = name.rpartition(".")
+    return missing_import(package, last)
 
 
 def _first(told: Mapping[str, str], name: str, covers: Callable[[str], bool]) -> str | None:
@@ -43,11 +67,13 @@ def _first(told: Mapping[str, str], name: str, covers: Callable[[str], bool]) ->
 
 def instead_of(kind: type, attribute: str) -> str | None:
     """Return what to write instead of a method or field of CrewAI or of a result; None for any other attribute."""
+    if attribute.startswith("_"):
+        return None
     classes = [cls.__name__ for cls in kind.__mro__]
     if any(attribute in _OF_RESULTS.get(name, ()) for name in classes):
-        return f"it is of a result: kickoff().{attribute}, and of a fork: fork(ref).kickoff().{attribute}"
+        return f"it is of a result: kickoff().{attribute}, and of a fork: fork(ref).kickoff().{attribute} ({PAGE})"
     members = _names().MEMBERS
-    told = next((members[name].get(attribute) for name in classes if name in members), None)
+    told = next((members[name][attribute] for name in classes if attribute in members.get(name, ())), None)
     if told:
         return f"{told} ({PAGE})"
     setting = why_not(classes, attribute)

@@ -29,6 +29,10 @@ _RETRIED = "LLM(max_retries=...), or a failure_policy"
 _HANDLERS = "handlers of an event are called in the order in which they subscribed"
 _SHAPED = "Task(output_pydantic=...) has an answer in that shape, and tells the model what does not fit"
 _ANY = "handlers of BaseEvent hear every event: @event_bus.on(BaseEvent)"
+_SIGNALS = "each signal has its event: from crewlite.events import SigTermEvent, SigIntEvent"
+_CHUNKS = (
+    "LLMStreamChunkEvent.chunk is the text of a piece; a reply has text and tool_calls: from crewlite import LLMReply"
+)
 
 IMPORTS: dict[str, str] = {
     "load_crew": _FILES,
@@ -68,7 +72,8 @@ IMPORTS: dict[str, str] = {
     "CheckpointBaseEvent": _ANY,
     "CheckpointForkBaseEvent": _ANY,
     "CheckpointRestoreBaseEvent": _ANY,
-    "FlowEvent": _ANY,
+    **dict.fromkeys(("CrewBaseEvent", "FlowEvent", "LLMEventBase", "LLMGuardrailBaseEvent", "ObservationEvent"), _ANY),
+    "ContextWindowSummarizationEvent": _ANY,
     "ReasoningEvent": _ANY,
     "ToolUsageEvent": _ANY,
     "FlowPersistence": "a store of your own is a provider: CheckpointConfig(provider=...)",
@@ -94,6 +99,11 @@ IMPORTS: dict[str, str] = {
     "Converter": _SHAPED,
     "InternalInstructor": _SHAPED,
     "LLMContextLengthExceededError": "from crewlite.errors import ContextOverflow",
+    **dict.fromkeys(("SignalType", "on_signal"), _SIGNALS),
+    **dict.fromkeys(("Delta", "StreamingChoices", "FunctionArgs", "AccumulatedToolArgs"), _CHUNKS),
+    "FunctionCall": "a call of a tool has its name and its arguments: from crewlite import ToolCall",
+    "LLMCallType": "LLMCallCompletedEvent.call_type is 'llm_call' or 'tool_call'",
+    "is_replaying": "a recorded step that is used again emits StepReplayedEvent",
     "I18N": "prompts are crewlite's; Agent(system_template=..., prompt_template=...) puts them into other words",
     "Prompts": "prompts are crewlite's; Agent(system_template=..., prompt_template=...) puts them into other words",
 }
@@ -279,5 +289,88 @@ _FLOW: dict[str, str] = {
     **dict.fromkeys(("checkpoint_method_counts", "execution_context"), _CHECKPOINTS),
     **dict.fromkeys(("defer_trace_finalization", "is_crewai_internal", "entity_type"), _INSIDE),
 }
-MEMBERS: dict[str, dict[str, str]] = {"Crew": _RUN, "Task": _TASK, "Agent": _AGENT, "Flow": _FLOW}
+_HANDED_ON = "LLM(...) takes it by name, and has it in llm.extra"
+_WINDOW = "what no longer fits is summarised: Agent(respect_context_window=True)"
+_OF_LLM: dict[str, str] = {
+    **dict.fromkeys(("frequency_penalty", "presence_penalty", "n", "logit_bias", "logprobs"), _HANDED_ON),
+    **dict.fromkeys(("top_logprobs", "max_completion_tokens", "thinking", "additional_params"), _HANDED_ON),
+    **dict.fromkeys(("get_context_window_size", "context_window_size", "summarize_messages"), _WINDOW),
+    "is_context_window_overflowing_threshold": _WINDOW,
+    "is_tool_result_overflowing_threshold": "Agent(max_tool_output=...) says how much of a result a model is shown",
+    **dict.fromkeys(("set_callbacks", "set_env_callbacks"), "calls are events: @event_bus.on(LLMCallCompletedEvent)"),
+    **dict.fromkeys(
+        ("get_input_tokens_count", "get_token_usage_summary"), "a result has its usage: result.token_usage"
+    ),
+    **dict.fromkeys(("llm_type", "is_litellm"), _PROVIDER),
+    "is_anthropic": "a model is known by its name: llm.model",
+    "completion_cost": "a result has its cost: result.token_usage.cost",
+    "api_base": "llm.base_url",
+    "stop_sequences": "llm.stop",
+    "to_config_dict": "llm.plain_settings()",
+    "stream_events": "LLM(stream=True), and a crew, agent or flow streams the events of a run: agent.stream(text)",
+    "supports_function_calling": "llm.tool_protocol is 'native' or 'text'",
+    "supports_stop_words": "texts in llm.stop go to the model",
+    **dict.fromkeys(
+        ("prefer_upload", "get_file_uploader"), "files are of tasks, crews and agents: Task(input_files=...)"
+    ),
+    "format_text_content": _INSIDE,
+}
+_COUNTED = "each run counts the calls of its tools: BaseTool(max_usage_count=...)"
+_TOOL: dict[str, str] = {
+    **dict.fromkeys(("current_usage_count", "reset_usage_count", "has_reached_max_usage_count"), _COUNTED),
+    "format_output_for_agent": "the model is given what a tool returns; a pydantic object as JSON",
+    "formatted_description": "how a model is told of it: tool.schema_for_model",
+    "description_updated": "a description stays as it is; how a model is told of it: tool.schema_for_model",
+    "args": "tool.takes has the names of its arguments, tool.arguments the model that checks them",
+    "invoke": "tool.run(query=...)",
+    "ainvoke": "await tool.arun(query=...)",
+    "tool_type": "a tool is known by its name",
+    "to_structured_tool": "a tool is used as it is: tools=[tool]",
+}
+_ASKED = "what its model was asked: History(location).run(run_id).prompt(address)"
+_FAILED = dict.fromkeys(("tool_failures", "has_tool_failures"), _TOOL_CALLS)
+_PLAN = "plans and what came of them are steps: History(location).run(run_id).steps"
+_ANSWER: dict[str, str] = {
+    **_FAILED,
+    **dict.fromkeys(("plan", "had_plan", "replan_count", "last_replan_reason", "from_todo_items"), _PLAN),
+    **dict.fromkeys(("todos", "completed_todos", "failed_todos"), _PLAN),
+    "messages": _ASKED,
+    "to_dict": "result.pydantic.model_dump()",
+}
+_OF_USAGE: dict[str, str] = {
+    "add_usage_metrics": "usages are added up: usage + other",
+    "delta_since": "the usage of a part of a run: History(location).run(run_id).usage_of(address)",
+    "from_provider_dict": "LLMReply(usage=Usage(prompt_tokens=..., completion_tokens=...))",
+    "cache_creation_tokens": "they are among prompt_tokens",
+}
+_BUS: dict[str, str] = {
+    **dict.fromkeys(("runtime_state", "set_runtime_state", "reset_runtime_state", "register_entity"), _INSIDE),
+    "aemit": "event_bus.emit(source, event), in async code too",
+    "register_handler": "event_bus.on(TaskCompletedEvent, handler)",
+    "replay": "the events of a run: History(location).run(run_id).events()",
+    "shutdown": "event_bus.flush() waits for handlers, and the end of the process does too",
+    "validate_dependencies": _HANDLERS,
+}
+MEMBERS: dict[str, dict[str, str]] = {
+    "EventBus": _BUS,
+    "ConditionalTask": {
+        "should_execute": "task.condition(output)",
+        "get_skipped_task_output": "the output of a task that was left out has output.skipped",
+    },
+    "CheckpointConfig": dict.fromkeys(("trigger_all", "trigger_events"), "config.on_events"),
+    "Crew": _RUN,
+    "Task": _TASK,
+    "Agent": _AGENT,
+    "Flow": _FLOW,
+    "BaseLLM": _OF_LLM,
+    "BaseTool": _TOOL,
+    "CrewOutput": _FAILED,
+    "LiteAgentOutput": _ANSWER,
+    "Usage": _OF_USAGE,
+    "TaskOutput": {
+        **_FAILED,
+        "messages": _ASKED,
+        "output_format": "it has what it was asked for: output.pydantic, output.json_dict, output.raw",
+    },
+}
 """Methods and fields by class."""

@@ -7,13 +7,14 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from crewlite import codec
+from crewlite.coming_from import Hinting
 from crewlite.step_parts import Durability
 from crewlite.task.output import Structured, TaskOutput
 from crewlite.usage import Usage
 
 
 @codec.register
-class CrewOutput(Structured, BaseModel):  # type: ignore[misc]  # BaseModel.json is deprecated
+class CrewOutput(Hinting, Structured, BaseModel):  # type: ignore[misc]  # BaseModel.json is deprecated
     """A crew's result: the last task's answer, and every task's. `result["research"]` is the output of that task.
 
     A name that no task has is looked up in the structured answer: `result["total"]`.

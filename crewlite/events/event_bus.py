@@ -25,6 +25,7 @@ from blinker import Signal
 
 from crewlite import background, durable
 from crewlite.callables import is_async
+from crewlite.coming_from import Hinting
 from crewlite.errors import OnLoopThread
 from crewlite.events.base import BaseEvent
 from crewlite.events.delivery import (
@@ -39,6 +40,7 @@ from crewlite.events.delivery import (
     within_lanes,
 )
 from crewlite.forked import in_child, rlock
+from crewlite.lazy import first_use
 
 E = TypeVar("E", bound=BaseEvent)
 H = TypeVar("H", bound=Handler)
@@ -67,7 +69,7 @@ class Subscription:
         self.cancel()
 
 
-class EventBus:
+class EventBus(Hinting):
     """Delivers typed events to handlers. Handlers take `(source, event)` or `(source, event, state)`.
 
     Sync handlers run inside `emit`, in the order of registration. Each async handler has an ordered queue of its own on
@@ -339,6 +341,7 @@ event_bus = EventBus()
 
 crewlite_event_bus = crewai_event_bus = event_bus
 CrewAIEventsBus = EventBus  # the class, by which listeners of CrewAI annotate their argument
+__getattr__ = first_use("crewlite.events.event_bus", {}, complete=False)
 
 
 class BaseEventListener(ABC):

@@ -10,10 +10,11 @@ import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache, wraps
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from crewlite.coming_from import Hinting
 from crewlite.errors import ConfigError, LLMEmptyReply, LLMError, meant
 from crewlite.lazy import asyncio, lazy
 from crewlite.resources import Resource
@@ -149,7 +150,7 @@ class ReplyText(str):
 Reply = str | LLMReply | ToolCall | Sequence[ToolCall]
 
 
-class BaseLLM(Resource):
+class BaseLLM(Hinting, Resource):
     """Base class for models of your own: write `call` or `acall`. Events, retries and recording are added around it.
 
     ```python
@@ -338,8 +339,8 @@ def writes_calls(llm: BaseLLM) -> bool:
 
     A class of CrewAI says so by `supports_function_calling`, one of crewlite by `tool_protocol`.
     """
-    supports = getattr(llm, "supports_function_calling", None)
-    return llm.tool_protocol == "text" or (callable(supports) and not supports())
+    says_so = callable(getattr(type(llm), "supports_function_calling", None))  # the class has no hint to look for
+    return llm.tool_protocol == "text" or (says_so and not cast(Any, llm).supports_function_calling())
 
 
 @cache

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from crewlite import codec
+from crewlite.coming_from import Hinting
 from crewlite.errors import ConfigError
 from crewlite.usage import Usage
 
@@ -48,7 +49,7 @@ class Structured:
 
 
 @codec.register
-class TaskOutput(Structured, BaseModel):  # type: ignore[misc]  # BaseModel.json is deprecated
+class TaskOutput(Hinting, Structured, BaseModel):  # type: ignore[misc]  # BaseModel.json is deprecated
     """A finished task's result. `str()` gives the text; `["key"]` looks into `json_dict` or `pydantic`."""
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, defer_build=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from pydantic import BaseModel
 
@@ -12,10 +12,17 @@ from crewlite import background
 from crewlite.callables import is_async
 from crewlite.errors import ConfigError
 from crewlite.keywords import known_keywords
+from crewlite.lazy import lazy
 from crewlite.recovery.port import Policy
 from crewlite.step_parts import Effect
 from crewlite.tools.base import BaseTool
 from crewlite.tools.schema import summary
+from crewlite.wording import an
+
+if TYPE_CHECKING:
+    from crewlite.tools import foreign
+else:  # only for tools that are none of BaseTool
+    foreign = lazy("crewlite.tools.foreign")
 
 
 class FunctionTool(BaseTool):
@@ -47,6 +54,14 @@ class FunctionTool(BaseTool):
         made = cls(name=title, description=said, args_schema=args_schema, func=func, **fields)
         _ = made.schema_for_model  # an unusable signature is told here, not in the middle of a run
         return made
+
+    @classmethod
+    def from_langchain(cls, tool: Any) -> BaseTool:
+        """Return a tool of LangChain as one of crewlite; `tools=[...]` also takes it as it is. Raises ConfigError."""
+        adopted = foreign.adopt(tool)
+        if adopted is None:
+            raise ConfigError(f"from_langchain was given {an(type(tool).__name__)}; wanted a tool of LangChain")
+        return adopted
 
     async def _arun(self, **kwargs: Any) -> Any:
         return await self.func(**kwargs) if is_async(self.func) else await background.blocking(self.func, **kwargs)

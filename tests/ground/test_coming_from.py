@@ -9,13 +9,26 @@ from pathlib import Path
 import pytest
 
 import crewlite
-from crewlite import Agent, CheckpointConfig, Crew, CrewOutput, LiteAgentOutput, Task, coming_from
+from crewlite import (
+    Agent,
+    BaseLLM,
+    CheckpointConfig,
+    ConditionalTask,
+    Crew,
+    CrewOutput,
+    Flow,
+    LiteAgentOutput,
+    Task,
+    coming_from,
+    start,
+)
 from crewlite.agent.steps import AgentFinish
 from crewlite.coming_from import modules, names
 from crewlite.errors import ConfigError
 from crewlite.events import (
     AgentExecutionCompletedEvent,
     BaseEventListener,
+    ContextWindowSummarizationStartedEvent,
     CrewKickoffStartedEvent,
     PlanRefinementEvent,
     SigTermEvent,
@@ -60,6 +73,22 @@ ROOT = Path(crewlite.__file__).parent
         ("from crewlite.project import load_crew", "crewlite.project has no 'load_crew': Crew.from_yaml"),
         ("from crewlite.tools import EnvVar", "crewlite.tools has no 'EnvVar': a tool reads the environment itself"),
         ("from crewlite.events import MemoryQueryCompletedEvent", "what a run should know goes into its inputs"),
+        ("from crewlite.agent import CrewTrainingHandler", "crewlite.agent has no 'CrewTrainingHandler': crew.train"),
+        ("from crewlite.crew import FlowTrackable", "cannot import name 'FlowTrackable' from 'crewlite.crew'"),
+        (
+            "from crewlite.task import Agent",
+            "crewlite.task has no 'Agent': from crewlite import Agent (docs/crewai.md)",
+        ),
+        ("from crewlite.llm import StreamingChoices", "LLMStreamChunkEvent.chunk is the text of a piece"),
+        ("from crewlite.events.event_bus import is_replaying", "that is used again emits StepReplayedEvent"),
+        ("from crewlite.events.types.llm_events import LLMEventBase", "@event_bus.on(BaseEvent) (docs/crewai.md)"),
+        ("from crewlite.events.types.llm_events import ToolCall", "from crewlite import ToolCall"),
+        ("from crewlite.events.types.llm_events import LLMCallType", "is 'llm_call' or 'tool_call'"),
+        ("from crewlite.events.types.llm_events import Nothing", "cannot import name 'Nothing' from"),
+        ("from crewlite.events.types.crew_events import CrewBaseEvent", "crew_events has no 'CrewBaseEvent': handlers"),
+        ("from crewlite.events.types.llm_guardrail_events import LLMGuardrailBaseEvent", "hear every event"),
+        ("from crewlite.events.types.flow_events import ConversationTurnStartedEvent", "continues a conversation"),
+        ("from crewlite.events.types.system_events import on_signal", "import SigTermEvent, SigIntEvent"),
         ("from crewlite import Knowledge", "what a run should know goes into its inputs"),
         ("from crewlite.project import crow", "cannot import name 'crow' from 'crewlite.project'"),
     ],
@@ -78,22 +107,42 @@ def test_a_setting_of_a_crew_that_is_not_here_names_the_page_that_lists_it(name)
         Crew(tasks=[], **{name: "x"})
 
 
-MEMBERS = [(cls, name) for cls, told in names.MEMBERS.items() for name in told if cls != "Flow"]
+MEMBERS = [(cls, name) for cls, told in names.MEMBERS.items() for name in told]
+
+
+class Summary(Flow):
+    @start()
+    def write(self):
+        return "x"
+
+
+@crewlite.tool
+def look_up(query: str) -> str:
+    """Look it up."""
+    return query
 
 
 @pytest.fixture(scope="module")
 def parts():
-    """A definition of each kind, by the name of its class."""
+    """A definition, a model, a tool or a result of each kind, by the name of its class."""
     agent = Agent(role="r", goal="g", llm="offline")
     crew = Crew(tasks=[Task(description="d", expected_output="x", agent=agent)])
-    return {"Agent": agent, "Crew": crew, "Task": crew.tasks[0]}
+    result = crew.kickoff()
+    also = ConditionalTask(description="d", expected_output="x", agent=agent, condition=lambda output: True)
+    objects = [
+        *(agent, crew, crew.tasks[0], also, Summary(), crewlite.LLM("openai/gpt-4o"), look_up, CheckpointConfig()),
+        *(result, result.tasks_output[0], agent.kickoff("q"), result.token_usage, crewlite.event_bus),
+    ]
+    return {cls.__name__: one for one in objects for cls in type(one).__mro__ if cls.__module__.startswith("crewlite.")}
 
 
 @pytest.mark.parametrize(("cls", "name"), MEMBERS, ids=".".join)
 def test_a_method_or_field_that_is_not_here_says_what_to_write(cls, name, parts):
     with pytest.raises(AttributeError) as caught:
         getattr(parts[cls], name)
-    assert str(caught.value) == f"{cls} has no {name!r}: {names.MEMBERS[cls][name]} (docs/crewai.md)"
+    assert (
+        str(caught.value) == f"{type(parts[cls]).__name__} has no {name!r}: {names.MEMBERS[cls][name]} (docs/crewai.md)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,18 +150,42 @@ def test_a_method_or_field_that_is_not_here_says_what_to_write(cls, name, parts)
     [
         ("Crew", "memory", "a run knows its inputs and the outputs of its tasks"),
         ("Agent", "mcps", "agents have tools; instead: tools=[...]"),
+        ("BaseTool", "env_vars", "a tool reads the environment itself"),
+        ("LLM", "interceptor", "attempts can be wrapped; instead: crewlite.around(...)"),
         ("Task", "converter_cls", "the model is told what does not fit; instead: Task(output_pydantic=...)"),
     ],
 )
 def test_a_setting_that_is_not_here_says_so_where_it_is_read_too(cls, name, told, parts):
     with pytest.raises(AttributeError) as caught:
         getattr(parts[cls], name)
-    assert f"{cls} has no {name!r}: {told}" in str(caught.value)
+    assert f"{type(parts[cls]).__name__} has no {name!r}: {told}" in str(caught.value)
     assert str(caught.value).endswith(" (docs/crewai-names.md)")
 
 
+def test_an_error_in_a_property_of_ones_own_is_told_as_it_is():
+    class Echo(BaseLLM):
+        def call(self, messages):
+            return "x"
+
+        @property
+        def context_window_size(self):
+            return self.sizes["x"]
+
+        get_context_window_size = context_window_size.fget
+
+    with pytest.raises(AttributeError, match="'Echo' object has no attribute 'sizes'"):
+        _ = Echo().context_window_size
+    with pytest.raises(AttributeError, match="'Echo' object has no attribute 'sizes'"):
+        Echo().get_context_window_size()
+    with pytest.raises(AttributeError, match="^Echo has no 'summarize_messages': what no longer fits is summarised"):
+        Echo().summarize_messages([])
+
+
 def test_what_nobody_has_is_missing_as_ever(parts):
-    assert not hasattr(parts["Crew"], "no_such_thing")
+    for cls in names.MEMBERS:
+        with pytest.raises(AttributeError) as caught:
+            _ = parts[cls].no_such_thing
+        assert str(caught.value) == f"{type(parts[cls]).__name__!r} object has no attribute 'no_such_thing'"
     assert parts["Crew"].bound_to(None)._bound is None
 
 
@@ -150,6 +223,11 @@ def test_what_nobody_has_is_missing_as_ever(parts):
         ("crewlite.agent.core", "Agent", Agent),
         ("crewlite.agent.planning_config", "PlanningConfig", crewlite.PlanningConfig),
         ("crewlite.agents", "AgentFinish", AgentFinish),
+        (
+            "crewlite.events.types.llm_events",
+            "ContextWindowSummarizationStartedEvent",
+            ContextWindowSummarizationStartedEvent,
+        ),
         ("crewlite.events.types.observation_events", "PlanRefinementEvent", PlanRefinementEvent),
         ("crewlite.events.types.system_events", "SigTermEvent", SigTermEvent),
         ("crewlite.flow.runtime", "Flow", crewlite.Flow),
@@ -237,6 +315,18 @@ def test_the_code_of_a_tool_made_of_a_function_is_called_as_that_of_a_class_is()
     assert (add._run(2, b=3), add._run(a=2), add.run(2)) == (5, 3, 3)
 
 
+def test_a_tool_of_langchain_becomes_one_where_a_program_says_so():
+    class Search:
+        name, description, args = "search", "Search.", {"query": {"type": "string"}}
+
+        def invoke(self, arguments):
+            return f"nothing about {arguments['query']}"
+
+    assert FunctionTool.from_langchain(Search()).run(query="tides") == "nothing about tides"
+    with pytest.raises(ConfigError, match="^from_langchain was given an int; wanted a tool of LangChain"):
+        FunctionTool.from_langchain(3)
+
+
 def test_a_module_that_nobody_has_is_missing_as_ever():
     with pytest.raises(ModuleNotFoundError, match="No module named 'crewlite.flow.no_such_thing'"):
         importlib.import_module("crewlite.flow.no_such_thing")
@@ -248,7 +338,7 @@ def test_what_is_not_here_is_really_not_here():
         there = {*importlib.import_module(package).__all__}
         assert not there.intersection(names.IMPORTS)
     for kind, told in names.MEMBERS.items():
-        assert not [name for name in told if name in dir(getattr(crewlite, kind))]
+        assert not [name for name in told if name in dir(getattr(crewlite, kind, type(crewlite.event_bus)))]
     files = {path.relative_to(ROOT).with_suffix("").as_posix() for path in ROOT.rglob("*.py")}
     assert not [path for path in names.MODULES if path.replace(".", "/") in files]
 

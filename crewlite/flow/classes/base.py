@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, Type
 from pydantic import BaseModel
 
 from crewlite import codec, durable, homes, kinds, last_kickoff
-from crewlite.coming_from import instead_of
+from crewlite.coming_from import Hinting
 from crewlite.coming_from.settings import why_not, without_accepted
 from crewlite.errors import ConfigError, meant
 from crewlite.flow.classes.feedback import HumanFeedbackResult
@@ -66,7 +66,7 @@ class Left(NamedTuple):
     feedback: tuple[HumanFeedbackResult, ...]
 
 
-class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
+class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
     """A flow of methods with a state: `class Plan(Flow[PlanState])`, or `class Plan(Flow)` with a mapping as state.
 
     The settings below are class attributes, or arguments of the constructor. Further arguments of the constructor set
@@ -319,11 +319,6 @@ class Flow(Runnable[Any], Generic[S], metaclass=FlowType):
         """Return the arguments of start methods that have no default."""
         entries = (self.graph.methods[name] for name in self.graph.entries)
         return [one.name for entry in entries for one in entry.parameters if one.default is inspect.Parameter.empty]
-
-    def __getattr__(self, name: str) -> Any:
-        if instead := instead_of(type(self), name):
-            raise AttributeError(f"A flow has no attribute {name!r}; {instead}")
-        return self.__getattribute__(name)  # raises the error with which the attribute was not found
 
     def __setattr__(self, name: str, value: object) -> None:
         if name == "state":
