@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import CodeType, FunctionType, MethodType
-from typing import Any
+from typing import Any, NamedTuple
 
 from crewlite import codec
 from crewlite.callables import held, shape
@@ -14,6 +14,7 @@ from crewlite.errors import NotCodable
 from crewlite.instances import copied
 
 _DEEPEST = 8  # levels of a collection with live objects, which may hold itself
+_MANY = 100  # parts of a value of which none is looked at if there are more
 
 
 def class_of(value: object) -> Json:
@@ -50,24 +51,37 @@ def copied_apart(value: Any, depth: int = 0) -> Any:
     return copied(value)
 
 
-def alike_in_data(one: Any, other: Any, depth: int = 0) -> bool:
-    """Return whether no text or number tells two values apart.
+class Seen(NamedTuple):
+    """A value, and the texts and numbers in it when it was looked at."""
 
-    It is looked for in lists, tuples and dicts, in what functions hold, and in the attributes of objects. The code of
-    functions counts too.
-    """
-    if one is other or depth == _DEEPEST:
-        return True
-    kind = type(one)
-    if kind is not type(other) or kind in codec.IMMUTABLE:
-        return kind is type(other) and bool(one == other)
+    value: Any
+    parts: Mapping[Any, Seen] | None = None
+    """What is in it, by key, number or name; None for data that cannot change, and where it is too deep or too much."""
+
+
+def seen(value: Any, depth: int = 0) -> Seen:
+    """Look at a value: at lists, tuples and dicts, what functions hold, and the attributes of objects."""
+    kind = type(value)
+    if kind in codec.IMMUTABLE or kind is CodeType or depth == _DEEPEST:
+        return Seen(value)
+    parts = value if kind is dict else dict(enumerate(value)) if kind in (list, tuple) else _parts(value)
+    return Seen(value, {name: seen(part, depth + 1) for name, part in parts.items()} if len(parts) <= _MANY else None)
+
+
+def alike_in_data(one: Seen, other: Seen) -> bool:
+    """Return whether no text or number tells two values apart. The code of functions counts too."""
+    kind = type(one.value)
+    if one.value is other.value or kind is not type(other.value):
+        return one.value is other.value
+    if kind in codec.IMMUTABLE:
+        return bool(one.value == other.value)
     if kind is CodeType:
-        return bool(shape(one) == shape(other))
-    if kind is dict:
-        return one.keys() == other.keys() and all(alike_in_data(one[name], other[name], depth + 1) for name in one)
-    if kind is list or kind is tuple:
-        return len(one) == len(other) and all(alike_in_data(*pair, depth + 1) for pair in zip(one, other, strict=True))
-    return alike_in_data(_parts(one), _parts(other), depth + 1)
+        return bool(shape(one.value) == shape(other.value))
+    if one.parts is None or other.parts is None:
+        return True
+    return one.parts.keys() == other.parts.keys() and all(
+        alike_in_data(part, other.parts[name]) for name, part in one.parts.items()
+    )
 
 
 def _parts(value: object) -> dict[str, Any]:

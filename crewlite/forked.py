@@ -132,8 +132,8 @@ def end_child(error: BaseException | None = None) -> NoReturn:
     """
     code = 0
     try:
-        if isinstance(error, SystemExit) and not isinstance(error.code, str):
-            code = error.code or 0
+        if isinstance(error, SystemExit):
+            code = _exit_code(error)
         elif error is not None:
             code = 1
             sys.excepthook(type(error), error, error.__traceback__)
@@ -154,3 +154,11 @@ def _begin() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=between_forks._before, after_in_parent=between_forks._in_parent, after_in_child=_begin)
+
+
+def _exit_code(error: SystemExit) -> int:
+    """Return the code with which Python ends a program for this. What is no code is printed, as Python does."""
+    if error.code is None or isinstance(error.code, int):
+        return (error.code or 0) & 0xFF
+    print(error.code, file=sys.stderr)
+    return 1

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 from crewlite import background, codec
-from crewlite.comparable import comparable, copied_apart
+from crewlite.comparable import Seen, comparable, copied_apart, seen
 from crewlite.durable import Scope, scope
 from crewlite.errors import ConfigError
 from crewlite.lazy import asyncio, futures
@@ -48,7 +48,7 @@ class ThreadCall(NamedTuple):
     """The function with its arguments, and the calls around it."""
     is_bound: bool = False
     """Whether it is a `bound` call, rather than one in a thread that was given the context in another way."""
-    given: tuple[Any, ...] = ()
+    holds: Seen = Seen(None)
     """The function, its arguments and what it holds, and those of the calls around it. Objects are not in the key."""
 
 
@@ -106,8 +106,8 @@ def note_call(asker: Scope) -> None:
     around, frames = call_here(), _frames()
     if around.frame not in frames:
         own = next(one for one in reversed(frames) if _package(one) not in _STARTERS)
-        given = (around.given, own.f_code, _arguments(own), _held(own))
-        _call.set(ThreadCall(own, [around.key, call_in(own, asker)], given=given))
+        holds = _seen_in(around, own.f_code, _arguments(own), _held(own))
+        _call.set(ThreadCall(own, [around.key, call_in(own, asker)], holds=holds))
 
 
 def _note_bound(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -120,7 +120,12 @@ def _note_bound(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         kwargs = {name: _at_first(value, asker) for name, value in kwargs.items()}
     around = call_here()
     key = [around.key, getattr(fn, "__qualname__", ""), comparable(args), comparable(kwargs)]
-    _call.set(ThreadCall(sys._getframe(1), key, is_bound=True, given=(around.given, fn, args, kwargs)))
+    _call.set(ThreadCall(sys._getframe(1), key, is_bound=True, holds=_seen_in(around, fn, args, kwargs)))
+
+
+def _seen_in(around: ThreadCall, *parts: Any) -> Seen:
+    """Look at the parts of a call now, before it changes what they hold."""
+    return Seen(object(), {"around": around.holds, **{number: seen(part) for number, part in enumerate(parts)}})
 
 
 def _frames() -> list[FrameType]:

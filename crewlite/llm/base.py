@@ -9,7 +9,8 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cache, wraps
+from functools import cache, partial, wraps
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -218,8 +219,9 @@ class BaseLLM(Hinting, Resource):
             raise ConfigError(f"{cls.__name__}.call is async; wanted a plain function: rename it to acall")
         if _definer(cls, "call") < _definer(cls, "acall"):  # a run asks by `acall`, so that has to go through `call`
             cls.acall = BaseLLM.acall  # type: ignore[method-assign]
-        if cls.call is not BaseLLM.call and not hasattr(cls.call, _IS_RECORDED):
-            cls.call = _recorded(cls.call)  # type: ignore[method-assign]
+        own = inspect.getattr_static(cls, "call")
+        if isinstance(own, FunctionType) and own is not BaseLLM.call and not hasattr(own, _IS_RECORDED):
+            cls.call = _recorded(own)  # type: ignore[method-assign]
 
     def call(self, messages: str | list[Message], *also: Any, **context: Any) -> Any:
         """Ask and wait for the complete reply, a `ReplyText`. A text in place of messages is sent as one user message.
@@ -229,9 +231,7 @@ class BaseLLM(Hinting, Resource):
         In the code of a flow, a step, a tool or a callback, the call is a recorded step of the run, as `ask` is: a
         resume does not make it again, unless it asks something else. Outside a run, in a coroutine, with `on_chunk`,
         and when one model asks another, it is a plain call: no record, events or retries. Raises OnLoopThread in a
-        coroutine on crewlite's own loop: await `ask` there.
-
-        A class of your own may override it, and answers by it; a run calls it in a thread.
+        coroutine on crewlite's own loop: await `ask` there. A class that overrides it answers by it.
         """
         if acall_behind(type(self)) is BaseLLM.acall:
             raise ConfigError(
@@ -273,14 +273,16 @@ def _definer(cls: type, name: str) -> int:
 
 
 def _recorded(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a step of each call of this method in the code of a run. Everywhere else it stays a plain call."""
-    takes = [*inspect.signature(call).parameters.values()][2:]
-    names = [one.name for one in takes if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD] or ORDER
+    """Make a step of each call of this method in the code of a run, unless it is to return a `response_model`."""
+    takes = [*inspect.signature(call).parameters.values()][1:]
+    names = [one.name for one in takes if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    names = names if len(names) > 1 else [*(names or ["messages"]), *ORDER]
 
     @wraps(call)
-    def asked(self: BaseLLM, messages: str | list[Message], *also: Any, **context: Any) -> Any:
-        given, told = as_messages(messages), dict(zip(names, also, strict=False)) | context
-        return bare_call.called(self, given, told, own=lambda: call(self, given, *also, **context))
+    def asked(self: BaseLLM, *given: Any, **context: Any) -> Any:
+        own, told = partial(call, self, *given, **context), dict(zip(names, given, strict=False)) | context
+        messages, is_free = told.pop(names[0], None), told.get("response_model") is not None or len(given) > len(names)
+        return own() if messages is None or is_free else bare_call.called(self, messages, told, own=own)
 
     setattr(asked, _IS_RECORDED, True)
     return asked

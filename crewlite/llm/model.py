@@ -281,9 +281,8 @@ class LLM(BaseLLM):
             failure = faults.typed(
                 error, self.model, library.exceptions, self._mask, self.timeout, host=host, heard=heard
             )
-        if (
-            failure is not None
-        ):  # raised here and not above, where the original, which holds the request, would be its context
+        # raised here and not above, where the original, which holds the request, would be its context
+        if failure is not None:
             raise failure
         cost = provided.cost(library, response, self.model)
         reply = wire.reply_of(response, self.model, self._provider or "", cost, self._mask)

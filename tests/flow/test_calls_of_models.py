@@ -1,6 +1,7 @@
 """`llm.call(...)` in the code of a run, as programs for CrewAI have it: recorded like `llm.ask`, and never paid twice."""
 
 import asyncio
+import functools
 import itertools
 import threading
 
@@ -325,14 +326,45 @@ def test_the_call_that_a_class_of_models_defines_is_recorded(cls, said):
     assert known == 4
 
 
+def test_any_call_that_answers_in_the_code_of_a_run_answers_outside_too(on_disk):
+    class Static(BaseLLM):
+        @staticmethod
+        def call(messages):
+            return "static"
+
+    class Renamed(BaseLLM):
+        def call(self, prompt="by default"):
+            return f"renamed {type(prompt).__name__}"
+
+    class Shaped(BaseLLM):
+        def call(self, messages, response_model=None):
+            return {"ok": True} if response_model else "text"
+
+    class Kept(BaseLLM):
+        @functools.lru_cache  # noqa: B019
+        def call(self, text):
+            return f"kept {text}"
+
+    def calls():
+        renamed, shaped = Renamed(), Shaped()
+        said = [Static().call("x"), renamed.call(prompt="x"), renamed.call(), shaped.call("x"), Kept().call("x")]
+        return [*map(str, said), shaped.call("x", response_model=dict)]
+
+    expected = ["static", "renamed str", "renamed str", "text", "kept x", {"ok": True}]
+    assert calls() == expected
+    expected[1] = "renamed list"
+    assert flow(calls, checkpoint=on_disk()).kickoff(run_id="r") == expected
+
+
 def test_the_call_that_a_class_of_models_defines_is_plain_elsewhere(on_disk):
     llm = Own()
 
     @flow(checkpoint=on_disk())
     async def waits():
-        return llm.call("x")
+        return llm.call([{"role": "user", "content": "x"}])
 
-    assert (llm.call("outside"), type(llm.call("outside"))) == ("re: outside", str)
+    outside = llm.call([{"role": "user", "content": "outside"}])
+    assert (outside, type(outside)) == ("re: outside", str)
     assert waits.kickoff(run_id="w") == "re: x"
     with History(on_disk().location) as history:
         assert [one.kind for one in history.run("w").steps] == ["flow"]

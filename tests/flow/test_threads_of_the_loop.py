@@ -290,6 +290,26 @@ def test_threads_of_one_function_may_ask_the_same_at_once(carried):
     assert len(set(told)) == 6
 
 
+def test_what_a_thread_counts_in_an_object_of_its_own_is_no_difference():
+    class Counter:
+        def __init__(self):
+            self.done = 0
+
+        def work(self):
+            for _ in range(3):
+                tell()
+                self.done += 1
+            return self.done
+
+    tell = slow_step()
+
+    async def both():
+        return await asyncio.gather(*(asyncio.to_thread(Counter().work) for _ in range(3)))
+
+    setting = CheckpointConfig(location="here", provider=InMemoryProvider())
+    assert flow(both, checkpoint=setting).kickoff(run_id=RUN) == [3, 3, 3]
+
+
 class Named(BaseLLM):
     """A model that answers with its name."""
 

@@ -4,10 +4,11 @@ import asyncio
 import itertools
 
 import pytest
+from pydantic import SecretStr
 
 from crewlite import Agent, CheckpointConfig, Crew, FailurePolicy, History, Task, event_bus, tool
 from crewlite.errors import EffectsRepeat, InDoubt
-from crewlite.events import ToolUsageFinishedEvent
+from crewlite.events import ToolUsageErrorEvent, ToolUsageFinishedEvent
 from crewlite.flow import Flow, flow, recoverable, start, step
 from crewlite.llm import ToolCall
 from crewlite.recovery import Rule, replan
@@ -197,6 +198,50 @@ def test_a_preview_tells_what_an_earlier_attempt_answers():
         previews += [(one.address, one.verdict, one.why) for one in preview.steps]
     assert ("!2/step:send", "reused", "was made in an earlier attempt") in previews
     assert not [one for one in previews if one[0] == "!2/step:send" and one[1] != "reused"]
+
+
+def test_a_call_that_has_failed_is_made_again():
+    tried, heard = [], []
+    event_bus.on(ToolUsageErrorEvent, lambda source, event: heard.append(event.address))
+
+    class Tried(list):
+        def append(self, amount):
+            tried.append(amount)
+            raise ConnectionError("no route")
+
+    assert crew_of(asks(5), Tried(), store(), failure_policy=AGAIN).kickoff(run_id=RUN).raw == "done"
+    assert tried == [5, 5]
+    assert heard == ["task:t/tool:pay", "task:t!2/tool:pay"]
+
+
+def test_a_call_of_which_something_cannot_be_recorded_is_made_again():
+    sent, keys = [], iter(["k1", "k2", "k1"])
+    clients = iter([object(), object()])
+
+    @step(effect="once")
+    def send(key, client):
+        sent.append(key.get_secret_value())
+
+    @step(retries=1)
+    def around():
+        send(SecretStr(next(keys)), None)
+        if len(sent) == 1:
+            raise ValueError("oops")
+        send(SecretStr(next(keys)), None)
+
+    @step(retries=1)
+    def with_client():
+        send(SecretStr("k"), next(clients))
+        if sent[-2:] != ["k", "k"]:
+            raise ValueError("oops")
+
+    @flow(checkpoint=store())
+    def one():
+        around()
+        with_client()
+
+    one.kickoff(run_id=RUN)
+    assert sent == ["k1", "k2", "k1", "k", "k"]
 
 
 def test_another_amount_is_another_call():

@@ -245,7 +245,7 @@ class DryScope(StepScope):
                 value = step.decode({"answer": codec.encode(decode_answer(answer, step.question[1]))})
                 run.note(address, step.kind.name, "reused", "was answered")
                 return value
-        if step.effect == "once" and (made := made_before(run, address, fingerprint)):
+        if step.effect == "once" and (made := made_before(run, step, address, fingerprint)):
             run.note(address, step.kind.name, "reused", "was made in an earlier attempt")
             return step.decode(run.record.value(made.address))
         run.note(address, step.kind.name, "runs", self._why(address, step, recorded))

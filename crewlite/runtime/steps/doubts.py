@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from crewlite import kinds
+from crewlite import codec, kinds
 from crewlite.durable import Step
 from crewlite.errors import InDoubt
+from crewlite.events.base import ErrorFields
 from crewlite.runtime.steps.attempts import failed_before
 from crewlite.runtime.steps.run import Run
 from crewlite.state.format.addresses import bare_name, prefix_beside, without_tries
@@ -43,14 +44,15 @@ def is_made_again(run: Run, address: str) -> bool:
     return decided and may_have_been_made(run, address)
 
 
-def made_before(run: Run, address: str, fingerprint: str) -> Outcome | None:
-    """Return the finished call that an earlier attempt at an enclosing step made, asked the same; None without one.
+def made_before(run: Run, step: Step[Any], address: str, fingerprint: str) -> Outcome | None:
+    """Return the call that an earlier attempt at an enclosing step made with success, asked the same; else None.
 
     It answers the call at `address`, which would else be made twice because something else failed. Each such call
-    answers one call of an attempt.
+    answers one call of an attempt. Calls of which the record cannot tell whether they ask the same answer none, nor do
+    any where the caller names `address` in `rerun`.
     """
     here = prefix_beside(address)
-    if "!" not in here:
+    if "!" not in here or address in run.rerun or step.given is not None or codec.holds_secret(step.question):
         return None
     place, name, made, taken = without_tries(here), bare_name(address), list[Outcome](), set[str]()
     for at, ended in run.record.outcomes.items():
@@ -59,12 +61,18 @@ def made_before(run: Run, address: str, fingerprint: str) -> Outcome | None:
             continue
         if prefix == here:
             taken.add((ended.reused or "").rpartition("@")[2])
-        elif run.record.intents.get(at) == "once" and not ended.reused:
+        elif run.record.intents.get(at) == "once" and not ended.reused and not _has_failed(run, step, at):
             made.append(ended)
     free = (one for one in made if one.address not in taken and (here, one.address) not in run.answered_again)
     if found := next(free, None):
         run.answered_again.add((here, found.address))
     return found
+
+
+def _has_failed(run: Run, step: Step[Any], address: str) -> bool:
+    """Return whether the outcome of a call is a failure, which a model was told."""
+    said = step.voice.completed(step.decode(run.record.value(address)))
+    return said is not None and issubclass(said[0], ErrorFields)
 
 
 def doubt(step: Step[Any], address: str, run: Run) -> InDoubt:

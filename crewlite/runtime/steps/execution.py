@@ -148,7 +148,7 @@ class Execution(Generic[T]):
         if begun and address in run.answers and step.answer:
             return step.answer(run.answers[address]), Ended()
         if step.effect == "once" and not is_made_again(run, address):
-            if made := made_before(run, address, self.fingerprint):  # so this one was not begun, only intended
+            if made := made_before(run, step, address, self.fingerprint):  # so this one was not begun, only intended
                 origin = f"{run.run_id}/{run.branch}@{made.address}"
                 return step.decode(run.record.value(made.address)), Ended(made.changes, reused=origin)
             if begun:

@@ -21,7 +21,7 @@ from pydantic import BaseModel, SecretStr
 
 from crewlite import codec, kinds, own_threads
 from crewlite.codec import Json
-from crewlite.comparable import alike_in_data
+from crewlite.comparable import Seen, alike_in_data
 from crewlite.durable import Step
 from crewlite.errors import ConfigError
 from crewlite.resources import Resource
@@ -37,8 +37,8 @@ class _Asker(NamedTuple):
     """Identifies the functions of the code and their arguments; the same on every resume."""
     code: object = None
     """The asyncio task in which the code runs, by a weak reference; in a thread, the key of its `bound` call."""
-    given: tuple[Any, ...] = ()
-    """What the call of its thread was given: objects among it are in no digest."""
+    holds: Seen = Seen(None)
+    """What the call of its thread was given and holds: objects among it are in no digest."""
     asks_of: Numbering | None = None
     """The attempt in which this code, on another event loop, has a task of the engine request a step; else None."""
 
@@ -115,10 +115,10 @@ class Numbering:
             return asker
         task = asyncio.current_task()
         if task is None:
-            return _Asker(codec.digest([asker.digest, call.key]), call.key if call.is_bound else None, call.given)
+            return _Asker(codec.digest([asker.digest, call.key]), call.key if call.is_bound else None, call.holds)
         code = weakref.ref(task)  # one object for each task
         if asker.code is not code:
-            asker = _Asker(codec.digest([asker.digest, call.key, _call(task.get_coro())]), code, call.given)
+            asker = _Asker(codec.digest([asker.digest, call.key, _call(task.get_coro())]), code, call.holds)
             _asker.set(asker)
         return asker
 
@@ -155,8 +155,8 @@ class _Beside:
 
     code: object
     """The code that made the request; `_SEVERAL` if several did; None for a thread without `bound`."""
-    call: tuple[Any, ...]
-    """What the call of its thread was given."""
+    holds: Seen
+    """What the call of its thread was given and holds."""
     worker: object
     given: object
     model: str
@@ -171,7 +171,7 @@ class _Beside:
             return type(self.worker).__name__
         if not _alike(self.given, step.given):
             return "an argument"
-        return "" if alike_in_data(self.call, asker.given) else "what the functions of two threads hold"
+        return "" if alike_in_data(self.holds, asker.holds) else "what the functions of two threads hold"
 
 
 def _noted(others: list[_Beside], address: str, asker: _Asker, step: Step[Any], ended: _HasEnded) -> str:
@@ -192,7 +192,7 @@ def _noted(others: list[_Beside], address: str, asker: _Asker, step: Step[Any], 
             other.addresses.append(address)
             known = True
     if not known:
-        others.append(_Beside(code, asker.given, worker, given, (step.provenance or {}).get("model", ""), [address]))
+        others.append(_Beside(code, asker.holds, worker, given, (step.provenance or {}).get("model", ""), [address]))
     return ""
 
 
