@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any
 
 from crewlite import kinds
@@ -12,7 +12,7 @@ from crewlite.errors import CrewliteError
 from crewlite.runtime.steps.numbering import Numbering
 from crewlite.runtime.steps.siblings import Siblings
 from crewlite.runtime.steps.turns import Turns
-from crewlite.state.format.outcome import Attempt, Outcome
+from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.view import View
 
@@ -95,15 +95,18 @@ class Children:
         """Whether results may have to be handed over to other tasks before the step's own coroutine gets one."""
         return self.turns is not None and self.turns.busy
 
-    def is_next(self, address: str, ends: Mapping[str, Outcome | Attempt]) -> bool:
+    def is_next(self, address: str, record: Record) -> bool:
         """Return whether a requested step is recorded, and the code has requested every step recorded before it."""
-        if address not in ends:
+        if not (own := record.end(address)):
             return False
         if self.ahead is None:
+            ends = record.ends
             self.ahead = sorted(self.unrequested & ends.keys(), key=lambda at: ends[at].order, reverse=True)
-        while self.ahead and (self.ahead[-1] not in self.unrequested or self.ahead[-1] not in ends):
+        while self.ahead:
+            if self.ahead[-1] in self.unrequested and (first := record.end(self.ahead[-1])):
+                return first.order > own.order
             self.ahead.pop()
-        return not self.ahead or ends[self.ahead[-1]].order > ends[address].order
+        return True
 
     def turns_here(self) -> Turns:
         """Return the order in which child steps hand over their results; create it on first use."""

@@ -182,7 +182,7 @@ def decide(record: Record, question: Question, mode: Mode, unrequested: Collecti
 
     `unrequested`: addresses of the recorded steps with the same parent that code has not requested yet.
     """
-    ended = record.ends.get(question.address)
+    ended = record.end(question.address)
     if ended is not None and not _stands(record, ended, question):
         return RUN
     if mode.diverged and not (mode.goes_otherwise and question.once):

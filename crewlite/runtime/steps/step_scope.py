@@ -257,7 +257,7 @@ class StepScope(Frame):
 
     async def _others_first(self, address: str) -> bool:
         """Return whether results may have to be handed over to other tasks before the running task gets this one."""
-        if self.run.recorded and not self.children.is_next(address, self.run.record.ends):
+        if self.run.recorded and not self.children.is_next(address, self.run.record):
             await asyncio.sleep(0)  # tasks that the code has just created request their steps now
         return self.children.others_first
 
@@ -279,7 +279,7 @@ class StepScope(Frame):
         """
         if not (self.in_other_task or self.children.others_first):
             return await part
-        recorded = self.run.record.ends.get(task.get_name())
+        recorded = self.run.record.end(task.get_name())
         order = recorded.order if recorded else None
         return await self.children.turns_here().hand_over(task, part, order, expected=self.run.recorded)
 
@@ -315,7 +315,7 @@ class StepScope(Frame):
         late = bool(step.limits or self.inherited.limits or step.cache or step.effect == "once" or step.kind.waits)
         basis = self.basis(address) if step.rests_on_more else replay.Basis()
         once = step.effect == "once"
-        early = step.drift == replay.MAY_DIFFER and not children.is_next(address, record.ends)
+        early = step.drift == replay.MAY_DIFFER and not children.is_next(address, record)
         question = Question(
             address, step.kind.name, step.question, fingerprint, step.drift, once, late, early, step.after, basis
         )

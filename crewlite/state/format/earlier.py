@@ -27,5 +27,5 @@ def definition_at(record: Record, address: str) -> JsonObject:
 
 
 def _valid_at(record: Record, address: str, earlier: Iterable[tuple[int, T]], current: T) -> T:
-    ended = record.ends.get(address)
+    ended = record.end(address)
     return next((value for until, value in earlier if ended and ended.seq < until), current)

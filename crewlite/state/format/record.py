@@ -165,6 +165,10 @@ class Record:
         """The outcomes of steps, and for steps without one the failures that code has handled, by address."""
         return ChainMap[str, Any](self.outcomes, self.failures)
 
+    def end(self, address: str) -> Outcome | Attempt | None:
+        """Return what `ends` holds for a step, in a third of the time; None for nothing."""
+        return self.outcomes.get(address) or self.failures.get(address)
+
     def settled(self, address: str) -> bool:
         """Return whether a step has an outcome, or is inside a step that has one."""
         return address in self.outcomes or self.is_inside(address)
@@ -176,8 +180,7 @@ class Record:
     @property
     def base(self) -> int:
         """The number of the commit that this branch is forked from; 0 if it is not a fork."""
-        base = self.run.get("base")
-        return base["seq"] if base else 0
+        return base["seq"] if (base := self.run.get("base")) else 0
 
     @property
     def ended(self) -> bool:
@@ -221,8 +224,7 @@ class Record:
             self._calls_and_questions(commit)
         if changes_values(commit):
             self._values(commit)
-        if events := commit.get("events"):
-            self.events.add(events, self.seq)
+        self.events.add(commit.get("events", ()), self.seq)
         if drops := commit.get("drops"):
             self.forget(dict(drops))
         if checkpoint := commit.get("place"):
@@ -289,8 +291,7 @@ class Record:
         """Apply the changes that a commit makes to the named values."""
         self.kept = self.kept.after(commit)
         for late in commit.get("late", ()):
-            order = tuple(late.get("order", (self.seq,)))
-            self.late.setdefault(late["address"], []).append((order, late["ops"]))
+            self.late.setdefault(late["address"], []).append((tuple(late.get("order", (self.seq,))), late["ops"]))
 
     def _begin(self, run: RunStart, at: str) -> None:
         """Apply the start of a new run, or of a fork, whose record continues that of its base."""
@@ -332,8 +333,7 @@ class Record:
                 del self.answers[address]  # a question that is asked again is open again
             self._replace(address)
             self._bind(address)
-        for answer in commit.get("answers", ()):
-            self.answers[answer["address"]] = answer
+        self.answers |= {answer["address"]: answer for answer in commit.get("answers", ())}
 
     def _steps(self, steps: Sequence[StepRecord], at: str) -> None:
         if edited := {step["address"] for step in steps if step.get("edited")}:

@@ -102,7 +102,7 @@ def tries_of(record: Record, address: str) -> Sequence[Attempt]:
 
 def tries_of_base(record: Record, address: str) -> int:
     """Return how many of a step's first failed attempts do not count for a fork, because they were made in its base."""
-    tries, ended = record.attempts.get(address, ()), record.ends.get(address)
+    tries, ended = record.attempts.get(address, ()), record.end(address)
     before = sum(one.seq <= record.base for one in tries)
     ended_there = ended is not None and ended.seq <= record.base and before == len(tries)
     return 0 if ended_there else before
