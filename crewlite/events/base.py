@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from crewlite.ids import new_id, now
+from crewlite.ids import new_id, now, now_text
 
 
 class BaseEvent(BaseModel):
@@ -78,3 +78,8 @@ def type_of(event: type[BaseEvent]) -> str:
     """Return the name of a class of events, as `on_events` takes it."""
     name: str = event.model_fields["type"].default
     return name
+
+
+def unheard(event: type[BaseEvent], address: str) -> UnheardEvent:
+    """Return what stands for an event of this class that happens now."""
+    return UnheardEvent(type_of(event), new_id(), now_text(), address)

@@ -12,9 +12,8 @@ from typing import Any, Literal, NamedTuple
 
 from crewlite.durable import Said
 from crewlite.errors import InDoubt, NotCodable, Redacted, ends_run, text_of
-from crewlite.events.base import BaseEvent, UnheardEvent, type_of
+from crewlite.events.base import BaseEvent, UnheardEvent, type_of, unheard
 from crewlite.events.event_bus import event_bus
-from crewlite.ids import new_id, now_text
 from crewlite.resuming import to_resume
 from crewlite.runtime.steps.failures import class_of, lost
 from crewlite.runtime.steps.replay import Mode
@@ -219,11 +218,10 @@ class Run:
         kind, heard = type_of(cls), event_bus.hears(cls)
         setting = self.subscriber.wants(kind, origin.settings, fleeting=cls.fleeting)
         if not (setting or heard or cls.fleeting):
-            unheard = UnheardEvent(kind, new_id(), now_text(), about.get("address", origin.address))
-            journal.buffer_event(unheard)
+            journal.buffer_event(light := unheard(cls, about.get("address", origin.address)))
             if parts:
                 await journal.save(parts, now=now)
-            return unheard
+            return light
         seq = journal.next_seq if (parts or setting) and not ahead else None
         event = self._event(cls, {**more, **about}, origin, seq)
         if not ahead:
