@@ -189,6 +189,38 @@ def test_a_fork_that_may_pay_again_names_the_calls_that_were_made():
     assert sent == [5, 5], "as it was asked to"
 
 
+@pytest.mark.parametrize("pruned", [False, True])
+def test_a_call_inside_a_finished_step_answers_the_next_attempt_also_after_a_prune(pruned):
+    sent, fails, setting = [], [ValueError("oops")], store()
+
+    @step(effect="once")
+    def send(text):
+        sent.append(text)
+        return text
+
+    @step
+    def inner():
+        return send("a")
+
+    @step
+    def around():
+        told = inner()
+        if fails:
+            raise fails[0]
+        return told
+
+    program = flow(around, name="program", checkpoint=setting)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="oops"):
+            program.kickoff(run_id=RUN)
+    if pruned:
+        with History(setting.location, setting.provider) as history:
+            history.prune(keep_last=1)
+    fails.clear()
+    assert program.kickoff(run_id=RUN) == "a"
+    assert sent == ["a"]
+
+
 def test_a_preview_tells_what_an_earlier_attempt_answers():
     setting = store()
     in_phases(Post("a"), setting).kickoff(run_id=RUN)

@@ -1,7 +1,8 @@
 """Compaction of a journal: it merges commits, and leaves out details inside finished steps that no checkpoint needs.
 
 A finished step is answered by its own outcome, so the outcomes of the steps inside it are needed only by checkpoints
-that lie in the middle of it. All valid outcomes outside, all usage and all events are kept. The commits between two
+that lie in the middle of it, and those of calls with effect="once" by the next attempt at a step around it. All valid
+outcomes outside, all usage and all events are kept. The commits between two
 remaining checkpoints become one commit, with the checksum of the last of them, to which the next commit and all forks
 are chained.
 """
@@ -142,7 +143,8 @@ def _merged(
     last, paid = part[-1], Paid()
     begins, ends = CommitParts(), CommitParts()
     steps = [step for entry in part for step in _dated(entry, last)]
-    gone = {step["address"] for step in steps if live.is_inside(step["address"])}
+    waiting = frozenset() if record.finished else _once(live)
+    gone = {step["address"] for step in steps if live.is_inside(step["address"])} - waiting
     shortened.add(gone)
     for entry in part:
         said = entry.commit
@@ -167,6 +169,11 @@ def _merged(
         **paid.parts(left_out=live.is_inside),
         **ends,
     }
+
+
+def _once(live: Record) -> frozenset[str]:
+    """Return the calls with effect="once" of an unfinished run, which may answer a next attempt around them."""
+    return frozenset(at for at, effect in live.intents.items() if effect == "once")
 
 
 class _StepsLeftOut:
