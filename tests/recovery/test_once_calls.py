@@ -189,6 +189,14 @@ def test_a_fork_that_may_pay_again_names_the_calls_that_were_made():
     assert sent == [5, 5], "as it was asked to"
 
 
+def test_a_fork_makes_the_call_that_it_is_to_run_again():
+    sent, setting = [], store()
+    crew = crew_of(asks(5), sent, setting, failure_policy=AGAIN)
+    crew.kickoff(run_id=RUN)
+    assert crew.fork(RUN, rerun=["task:t!2/tool:pay"], allow_effects=True).kickoff().raw == "done"
+    assert sent == [5, 5]
+
+
 @pytest.mark.parametrize("pruned", [False, True])
 def test_a_call_inside_a_finished_step_answers_the_next_attempt_also_after_a_prune(pruned):
     sent, fails, setting = [], [ValueError("oops")], store()

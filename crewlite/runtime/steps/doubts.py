@@ -49,10 +49,10 @@ def made_before(run: Run, step: Step[Any], address: str, fingerprint: str) -> Ou
 
     It answers the call at `address`, which would else be made twice because something else failed. Each such call
     answers one call of an attempt. Calls of which the record cannot tell whether they ask the same answer none, nor do
-    any where the caller names `address` in `rerun`.
+    any where the kickoff or its fork has `address` run again.
     """
-    here = prefix_beside(address)
-    if "!" not in here or address in run.rerun or step.given is not None or codec.holds_secret(step.question):
+    here, is_to_run = prefix_beside(address), address in run.rerun or address in run.record.edited
+    if "!" not in here or is_to_run or step.given is not None or codec.holds_secret(step.question):
         return None
     place, name, made, taken = without_tries(here), bare_name(address), list[Outcome](), set[str]()
     for at, ended in run.record.outcomes.items():
