@@ -452,6 +452,7 @@ print("code", program.kickoff())
         ("in_a_thread", "raise ValueError('it fails')", 1, "ValueError: it fails"),
         ("in_a_thread", "sys.exit(3)", 3, ""),
         ("in_a_thread", "sys.exit('no luck')", 1, "no luck"),
+        ("in_a_thread", "sys.exit(1.5)", 1, "1.5"),
         ("in_a_thread", "return print('done')", 0, ""),
         ("on_the_loop", "raise ValueError('it fails')", 1, "with os._exit(), or fork in a plain function"),
         ("on_the_loop", "return print('done')", 1, "with os._exit(), or fork in a plain function"),
