@@ -19,8 +19,8 @@ from crewlite.flow import flow, step
 from tests import children
 from tests.docs.pages import MODULES, PACKAGE, PAGES, blocks
 
-NAMED = re.compile(r"crewlite (?:checkpoint )?[a-z]+(?: (?:[A-Z]+|--[a-z-]+))+")
-"""A command in the middle of a text, up to the last of its options."""
+NAMED = re.compile(r"(?<!from )crewlite (?:checkpoint )?[a-z]+(?: (?:[A-Z]+|--[a-z-]+))+")
+"""A command in the middle of a text, up to the last of its options. `from crewlite import X` is none."""
 HINTS = re.compile(r"""crewlite [a-z]+(?: [a-z]*)?(?:["'{]| [A-Z{]| --)|\bin_shell\(|\bline\(""")
 """What a module holds in which there may be one. All others are not parsed: this is done at each collection."""
 
