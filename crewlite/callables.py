@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import CodeType, FunctionType
 from typing import Any, get_type_hints
 
@@ -28,6 +28,24 @@ def types_of(fn: Callable[..., Any]) -> Mapping[str, Any]:
         return get_type_hints(fn)
     except (NameError, TypeError):
         return {}
+
+
+@functools.cache
+def parameters_of(fn: Callable[..., object]) -> tuple[frozenset[str], bool]:
+    """Return (the names of a function's parameters, whether it takes any other keyword, too)."""
+    parameters = inspect.signature(fn).parameters.values()
+    return frozenset(p.name for p in parameters), any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
+
+
+def only(names: Collection[str] | None, context: dict[str, Any]) -> dict[str, Any]:
+    """Return the part of the context with these names; all of it for None."""
+    return context if names is None else {name: value for name, value in context.items() if name in names}
+
+
+def context_for(fn: Callable[..., object], context: dict[str, Any]) -> dict[str, Any]:
+    """Return the part of the context that a function's signature takes."""
+    names, takes_more = parameters_of(fn)
+    return only(None if takes_more else names, context)
 
 
 def held(fn: object) -> dict[str, Any]:

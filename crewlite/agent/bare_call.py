@@ -8,6 +8,7 @@ from typing import Any
 
 from crewlite import background, codec, durable, kinds
 from crewlite.agent.shape import Misshapen, Shape, check_format, wanted
+from crewlite.callables import context_for
 from crewlite.comparable import comparable
 from crewlite.durable import Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread, OutputInvalid
@@ -20,7 +21,6 @@ from crewlite.llm.base import (
     ReplyText,
     acall_behind,
     as_messages,
-    context_for,
     whole_reply,
 )
 from crewlite.llm.call import call_step, read_back

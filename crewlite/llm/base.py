@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from crewlite.callables import only, parameters_of
 from crewlite.coming_from import Hinting
 from crewlite.errors import ConfigError, LLMEmptyReply, LLMError, meant
 from crewlite.lazy import asyncio, lazy
@@ -243,7 +244,7 @@ class BaseLLM(Hinting, Resource):
         """Answer the messages. Unless overridden, it runs `call` in a thread."""
         if on_chunk := context.get("on_chunk"):
             context["on_chunk"] = FromAThread(on_chunk)
-        return await background.blocking(self.call, messages, **context_for(type(self).call, context))
+        return await background.blocking(self.call, messages, **only(_taken_by_call(cast(Any, type(self))), context))
 
     def ask(self, messages: str | Sequence[Message], response_format: type[BaseModel] | None = None) -> Any:
         """Ask once, as a step of the run that the caller is in, and return the text; `await` it in a coroutine.
@@ -322,18 +323,16 @@ class FromAThread:
 
 
 @cache
-def _accepts(fn: Any) -> frozenset[str] | None:
-    """Return the names of the arguments that a function takes; None if it takes any keyword."""
-    parameters = inspect.signature(fn).parameters.values()
-    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
-        return None
-    return frozenset(p.name for p in parameters)
-
-
-def context_for(fn: Any, context: dict[str, Any]) -> dict[str, Any]:
-    """Return the part of the context that a function's signature takes."""
-    accepted = _accepts(fn)
-    return context if accepted is None else {name: value for name, value in context.items() if name in accepted}
+def _taken_by_call(cls: Any) -> frozenset[str] | None:
+    """Return what `call` takes of the context, itself or by handing `**` on to what it overrides; None for all."""
+    names = frozenset[str]()
+    for base in cls.__mro__[: cls.__mro__.index(BaseLLM)]:
+        if "call" in vars(base):
+            taken, takes_more = parameters_of(base.call)
+            names |= taken
+            if not takes_more:
+                return names
+    return None
 
 
 def writes_calls(llm: BaseLLM) -> bool:
@@ -349,7 +348,8 @@ def writes_calls(llm: BaseLLM) -> bool:
 def is_of_crewai(cls: Any) -> bool:
     """Return whether the method that answers has CrewAI's signature, so that arguments of calls are JSON text to it."""
     answers = cls.call if cls.acall is BaseLLM.acall else cls.acall
-    return acall_behind(cls) is cls.acall and "available_functions" in (_accepts(answers) or ())
+    names, takes_more = parameters_of(answers)
+    return acall_behind(cls) is cls.acall and not takes_more and "available_functions" in names
 
 
 def whole_reply(reply: object, model: str) -> LLMReply:

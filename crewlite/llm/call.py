@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crewlite import codec, durable, events, kinds, resources
+from crewlite.callables import context_for
 from crewlite.durable import Said, Scope, Step
 from crewlite.errors import ContextOverflow, LLMError
 from crewlite.lazy import asyncio, lazy
@@ -15,7 +16,6 @@ from crewlite.llm.base import (
     LLMReply,
     Message,
     ToolCall,
-    context_for,
     is_of_crewai,
     whole_reply,
     with_fallbacks,

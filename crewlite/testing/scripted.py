@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from crewlite.callables import context_for
 from crewlite.errors import ConfigError, ScriptExhausted
 from crewlite.forked import lock
-from crewlite.llm.base import BaseLLM, LLMReply, Message, Reply, context_for
+from crewlite.llm.base import BaseLLM, LLMReply, Message, Reply
 from crewlite.llm.parts import text_of
 from crewlite.usage import Usage
 

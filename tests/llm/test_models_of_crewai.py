@@ -54,6 +54,30 @@ class Mixed(Mixin, LLM):
     calls = 0
 
 
+class Strict(BaseLLM):
+    """A model with CrewAI's signature, which takes nothing else."""
+
+    def call(self, messages, tools=None, callbacks=None, available_functions=None, from_task=None, from_agent=None):
+        return f"strict {messages[-1]['content'].splitlines()[0]}"
+
+
+class Logged(Mixin, Strict):
+    calls = 0
+
+
+def test_what_a_method_hands_on_is_what_the_method_behind_it_takes(serve):
+    llm = Logged()
+    assert pilot(llm).kickoff("When?").raw.startswith("strict")
+
+    class Asking(Flow):
+        @start()
+        def begin(self):
+            return str(llm.call("Now?"))
+
+    assert Asking(checkpoint=True).kickoff(run_id="r") == "strict Now?"
+    assert llm.calls == 2
+
+
 class Asynchronous(LLM):
     awaited = 0
 
