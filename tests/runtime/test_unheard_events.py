@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 from pathlib import Path
 
 from crewlite import Agent, CheckpointConfig, Crew, Task
-from crewlite.events import BaseEvent
+from crewlite.events import BaseEvent, StepReplayedEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.state.journal.journal import Journal
 from crewlite.testing import ScriptedLLM
@@ -36,6 +37,25 @@ def test_the_record_holds_the_same_events_whoever_listens(tmp_path):
     alone, with_a_listener = recorded_events(tmp_path / "alone"), recorded_events(tmp_path / "heard")
     assert alone == with_a_listener
     assert set(alone) <= {(event.type, event.address or "") for event in heard}
+
+
+def test_a_resume_records_nothing_about_the_steps_that_had_finished(tmp_path):
+    def kick_off(*replies: str | Exception) -> None:
+        agent = Agent(role="Writer", goal="write", llm=ScriptedLLM(replies))
+        names = ("draft", "final")
+        tasks = [Task(name=name, description=name, expected_output="text", agent=agent) for name in names]
+        with contextlib.suppress(ValueError):
+            Crew(tasks=tasks, checkpoint=config).kickoff(run_id="r")
+
+    replayed: list[str | None] = []
+    config = CheckpointConfig(location=tmp_path, on_events=["*"])
+    with event_bus.on(StepReplayedEvent, lambda source, event: replayed.append(event.address)):
+        kick_off("first", ValueError("cut"))
+        before = recorded_events(tmp_path)
+        kick_off("second")
+    assert replayed == ["task:draft"]
+    added = recorded_events(tmp_path)[len(before) :]
+    assert {address for _, address in added} == {"", "task:final", "task:final/llm#1"}
 
 
 def journals() -> list[Journal]:

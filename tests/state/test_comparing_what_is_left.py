@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crewlite import Agent, ConditionalTask, Crew, History, Task
-from crewlite.flow import flow
+from crewlite.flow import flow, step
 from crewlite.testing import ScriptedLLM
 
 
@@ -69,6 +69,31 @@ def test_what_a_fork_did_not_do_again_is_not_told_as_dropped(config):
         assert [step.address for step in history.diff("r", "r/edited").steps_with("only_a")] == ["task:facts/llm#1"]
         history.prune(keep_last=1)
         assert [step.status for step in history.diff("r", "r/edited").steps if step.address == "task:facts"] == ["same"]
+
+
+def test_what_a_fork_answered_from_the_record_inside_a_step_that_it_did_again_is_told_as_dropped(config):
+    @step
+    async def one(name: str) -> str:
+        return name
+
+    @step
+    async def all_of(topic: str) -> str:
+        return await one("first") + await one(topic) + (await one("third") if topic == "tides" else "")
+
+    @flow(checkpoint=config())
+    async def report(topic: str) -> str:
+        return await all_of(topic) + await one("last")
+
+    report.kickoff("tides", run_id="r")
+    report.fork("r", branch="again", inputs={"topic": "winds"}).kickoff()
+    with opened(config()) as history:
+        history.prune(keep_last=1)
+    report.kickoff("tides", run_id="whole")
+    with opened(config()) as history:
+        diff = history.diff("whole", "r/again")
+    inside = "step:all_of/step:one"
+    assert with_status(diff, "unknown") == [(inside, ("b",)), (f"{inside}#2", ("b",))]
+    assert with_status(diff, "only_a") == [(f"{inside}#3", ())]
 
 
 def test_a_skipped_task_is_told_as_skipped(memory):

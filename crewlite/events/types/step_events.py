@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from crewlite.events.base import BaseEvent, ErrorFields
 
@@ -41,10 +41,12 @@ class StepReplayedEvent(_StepEvent):
 
     `changed` names the parts that differ from the record: "question" (kept because of on_drift="keep"), "model",
     "template", "version". `drifted` has the addresses of the tasks, itself or inside it, whose answers were kept
-    although they are asked something else now.
+    although they are asked something else now. It is not recorded: a resume adds nothing about steps that had finished.
     """
 
     type: Literal["step_replayed"] = "step_replayed"
+    fleeting: ClassVar[bool] = True
+
     failed: bool = False
     """Whether it answered with its recorded failure."""
     changed: tuple[str, ...] = ()

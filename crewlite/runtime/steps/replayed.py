@@ -6,7 +6,6 @@ from typing import Any
 
 from crewlite import events
 from crewlite.durable import Step
-from crewlite.events.base import unheard
 from crewlite.runtime.steps.frame import Frame
 from crewlite.runtime.steps.questions import Drifted
 from crewlite.runtime.steps.replay import Reuse
@@ -49,8 +48,7 @@ def how_drifted(frame: Frame, step: Step[Any], recorded: Outcome) -> str:
 
 async def _announce(frame: Frame, step: Step[Any], address: str, **how: Any) -> None:
     event, settings = events.StepReplayedEvent, step.checkpoint_settings + frame.inherited.settings
-    if not frame.run.hears(event, settings):  # mostly, and of every step that is replayed
-        frame.run.journal.buffer_event(unheard(event, address))
+    if not frame.run.hears(event, settings):
         return
     name = step.title
     about = {"kind": step.kind.name, "name": name, "step_type": step.label, **how}

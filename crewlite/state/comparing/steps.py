@@ -144,8 +144,11 @@ class _Run:
         around = next((self._shortened[at] for at in outers(address) if at in self._shortened), None)
         if around is None:
             return False
-        inherited = self.record.base if around.seq > self.record.base else 0  # what it did not do again on the fork
-        return self._begun.get(address, 0) > inherited
+        begun = self._begun.get(address, 0)
+        if around.seq <= self.record.base or begun > self.record.base:
+            return begun > 0
+        unused = {without_tries(at) for at in around.unused}  # what the fork inherited and did not ask for again
+        return begun > 0 and unused.isdisjoint((address, *outers(address)))
 
     @cached_property
     def _shortened(self) -> dict[str, Outcome]:
