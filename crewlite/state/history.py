@@ -376,7 +376,7 @@ class History:
         found = self._finder.find(ref, anywhere=True)
         if self._finder.is_here(found):
             return self._read(self._run(found, as_of=True))
-        with contextlib.closing(found.provider.open(found.location)) as store:
+        with found.opened() as store:
             return self._read(RunHistory(store, found.run_id, found.branch, found.abandoned, found.checkpoint))
 
     def _checkpoint_of(self, found: Located) -> Checkpoint:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -158,8 +159,7 @@ def _newest(state_id: str, identity: str, config: CheckpointConfig) -> tuple[str
     if not exists(config.location, provider):
         return state_id, None
     named = re.compile(re.escape(state_id) + r"(?:\.(\d+))?")
-    store = provider.open(config.location)
-    try:
+    with contextlib.closing(provider.open(config.location)) as store:
         numbers = {
             int(match[1] or 1): info.run_id
             for info in store.branches()
@@ -171,8 +171,6 @@ def _newest(state_id: str, identity: str, config: CheckpointConfig) -> tuple[str
             if _state_of(record) in (state_id, None):
                 return free, record
         return free, None
-    finally:
-        store.close()
 
 
 def _state_of(record: Record) -> str | None:

@@ -133,11 +133,8 @@ class Branch:
         """Open the store, call `act(store, run_id, branch, ...)` in a thread, and return what it returns."""
 
         def opened() -> T:
-            store = self.found.provider.open(self.found.location)
-            try:
+            with self.found.opened() as store:
                 return act(store, self.found.run_id, self.found.branch, *args, **kwargs)
-            finally:
-                store.close()
 
         return await background.in_thread(opened)
 

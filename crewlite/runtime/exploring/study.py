@@ -153,7 +153,7 @@ class _Study:
         """Raise EffectsRepeat for calls with effect="once" that new branches of these variants may make again."""
         if not variants:
             return
-        with _store_of(self.found) as store:
+        with self.found.opened() as store:
             origin = Origin(store, self.found, self.base)
             for one in variants:
                 first = changed_parts(origin.record, one.changed)
@@ -173,7 +173,7 @@ class _Study:
                     self.fork_at(branches[variant.name][0], base)
                     base = base or self._begun(branches[variant.name][0])
         if base is None:
-            with _store_of(self.found) as store:
+            with self.found.opened() as store:
                 base = Origin(store, self.found).base
         return branches, base
 
@@ -202,7 +202,7 @@ class _Study:
 
     def _begun(self, branch: Branch) -> ForkBase | None:
         """Return the base of a branch that this process or another one has just forked for this study."""
-        with _store_of(self.found) as store:
+        with self.found.opened() as store:
             infos = readable_branches(store, self.found.run_id)
             return next((info.base for info in infos if info.branch == branch.found.branch), None)
 
@@ -218,7 +218,7 @@ def _checked(definition: Runnable[Any], config: FromCheckpoint, given: Given, na
     name = check_name("study", _usual_name(found) if name is None else name)
     there = where.model_copy(update={"location": found.location, "provider": found.provider})
     redact = frozenset({*(own.redact or ()), *(where.redact or ())})
-    with _store_of(found) as store:
+    with found.opened() as store:
         study = _Study(name, found, there, variants, _existing_branches(store, found, name), redact)
         if (base := study.base) and not _is_at(store, base, found):
             raise ConfigError(
@@ -230,10 +230,6 @@ def _checked(definition: Runnable[Any], config: FromCheckpoint, given: Given, na
         check_at(record, variant)
     _check_asked_there(definition, found, record)
     return study
-
-
-def _store_of(found: Located) -> contextlib.closing[Store]:
-    return contextlib.closing(found.provider.open(found.location))
 
 
 def _usual_name(found: Located) -> str:

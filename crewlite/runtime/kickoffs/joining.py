@@ -129,10 +129,10 @@ class _Watch:
 
 
 def _record_of(target: Located) -> Record:
-    with contextlib.closing(target.provider.open(target.location)) as store:
+    with target.opened() as store:
         return Record.of(find_lineage(store, target.run_id, target.branch))
 
 
 def _cancel(target: Located) -> None:
-    with contextlib.closing(target.provider.open(target.location)) as store, contextlib.suppress(RunEnded, RefError):
+    with target.opened() as store, contextlib.suppress(RunEnded, RefError):
         cancel(store, target.run_id, target.branch)

@@ -138,11 +138,8 @@ async def preview(root: Root[Any], request: Request) -> Preview:
 
 def _read(found: Located) -> tuple[Located, list[Entry], list[MadeCall]]:
     """Return (the branch, its entries, the calls with effect="once" that its base branch made after the fork)."""
-    store = found.provider.open(found.location)
-    try:
+    with found.opened() as store:
         journals = journals_of_branch(store, found.run_id, found.branch)
-    finally:
-        store.close()
     if not journals:
         return found, [], []
     entries = with_inherited(journals, found.branch)

@@ -122,11 +122,8 @@ def _unreadable(ref: object, error: Exception, location: str) -> JournalCorrupt:
 
 def _read(located: Located) -> Record:
     """Read the record of a branch. This is the only place where rebuilding reads a store."""
-    store = located.provider.open(located.location)
-    try:
+    with located.opened() as store:
         return recorded(store, located.run_id, located.branch)
-    finally:
-        store.close()
 
 
 @dataclass(slots=True, eq=False)

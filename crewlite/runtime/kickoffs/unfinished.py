@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -31,8 +32,7 @@ def newest_unfinished(
     if not exists(config.location, provider):
         return None
     wanted = digest(secrets.mask_data(encode(dict(inputs), "inputs")))
-    store = provider.open(config.location)
-    try:
+    with contextlib.closing(provider.open(config.location)) as store:
         for info in store.branches():
             if info.identity != root.identity or info.base is not None or info.run_id in passed:
                 continue
@@ -43,6 +43,4 @@ def newest_unfinished(
                 continue
             if record.seq and not record.finished and digest(record.run["inputs"]) == wanted:
                 return Located(provider, config.location, info.run_id, info.branch)
-    finally:
-        store.close()
     return None

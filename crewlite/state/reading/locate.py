@@ -64,6 +64,10 @@ class Located:
         at = f"abandoned:{self.abandoned}" if self.abandoned is not None else self.checkpoint
         return f"{name}@{at}" if at else name
 
+    def opened(self) -> contextlib.closing[Store]:
+        """Open the store that holds the run; a `with` closes it."""
+        return contextlib.closing(self.provider.open(self.location))
+
 
 def locate(text: str, location: str, provider: BaseProvider | None, identity: str | None) -> Located:
     """Return the run, branch and checkpoint that a ref names. A ref that contains no path is looked up in `location`.

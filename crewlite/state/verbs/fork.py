@@ -102,7 +102,7 @@ def fork(
     event_bus.emit(source, events.CheckpointForkStartedEvent(**about))
     try:
         known = secrets or Secrets.of()
-        with contextlib.closing(found.provider.open(found.location)) as store:
+        with found.opened() as store:
             _fork(store, found, name, operation, changed, known, base, check=check, allow_effects=allow_effects)
     except Exception as error:
         said = {"error": errors.text_of(error), "error_type": type(error).__qualname__}
@@ -118,7 +118,7 @@ def tried(found: Located, changed: Changes, check: Callable[[Record], None]) -> 
     """Create the fork in memory only, for a preview, with no event. Raises what `fork` raises, but no StoreError."""
     provider = InMemoryProvider()
     there = provider.open(found.location)
-    with contextlib.closing(found.provider.open(found.location)) as kept:
+    with found.opened() as kept:
         there.append(commits(kept, found.run_id, found.branch))
     made = Located(provider, found.location, found.run_id, f"fork/{short(new_id())}")
     _fork(there, found, made.branch, None, changed, Secrets.of(), check=check)
@@ -127,7 +127,7 @@ def tried(found: Located, changed: Changes, check: Callable[[Record], None]) -> 
 
 def with_fork_advice(error: errors.QuestionsChanged, found: Located) -> errors.QuestionsChanged:
     """Return an error that advises to fork, with `allow_effects` in its advice if that fork would repeat calls."""
-    with contextlib.closing(found.provider.open(found.location)) as store:
+    with found.opened() as store:
         return Origin(store, found).with_advice(error)
 
 

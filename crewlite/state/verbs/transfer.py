@@ -96,7 +96,7 @@ def copy_if_elsewhere(found: Located, given: object) -> Located:
     """
     if not isinstance(given, CheckpointConfig) or not is_elsewhere(found, given):
         return found
-    with contextlib.closing(found.provider.open(found.location)) as kept:
+    with found.opened() as kept:
         copied = commits(kept, found.run_id, found.branch)
     provider = provider_for(given.location, given.provider)
     with contextlib.closing(provider.open(given.location)) as store:
