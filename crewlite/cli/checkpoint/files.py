@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,12 +13,8 @@ from crewlite.cli.checkpoint.screen import Screen
 from crewlite.cli.checkpoint.where import Asked, options, ref_argument
 from crewlite.cli.exits import Failed
 from crewlite.cli.shell import DIRECTORY, detected
-from crewlite.errors import JournalCorrupt, RefError, SchemaTooNew
+from crewlite.errors import RefError
 from crewlite.lazy import lazy
-
-if TYPE_CHECKING:
-    from crewlite.state.history import History
-    from crewlite.state.run_history import RunHistory
 
 history = lazy("crewlite.state.history")
 LINE_STYLES = {"-": "red", "+": "green", "@": "cyan", "\\": "dim", "~": "yellow", "?": "dim"}
@@ -69,7 +64,7 @@ def import_(asked: Asked, file: str) -> None:
     if not os.path.exists(file):
         raise RefError(file, "does not exist")  # before a location is created for it
     with history.History(location, make=True) as opened:
-        run = _imported(opened, file)
+        run = opened.import_run(file)
         if asked.as_json:
             return document.answer({"location": location, "digest": run.digest, **document.of_run(run)})
         return Screen().line(f"imported {run.run_id} ({run.status}) into {location}", whole=True)
@@ -118,14 +113,3 @@ def _check_free(path: str, *, force: bool) -> None:
     """Raise UsageError for a file that exists, unless it may be overwritten."""
     if os.path.exists(path) and not force:
         raise click.UsageError(f"{path} exists already; choose another name, or overwrite it with --force.")
-
-
-def _imported(into: History, file: str) -> RunHistory:
-    try:
-        return into.import_run(file)
-    except SchemaTooNew:
-        raise
-    except JournalCorrupt as error:
-        if not error.where.startswith(file):  # the location is damaged, not the file
-            raise
-        raise Failed(str(error)) from error
