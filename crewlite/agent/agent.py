@@ -158,11 +158,7 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     _tools = field_validator("tools", mode="before")(as_tools)
     _llm = field_validator("llm", mode="before")(as_model)
     _names = field_validator("allowed_tools", mode="before")(as_names)
-
-    @field_validator("guardrail", mode="before")
-    @classmethod
-    def _guardrail(cls, value: object) -> object:
-        return as_guardrail(value, "guardrail")
+    _guardrail = field_validator("guardrail", mode="before")(as_guardrail)
 
     @model_validator(mode="after")
     def _knows_what_it_allows(self) -> Agent:

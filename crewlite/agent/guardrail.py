@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, field_validator
+from pydantic import StringConstraints, ValidationInfo, field_validator
 
 from crewlite.definition import Described, check_takes
 from crewlite.errors import ConfigError
@@ -20,24 +20,29 @@ class LLMGuardrail(Described):
     `LLMGuardrail(description="It names a source", llm="openai/gpt-4o")`. For a plain text, the agent's model judges.
     """
 
-    description: str = Field(min_length=1)
+    description: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
     """What an answer must be like, in plain words. Its braces are no placeholders."""
     llm: BaseLLM | str | None = None
     """A model or its name; None takes the agent's."""
 
     _llm = field_validator("llm", mode="before")(as_model)
 
-    @field_validator("description", mode="before")
-    @classmethod
-    def _stripped(cls, value: object) -> object:
-        return value.strip() if isinstance(value, str) else value
-
 
 Guardrail = str | LLMGuardrail | Callable[..., Any]
 
 
-def as_guardrail(value: object, field: str) -> object:
-    """Return `value`, a guardrail or None, unchanged. Raises ConfigError, which names `field`, for anything else."""
+def as_guardrail(value: object, info: ValidationInfo) -> object:
+    """Return `value`, a guardrail or None, unchanged. Raises ConfigError, which names the field, for anything else."""
+    return _checked(value, info.field_name or "")
+
+
+def as_guardrails(value: object, info: ValidationInfo) -> list[object]:
+    """Return a list of guardrails unchanged. Raises ConfigError, which names the field, for anything else."""
+    listed = value if isinstance(value, list | tuple) else [] if value is None else [value]
+    return [_checked(one, f"{info.field_name}[{number}]") for number, one in enumerate(listed)]
+
+
+def _checked(value: object, field: str) -> object:
     if isinstance(value, LLMGuardrail):
         return value if value.llm else value.description
     if value is None or (isinstance(value, str) and value.strip()):
@@ -50,12 +55,6 @@ def as_guardrail(value: object, field: str) -> object:
         )
     check_takes(value, field, "the TaskOutput")
     return value
-
-
-def as_guardrails(value: object, field: str) -> list[object]:
-    """Return a list of guardrails unchanged. Raises ConfigError, which names `field`, for anything else."""
-    listed = value if isinstance(value, list | tuple) else [] if value is None else [value]
-    return [as_guardrail(one, f"{field}[{number}]") for number, one in enumerate(listed)]
 
 
 def rule_of(guardrail: Guardrail) -> str | None:

@@ -101,6 +101,8 @@ class Task(Definition):
     """Fields by name, such as `self.tasks_config["research"]` of a YAML file; a field passed as an argument wins."""
 
     _tools = field_validator("tools", mode="before")(as_tools)
+    _guardrail = field_validator("guardrail", mode="before")(as_guardrail)
+    _guardrails = field_validator("guardrails", mode="before")(as_guardrails)
     _files = field_validator("input_files", mode="before")(as_files)
 
     @field_validator("name", mode="after")
@@ -119,16 +121,6 @@ class Task(Definition):
             plain = templates.fill(value, names, where="")
             check_text(plain, f"Task {title!r}", anywhere=info.data.get("output_file_anywhere", True))
         return value
-
-    @field_validator("guardrail", mode="before")
-    @classmethod
-    def _guardrail(cls, value: object) -> object:
-        return as_guardrail(value, "guardrail")
-
-    @field_validator("guardrails", mode="before")
-    @classmethod
-    def _guardrails(cls, value: object) -> object:
-        return as_guardrails(value, "guardrails")
 
     @model_validator(mode="after")
     def _fits_together(self) -> Task:
