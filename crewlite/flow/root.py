@@ -33,6 +33,7 @@ class FlowRoot(Root[Returned]):
     """A flow in one kickoff."""
 
     default_events = frozenset({"step_completed", "task_completed"})
+    waits = events.FlowPausedEvent
     exact = True
 
     def __init__(self, flow: Flow) -> None:
@@ -94,7 +95,3 @@ class FlowRoot(Root[Returned]):
             hears=flow.hears,
             inherits=flow.hears,
         )
-
-    def paused(self, waiting: dict[str, str]) -> tuple[type[events.FlowPausedEvent], dict[str, Any]]:
-        """Return the flow_paused event. `waiting`: the texts of the open questions, by address."""
-        return events.FlowPausedEvent, {"flow_name": self.name, "waiting": waiting}

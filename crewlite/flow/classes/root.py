@@ -38,6 +38,7 @@ class ClassRoot(Root[Outcome]):
     """A flow of methods in one kickoff."""
 
     default_events = frozenset({"method_execution_finished", "step_completed", "task_completed"})
+    waits = events.FlowPausedEvent
     exact = True
 
     def __init__(self, flow: Flow[Any]) -> None:
@@ -107,10 +108,6 @@ class ClassRoot(Root[Outcome]):
                 raise
         progress.outcome = outcome  # before handlers hear of the end, as they may ask the flow for its state
         return outcome
-
-    def paused(self, waiting: dict[str, str]) -> tuple[type[events.FlowPausedEvent], dict[str, Any]]:
-        """Return the flow_paused event. `waiting`: the texts of the open questions, by address."""
-        return events.FlowPausedEvent, {"flow_name": self.name, "waiting": waiting}
 
 
 def _encoded(outcome: Outcome) -> JsonObject:

@@ -157,8 +157,8 @@ async def _paused(root: Root[Any], run: Run, setting: Setting) -> Suspended:
     """Emit the event that the run waits for people. Returns the error to raise, which lists the open questions."""
     frame = StepScope(run, Origin("", root.name, settings=(setting,)))
     waiting = {asked["address"]: asked["question"] for asked in run.record.waiting}
-    if paused := root.paused(waiting):
-        await frame.announce(root.source, *paused)
+    if root.waits:
+        await frame.announce(root.source, root.waits, {"flow_name": root.name, "waiting": waiting})
     warn_unused(run)
     await run.journal.flush()
     return Suspended(run.run_id, run.journal.location or "", waiting, run.branch, kind=root.kind)

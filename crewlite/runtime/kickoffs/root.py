@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 from crewlite.codec import Json, JsonObject
 from crewlite.durable import Step
 from crewlite.errors import ConfigError
-from crewlite.events.base import BaseEvent
+from crewlite.events import FlowPausedEvent
 from crewlite.kinds import Kind
 from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.runtime.steps.questions import Comparison
@@ -57,6 +57,8 @@ class Root(ABC, Generic[T]):
     """The events that `on_events=True` stands for."""
     never_emitted: frozenset[str] = frozenset()
     """Events that a run of this kind never emits."""
+    waits: ClassVar[type[FlowPausedEvent] | None] = None
+    """The event of a run that waits for people."""
     default_name: ClassVar[str] = ""
     """The name of a definition whose author gave it none."""
     exact: ClassVar[bool] = False
@@ -160,10 +162,3 @@ class Root(ABC, Generic[T]):
         """Return the definition to record for a resumed run in which the steps in `finished` have outcomes."""
         definition: JsonObject = run["definition"]
         return definition
-
-    def paused(self, waiting: dict[str, str]) -> tuple[type[BaseEvent], dict[str, Any]] | None:
-        """Return (class, fields) of the event of a run that waits for people; None if there is no such event.
-
-        `waiting`: the texts of the open questions, by address.
-        """
-        return None
