@@ -44,38 +44,34 @@ class FieldDiff:
         return changed_lines(before, None if self.status == "only_a" else as_text(self.b))
 
 
-def field_diffs(before: Mapping[str, Json], after: Mapping[str, Json]) -> tuple[FieldDiff, ...]:
-    """Compare encoded values by name, and return those that differ. `1` and `1.0` differ; orders of keys do not."""
-    return tuple(_diffs(before, after))
-
-
 def state_diffs(a: Record, b: Record) -> tuple[FieldDiff, ...]:
     """Compare the named values and the collections of two runs. A collection is compared as the list of its items."""
     before, after = without_items(a.values), without_items(b.values)
     if has_own_id(a, "", before) and has_own_id(b, "", after):
         before = {**before, ID: after[ID]}
-    return (
-        *_diffs(before, after, a.kept.versions, b.kept.versions),
-        *_diffs(_collections(a), _collections(b)),
-    )
+    values = field_diffs(before, after, a.kept.versions, b.kept.versions)
+    return values + field_diffs(_collections(a), _collections(b))
 
 
 def _collections(record: Record) -> dict[str, Json]:
     return {name: list(items.values()) for name, items in items_in(record.values).items()}
 
 
-def _diffs(
+def field_diffs(
     before: Mapping[str, Json],
     after: Mapping[str, Json],
     versions_a: Mapping[str, int] | None = None,
     versions_b: Mapping[str, int] | None = None,
-) -> Iterator[FieldDiff]:
+) -> tuple[FieldDiff, ...]:
+    """Compare encoded values by name, and return those that differ. `1` and `1.0` differ; orders of keys do not."""
+    found = []
     for name in {**before, **after}:
         status: Status = "changed" if name in before and name in after else "only_a" if name in before else "only_b"
         if status == "changed" and (before[name] is after[name] or digest(before[name]) == digest(after[name])):
             continue
         versions = (versions_a or {}).get(name), (versions_b or {}).get(name)
-        yield FieldDiff(name, status, plain(before.get(name)), plain(after.get(name)), *versions)
+        found.append(FieldDiff(name, status, plain(before.get(name)), plain(after.get(name)), *versions))
+    return tuple(found)
 
 
 def changed_lines(before: str | None, after: str | None) -> tuple[str, ...]:
