@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from crewlite.errors import RefError
-from crewlite.state.config import CheckpointConfig
 from crewlite.state.providers import BaseProvider, BranchInfo
 from crewlite.state.providers.base import declares
 from crewlite.state.reading.checkpoint import Checkpoint
@@ -61,14 +59,5 @@ def no_checkpoint(found: Located, run: RunHistory) -> RefError:
 class Explorable(Protocol[E_co]):
     """A crew, agent or flow whose recorded runs can be explored. A protocol, as History does not import the engine."""
 
-    def explore(
-        self,
-        config: CheckpointConfig,
-        variants: Sequence[Mapping[str, Any]],
-        judge: Any,
-        *,
-        max_concurrency: int,
-        study: str | None,
-        allow_effects: bool,
-    ) -> E_co:
+    def explore(self, *place_and_variants: Any, **how: Any) -> E_co:
         """Run the variants, and return the comparison of their results."""
