@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from crewlite.errors import ConfigError, NoModel
 from crewlite.lazy import lazy
@@ -52,11 +52,6 @@ def resolve_llm(outward: Iterable[Model], *, agent: str, give: str = "") -> Base
             found = an(type(own).__name__)  # not the value: it may hold a key
             raise ConfigError(f"Agent {agent!r} has {found} as llm; wanted a BaseLLM or the name of a model")
     raise NoModel([agent], give) if give else NoModel([agent])
-
-
-def of_settings(settings: Mapping[str, Any]) -> BaseLLM | None:
-    """Build a model from recorded settings; None if its key is not in the environment, or the settings do not fit."""
-    return model.LLM.of_settings(settings)
 
 
 def named(name: str) -> BaseLLM:

@@ -15,7 +15,7 @@ from crewlite import kinds
 from crewlite.codec import JsonObject
 from crewlite.definition import Definition, Described
 from crewlite.errors import BindMissing, ConfigError, CrewliteError, JournalCorrupt, RunMismatch, meant
-from crewlite.llm.models import of_settings
+from crewlite.llm.model import LLM
 from crewlite.runtime.kickoffs.facts import OF_THE_STORE, PLAIN, is_plain
 from crewlite.runtime.kickoffs.request import Bind, FromCheckpoint
 from crewlite.secrets import MASK
@@ -200,8 +200,7 @@ class Rebuild:
         """Return a live part. A model fills it if the record has its settings and the environment has its key."""
         settings = models.get(part.path[-1]) if isinstance(models, dict) else None
         if isinstance(settings, dict) and MASK not in str(settings):
-            model = of_settings(settings)
-            part.value = _UNSET if model is None else model
+            part.value = LLM.of_settings(settings) or _UNSET
         return part
 
     def _checkpoint(self, facts: JsonObject, path: tuple[str, ...]) -> Draft[CheckpointConfig]:
