@@ -144,16 +144,14 @@ def check_classifier(classifier: object, where: str = "FailurePolicy") -> Any:
 
 
 async def classified(
-    classifier: Classifier | None, failure: Failure, mask: Callable[[str], str] = lambda text: text
+    classifier: Classifier, failure: Failure, mask: Callable[[str], str] = lambda text: text
 ) -> Failure:
-    """Return the failure with the type and the evidence that a classifier gives it. Without one, it is unchanged.
+    """Return the failure with the type and the evidence that a classifier gives it.
 
     If the classifier raises, or returns no type, the type is UNKNOWN, with the reason as evidence and in a warning,
     where `mask` hides secrets: a failure of the classifier must not hide the failure of the work. Errors that stop the
     run are raised.
     """
-    if classifier is None:
-        return failure
     name = type(classifier).__qualname__
     try:
         told = await background.guarded(_asked(classifier, failure))

@@ -30,8 +30,6 @@ class Span(click.ParamType[timedelta]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
         """Convert a text to a span of time."""
-        if isinstance(value, timedelta):
-            return value
         found = re.fullmatch(r"(\d{1,6})([wdhms])", str(value).strip().lower())
         if not found:
             self.fail(f"{value!r} is not a span of time; wanted a number and a unit: 30m, 24h, 7d, 2w.", param, ctx)

@@ -76,13 +76,13 @@ class InvalidEntry(Exception):
     """Bytes or a commit are not a valid next entry of a journal. Internal: readers raise JournalCorrupt from it."""
 
 
-def next_entry(parts: CommitParts, *, after: tuple[int, str], at: str | None = None) -> Entry:
-    """Seal an entry with these parts. `after`: seq and checksum of the entry before. `at`: its time, by default now.
+def next_entry(parts: CommitParts, *, after: tuple[int, str]) -> Entry:
+    """Seal an entry with these parts. `after`: seq and checksum of the entry before.
 
     Raises InvalidEntry for a checkpoint of another commit without that commit's checksum, as `read_commit` would.
     """
     seq, total = after
-    return seal({"schema": SCHEMA, "seq": seq + 1, "at": at or now_text(), **parts}, after=total)
+    return seal({"schema": SCHEMA, "seq": seq + 1, "at": now_text(), **parts}, after=total)
 
 
 def seal(commit: Commit, *, after: str) -> Entry:
