@@ -12,7 +12,7 @@ from typing import Literal
 
 from crewlite.codec import Json, digest
 from crewlite.lazy import difflib
-from crewlite.state.comparing.own_ids import ID, has_own_id
+from crewlite.state.format.addresses import BEGINNING
 from crewlite.state.format.operations import items_in, without_items
 from crewlite.state.format.record import Record
 from crewlite.state.reading.shown import as_text, plain
@@ -21,6 +21,9 @@ _CONTEXT = 2  # unchanged lines that are shown around a change
 _MATCHED = 40_000  # pairs of lines that are compared with each other; beyond that the lines count as replaced
 _LINES = 200  # lines of one diff
 _WIDTH = 600  # characters of one line
+ID = "id"
+"""The text by which each run of a class flow names its state, unless it is given one: it counts as no difference."""
+_OWN = "(made by the run)"
 Status = Literal["same", "changed", "only_a", "only_b", "unknown"]
 """`unknown`: of a step that one run has and the other had, before a prune left it out."""
 
@@ -51,6 +54,25 @@ def state_diffs(a: Record, b: Record) -> tuple[FieldDiff, ...]:
         before = {**before, ID: after[ID]}
     values = field_diffs(before, after, a.kept.versions, b.kept.versions)
     return values + field_diffs(_collections(a), _collections(b))
+
+
+def has_own_id(record: Record, address: str, state: Mapping[str, Json]) -> bool:
+    """Return whether the state of the flow at an address has the id that the run made for it.
+
+    It has another one if inputs gave it to the run, or a method has changed it.
+    """
+    if ID not in state or (not address and ID in record.run["inputs"]):
+        return False
+    begun = record.outcomes.get(f"{address}/{BEGINNING}" if address else BEGINNING)
+    return begun is not None and ["set", [ID], state[ID]] in begun.changes
+
+
+def without_own_id(record: Record, address: str, value: Json) -> Json:
+    """Return the outcome of a flow as it is compared: with the same words in place of an id that the run made."""
+    state = value.get("state") if isinstance(value, dict) else None
+    if isinstance(state, dict) and has_own_id(record, address, state):
+        return {**value, "state": {**state, ID: _OWN}}
+    return value
 
 
 def _collections(record: Record) -> dict[str, Json]:

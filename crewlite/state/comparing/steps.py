@@ -14,8 +14,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from crewlite import kinds
-from crewlite.state.comparing.fields import FieldDiff, Status
-from crewlite.state.comparing.own_ids import without_own_id
+from crewlite.state.comparing.fields import FieldDiff, Status, without_own_id
 from crewlite.state.format.addresses import in_order, outers, without_tries
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
