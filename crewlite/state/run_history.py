@@ -357,7 +357,7 @@ class RunHistory:
 
     def events(self) -> list[LightEvent]:
         """Return every recorded event, in order."""
-        return [LightEvent(*event) for event in self._record.events]
+        return list(self._record.events)
 
 
 def unfinished(store: Store, name: str | None) -> list[RunHistory]:

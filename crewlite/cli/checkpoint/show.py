@@ -272,7 +272,7 @@ def _value(screen: Screen, value: Any) -> None:
 def _show_events(asked: Asked, opened: Opened, run: RunHistory) -> None:
     events = run.events()
     if asked.as_json:
-        return opened.answer(run_id=run.run_id, branch=run.branch, events=events)
+        return opened.answer(run_id=run.run_id, branch=run.branch, events=[one._asdict() for one in events])
     if not events:
         return notice(f"No events of {run.run_id}/{run.branch} are recorded yet.")
     screen = Screen()

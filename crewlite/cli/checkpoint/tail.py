@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crewlite.cli.checkpoint.document import plain
 from crewlite.cli.checkpoint.screen import Screen
 from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument
 from crewlite.cli.checkpoint.words import root_name
@@ -76,7 +75,7 @@ def _readings(opened: Opened, run: RunHistory) -> Iterator[RunHistory]:
 
 def _tell(out: Output | Screen, run: RunHistory, event: LightEvent) -> None:
     if isinstance(out, Output):
-        return out.tell({**plain(event), "run_id": run.run_id, "branch": run.branch})
+        return out.tell({**event._asdict(), "run_id": run.run_id, "branch": run.branch})
     when = (event.timestamp, "dim")
     return out.line(f"{event.seq:>4}  ", when, f"  {event.type}  {event.address or root_name(run)}", whole=True)
 

@@ -121,8 +121,8 @@ class Attempt:
         return not (self.final or self.failure)
 
 
-class RecordedEvent(NamedTuple):
-    """The fields of a LightEvent as a tuple: a record has thousands, and a tuple is built in a quarter of the time."""
+class LightEvent(NamedTuple):
+    """An event as it is recorded, without its details. A tuple, as a record has thousands."""
 
     type: str
     event_id: str
@@ -151,19 +151,8 @@ class Events:
     def __len__(self) -> int:
         return self._count
 
-    def __iter__(self) -> Iterator[RecordedEvent]:
-        return (RecordedEvent(*event, seq) for seq, events in self._of_commits for event in events)
-
-
-@dataclass(frozen=True, slots=True)
-class LightEvent:
-    """An event as it is recorded, without its details."""
-
-    type: str
-    event_id: str
-    timestamp: str
-    address: str
-    seq: int
+    def __iter__(self) -> Iterator[LightEvent]:
+        return (LightEvent(*event, seq) for seq, events in self._of_commits for event in events)
 
 
 def attempt_of(step: StepRecord, seq: int, at: str, place: int = 0) -> Attempt:

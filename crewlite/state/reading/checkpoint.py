@@ -17,7 +17,7 @@ from crewlite.codec import Json, JsonObject, decode, digest, encode
 from crewlite.errors import ConfigError, JournalCorrupt, NotCodable, SchemaTooNew
 from crewlite.state.format import commit, fields
 from crewlite.state.format.operations import items_in, without_items
-from crewlite.state.format.outcome import LightEvent, RecordedEvent
+from crewlite.state.format.outcome import LightEvent
 from crewlite.usage import Usage, UsageRecord
 from crewlite.wording import an
 
@@ -26,7 +26,7 @@ _HEAD = {"crewlite": "checkpoint", "schema": _SCHEMA}
 _PLAIN = ("id", "run_id", "branch", "parent_id", "seq", "version", "trigger", "address", "label", "ref")
 """The fields that are written as they are: texts, numbers and None."""
 _Heard = Annotated[tuple[fields.Text, fields.Text, fields.Text, fields.Text, fields.Number], Strict(strict=False)]
-TasksAndEvents = tuple[Iterable[str], int, Iterable[RecordedEvent], int]
+TasksAndEvents = tuple[Iterable[str], int, Iterable[LightEvent], int]
 """(all tasks of a run, how many were finished at some commit, all events of the run, how many were recorded by then)"""
 
 
@@ -89,7 +89,7 @@ class Checkpoint:
     def events(self) -> tuple[LightEvent, ...]:
         """Return the events of the run up to this checkpoint, in order."""
         _, _, events, count = self._history
-        return tuple(LightEvent(*event) for event in islice(events, count))
+        return tuple(islice(events, count))
 
     def diff(self, other: Checkpoint) -> Diff:
         """Return the changes from this checkpoint to `other`, of any branch or run: `before.diff(after)`.
@@ -106,7 +106,7 @@ class Checkpoint:
         said |= {"created_at": self.created_at.isoformat(), "usage": self.usage.to_record()}
         said |= {"metadata": encode(self.metadata), "inputs": encode(self.inputs), "definition": self.definition}
         said |= {"values": self._kept[0], "versions": self._kept[1], "tasks": list(self.tasks)}
-        said["events"] = [[e.type, e.event_id, e.timestamp, e.address, e.seq] for e in self.events()]
+        said["events"] = [list(event) for event in self.events()]
         return copy.deepcopy({**_HEAD, **said})
 
     @classmethod
@@ -121,7 +121,7 @@ class Checkpoint:
             metadata, inputs = decode(said["metadata"]), decode(said["inputs"])
         except (JournalCorrupt, NotCodable) as damage:
             raise _misfit(damage.problem if isinstance(damage, JournalCorrupt) else str(damage)) from None
-        tasks, heard = said["tasks"], [RecordedEvent(*event) for event in said["events"]]
+        tasks, heard = said["tasks"], [LightEvent(*event) for event in said["events"]]
         return cls(
             **{name: said[name] for name in _PLAIN},
             created_at=datetime.fromisoformat(said["created_at"]),
