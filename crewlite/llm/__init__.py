@@ -15,15 +15,13 @@ if TYPE_CHECKING:
     from crewlite.llm.model import LLM as LLM
     from crewlite.llm.models import resolve_llm as resolve_llm
 
-_HOMES = {
-    "BaseLLM": "crewlite.llm.base",
-    "Embedder": "crewlite.llm.embedding",
-    "LLM": "crewlite.llm.model",
-    "LLMReply": "crewlite.llm.base",
-    "Message": "crewlite.llm.base",
-    "ToolCall": "crewlite.llm.base",
-    "resolve_llm": "crewlite.llm.models",
+_NAMES = {
+    "llm.base": "BaseLLM LLMReply Message ToolCall",
+    "llm.embedding": "Embedder",
+    "llm.model": "LLM",
+    "llm.models": "resolve_llm",
 }
+_HOMES = {name: f"crewlite.{module}" for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - the names of the table
 

@@ -19,17 +19,15 @@ if TYPE_CHECKING:
     from crewlite.state.run_history import RunHistory as RunHistory
     from crewlite.state.runtime import RuntimeState as RuntimeState
 
-_HOMES = {
-    "BaseProvider": "crewlite.state.providers",
-    "Checkpoint": "crewlite.state.reading.checkpoint",
-    "CheckpointConfig": "crewlite.state.config",
-    "History": "crewlite.state.history",
-    "InMemoryProvider": "crewlite.state.providers",
-    "JsonProvider": "crewlite.state.providers",
-    "RunHistory": "crewlite.state.run_history",
-    "RuntimeState": "crewlite.state.runtime",
-    "SqliteProvider": "crewlite.state.providers",
+_NAMES = {
+    "state.config": "CheckpointConfig",
+    "state.history": "History",
+    "state.providers": "BaseProvider InMemoryProvider JsonProvider SqliteProvider",
+    "state.reading.checkpoint": "Checkpoint",
+    "state.run_history": "RunHistory",
+    "state.runtime": "RuntimeState",
 }
+_HOMES = {name: f"crewlite.{module}" for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - the names of the table
 

@@ -23,18 +23,17 @@ if TYPE_CHECKING:
     from crewlite.testing.recorder import EventRecorder as EventRecorder
     from crewlite.testing.scripted import ScriptedLLM as ScriptedLLM
 
-_HOMES = {
-    "CrashInjector": "crewlite.testing.failing",
-    "EventRecorder": "crewlite.testing.recorder",
-    "Interleaved": "crewlite.testing.interleaved",
-    "RecordedLLM": "crewlite.testing.recorded",
-    "ScriptedLLM": "crewlite.testing.scripted",
-    "ToolCall": "crewlite.llm.base",
-    "assert_classifies_as": "crewlite.testing.failing",
-    "check_interleavings": "crewlite.testing.interleavings",
-    "check_provider": "crewlite.testing.laws",
-    "faults": "crewlite.testing.failing",
+_NAMES = {
+    "llm.base": "ToolCall",
+    "testing.failing": "CrashInjector assert_classifies_as faults",
+    "testing.interleaved": "Interleaved",
+    "testing.interleavings": "check_interleavings",
+    "testing.laws": "check_provider",
+    "testing.recorded": "RecordedLLM",
+    "testing.recorder": "EventRecorder",
+    "testing.scripted": "ScriptedLLM",
 }
+_HOMES = {name: f"crewlite.{module}" for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - the names of the table
 

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from crewlite.tools.foreign import adopt as adopt
     from crewlite.tools.function import FunctionTool as FunctionTool, tool as tool
 
-_HOMES = {
-    "BaseTool": "crewlite.tools.base",
-    "Effect": "crewlite.step_parts",
-    "FunctionTool": "crewlite.tools.function",
-    "adopt": "crewlite.tools.foreign",
-    "idempotency_key": "crewlite.durable",
-    "tool": "crewlite.tools.function",
+_NAMES = {
+    "durable": "idempotency_key",
+    "step_parts": "Effect",
+    "tools.base": "BaseTool",
+    "tools.foreign": "adopt",
+    "tools.function": "FunctionTool tool",
 }
+_HOMES = {name: f"crewlite.{module}" for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - the names of the table
 
