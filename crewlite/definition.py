@@ -310,10 +310,11 @@ def _made_of(definition: D, changes: dict[str, Any]) -> D:
 
 
 def _readable(cls: type[BaseModel], error: ValidationError) -> str:
-    problems, unlike, of_others = [], list[str](), False
+    problems, unlike, of_others, classes = [], list[str](), False, _classes(cls)
     for name, item in _each_once(error):
         if item["type"] == "extra_forbidden":
-            told, close = why_not(_classes(cls), name), _meant(cls, name)
+            told = why_not(classes, name)
+            close = meant_setting(name, cls.model_fields) or meant(name, settings_of(classes))
             of_others = of_others or bool(told)
             hint = f": {told}" if told else f"; {close}" if close else ""
             problems.append(f"it has no field {name!r}{hint}")
@@ -334,11 +335,6 @@ def _readable(cls: type[BaseModel], error: ValidationError) -> str:
     if unlike:
         problems.append(f"it has {', '.join(cls.model_fields)}")
     return f"{cls.__name__}: " + "; ".join(problems) + (f" ({SETTINGS_PAGE})" if of_others else "")
-
-
-def _meant(cls: type[BaseModel], name: str) -> str:
-    """Return the hint about a misspelt field, or a misspelt setting of CrewAI."""
-    return meant_setting(name, cls.model_fields) or meant(name, settings_of(_classes(cls)))
 
 
 def _each_once(error: ValidationError) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -13,9 +13,8 @@ def by_part(prompts: Mapping[str, str], parts: Mapping[str, Sequence[str]]) -> d
     Raises ConfigError, listing every path that names no prompt.
     """
     paths = {".".join(filter(None, (part, field))): (part, field) for part, fields in parts.items() for field in fields}
-    wrong = [
-        f"{path!r} names no prompt; {meant(path, paths) or _listed(paths)}" for path in prompts if path not in paths
-    ]
+    known = f"there are {', '.join(paths)}"
+    wrong = [f"{path!r} names no prompt; {meant(path, paths) or known}" for path in prompts if path not in paths]
     if wrong:
         raise ConfigError(f"prompt: {'; '.join(wrong)}")
     found: dict[str, dict[str, str]] = {}
@@ -23,7 +22,3 @@ def by_part(prompts: Mapping[str, str], parts: Mapping[str, Sequence[str]]) -> d
         part, field = paths[path]
         found.setdefault(part, {})[field] = text
     return found
-
-
-def _listed(paths: Mapping[str, object]) -> str:
-    return f"there are {', '.join(paths)}"

@@ -117,8 +117,8 @@ def check_template(text: str, names: Collection[str], where: str) -> frozenset[s
     except jinja2.TemplateError as error:
         raise ConfigError(f"{where} cannot be read as a template: {error}") from None
     if unknown := sorted(found - set(names)):
-        hints = [hint for name in unknown if (hint := meant(name, names))]
-        raise ConfigError(f"{where} uses {', '.join(unknown)}; {hints[0] if hints else f'there is {_listed(names)}'}")
+        hints = [hint for name in unknown if (hint := meant(name, names))] or [f"there is {', '.join(names)}"]
+        raise ConfigError(f"{where} uses {', '.join(unknown)}; {hints[0]}")
     render_template(text, dict.fromkeys(names, "text"), where)
     return found
 
@@ -142,10 +142,6 @@ def render_template(text: str, values: Mapping[str, Any], where: str) -> str:
 
 def _plain(text: str) -> str:
     return _DOTTED.sub(r"{{\1 \2 \3}}", text)
-
-
-def _listed(names: Collection[str]) -> str:
-    return ", ".join(names)
 
 
 @cache

@@ -25,7 +25,6 @@ from crewlite.llm.base import (
 )
 from crewlite.llm.call import call_step, read_back
 from crewlite.runtime.steps.future import StepFuture, on, requested
-from crewlite.usage import Usage
 from crewlite.wording import an
 
 _WHO_ASKS = ("agent", "from_agent", "from_task")
@@ -91,7 +90,7 @@ def called(
         question=[said, comparable(told, _name_of)],
         more=told,
     )
-    step = replace(step, with_usage=_with_usage, drift="may_differ")
+    step = replace(step, with_usage=lambda it, usage: it.model_copy(update={"usage": usage}), drift="may_differ")
     if said is None:  # a preview shows it without asking the model; no recorded call has the number 0
         step = replace(step, address=f"{scope.address}/{kinds.LLM}#0".removeprefix("/"))
     return ReplyText(_at_once(scope.step(step)) if blocks else StepFuture(scope, step).result())
@@ -138,10 +137,6 @@ async def _acall(llm: BaseLLM, messages: list[Message], context: Mapping[str, An
         told["on_chunk"] = on_chunk.on_chunk  # awaited on this loop, which must not block
     reply: Reply = await acall(llm, messages, **context_for(acall, told))
     return reply
-
-
-def _with_usage(reply: LLMReply, usage: Usage) -> LLMReply:
-    return reply.model_copy(update={"usage": usage})
 
 
 async def _work(step: Step[LLMReply]) -> LLMReply:

@@ -50,8 +50,6 @@ class Named(Protocol):
 
 def plan_calls(scope: Scope, calls: Sequence[ToolCall], tools: Toolbox, caller: Named) -> list[PlannedCall]:
     """Take the addresses of a reply's calls, and decide on each."""
-    if not calls:
-        return []
     plan = _Plan(scope, tools, caller)
     return [plan.decide(call, number) for number, call in enumerate(calls, 1)]
 

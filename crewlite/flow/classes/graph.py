@@ -250,8 +250,8 @@ class Graph:
             if method.condition is None:
                 yield f"nothing starts {name!r}; give it a condition, or mark it with @start() too"
                 continue
-            missing = [part for part in dict.fromkeys(method.condition.names()) if part not in reached]
-            yield f"{name!r} never starts, as {_listed(missing)} can never occur"
+            missing = [repr(part) for part in dict.fromkeys(method.condition.names()) if part not in reached]
+            yield f"{name!r} never starts, as {' and '.join(missing)} can never occur"
 
     def _returning(self, label: str) -> str | None:
         """Return a hint at the first method that is no router and returns this text; None if there is none."""
@@ -272,10 +272,6 @@ class Graph:
                 found |= {name for one in self.conditions.values() for name in one.names()} - self.methods.keys()
             found |= {name for name, condition in self.conditions.items() if condition.holds(found.__contains__)}
         return found
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(map(repr, names))
 
 
 def _quoted(text: str) -> str:

@@ -121,7 +121,7 @@ def _begun(graph: Graph, steps: Sequence[StepView]) -> list[str]:
 def _start(address: str, steps: Sequence[StepView], question: str | None, begun: datetime, otherwise: State) -> Start:
     own = next((step for step in steps if step.address == address), None)
     failed = own.attempts[-1] if own and own.attempts else None
-    first = _first(steps)
+    first = min((step.begun_at for step in steps if step.begun_at), default=None)
     state: State
     if own and own.status == "finished":
         state, text = "finished", _shown(own.value)
@@ -135,10 +135,6 @@ def _start(address: str, steps: Sequence[StepView], question: str | None, begun:
     spent = sum((step.usage for step in steps), Usage())
     seconds = own.milliseconds / 1000 if own else 0.0
     return Start(address, method_at(address), state, began, seconds, text, len(own.attempts) if own else 0, spent)
-
-
-def _first(steps: Iterable[StepView]) -> datetime | None:
-    return min((step.begun_at for step in steps if step.begun_at), default=None)
 
 
 def _label(graph: Graph, method: str, value: Any) -> str | None:
