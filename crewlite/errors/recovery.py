@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from crewlite.errors.root import CrewliteError
 from crewlite.resuming import call_again, to_resume
 from crewlite.wording import sentence
 
 
-class _GivenUp(CrewliteError, RuntimeError):
-    ends_run = True
-    did: ClassVar[str]
-
-    def __init__(
-        self, failure: Any, said: str, *, run_id: str, location: str | None, branch: str = "main", kind: str = "crew"
-    ) -> None:
-        super().__init__(_message(failure, self.did, said, _again(run_id, location, branch, kind)))
-        self.failure, self.said, self.run_id, self.location, self.branch = failure, said, run_id, location, branch
-
-
-class RecoveryEscalated(_GivenUp):
+class RecoveryEscalated(CrewliteError, RuntimeError):
     """A failure policy hands a failure to whoever kicked the run off. `__cause__` is the error itself.
 
     `failure` is the whole Failure: its type, address, attempts, evidence, last good place and trajectory. `said` is
@@ -28,14 +17,26 @@ class RecoveryEscalated(_GivenUp):
     """
 
     code = "recovery_escalated"
-    did = "Its policy escalates it"
+    ends_run = True
+
+    def __init__(
+        self, failure: Any, said: str, *, run_id: str, location: str | None, branch: str = "main", kind: str = "crew"
+    ) -> None:
+        super().__init__(_message(failure, "Its policy escalates it", said, _again(run_id, location, branch, kind)))
+        self.failure, self.said, self.run_id, self.location, self.branch = failure, said, run_id, location, branch
 
 
-class RecoveryAborted(_GivenUp):
+class RecoveryAborted(CrewliteError, RuntimeError):
     """A failure policy gives up, and says why in `said`. `__cause__` is the error itself, `failure` the Failure."""
 
     code = "recovery_aborted"
-    did = "Its policy gives up"
+    ends_run = True
+
+    def __init__(
+        self, failure: Any, said: str, *, run_id: str, location: str | None, branch: str = "main", kind: str = "crew"
+    ) -> None:
+        super().__init__(_message(failure, "Its policy gives up", said, _again(run_id, location, branch, kind)))
+        self.failure, self.said, self.run_id, self.location, self.branch = failure, said, run_id, location, branch
 
 
 def _message(failure: Any, did: str, said: str, way_on: str) -> str:
