@@ -111,7 +111,8 @@ class AgentRoot(Root[LiteAgentOutput]):
             asked = codec.digest([self.kind, self._step(self._messages, self._shape).question])
             same = record.outcomes[self.address].provenance.get(WHO) in (self._who, asked)
             return Comparison(() if same else (Drifted(self.address, {}, {}),))
-        texts, recorded = self._texts(), definition_at(record, "").get("agent", {})
+        texts = {"goal": self._agent.goal, "backstory": self._agent.backstory}
+        recorded = definition_at(record, "").get("agent", {})
         found = drifted(
             record,
             "",
@@ -196,9 +197,6 @@ class AgentRoot(Root[LiteAgentOutput]):
     def _who(self) -> str:
         """Return a digest of the agent's texts and the response format."""
         return codec.digest(self._step([], self._shape).question)
-
-    def _texts(self) -> dict[str, str]:
-        return {"goal": self._agent.goal, "backstory": self._agent.backstory}
 
 
 def _with_usage(result: LiteAgentOutput, run: Run) -> LiteAgentOutput:

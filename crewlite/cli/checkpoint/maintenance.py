@@ -23,17 +23,12 @@ _UNITS = {"w": "weeks", "d": "days", "h": "hours", "m": "minutes", "s": "seconds
 _NAMED = 6  # runs or checkpoints that are listed; of the rest only the number is printed
 
 
-class Span(click.ParamType[timedelta]):
-    """The type of an option that takes a span of time: a number and a unit, such as 7d, 24h or 30m."""
-
-    name = "span"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        """Convert a text to a span of time."""
-        found = re.fullmatch(r"(\d{1,6})([wdhms])", str(value).strip().lower())
-        if not found:
-            self.fail(f"{value!r} is not a span of time; wanted a number and a unit: 30m, 24h, 7d, 2w.", param, ctx)
-        return timedelta(**{_UNITS[found[2]]: int(found[1])})
+def _span(text: str) -> timedelta:
+    """Convert a number and a unit, such as 7d, 24h or 30m, to a span of time."""
+    found = re.fullmatch(r"(\d{1,6})([wdhms])", text.strip().lower())
+    if not found:
+        raise click.BadParameter(f"{text!r} is not a span of time; wanted a number and a unit: 30m, 24h, 7d, 2w.")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 _YES = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
@@ -43,7 +38,7 @@ _YES = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--keep-last", type=click.IntRange(min=1), metavar="N", help="Keep so many checkpoints of each branch.")
 @click.option(
     "--older-than",
-    type=Span(),
+    type=_span,
     metavar="SPAN",
     help="Delete finished runs, and results kept for others, of so long ago: 7d, 24h.",
 )
