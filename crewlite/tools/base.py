@@ -215,11 +215,8 @@ class BaseTool(Described, Resource):
         overridden = type(self)._arun is not BaseTool._arun
         return self._arun if overridden else self._run
 
-    def __hash__(self) -> int:
-        return id(self)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
 
 def _checked(cls: type[BaseTool], name: str, value: object) -> Any:

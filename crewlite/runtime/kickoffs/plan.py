@@ -58,15 +58,10 @@ def plan(root: Root[Any], request: Request) -> Plan:
                 "or CheckpointConfig(restore_from=ref)"
             )
         config = (config or CheckpointConfig()).overridden_by(override)
-    if request.run_id is not None and config is None:
+    if config is None and (request.run_id is not None or request.resume):
+        wish = "resume=True looks for" if request.resume else f"run_id={request.run_id!r} names"
         raise ConfigError(
-            f"run_id={request.run_id!r} names a recorded run, but this {root.kind} has no store to record runs in: "
-            f"give it checkpoint=True"
-        )
-    if request.resume and config is None:
-        raise ConfigError(
-            f"resume=True looks for a recorded run, but this {root.kind} has no store to record runs in: "
-            f"give it checkpoint=True"
+            f"{wish} a recorded run, but this {root.kind} has no store to record runs in: give it checkpoint=True"
         )
     listed = config.on_events if config and isinstance(config.on_events, tuple) else ()
     if listed and set(listed) <= root.never_emitted:
