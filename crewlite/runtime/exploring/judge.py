@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from crewlite import codec, resources
+from crewlite.definition import check_takes
 from crewlite.errors import ConfigError
 from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM
@@ -63,23 +63,12 @@ def judge_of(given: Any) -> Judge | None:
         model = resolve_llm([agent.llm], agent=agent.role)
         return Judge(codec.digest(["model", judging.facts(agent)]), _by_model(agent), model)
     if callable(given) and not isinstance(given, type | Runnable):
-        if not _takes_one(given):
-            raise ConfigError(f"judge is {name_of(given)}, which does not take one argument; wanted judge(result)")
+        check_takes(given, "judge", "a result")
         return Judge(None, _by_function(given))
     raise ConfigError(
         f"judge is {given!r}; wanted a model, the name of a model, an Agent, or a function that takes a result and "
         f"returns a number"
     )
-
-
-def _takes_one(function: Callable[..., Any]) -> bool:
-    try:
-        inspect.signature(function).bind("a result")
-    except TypeError:
-        return False
-    except ValueError:  # a function in C without a signature
-        return True
-    return True
 
 
 def _by_function(function: Callable[..., Any]) -> Callable[[Any, str, Asked], Awaitable[RecordedScore]]:
