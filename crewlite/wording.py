@@ -44,11 +44,11 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def escaped(text: str) -> str:
-    """Return a text with its control characters escaped, and marks that change the direction of writing too."""
+def escaped(text: str, kept: str = "") -> str:
+    """Return a text with control characters, and marks that change its direction, escaped, but for those in `kept`."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return "".join(c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text)
 
 
 def escaped_lines(text: str) -> str:

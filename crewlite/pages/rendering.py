@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from crewlite.lazy import lazy
-from crewlite.wording import number_of
+from crewlite.wording import escaped, number_of
 
 jinja2 = lazy("jinja2")
 
@@ -37,9 +37,7 @@ def visible(value: Any) -> Any:
 
     Line breaks, tabs, text that is HTML already, and other values stay as they are.
     """
-    if type(value) is not str or value.isprintable():
-        return value
-    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in value)
+    return escaped(value, kept="\n\t") if type(value) is str else value
 
 
 @cache
