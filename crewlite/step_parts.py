@@ -47,6 +47,8 @@ class Intent(NamedTuple):
 
     address: str
     effect: Effect
+    question: Any
+    """The question of the step that makes the call."""
 
 
 class Recorded(NamedTuple):

@@ -176,7 +176,8 @@ class RunHistory:
     @property
     def stopped_by(self) -> str | None:
         """The budget that stopped this unfinished run, in words; None if none did, or it was resumed since."""
-        return None if self._record.ended else self._record.stopped
+        ended = self._record.finished or self._record.failed
+        return None if ended else self._record.stopped
 
     @property
     def at_work(self) -> str | None:

@@ -85,7 +85,7 @@ class _Plan:
         guards = guards_of(tool.failure_policy) if tool.failure_policy else self._scope.guards
         seen = guarded(self._scope, tool, call, address) if guards else None
         if not tool.requires_approval and not (seen and any(guard.asks(seen) for guard in guards)):
-            return asked.planned(step, Intent(address, tool.effect))
+            return asked.planned(step, Intent(address, tool.effect, step.question))
         return asked.planned(step, decided=partial(asked.decided, tool, step, voice))
 
     def _earlier(self, tool: BaseTool) -> tuple[set[str], Sequence[Call]]:

@@ -11,10 +11,10 @@ from crewlite.errors import EffectsRepeat, InDoubt
 from crewlite.events import ToolUsageErrorEvent, ToolUsageFinishedEvent
 from crewlite.flow import Flow, flow, recoverable, start, step
 from crewlite.llm import ToolCall
-from crewlite.recovery import Rule, replan
+from crewlite.recovery import Rule, replan, rollback_to_checkpoint
 from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
-from tests.cuts import RUN, cut, entries_of
+from tests.cuts import RUN, Kept, cut, entries_of
 
 AGAIN = FailurePolicy((Rule({"bug", "refused"}, retries=1, base=0),))
 
@@ -240,18 +240,34 @@ def test_a_preview_tells_what_an_earlier_attempt_answers():
     assert not [one for one in previews if one[0] == "!2/step:send" and one[1] != "reused"]
 
 
-def test_a_call_that_has_failed_is_made_again():
-    tried, heard = [], []
-    event_bus.on(ToolUsageErrorEvent, lambda source, event: heard.append(event.address))
+def test_the_model_of_the_next_attempt_is_told_that_a_call_has_failed():
+    tried, heard, setting = [], [], store()
+    event_bus.on(ToolUsageErrorEvent, lambda source, event: heard.append((event.address, event.reused_from)))
 
     class Tried(list):
         def append(self, amount):
             tried.append(amount)
             raise ConnectionError("no route")
 
-    assert crew_of(asks(5), Tried(), store(), failure_policy=AGAIN).kickoff(run_id=RUN).raw == "done"
-    assert tried == [5, 5]
-    assert heard == ["task:t/tool:pay", "task:t!2/tool:pay"]
+    assert crew_of(asks(5), Tried(), setting, failure_policy=AGAIN).kickoff(run_id=RUN).raw == "done"
+    assert tried == [5]
+    assert heard == [("task:t/tool:pay", None), ("task:t!2/tool:pay", f"{RUN}/main@task:t/tool:pay")]
+    with History(setting.location, setting.provider) as history:
+        first, second = (one.value for one in history.run(RUN).steps if one.kind == "tool")
+    assert first == second
+
+
+def test_a_model_that_is_told_of_a_failed_call_may_make_another_one():
+    sent = []
+
+    class Sent(list):
+        def append(self, amount):
+            sent.append(amount)
+            if len(sent) == 1:
+                raise ConnectionError("no route")
+
+    assert crew_of(asks(5, 5), Sent(), store(), failure_policy=AGAIN).kickoff(run_id=RUN).raw == "done"
+    assert sent == [5, 5]
 
 
 def test_a_call_of_which_something_cannot_be_recorded_is_made_again():
@@ -301,3 +317,83 @@ def test_a_kickoff_after_the_failure_pays_nothing_again():
         crew.kickoff(run_id=RUN)
     assert crew.kickoff(run_id=RUN).raw == "done"
     assert sent == [5]
+
+
+def trip(sent, setting, *, plan="Plan", refused=1, **more):
+    """A crew that plans, pays and checks; the first checks are refused."""
+    verdicts = itertools.chain([False] * refused, itertools.repeat(True))
+
+    @tool(effect="once")
+    def pay(amount: int) -> str:
+        """Pay."""
+        sent.append(amount)
+        return f"paid {amount}"
+
+    def answer(messages):
+        if "Pay" not in str(messages) or messages[-1]["role"] == "tool":
+            return "done"
+        return ToolCall("pay", {"amount": 5})
+
+    clerk = Agent(role="Clerk", goal="travel", llm=ScriptedLLM(answer), tools=[pay])
+    planned = Task(name="plan", description=plan, expected_output="a plan", agent=clerk)
+    paid = Task(name="pay", description="Pay", expected_output="done", agent=clerk, context=[planned])
+    checked = Task(
+        name="check",
+        description="Check",
+        expected_output="done",
+        agent=clerk,
+        guardrail=lambda output: (next(verdicts), output.raw),
+        guardrail_max_retries=0,
+    )
+    return Crew(tasks=[planned, paid, checked], checkpoint=setting, **more)
+
+
+def paid_in(setting):
+    """How many payments the record of a run holds."""
+    with History(setting.location, setting.provider) as history:
+        return sum(one.kind == "tool" and one.status == "finished" for one in history.run(RUN).steps)
+
+
+def test_a_payment_is_not_made_again_where_a_crew_goes_back_to_before_its_task():
+    policy = FailurePolicy(default=rollback_to_checkpoint("task:plan"))
+    sent, setting = [], CheckpointConfig(location="here", provider=Kept())
+    assert trip(sent, setting, failure_policy=policy).kickoff(run_id=RUN).raw == "done"
+    assert sent == [5]
+    entries = entries_of(setting)
+    for at in range(1, len(entries) + 1):
+        again, more = cut(entries, at), []
+        before = paid_in(again)
+        with History("cut", again.provider) as history:
+            refused = int(not history.run(RUN).attempts)
+        try:
+            assert trip(more, again, refused=refused, failure_policy=policy).kickoff(run_id=RUN).raw == "done"
+        except InDoubt:
+            assert before == 0, f"commit {at}"
+        else:
+            assert before + len(more) == 1, f"commit {at}"
+
+
+def test_a_payment_is_not_made_again_where_its_task_is_done_anew_because_another_one_has_changed():
+    sent, setting = [], CheckpointConfig(location="here", provider=Kept())
+    with pytest.raises(Exception, match="passes the guardrail"):
+        trip(sent, setting).kickoff(run_id=RUN)
+    begun = len(entries_of(setting))
+    anew = setting.model_copy(update={"on_drift": "rerun"})
+    assert trip(sent, anew, plan="Plan well", refused=0).kickoff(run_id=RUN).raw == "done"
+    assert sent == [5]
+    entries = entries_of(setting)
+    for at in range(begun, len(entries) + 1):
+        again, more = cut(entries, at, on_drift="rerun"), []
+        assert trip(more, again, plan="Plan well", refused=0).kickoff(run_id=RUN).raw == "done"
+        assert more == [], f"commit {at}"
+
+
+def test_a_fork_whose_calls_may_be_made_again_makes_them_in_what_is_done_anew():
+    sent, setting = [], store()
+    crew = trip(sent, setting, refused=0)
+    crew.kickoff(run_id=RUN)
+    with pytest.raises(EffectsRepeat):
+        crew.fork(RUN, edits={"task:plan": "another plan"})
+    fork = crew.fork(RUN, edits={"task:plan": "another plan"}, allow_effects=True)
+    assert fork.kickoff().raw == "done"
+    assert sent == [5, 5]

@@ -38,9 +38,13 @@ class ToolUsageFinishedEvent(_ToolEvent):
 
 
 class ToolUsageErrorEvent(_ToolEvent, ErrorFields):
-    """A tool call ended without a result. The message that the agent gets instead is recorded."""
+    """A tool call ended without a result. The message that the agent gets instead is recorded.
+
+    No call was made if it is `reused_from` one with effect="once" that failed so in an earlier attempt of its task.
+    """
 
     type: Literal["tool_usage_error"] = "tool_usage_error"
+    reused_from: str | None = None
 
 
 class ToolExecutionErrorEvent(_ToolEvent, ErrorFields):

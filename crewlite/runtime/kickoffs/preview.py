@@ -8,14 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from crewlite import background, codec, durable
 from crewlite.durable import Step
-from crewlite.errors import AnswerRefused, ConfigError, CrewliteError, NotCodable, RefError, RepeatedCall, text_of
+from crewlite.errors import (
+    AnswerRefused,
+    ConfigError,
+    CrewliteError,
+    InDoubt,
+    NotCodable,
+    RefError,
+    RepeatedCall,
+    text_of,
+)
 from crewlite.resuming import nth_attempt
 from crewlite.runtime.kickoffs.plan import continued, plan
 from crewlite.runtime.kickoffs.repeats import made_beside, repeated
@@ -34,7 +43,7 @@ from crewlite.runtime.kickoffs.secret_inputs import refuse_masked
 from crewlite.runtime.kickoffs.traces import Traces
 from crewlite.runtime.steps import remedies
 from crewlite.runtime.steps.attempts import failed_before, next_attempt
-from crewlite.runtime.steps.doubts import made_before
+from crewlite.runtime.steps.doubts import NONE_BEFORE, calls_before
 from crewlite.runtime.steps.replay import Reraise, Reuse, recorded_answer
 from crewlite.runtime.steps.run import Origin, Run
 from crewlite.runtime.steps.step_scope import Asked, StepScope
@@ -183,8 +192,8 @@ class Drive(Run):
         return around(self.record.edited)
 
     @cached_property
-    def stops(self) -> Mapping[str, int]:
-        """The calls that kickoff would stop at with InDoubt: by address, how often each was begun."""
+    def stops(self) -> Collection[str]:
+        """The calls that kickoff would stop at with InDoubt."""
         return unsettled(self.record)
 
     def note(self, address: str, kind: str, verdict: Verdict, why: str) -> None:
@@ -242,10 +251,16 @@ class DryScope(StepScope):
                 value = step.decode({"answer": codec.encode(decode_answer(answer, step.question[1]))})
                 run.note(address, step.kind.name, "reused", "was answered")
                 return value
-        if step.effect == "once" and (made := made_before(run, step, address, fingerprint)):
+        try:
+            before = calls_before(run, step, address, fingerprint) if step.effect == "once" else NONE_BEFORE
+        except InDoubt as stop:
+            before, stops = NONE_BEFORE, [stop.address]
+        else:
+            stops = [at for at in run.stops if at == address or address in outers(at)]
+        if before.made:
             run.note(address, step.kind.name, "reused", "was made in an earlier attempt")
-            return step.decode(run.record.value(made.address))
-        run.note(address, step.kind.name, "runs", self._why(address, step, recorded))
+            return step.decode(run.record.value(before.made.address))
+        run.note(address, step.kind.name, "runs", self._why(address, step, recorded, stops))
         run.anew.add(address)
         return self._provisional(step, address, run.before if recorded is None else run.record)
 
@@ -302,14 +317,15 @@ class DryScope(StepScope):
         what = "was edited" if address in self.run.record.outcomes else "is to run again"
         return f"{what}, but is not requested any more: kickoff will raise ChangeUnused"
 
-    def _why(self, address: str, step: Step[Any], recorded: Outcome | None) -> str:
-        """Return why a step would run."""
+    def _why(self, address: str, step: Step[Any], recorded: Outcome | None, stops: Sequence[str]) -> str:
+        """Return why a step would run. `stops`: the calls at which the kickoff would stop."""
         record, waits = self.run.record, " and waits for an answer" if step.kind.asks_person else ""
-        if cut := [at for at in self.run.stops if at == address or address in outers(at)]:
-            how = "has failed" if all(failed_before(record, at) for at in cut) else "was interrupted"
-            given = f" with {arguments}" if (arguments := self.run.arguments.get(cut[0])) else ""
-            decide = f"answers={{{cut[0]!r}: ...}} or rerun=[{nth_attempt(cut[0], self.run.stops[cut[0]])!r}]"
-            where = f"in {cut[0]}, a call with effect='once'{given}"
+        if stops:
+            how = "has failed" if all(failed_before(record, at) for at in stops) else "was interrupted"
+            given = f" with {arguments}" if (arguments := self.run.arguments.get(stops[0])) else ""
+            times = record.begun_once.get(stops[0], 1)
+            decide = f"answers={{{stops[0]!r}: ...}} or rerun=[{nth_attempt(stops[0], times)!r}]"
+            where = f"in {stops[0]}, a call with effect='once'{given}"
             return f"{how} {where}: kickoff will raise InDoubt, unless given {decide}"
         if recorded is not None and self.inherited.mode.diverged:
             return "comes after a step that changed" + waits

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from crewlite import codec, kinds
 from crewlite.durable import Step
 from crewlite.errors import InDoubt
-from crewlite.events.base import ErrorFields
 from crewlite.runtime.steps.attempts import failed_before
 from crewlite.runtime.steps.run import Run
 from crewlite.state.format.addresses import bare_name, prefix_beside, without_tries
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.outcome import Outcome
+from crewlite.state.format.record import Record
+from crewlite.step_parts import Intent
 from crewlite.tools.result import shown_arguments
 
 
@@ -22,10 +23,43 @@ def kind_and_name(step: Step[Any]) -> str:
     return f"{step.kind} {step.name or ''}".strip()
 
 
-def intended(step: Step[Any], address: str, mask: Callable[[str], str]) -> CommitParts:
-    """Build the part of a commit that records that a call is about to be made."""
-    arguments, intent = _arguments(step, mask), CommitParts(intents=[(address, step.effect)])
+class Before(NamedTuple):
+    """What earlier attempts at an enclosing step have done about a call with effect="once"."""
+
+    made: Outcome | None = None
+    """The outcome that answers the call."""
+    told: str = ""
+    """The call in doubt that asks the same, and whose result the kickoff was given; "" if there is none."""
+    again: Sequence[str] = ()
+    """The calls in doubt that the kickoff has made again, because they took no effect."""
+
+
+NONE_BEFORE = Before()
+
+
+def intended(
+    step: Step[Any], address: str, fingerprint: str, again: Sequence[str], mask: Callable[[str], str]
+) -> CommitParts:
+    """Build the part of a commit that records that a call is about to be made. `again`: see Before."""
+    arguments = _arguments(step, mask)
+    intent = CommitParts(intents=[(address, step.effect, fingerprint), *((at, "none") for at in again)])
     return {**intent, "arguments": {address: arguments}} if arguments else intent
+
+
+def planned(calls: Sequence[Intent], record: Record) -> CommitParts:
+    """Build the part of a commit that records that the calls which a reply asks for are about to be made.
+
+    Where a task is done again, a call with effect="once" that was made answers the same call, so it is left out.
+    """
+    intents = list[tuple[str, str] | tuple[str, str, str]]()
+    for at, effect, question in calls:
+        if effect != "once":
+            intents.append((at, effect))
+            continue
+        digest, made = codec.digest([kinds.at(at).name, question]), record.outcomes.get(at)
+        if made is None or made.fingerprint != digest:
+            intents.append((at, effect, digest))
+    return {"intents": intents} if intents else {}
 
 
 def may_have_been_made(run: Run, address: str) -> bool:
@@ -44,41 +78,61 @@ def is_made_again(run: Run, address: str) -> bool:
     return decided and may_have_been_made(run, address)
 
 
-def made_before(run: Run, step: Step[Any], address: str, fingerprint: str) -> Outcome | None:
-    """Return the call that an earlier attempt at an enclosing step made with success, asked the same; else None.
+def calls_before(run: Run, step: Step[Any], address: str, fingerprint: str) -> Before:
+    """Return what earlier attempts at an enclosing step have done about a call, which would else be made twice.
 
-    It answers the call at `address`, which would else be made twice because something else failed. Each such call
-    answers one call of an attempt. Calls of which the record cannot tell whether they ask the same answer none, nor do
-    any where the kickoff or its fork has `address` run again.
+    Each call that was made answers one call of an attempt that asks the same. Calls of which the record cannot tell
+    whether they ask the same answer none. Raises InDoubt if a call with this name, whatever it asks, may have taken
+    effect and the kickoff decides nothing about it. Returns none where the fork has `address` run again.
     """
-    here, is_to_run = prefix_beside(address), address in run.rerun or address in run.record.edited
-    if "!" not in here or is_to_run or step.given is not None or codec.holds_secret(step.question):
-        return None
-    place, name, made, taken = without_tries(here), bare_name(address), list[Outcome](), set[str]()
-    for at, ended in run.record.outcomes.items():
-        prefix = prefix_beside(at)
-        if ended.fingerprint != fingerprint or bare_name(at) != name or without_tries(prefix) != place:
-            continue
-        if prefix == here:
-            taken.add((ended.reused or "").rpartition("@")[2])
-        elif run.record.intents.get(at) == "once" and not ended.reused and not _has_failed(run, step, at):
-            made.append(ended)
-    free = (one for one in made if one.address not in taken and (here, one.address) not in run.answered_again)
-    if found := next(free, None):
-        run.answered_again.add((here, found.address))
-    return found
+    here = prefix_beside(address)
+    if "!" not in here or address in run.record.edited:
+        return NONE_BEFORE
+    comparable = step.given is None and not codec.holds_secret(step.question)
+    used = _used_up(run, here)
+    free = [at for at in _of_other_attempts(run, address) if at not in used]
+    ended = [one for at in free if (one := run.record.outcomes.get(at)) and one.fingerprint == fingerprint]
+    if comparable and (made := next((one for one in ended if not one.reused), None)):
+        run.answered_again.add((here, made.address))
+        return Before(made=made)
+    doubts = [at for at in free if at not in run.record.outcomes and (at in run.doubts or at in run.begun_here)]
+    asked = run.record.intended
+    alike = [at for at in doubts if not comparable or asked.get(at, fingerprint) == fingerprint][:1]
+    again = list[str]()
+    for at in alike or doubts:
+        if is_made_again(run, at):
+            again.append(at)
+        elif at not in run.answers or not step.answer:
+            raise doubt(step, at, run, None if alike else "")
+        elif alike:
+            run.answered_again.add((here, at))
+            return Before(told=at)
+    return Before(again=again)
 
 
-def _has_failed(run: Run, step: Step[Any], address: str) -> bool:
-    """Return whether the outcome of a call is a failure, which a model was told."""
-    said = step.voice.completed(step.decode(run.record.value(address)))
-    return said is not None and issubclass(said[0], ErrorFields)
+def _of_other_attempts(run: Run, address: str) -> Iterator[str]:
+    """Yield the calls with the name and the place of this one, in other attempts at enclosing steps."""
+    here, name = prefix_beside(address), bare_name(address)
+    place = without_tries(here)
+    for at, effect in run.record.intents.items():
+        if effect == "once" and bare_name(at) == name:
+            prefix = prefix_beside(at)
+            if prefix != here and without_tries(prefix) == place:
+                yield at
 
 
-def doubt(step: Step[Any], address: str, run: Run) -> InDoubt:
-    """Build the error of a call that may have taken effect already."""
-    failed, arguments = failed_before(run.record, address), _arguments(step, run.journal.secrets.mask)
-    return run.doubt(address, kind_and_name(step), failed, arguments)
+def _used_up(run: Run, here: str) -> set[str]:
+    """Return the calls of earlier attempts that have answered calls of the attempt `here`, or are about to."""
+    outcomes = run.record.outcomes.items()
+    recorded = {one.reused.rpartition("@")[2] for at, one in outcomes if one.reused and prefix_beside(at) == here}
+    return recorded.union(at for prefix, at in run.answered_again if prefix == here)
+
+
+def doubt(step: Step[Any], address: str, run: Run, arguments: str | None = None) -> InDoubt:
+    """Build the error of a call that may have taken effect already. `arguments`: if they are not those of `step`."""
+    failed = failed_before(run.record, address)
+    shown = _arguments(step, run.journal.secrets.mask) if arguments is None else arguments
+    return run.doubt(address, kind_and_name(step), failed, shown)
 
 
 def _arguments(step: Step[Any], mask: Callable[[str], str]) -> str:

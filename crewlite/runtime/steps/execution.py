@@ -26,7 +26,17 @@ from crewlite.runtime.steps import remedies
 from crewlite.runtime.steps.attempts import beside_conflict, following, next_attempt
 from crewlite.runtime.steps.budgets import HeldBudget, admit, held, limited
 from crewlite.runtime.steps.deciding import announce_success, remedied
-from crewlite.runtime.steps.doubts import doubt, intended, is_made_again, kind_and_name, made_before, may_have_been_made
+from crewlite.runtime.steps.doubts import (
+    NONE_BEFORE,
+    Before,
+    calls_before,
+    doubt,
+    intended,
+    is_made_again,
+    kind_and_name,
+    may_have_been_made,
+    planned,
+)
 from crewlite.runtime.steps.failed_attempts import FailedAttempt, kept
 from crewlite.runtime.steps.frame import Frame
 from crewlite.runtime.steps.run import Origin
@@ -55,6 +65,8 @@ class Ended(NamedTuple):
     milliseconds: float = 0.0
     reused: str | None = None
     """The step, of another run or of an earlier attempt, whose result the outcome is: its usage is not counted here."""
+    told: str = ""
+    """The call in doubt, of an earlier attempt, whose result the outcome is as well: a person was asked about it."""
 
 
 @dataclass(slots=True)
@@ -147,23 +159,36 @@ class Execution(Generic[T]):
         begun = may_have_been_made(run, address)
         if begun and address in run.answers and step.answer:
             return step.answer(run.answers[address]), Ended()
-        if step.effect == "once" and not is_made_again(run, address):
-            if made := made_before(run, step, address, self.fingerprint):  # so this one was not begun, only intended
-                origin = f"{run.run_id}/{run.branch}@{made.address}"
-                return step.decode(run.record.value(made.address)), Ended(made.changes, reused=origin)
-            if begun:
+        before = NONE_BEFORE
+        if step.effect == "once":
+            before = calls_before(run, step, address, self.fingerprint)
+            if earlier := self._found(before):
+                return earlier
+            # while others were in doubt, this one was only intended
+            if begun and not before.again and not is_made_again(run, address):
                 once, number, _ = self._next()
                 if kept(step, self._frame(number, once=once)) is None:  # else it waits for its remedy
                     raise doubt(step, address, run)
         if step.cache and address not in run.rerun and (found := await run.cache.recall(step, step.cache, address)):
             return found.value, Ended(found.changes, reused=found.origin)
         if step.effect == "once":
-            intent = intended(step, address, self.outer.mask)
-            if address not in run.record.intents:
-                await run.journal.save(intent, now=True)
-            if is_made_again(run, address):  # what is cut from here on is another doubt
-                await run.journal.save(intent, now=True)
+            is_new = address not in run.record.intents or address in run.record.outcomes
+            if is_new or before.again or is_made_again(run, address):  # what is cut from here on is another doubt
+                await run.journal.save(
+                    intended(step, address, self.fingerprint, before.again, self.outer.mask), now=True
+                )
             await run.journal.assured()
+            run.begun_here.add(address)
+        return None
+
+    def _found(self, before: Before) -> tuple[T, Ended] | None:
+        """Return the outcome that a call of an earlier attempt gives; None if none does."""
+        run, step, made, told = self.outer.run, self.step, before.made, before.told
+        here = f"{run.run_id}/{run.branch}@"
+        if made:
+            return step.decode(run.record.value(made.address)), Ended(made.changes, reused=here + made.address)
+        if told and step.answer:
+            return step.answer(run.answers[told]), Ended(reused=here + told, told=told)
         return None
 
     async def _pause(self, delay: float) -> None:
@@ -290,11 +315,10 @@ class Execution(Generic[T]):
             value = step.decode(data)
         value = outer.with_usage(step, self.address, value, usage)
         outcome = self._outcome(data, ended, usage, said)
-        commit: CommitParts = {"steps": [outcome]}
-        intents = step.intends(value) if step.intends else ()
-        if intents:
-            commit["intents"] = [(intent.address, str(intent.effect)) for intent in intents]
-        once = any(intent.effect == "once" for intent in intents) if intents else False
+        commit: CommitParts = {"steps": [outcome], **(planned(step.intends(value), run.record) if step.intends else {})}
+        if ended.told:
+            commit["steps"].append({**self._outcome(data, Ended()), "address": ended.told})
+        once = any(effect == "once" for _, effect, *_ in commit.get("intents", ()))
         more = {"started_event_id": self.started} | ({"reused_from": ended.reused} if ended.reused else {})
         children.committing(self.address, run.journal)
         done = step.voice.completed(value)
@@ -318,7 +342,7 @@ class Execution(Generic[T]):
             raise NotCodable("", value, "it contains a secret input: return it without the secret")
         return data
 
-    def _outcome(self, data: Json, ended: Ended, usage: Json, said: SaidRecord | None) -> StepRecord:
+    def _outcome(self, data: Json, ended: Ended, usage: Json = None, said: SaidRecord | None = None) -> StepRecord:
         """Build the record of an outcome with this value."""
         step, frame = self.step, ended.frame
         mode = (frame or self.outer).inherited.mode

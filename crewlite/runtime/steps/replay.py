@@ -185,7 +185,7 @@ def decide(record: Record, question: Question, mode: Mode, unrequested: Collecti
     ended = record.end(question.address)
     if ended is not None and not _stands(record, ended, question):
         return RUN
-    if mode.diverged and not (mode.goes_otherwise and question.once):
+    if mode.diverged and not (question.once and (mode.goes_otherwise or _is_done_anew(record, ended, question, mode))):
         return RUN
     if ended is not None and question.is_early and _comes_earlier(record, ended, question, mode, unrequested):
         return NEW_COURSE
@@ -205,6 +205,15 @@ def _stands(record: Record, ended: Outcome | Attempt, question: Question) -> boo
         return False
     edited_here = isinstance(ended, Outcome) and ended.edited and ended.seq > record.base
     return edited_here or question.basis.holds(ended.seq, ended.provenance.get(RESTS_ON))
+
+
+def _is_done_anew(record: Record, ended: Outcome | Attempt | None, question: Question, mode: Mode) -> bool:
+    """Return whether a call was made that is requested again because on_drift="rerun" has a task done anew around it.
+
+    In a fork with changes it is made again, as whoever forked was told.
+    """
+    made = isinstance(ended, Outcome) and ended.fingerprint == question.digest
+    return made and mode.on_drift == "rerun" and not record.edited
 
 
 def asked_alike(record: Record, digest: str, siblings: Collection[str]) -> list[str]:

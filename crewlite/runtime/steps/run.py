@@ -108,6 +108,8 @@ class Run:
     """How many seconds failed and cancelled steps with a time limit had worked, by address."""
     answered_again: set[tuple[str, str]] = field(default_factory=set)
     """(prefix of an attempt, address of a call of an earlier attempt that answers one of this attempt)."""
+    begun_here: set[str] = field(default_factory=set)
+    """Addresses of the calls with effect="once" that this kickoff has begun."""
     config: CheckpointConfig | None = None
     """The store configuration that the definitions give, without the overrides of the kickoff."""
 

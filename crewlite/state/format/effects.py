@@ -41,7 +41,7 @@ def once_calls(entries: Sequence[Entry]) -> list[MadeCall]:
                     found[number] = {**call, "finished": True} if call and "reused" not in step else None
         made, intents = commit.get("made", ()), commit.get("intents", ())
         listed = {call["address"] for call in made}
-        intended = (requested.call(at, commit) for at, effect in intents if effect == "once" and at not in listed)
+        intended = (requested.call(at, commit) for at, effect, *_ in intents if effect == "once" and at not in listed)
         # the outcomes merged with them have this number too
         merged = [MadeCall(**{**call, "seq": commit["seq"]}) for call in made]
         for call in (*merged, *intended):
@@ -65,7 +65,7 @@ def requested_calls(reply: Json, prefix: str, counts: Counter[str]) -> Iterator[
 
 
 def _has_any(entry: Entry) -> bool:
-    return "made" in entry.commit or any(effect == "once" for _, effect in entry.commit.get("intents", ()))
+    return "made" in entry.commit or any(effect == "once" for _, effect, *_ in entry.commit.get("intents", ()))
 
 
 class _Requested:

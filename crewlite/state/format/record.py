@@ -56,6 +56,8 @@ class Record:
     failures: dict[str, Attempt] = field(default_factory=dict)
     """The final failures that the code of the enclosing step handled. Such a step raises the failure again."""
     intents: dict[str, str] = field(default_factory=dict)
+    intended: dict[str, str] = field(default_factory=dict)
+    """The digests of the questions of the calls with effect="once" that were about to be made, by address."""
     begun_once: dict[str, int] = field(default_factory=dict)
     """How often each call with effect="once" was begun since it last finished, by address."""
     asked: dict[str, AskedQuestion] = field(default_factory=dict)
@@ -181,11 +183,6 @@ class Record:
     def base(self) -> int:
         """The number of the commit that this branch is forked from; 0 if it is not a fork."""
         return base["seq"] if (base := self.run.get("base")) else 0
-
-    @property
-    def ended(self) -> bool:
-        """Whether the run has its result, or has failed."""
-        return self.finished or self.failed
 
     def counts(self, seq: int) -> bool:
         """Return whether a commit is valid: no later commit has gone back to before it."""
@@ -321,8 +318,10 @@ class Record:
     def _calls_and_questions(self, commit: Commit) -> None:
         """Apply the calls that are about to be made, the questions to people and their answers."""
         self.intents |= {call["address"]: "once" for call in commit.get("made", ()) if call["address"] in self.outcomes}
-        for address, effect in commit.get("intents", ()):
+        for address, effect, *question in commit.get("intents", ()):
             self.intents[address] = effect
+            if question:
+                self.intended[address] = question[0]
             if effect == "once":
                 self.begun_once[address] = self.begun_once.get(address, 0) + 1
             self._replace(address)
@@ -338,7 +337,7 @@ class Record:
     def _steps(self, steps: Sequence[StepRecord], at: str) -> None:
         if edited := {step["address"] for step in steps if step.get("edited")}:
             self.edited |= edited
-            others = (self.failures, self.asked, self.answers, self.begun_once)
+            others = (self.failures, self.asked, self.answers, self.intended, self.begun_once)
             take_back(edited, outcomes=self.outcomes, intents=self.intents, late=self.late, others=others)
             withdraw(self.asked, self.waiting)
         for place, step in enumerate(steps):

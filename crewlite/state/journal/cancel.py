@@ -50,6 +50,6 @@ def _head(store: Store, run_id: str, branch: str) -> Head | None:
     record = recorded(store, run_id, branch)
     if record.kind == STATE:
         raise RunMismatch(f"{run_id}/{branch} is a saved state, not a run, so there is nothing to cancel")
-    if record.ended:
+    if record.finished or record.failed:
         raise RunEnded(run_id, branch, "is finished" if record.finished else "has failed")
     return None if record.cancelled else record.head

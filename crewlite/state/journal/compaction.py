@@ -128,7 +128,7 @@ def _parts(entries: Sequence[Entry], ends: set[int]) -> Iterator[list[Entry]]:
 def _outcomes_before(part: Sequence[Entry], live: Record) -> dict[str, Outcome]:
     """Return the outcomes, as they were before `part`, of the steps in `part` and of the steps that enclose them."""
     about = {step["address"] for entry in part for step in entry.commit.get("steps", ())}
-    about |= {address for entry in part for address, _ in entry.commit.get("intents", ())}
+    about |= {address for entry in part for address, *_ in entry.commit.get("intents", ())}
     return {at: live.outcomes[at] for at in about | around(about) if at in live.outcomes}
 
 
