@@ -15,8 +15,6 @@ import typing
 from collections import deque
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from itertools import compress
-from operator import is_not
 from types import FunctionType, MethodType, NoneType, UnionType
 
 from pydantic import BaseModel, SecretBytes, SecretStr
@@ -33,6 +31,7 @@ _SETTINGS = 64  # entries; a larger dict holds data, not settings
 _SECRETS = (SecretStr, SecretBytes)
 _NEVER = {NoneType, bool, int, float, FunctionType, MethodType, Pace}
 """Types whose values neither are secrets nor have parts that are searched."""
+_SEVERAL = (list, tuple, set, frozenset, deque)
 _EMPTY = ()
 """The empty tuple, of which Python makes only one: the value of most fields that may hold several things."""
 _PLAIN = (NoneType, bool, int, float)
@@ -190,14 +189,14 @@ def _parts(value: object, name: str, declared: bool) -> list[tuple[str, object, 
             return []
         of_secrets = _bears(name) and "credential" not in name  # api_keys={"openai": ...}
         return [(name if of_secrets else str(key), item, declared) for key, item in value.items()]
-    if isinstance(value, list | tuple | set | frozenset | deque):
+    if isinstance(value, _SEVERAL):
         return [(name, item, declared) for item in value] if declared or _bears(name) else []
     if isinstance(value, BaseModel):
         cls, held = type(value), vars(value)
-        searched, empty, fields = _searched(cls)
-        filled = compress(searched.items(), map(is_not, map(held.get, searched), empty))  # without a Python loop
-        parts = [(key, held.get(key), declares) for key, declares in filled]
-        if more := held.keys() - fields:
+        searched, fields = _searched(cls)
+        parts = [(key, item, known) for key, known, empty in searched if (item := held.get(key)) is not empty]
+        if not fields.issuperset(held):
+            more = held.keys() - fields
             parts += [(key, held[key], False) for key in more if not hasattr(cls, key)]  # else it is made from fields
         for others in (value.__pydantic_private__, value.__pydantic_extra__, _of_class(cls)):
             parts += [(key, item, False) for key, item in others.items()] if others else []
@@ -235,15 +234,18 @@ def declared_in(cls: type[BaseModel]) -> list[str]:
 
 
 @lru_cache(maxsize=1024)
-def _searched(cls: type[BaseModel]) -> tuple[dict[str, bool], list[object], frozenset[str]]:
-    """Return the fields of a class that are searched, the value of each that holds nothing, and all its fields.
+def _searched(cls: type[BaseModel]) -> tuple[list[tuple[str, bool, object]], frozenset[str]]:
+    """Return the fields of a class that are searched, and all its fields.
 
-    Of each field that is searched: whether its type says that it contains secrets.
+    Of each field that is searched: whether its type says that it contains secrets, and the value that holds nothing.
     """
     fields = cls.model_fields
     searched = {name: one for name, one in fields.items() if not _is_plain(one.annotation, name)}
-    declares = {name: _declares(one.annotation, frozenset({cls})) for name, one in searched.items()}
-    return declares, [_EMPTY if one.default is _EMPTY else None for one in searched.values()], frozenset(fields)
+    parts = [
+        (name, _declares(one.annotation, frozenset({cls})), _EMPTY if one.default is _EMPTY else None)
+        for name, one in searched.items()
+    ]
+    return parts, frozenset(fields)
 
 
 def _is_plain(hint: object, name: str) -> bool:

@@ -126,8 +126,7 @@ class Counted:
     def usage(self) -> Usage:
         """What was counted, as a usage."""
         if self._usage is None:
-            parts = {role: Usage(**{**_NOTHING, **part}) for role, part in self.by_agent.items()}
-            self._usage = Usage(**{**_NOTHING, **self.counts, "by_agent": parts})
+            self._usage = Usage(**self.counts, by_agent=self.by_agent)
         return self._usage
 
     @property

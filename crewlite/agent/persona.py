@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from crewlite import templates
 from crewlite.agent.agent import Agent
 from crewlite.agent.input_files import FILES, as_files
+from crewlite.budget import Budget
 from crewlite.llm.base import BaseLLM
 
 
@@ -21,6 +22,11 @@ class Worker:
     step_callback: Callable[[Any], Any] | None = None
     suggestions: tuple[str, ...] = ()
     """What the agent has learned in a training. It is added to the backstory, so it is part of what each task asks."""
+    budget: Budget = field(init=False)
+    """The budget of the agent, which is the same for all its tasks."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "budget", self.agent.budget)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ class Assignment:
         self.task, self.worker, self.coworkers = task, worker, coworkers
         self.title = task.title
         self.shape = task.shape
-        self.budgets = *task.budgets, worker.agent.budget
+        self.budgets = *task.budgets, worker.budget
         own, of_crew = task.callback, task_callback
         told = [("", own), ("task_callback", of_crew if of_crew is not own else None)]
         self.callbacks = [(role, callback) for role, callback in told if callback]

@@ -15,7 +15,8 @@ _TRIES = re.compile(r"^!\d+/|!\d+")
 
 def outer(address: str) -> str:
     """Return the address of the enclosing step, without the attempt; "" for the run itself."""
-    return _TRY.sub("", address.rpartition("/")[0])
+    around = address.rpartition("/")[0]
+    return _TRY.sub("", around) if "!" in around else around
 
 
 def without_tries(address: str) -> str:
@@ -25,8 +26,8 @@ def without_tries(address: str) -> str:
 
 def outers(address: str) -> list[str]:
     """Return the addresses of the enclosing steps, innermost first, without the run itself."""
-    found = list[str]()
-    while address := _TRY.sub("", address.rpartition("/")[0]):
+    found: list[str] = []  # list[str]() takes as long as all else here
+    while address := outer(address):
         found.append(address)
     return found
 
@@ -87,7 +88,7 @@ def leaf(address: str) -> str:
 
 def is_in_a_task_or_call(address: str) -> bool:
     """Return whether a step is inside a task or a tool call, such as a step of a crew that a tool kicks off."""
-    return any(kind.is_task or kind.is_call for kind in map(kinds.at, outers(address)))
+    return "/" in address and any(kind.is_task or kind.is_call for kind in map(kinds.at, outers(address)))
 
 
 NAME_RULE = "wanted a name that is not blank, without / # and !, which separate the parts of a step's address"

@@ -46,7 +46,7 @@ from crewlite.state.format.fields import (
 from crewlite.state.format.forms import check_outcome, check_recorded_inputs
 from crewlite.usage import UsageRecord
 
-STRICT = ConfigDict(strict=True, extra="allow", hide_input_in_errors=True)
+STRICT = ConfigDict(strict=True, hide_input_in_errors=True)
 
 
 def read_commit(data: JsonObject) -> Commit:

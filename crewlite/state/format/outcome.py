@@ -191,9 +191,10 @@ def recorded_remedy(remedy: Remedy) -> RemedyRecord:
 def outcome_of(step: StepRecord, seq: int, at: str, place: int = 0) -> Outcome:
     """Build an outcome from its record in an entry with this number and time. `place`: its index in that entry."""
     recorded = {**_LEFT_OUT, "order": (seq, place), **step, "seq": seq, "at": at}
-    for name in _LISTS & step.keys():
-        recorded[name] = tuple(recorded[name])
-    return Outcome(*_RECORDED(recorded))
+    for name in _LISTS:
+        if name in step:
+            recorded[name] = tuple(recorded[name])
+    return Outcome._make(_RECORDED(recorded))
 
 
 def by_reference(value: Json, references: Mapping[str, str]) -> Json:

@@ -211,13 +211,13 @@ class Record:
     def apply(self, entry: Entry) -> None:
         """Apply the next entry. For an entry with a rewind, call it on the record that `before` returns."""
         commit, self.seq, self.sum = entry.commit, entry.seq, entry.sum
-        unusual = commit.keys() - _USUAL
+        unusual = not commit.keys() <= _USUAL
         self.fresh = self.fresh and commit.keys() <= _BEFORE_A_KICKOFF
         self.paid.take(commit)
-        if unusual and not unusual.isdisjoint(_LIFE):
+        if unusual and not commit.keys().isdisjoint(_LIFE):
             self._run_parts(commit)
         self._steps(commit.get("steps", ()), commit["at"])
-        if unusual and not unusual.isdisjoint(_CALLS_AND_QUESTIONS):
+        if unusual and not commit.keys().isdisjoint(_CALLS_AND_QUESTIONS):
             self._calls_and_questions(commit)
         if changes_values(commit):
             self._values(commit)

@@ -48,4 +48,4 @@ def counting_at(entries: Sequence[Entry], seq: int) -> tuple[list[Entry], Ranges
 
 def is_abandoned(seq: int, ranges: Ranges) -> bool:
     """Return whether a commit lies in one of these ranges."""
-    return any(before < seq < after for before, after in ranges)
+    return bool(ranges) and any(before < seq < after for before, after in ranges)

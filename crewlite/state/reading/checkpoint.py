@@ -10,7 +10,7 @@ from functools import cache
 from itertools import islice
 from typing import Annotated, Any
 
-from pydantic import Strict, TypeAdapter, ValidationError, with_config
+from pydantic import ConfigDict, Strict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
 from crewlite.codec import Json, JsonObject, decode, digest, encode
@@ -194,7 +194,7 @@ def usage_change(before: Usage, after: Usage) -> Usage:
     return Usage(**counts, cost=(after.cost or 0.0) - (before.cost or 0.0) if known else None, by_agent=each)
 
 
-@with_config(commit.STRICT)
+@with_config(ConfigDict(**commit.STRICT, extra="allow"))
 class _Written(TypedDict):
     """The keys of `Checkpoint.to_dict()` besides `_HEAD`."""
 
