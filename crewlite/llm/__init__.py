@@ -11,13 +11,11 @@ from crewlite.lazy import first_use
 
 if TYPE_CHECKING:
     from crewlite.llm.base import BaseLLM as BaseLLM, LLMReply as LLMReply, Message as Message, ToolCall as ToolCall
-    from crewlite.llm.embedding import Embedder as Embedder
     from crewlite.llm.model import LLM as LLM
     from crewlite.llm.models import resolve_llm as resolve_llm
 
 _NAMES = {
     "llm.base": "BaseLLM LLMReply Message ToolCall",
-    "llm.embedding": "Embedder",
     "llm.model": "LLM",
     "llm.models": "resolve_llm",
 }

@@ -47,11 +47,6 @@ class Entry(NamedTuple):
     commit: Commit
 
     @property
-    def facts(self) -> Commit:
-        """A deprecated name of `commit`."""
-        return self.commit
-
-    @property
     def sum(self) -> str:
         """The checksum that the next entry is chained to: the seal.
 
