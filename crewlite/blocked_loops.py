@@ -65,6 +65,14 @@ def _place(loop: asyncio.AbstractEventLoop) -> str:
     return "Other code"
 
 
+def has_ready(loop: asyncio.AbstractEventLoop) -> bool:
+    """Return whether tasks or callbacks wait for the next turn of this loop, on its own thread.
+
+    True also for a loop that does not tell: only those of asyncio have the attribute.
+    """
+    return bool(getattr(loop, "_ready", True))
+
+
 class Turns:
     """The turns that a run gives its event loop where it waits for nothing, so that it does not hold up other code."""
 

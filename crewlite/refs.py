@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from crewlite.errors import ConfigError, RefError
 
 STUDIES = "explore/"
 """The prefix of the names of branches that hold the variants of studies."""
+_MANY = 1024  # runs that commit side by side
 _PART = r"(?!(?:\.|latest)(?:/|\Z))(?:(?!\.\.)[A-Za-z0-9._-]){1,100}"
 _NAME, _NAMES = re.compile(rf"(?!-){_PART}"), re.compile(rf"(?!-){_PART}(?:/{_PART})*")
 _REF = re.compile(r"(?P<path>[^@~]*)(?:@(?P<at>[^~]+))?(?:~(?P<back>\d{1,9}))?")
@@ -34,12 +36,17 @@ def check_name(kind: str, name: object, *, slashes: bool = False) -> str:
     if not isinstance(name, str):
         hint = f", such as {kind}='{name}'" if isinstance(name, int) else ""
         raise ConfigError(f"{kind} is {name!r}, which is {type(name).__name__}; wanted a text{hint}")
-    if not (_NAMES if slashes else _NAME).fullmatch(name):
+    if not _is_name(name, slashes):
         raise ConfigError(
             f"{kind} {name!r} is not a usable name. Wanted: 1 to 100 of A-Z a-z 0-9 . _ -"
             f"{' (parts joined by /)' if slashes else ''}, not starting with '-', no '..', not 'latest'."
         )
     return name
+
+
+@lru_cache(_MANY)  # each commit asks for its run and its branch
+def _is_name(name: str, slashes: bool) -> bool:
+    return (_NAMES if slashes else _NAME).fullmatch(name) is not None
 
 
 class Ref(NamedTuple):

@@ -14,6 +14,7 @@ except ImportError:  # Windows has another lock
 
 _MANY = 4  # from so many syncs on, threads are faster
 _SYNCERS = 8
+_FULL = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone leaves data in the drive's cache
 
 
 def sync(handles: Sequence[int]) -> None:
@@ -40,5 +41,5 @@ def sync(handles: Sequence[int]) -> None:
 
 def _sync(handle: int) -> None:
     os.fsync(handle)
-    if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone leaves data in the drive's cache
-        fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
+    if _FULL is not None:
+        fcntl.fcntl(handle, _FULL)

@@ -6,11 +6,12 @@ records the event, so a checkpoint is never missing and never shows a different 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 from crewlite.codec import JsonObject
-from crewlite.events.base import BaseEvent
+from crewlite.events.base import BaseEvent, UnheardEvent
 from crewlite.ids import new_id
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.checkpoints import SNAPSHOT, droppable
@@ -50,7 +51,8 @@ class CheckpointSubscriber:
 
     def checkpoint_parts(
         self,
-        event: BaseEvent,
+        event: BaseEvent | UnheardEvent,
+        told: Mapping[str, Any],
         setting: CheckpointConfig | bool,
         record: Record,
         seq: int,
@@ -58,9 +60,10 @@ class CheckpointSubscriber:
     ) -> CommitParts:
         """Build the commit parts that create a checkpoint for `event` at `seq` and drop the oldest beyond the limit.
 
-        `bases` are the ids of checkpoints that forks start from, which are kept.
+        `told`: the fields of the event, with the name of the step that emits it. `bases` are the ids of checkpoints
+        that forks start from, which are kept.
         """
-        checkpoint = new_checkpoint(record, seq, event.type, event.address or "", about=_about(event, record))
+        checkpoint = new_checkpoint(record, seq, event.type, event.address or "", about=_about(event, told, record))
         parts: CommitParts = {"place": checkpoint}
         limit = setting.max_checkpoints if isinstance(setting, CheckpointConfig) else None
         if limit := limit or self.max_checkpoints:
@@ -104,13 +107,12 @@ def new_checkpoint(
     return cast(CheckpointRecord, undated)
 
 
-def _about(event: BaseEvent, record: Record) -> JsonObject:
-    said = vars(event)
-    output = said.get("output") or said.get("response")
+def _about(event: BaseEvent | UnheardEvent, told: Mapping[str, Any], record: Record) -> JsonObject:
+    output = told.get("output") or told.get("response")
     finished = len(record.tasks) + (event.type == "task_completed" and event.address not in record.tasks)
     about: JsonObject = {"finished_tasks": finished, "tokens": record.paid.so_far().total_tokens}
-    if event.source_name:
-        about["name"] = event.source_name
+    if name := told.get("source_name"):
+        about["name"] = name
     if output is not None:
         about["output"] = cut(str(output), _PREVIEW)
     return about

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import threading
@@ -24,7 +25,7 @@ from crewlite.events import (
 )
 from crewlite.flow import flow, step
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
-from crewlite.testing import CrashInjector, ScriptedLLM
+from crewlite.testing import CrashInjector, EventRecorder, ScriptedLLM
 
 
 def checkpoints(config, ref="latest"):
@@ -67,6 +68,22 @@ def test_a_checkpoints_history_ends_where_it_stands(make_crew, config):
     assert [event.type for event in first.events()][-1] == "task_completed"
     assert first.events() == second.events()[: len(first.events())]
     assert all(event.seq <= first.seq for event in first.events())
+
+
+def test_a_checkpoint_tells_the_same_whether_its_event_is_heard_or_not(make_crew, config):
+    def told(run_id):
+        every = config(on_events=["*"])
+        make_crew(["the first answer", "b", "c"], checkpoint=every).kickoff(run_id=run_id)
+        with contextlib.closing(every.provider.open(every.location)) as store:
+            made = [entry.commit["place"] for entry in store.read(run_id, "main") if "place" in entry.commit]
+        return [(one["seq"], one["trigger"], one["address"], one["about"]) for one in made]
+
+    unheard = told("unheard")
+    with EventRecorder():
+        assert told("heard") == unheard
+    assert ("task_completed", "the first answer") in [
+        (trigger, about.get("output")) for _, trigger, _, about in unheard
+    ]
 
 
 def test_json_checkpoints_are_small_readable_files_of_their_own(make_crew):

@@ -217,19 +217,19 @@ class Run:
             return None
         cls: Any
         cls, about = said
-        kind, heard = type_of(cls), event_bus.hears(cls)
-        setting = self.subscriber.wants(kind, origin.settings, fleeting=cls.fleeting)
-        if not (setting or heard or cls.fleeting):
-            journal.buffer_event(light := unheard(cls, about.get("address", origin.address)))
-            if parts:
-                await journal.save(parts, now=now)
-            return light
-        seq = journal.next_seq if (parts or setting) and not ahead else None
-        event = self._event(cls, {**more, **about}, origin, seq)
+        heard = event_bus.hears(cls)
+        setting = self.subscriber.wants(type_of(cls), origin.settings, fleeting=cls.fleeting)
+        event: BaseEvent | UnheardEvent
+        if heard or cls.fleeting:
+            seq = journal.next_seq if (parts or setting) and not ahead else None
+            event = self._event(cls, {**more, **about}, origin, seq)
+        else:
+            event = unheard(cls, about.get("address", origin.address))
         if not ahead:
             journal.buffer_event(event)
         if setting:
-            created = self.subscriber.checkpoint_parts(event, setting, self.record, journal.next_seq, journal.bases)
+            told, at = {"source_name": origin.name, **about}, journal.next_seq
+            created = self.subscriber.checkpoint_parts(event, told, setting, self.record, at, journal.bases)
             parts = {**(parts or {}), **created}
         moment = list[CommitView]()
         if parts:
@@ -237,7 +237,7 @@ class Run:
             await journal.save(parts, now=now, sealed=noted)
         if ahead:
             journal.buffer_event(event)
-        if heard:
+        if isinstance(event, BaseEvent) and heard:
             self._emit(source, event, moment[0] if moment else None, again=again)
         return event
 

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Collection
 from typing import Any, NamedTuple, TypeVar
 
 from crewlite import codec, tracebacks
+from crewlite.blocked_loops import has_ready
 from crewlite.durable import Step
 from crewlite.errors import (
     CONTROL_FLOW,
@@ -257,7 +258,7 @@ class StepScope(Frame):
 
     async def _others_first(self, address: str) -> bool:
         """Return whether results may have to be handed over to other tasks before the running task gets this one."""
-        if self.run.recorded and not self.children.is_next(address, self.run.record):
+        if self.run.recorded and has_ready(self.loop) and not self.children.is_next(address, self.run.record):
             await asyncio.sleep(0)  # tasks that the code has just created request their steps now
         return self.children.others_first
 

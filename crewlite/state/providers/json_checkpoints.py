@@ -30,6 +30,7 @@ _ID_IN_NAME = slice(-37, -5)
 _ID = re.compile("[0-9a-f]{32}")
 _NO_DIGITS_OR_LETTERS = re.compile(r"\W+")
 _text = encoder_of(json.JSONEncoder())
+_quoted = json.encoder.encode_basestring_ascii  # what `_text` gives for a text, in a fifth of the time
 
 
 @dataclass(slots=True)
@@ -206,7 +207,8 @@ class CheckpointFiles:
             },
         }
         document["check"] = _check(document)
-        lines = ",\n".join([f'  "{name}": {_text(value)}' for name, value in document.items()])
+        texts = [(name, (_quoted if type(value) is str else _text)(value)) for name, value in document.items()]
+        lines = ",\n".join([f'  "{name}": {text}' for name, text in texts])
         return f"{{\n{lines}\n}}\n".encode()  # as readable as with `indent`, and ten times faster
 
 

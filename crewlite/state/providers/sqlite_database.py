@@ -38,6 +38,7 @@ log = logging.getLogger("crewlite.state")
 _LAYOUT = 3  # the number of migrations in sqlite_tables, which is loaded only for a database that lacks one
 BUSY = frozenset({5, 6})  # SQLite codes: busy, locked
 LATER = BUSY | {8, 10, 13, 14}  # may work later: read only, input/output error, disk full, cannot open
+_PLAIN = (str, int, type(None))
 _SMALLEST = 512  # bytes of a page
 _NO_DATABASE = 26  # SQLite code
 _FULL = 13  # SQLite code
@@ -191,7 +192,7 @@ class Database:
     def _is_there(self) -> bool:
         """Return whether the open file is still the one at its path. SQLite itself does not check that."""
         try:
-            found = self._path.stat()
+            found = os.stat(self.location)
         except FileNotFoundError:
             return False
         return (found.st_dev, found.st_ino) == self._file
@@ -302,7 +303,7 @@ def checkpoint_row(run_id: str, branch: str, checkpoint: CheckpointRecord) -> tu
 
 def row_digest(row: Sequence[Any]) -> str:
     """Return a checksum of a checkpoint row, so that a listing detects changes without reading the journal."""
-    return digest([item if isinstance(item, str | int | None) else repr(item) for item in row])
+    return digest([item if isinstance(item, _PLAIN) else repr(item) for item in row])
 
 
 class ResultRows:
