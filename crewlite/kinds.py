@@ -52,6 +52,8 @@ class Kind(NamedTuple):
     """Whether the models that the step asks talk about the work, so that their replies are no part of the answer."""
     is_about_failure: bool = False
     """Whether the step is about a failed attempt. If the attempt does not fail again, the code does not request it."""
+    is_uncaught: bool = False
+    """Whether no code can handle the failure of such a step, so that each kickoff tries it again."""
     takes_key: bool = False
     """Whether the user's code requests such steps, and may give them a key."""
     takes_messages: bool = False
@@ -80,7 +82,7 @@ GUARDRAIL = Kind("guardrail", "guardrail", holds_value=True, is_aside=True)
 HUMAN = Kind("human", "human", given=lambda outcome: outcome.get("answer"), asks_person=True, waits=True)
 LLM = Kind("llm", "model", asks_model=True)
 MESSAGE = Kind("message", "message")
-METHOD = Kind("method", "method", holds_value=True, is_ordered=True, is_flow=True, worker="code")
+METHOD = Kind("method", "method", holds_value=True, is_ordered=True, is_uncaught=True, is_flow=True, worker="code")
 OBSERVATION = Kind("observation", "observation", is_aside=True)
 PLAN = Kind("plan", "plan", holds_value=True, heard=False, is_aside=True, worker="model")
 REASONING = Kind("reasoning", "reasoning", is_aside=True)

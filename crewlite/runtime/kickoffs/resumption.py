@@ -319,7 +319,7 @@ def check_rerun(journal: Journal, rerun: Mapping[str, int], kind: str) -> None:
     at a call that was not made.
     """
     record = journal.record
-    known = in_doubt(record) | record.failures.keys()
+    known = in_doubt(record) | (record.attempts.keys() - record.outcomes.keys() - {""})
     for address, attempt in rerun.items():
         if address not in known and (not address or address not in record.outcomes):
             problem = "is no call in doubt, and has neither failed nor finished: it cannot be run again"

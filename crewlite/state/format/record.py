@@ -358,7 +358,7 @@ class Record:
             self.failed |= attempt.final and not address
             for cause in error.get("causes", (attempt.cause,)):  # a retry of this step retries its causes too
                 self.failures.pop(cause or "", None)
-            if attempt.final and attempt.fingerprint:
+            if attempt.final and attempt.fingerprint and not kinds.of(attempt.kind).is_uncaught:
                 self.failures[address] = attempt
             return
         kind = kinds.of(step["kind"])
