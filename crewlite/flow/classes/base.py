@@ -6,19 +6,22 @@ import inspect
 import logging
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, Unpack, cast, get_args
 
 from pydantic import BaseModel
 
 from crewlite import codec, durable, homes, kinds, last_kickoff
+from crewlite.codec import Json
 from crewlite.coming_from import Hinting
 from crewlite.coming_from.settings import why_not, without_accepted
+from crewlite.comparable import comparable
 from crewlite.errors import ConfigError, meant
 from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.graph import Graph
 from crewlite.flow.classes.running import Running, is_at_work, running
 from crewlite.flow.classes.settings import FlowType, check_attributes
-from crewlite.flow.classes.state import Outcome, StateKind
+from crewlite.flow.classes.state import Outcome, StateKind, fields_set, values_of
 from crewlite.flow.options import check_checkpoint, named, whole_or_none
 from crewlite.keywords import known_keywords
 from crewlite.kinds import Kind
@@ -92,6 +95,8 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
     """The methods and what starts them, as plain data: `methods`, `edges`, `entries`."""
     state_kind: ClassVar[StateKind] = StateKind.PLAIN
     _bound: FromCheckpoint = None
+    _as_made: Mapping[str, Json] = MappingProxyType({})
+    """The fields of `first_state` as they were before a program set any."""
     _abstract: ClassVar[bool] = False
     is_persisted: ClassVar[bool] = False
     """Whether the id of its state names its run: `@persist`."""
@@ -170,8 +175,18 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
 
     @cached_property
     def first_state(self) -> Any:
-        """The state that a kickoff begins with."""
-        return self.state_kind.initial(self.run_name, self.initial_state)
+        """The state before any kickoff. A program may set fields of it: see `first_inputs`."""
+        state = self.state_kind.initial(self.run_name, self.initial_state)
+        object.__setattr__(self, "_as_made", {name: comparable(value) for name, value in values_of(state).items()})
+        return state
+
+    def first_inputs(self) -> dict[str, Any]:
+        """Return the fields of the state that were set on this object, which are inputs of each kickoff of it."""
+        if self.__dict__.keys().isdisjoint(("first_state", "initial_state")):
+            return {}
+        values, made = values_of(self.first_state), self._as_made
+        changed = (name for name, value in values.items() if name not in made or made[name] != comparable(value))
+        return {name: values[name] for name in (*fields_set(self.__dict__.get("initial_state")), *changed)}
 
     @property
     def human_feedback_history(self) -> list[HumanFeedbackResult]:
@@ -361,6 +376,7 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
                 )
         values = self.state_kind.merged(self.run_name, self.first_state, own | other)
         self.__dict__["first_state"] = self.state_kind.made(values)
+        object.__setattr__(self, "_as_made", {name: one for name, one in self._as_made.items() if name not in fields})
 
 
 _SETTINGS = (

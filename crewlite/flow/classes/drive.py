@@ -233,7 +233,8 @@ class Drive:
 
         async def begin() -> None:
             scope = durable.scope()
-            values = kind.begun(flow.run_name, flow.first_state, fields, own or scope.idempotency_key)
+            initial = kind.initial(flow.run_name, flow.initial_state)
+            values = kind.begun(flow.run_name, initial, fields, own or scope.idempotency_key)
             StepState(scope.state).update(values)
 
         name = BEGINNING.partition(":")[2]

@@ -63,6 +63,10 @@ class ClassRoot(Root[Outcome]):
         if missing := [name for name in self._flow.required_inputs() if name not in inputs]:
             raise ConfigError(f"flow {self.name!r} is missing the input {', '.join(missing)}, which a method takes")
 
+    def complete(self, request: Request) -> Request:
+        """Return the request with the fields of the state that were set on the flow as inputs."""
+        return request.beginning_with(self._flow.first_inputs())
+
     def continuing(self, request: Request) -> Callable[[CheckpointConfig], Request] | None:
         """Return a function that finds the run of the state whose id is an input, if the flow has `@persist`."""
         names_one = request.run_id is not None or request.resume or request.from_checkpoint is not None
@@ -128,9 +132,9 @@ def _continued(kind: StateKind, identity: str, request: Request, config: Checkpo
 
     Raises ConfigError for an id that cannot name a run.
     """
-    given = dict(request.inputs or {})
+    given = dict(request.said or {})
     try:
-        state_id = as_run_id(given[ID])
+        state_id = as_run_id((request.inputs or {})[ID])
     except ConfigError as error:
         raise ConfigError(f"The id of a flow with @persist is the run_id of its run. {error}") from None
     free, record = _newest(state_id, identity, config)
@@ -144,7 +148,7 @@ def _continued(kind: StateKind, identity: str, request: Request, config: Checkpo
         return replace(request, run_id=record.run["run_id"], inputs=inputs, state_id=state_id)
     left: dict[str, Any] = {name: codec.decode(value) for name, value in record.value("")["state"].items()}
     kept = {name: value for name, value in left.items() if kind.is_open or name in kind.fields}
-    return replace(request, run_id=free, inputs={**kept, **given, ID: state_id})
+    return replace(request, run_id=free, inputs={**(request.inputs or {}), **kept, **given, ID: state_id})
 
 
 def _newest(state_id: str, identity: str, config: CheckpointConfig) -> tuple[str, Record | None]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import logging
 import weakref
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Collection, Iterable, Mapping, MutableMapping
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, TypeVar, get_origin
 
@@ -205,6 +205,13 @@ def values_of(state: Any) -> dict[str, Any]:
     if isinstance(state, BaseModel):
         return {**vars(state), **(state.__pydantic_extra__ or {})}
     return dict(state)
+
+
+def fields_set(initial: Any) -> Collection[str]:
+    """Return the fields that an `initial_state` sets itself: those of a mapping or an object that are no defaults."""
+    if isinstance(initial, BaseModel):
+        return initial.model_fields_set
+    return [*initial] if isinstance(initial, Mapping) else ()
 
 
 class Outcome(NamedTuple):

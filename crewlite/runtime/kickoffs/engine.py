@@ -143,7 +143,7 @@ async def preview(definition: Runnable[Any], request: Request) -> Preview:
 
 
 async def _finished(root: Root[T], request: Request) -> Finished[T]:
-    scope = durable.scope()
+    scope, request = durable.scope(), root.complete(request)
     if not isinstance(scope, StepScope):
         request = named(root, await continued(root, request))
         return await _run(root, request, plan(root, request))

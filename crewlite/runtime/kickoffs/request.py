@@ -148,6 +148,8 @@ class Request:
     """Whether a study makes this request, to run one of its variants."""
     state_id: str = field(default="", kw_only=True)
     """The id of the state with which the run goes on; "" without `@persist`."""
+    preset: frozenset[str] = field(default=frozenset(), kw_only=True)
+    """The inputs that the definition brings itself, and the caller does not."""
     attempts: Mapping[str, int] = field(default_factory=dict, init=False)
     """The addresses in `rerun`, each with the number of the attempt that it names."""
 
@@ -181,6 +183,19 @@ class Request:
                 "definition is bound to already names a run. Leave resume=True out, or leave the run's name out "
                 "(bound_to(None) unbinds a definition)"
             )
+
+    @property
+    def said(self) -> Mapping[str, Any] | None:
+        """The inputs that the caller gave; None for none."""
+        said = {name: value for name, value in (self.inputs or {}).items() if name not in self.preset}
+        return self.inputs if not self.preset else said or None
+
+    def beginning_with(self, preset: Mapping[str, Any]) -> Request:
+        """Return this request with `preset` as inputs, unless the caller gave others."""
+        if not preset:
+            return self
+        own = preset.keys() - (self.inputs or {}).keys()
+        return dataclasses.replace(self, inputs={**preset, **(self.inputs or {})}, preset=frozenset(own))
 
     def going_on_from(self, bound: FromCheckpoint) -> Request:
         """Return this request with `bound` as its from_checkpoint, unless the caller passed one."""

@@ -108,12 +108,13 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
             f"Run {journal.run_id!r} has other tasks: it has no task name and no task text in common with this "
             f"{root.kind}. Kick off the {root.kind} it was started with, or choose another run_id."
         )
-    if request.inputs is None:
+    forked, others = bool(record.run.get("base")), CommitParts()
+    said = request.said if forked else request.inputs  # a fork keeps its own
+    if said is None:
         root.place(record, None)
         root.check_recorded(inputs, journal.run_id)
         return inputs, {}
-    forked, others = bool(record.run.get("base")), CommitParts()
-    given, coded = masked(journal, root.follow(record, inputs, request.inputs) if forked else request.inputs)
+    given, coded = masked(journal, root.follow(record, inputs, said) if forked else said)
     if forked:
         coded = laid_over(record.run["inputs"], coded)
     if (further := root.place(record, coded)) is not None:
@@ -126,7 +127,7 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
             about: Any = {"kind": root.kind, "branch": journal.branch, "state_id": request.state_id}
             raise InputsChanged(journal.run_id, names, masked=names_of_masked(record.run["inputs"]), **about)
         if forked:
-            check_accepted(record, request.inputs, inputs_of_definition(root.facts()) or ())
+            check_accepted(record, said, inputs_of_definition(root.facts()) or ())
         others = {"inputs": coded}
     root.check(given)
     return given, others

@@ -123,6 +123,10 @@ class Root(ABC, Generic[T]):
                 f"has recorded: change the {self.kind} back to resume it, or use another run_id"
             ) from None
 
+    def complete(self, request: Request) -> Request:
+        """Return the request with the inputs that the definition brings itself."""
+        return request
+
     def continuing(self, request: Request) -> Callable[[CheckpointConfig], Request] | None:
         """Return a function that finds the run which the inputs name, and returns the request for that run; or None."""
         return None

@@ -1,0 +1,158 @@
+"""What is set on a flow before its kickoff are inputs: part of what is asked, on a resume and in a fork too."""
+
+import uuid
+
+import pytest
+from pydantic import BaseModel, Field
+
+from crewlite import CheckpointConfig
+from crewlite.errors import InputsChanged
+from crewlite.flow import Flow, flow, listen, persist, start, step
+from crewlite.state import InMemoryProvider
+
+
+def store():
+    return CheckpointConfig(location="here", provider=InMemoryProvider())
+
+
+class Trip(BaseModel):
+    topic: str = "none"
+    words: int = 3
+    stops: list[str] = []
+    token: str = Field(default_factory=lambda: uuid.uuid4().hex)
+
+
+class Write(Flow[Trip]):
+    fails = False
+
+    @start()
+    def first(self):
+        return f"about {self.state.topic}"
+
+    @listen(first)
+    def second(self, text):
+        if type(self).fails:
+            raise ConnectionError("no route")
+        return f"{text} {self.state.topic} {self.state.stops}"
+
+
+class Open(Flow):
+    @start()
+    def first(self):
+        return f"about {self.state['topic']}"
+
+
+def given(topic, setting=None):
+    return Write(topic=topic, checkpoint=setting)
+
+
+def assigned(topic, setting=None):
+    made = Write(checkpoint=setting)
+    made.state.topic = topic
+    return made
+
+
+def begun_with(topic, setting=None):
+    return Write(initial_state=Trip(topic=topic), checkpoint=setting)
+
+
+def changed_inside(topic, setting=None):
+    made = Write(checkpoint=setting)
+    made.state.stops.append(topic)
+    return made
+
+
+def with_mapping(topic, setting=None):
+    return Open(initial_state={"topic": topic}, checkpoint=setting)
+
+
+def with_key(topic, setting=None):
+    made = Open(checkpoint=setting)
+    made.state["topic"] = topic
+    return made
+
+
+WAYS = [given, assigned, begun_with, changed_inside, with_mapping, with_key]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_finished_run_does_not_answer_another_question(way):
+    setting = store()
+    result = way("tides", setting).kickoff(run_id="r")
+    assert "tides" in result
+    with pytest.raises(InputsChanged):
+        way("winds", setting).kickoff(run_id="r")
+    assert way("tides", setting).kickoff(run_id="r") == result
+
+
+@pytest.mark.parametrize("way", [given, assigned, begun_with, changed_inside])
+def test_an_unfinished_run_goes_on_for_its_own_question_alone(way, monkeypatch):
+    setting = store()
+    monkeypatch.setattr(Write, "fails", True)
+    with pytest.raises(ConnectionError):
+        way("tides", setting).kickoff(run_id="r")
+    monkeypatch.setattr(Write, "fails", False)
+    with pytest.raises(InputsChanged):
+        way("winds", setting).kickoff(run_id="r")
+    assert "winds" in way("winds", setting).kickoff(resume=True), "a run of its own"
+    assert "tides" in way("tides", setting).kickoff(run_id="r")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_fork_that_sets_something_else_runs_the_flow_inside_again(way):
+    @step
+    def choose(topic):
+        return topic
+
+    @flow(checkpoint=store())
+    def outer(topic):
+        chosen = choose(topic)
+        return [chosen, way(chosen).kickoff()]
+
+    assert "tides" in outer.kickoff("tides", run_id="r")[1]
+    for changes in ({"edits": {"step:choose": "moons"}}, {"inputs": {"topic": "moons"}}):
+        chosen, inner = outer.fork("r", **changes).kickoff()
+        assert chosen == "moons"
+        assert "moons" in inner
+    preview = outer.fork("r", edits={"step:choose": "suns"}).preview()
+    assert {one.verdict for one in preview if "method" in one.address} == {"runs"}
+
+
+def test_a_fork_keeps_its_own_inputs_whatever_is_set_on_the_flow_it_is_made_of():
+    made = given("tides", store())
+    made.kickoff(run_id="r")
+    assert "winds" in made.fork("r", inputs={"topic": "winds"}).kickoff()
+    assert made.fork("r", rerun=["method:first"]).kickoff() == made.kickoff(run_id="r")
+
+
+def test_an_input_of_the_kickoff_goes_before_what_was_set():
+    setting = store()
+    made = given("tides", setting)
+    assert "winds" in made.kickoff({"topic": "winds"}, run_id="r")
+    assert "winds" in made.kickoff({"topic": "winds"}, run_id="r")
+    assert "tides" in made.kickoff(run_id="other"), "the flow keeps it"
+
+
+def test_each_run_draws_defaults_of_its_own_and_a_resume_keeps_them():
+    made = Write(topic="tides", checkpoint=store())
+    tokens = []
+    for run_id in ("a", "b", "a"):
+        made.kickoff(run_id=run_id)
+        tokens.append(made.state.token)
+    assert tokens[0] == tokens[2] != tokens[1]
+
+
+def test_what_a_run_of_a_persisted_state_has_left_goes_before_what_is_set():
+    @persist(store())
+    class Count(Flow):
+        @start()
+        def count(self):
+            self.state["count"] = self.state.get("count", 0) + 1
+            return self.state["count"]
+
+    counts = []
+    for _ in range(3):
+        made = Count()
+        made.state["count"] = 0
+        counts.append(made.kickoff({"id": "mine"}))
+    assert counts == [1, 2, 3]
