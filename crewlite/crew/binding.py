@@ -137,7 +137,7 @@ def _filled(text: str, inputs: Mapping[str, Any]) -> str:
 
 
 def _address(task: Task, counts: dict[str, int]) -> str:
-    stem = f"task:{task.address_name}" if task.address_name else "task"
+    stem = f"task:{name}" if (name := task.address_name) else "task"
     counts[stem] = counts.get(stem, 0) + 1
     return stem if task.name and counts[stem] == 1 else f"{stem}#{counts[stem]}"
 

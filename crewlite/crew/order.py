@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
 from graphlib import TopologicalSorter
+from typing import NamedTuple
 
 from crewlite.task.task import ConditionalTask, Task
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
+class Needs(NamedTuple):
     """The tasks that one task needs, by their numbers."""
 
     context: Sequence[int]

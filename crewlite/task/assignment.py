@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
 
 from crewlite import codec
 from crewlite.agent.coworkers import problems_of
@@ -99,8 +101,7 @@ class Assignment:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class FilledTask:
+class FilledTask(NamedTuple):
     """An assignment with its placeholders filled in."""
 
     assignment: Assignment
@@ -168,12 +169,14 @@ class FilledTask:
 
     def output(self, answer: Answer, usage: Usage = NO_USAGE) -> TaskOutput:
         """Return the answer as the output of the task."""
-        value = answer.value
+        return self._output(answer.text, answer.value, usage)
+
+    def _output(self, text: str, value: BaseModel | None = None, usage: Usage = NO_USAGE) -> TaskOutput:
         return TaskOutput(
             name=self.task.name,
             description=self.description,
             expected_output=self.expected_output,
-            raw=answer.text,
+            raw=text,
             pydantic=None if self.task.output_json else value,
             json_dict=value.model_dump(mode="json") if value and self.task.output_json else None,
             agent=self.persona.role,
@@ -187,11 +190,11 @@ class FilledTask:
 
     def skipped(self) -> TaskOutput:
         """Return the output of the task if its condition says that it is not done."""
-        return self.output(Answer("")).model_copy(update={"skipped": True})
+        return self._output("").model_copy(update={"skipped": True})
 
     def output_of(self, data: Any) -> TaskOutput:
         """Decode a recorded output; a structured answer becomes an object of the class that the task has now."""
         if data.get("skipped"):
             return self.skipped()
         shape = self.assignment.shape
-        return self.output(Answer(data["raw"], shape.recorded(data["raw"], f"task {self.title!r}") if shape else None))
+        return self._output(data["raw"], shape.recorded(data["raw"], f"task {self.title!r}") if shape else None)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import filterfalse
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from crewlite import background, codec, durable, events, kinds, templates
 from crewlite.agent import input_files
@@ -37,8 +36,7 @@ _NO = ("no", "n", "false", "0", "none")
 """Texts that say no."""
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(NamedTuple):
     """What a task gets from the tasks before it and from its crew."""
 
     context: Sequence[ContextItem] = ()

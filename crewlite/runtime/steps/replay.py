@@ -190,7 +190,8 @@ def decide(record: Record, question: Question, mode: Mode, unrequested: Collecti
     if ended is not None and question.is_early and _comes_earlier(record, ended, question, mode, unrequested):
         return NEW_COURSE
     if isinstance(ended, Outcome):
-        if (verdict := _answered(record, ended, question, mode, unrequested)) != RUN:
+        verdict = _answered(record, ended, question, mode, unrequested)
+        if isinstance(verdict, Reuse) or verdict != RUN:
             return verdict
     elif ended and mode.strict_replay and ended.fingerprint == question.digest and ended.address not in mode.rerun:
         return Reraise(ended)

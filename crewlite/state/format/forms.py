@@ -57,8 +57,15 @@ def _has_text(name: str) -> Callable[[Json], bool]:
 
 def _is_reply(value: Json) -> bool:
     return (
-        _has_text("text")(value)
-        and _are(value.get("tool_calls", []), _is_tool_call)
+        isinstance(value, dict)
+        and _is_text(value.get("text"))
+        and (len(value) == 1 or _are_parts_of_reply(value))  # most replies are a text alone
+    )
+
+
+def _are_parts_of_reply(value: JsonObject) -> bool:
+    return (
+        _are(value.get("tool_calls", []), _is_tool_call)
         and all(name not in value or _is_text(value[name]) for name in ("finish", "id", "model"))
         and _is_mapping(value.get("carried", {}))
     )
