@@ -19,7 +19,7 @@ from crewlite.comparable import comparable
 from crewlite.errors import ConfigError, meant
 from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.graph import Graph
-from crewlite.flow.classes.running import Running, is_at_work, running
+from crewlite.flow.classes.running import is_at_work, method_of, original, running
 from crewlite.flow.classes.settings import FlowType, check_attributes
 from crewlite.flow.classes.state import Outcome, StateKind, fields_set, values_of
 from crewlite.flow.options import check_checkpoint, named, whole_or_none
@@ -161,7 +161,7 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
 
         Every kickoff begins with the fields that were set before the first one. Later changes affect no kickoff.
         """
-        if method := self._at_work():
+        if method := method_of(self):
             view = durable.scope().state if method is running.get() else method.view
             return cast(S, self.state_kind.seen(view if isinstance(view, View) else method.view))
         found = last_kickoff.last(self)
@@ -195,7 +195,7 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
         In a method: what they said before it started, and what it has asked itself by calling such a method. After a
         kickoff: what they said to all methods.
         """
-        method = self._at_work()
+        method = method_of(self)
         found = last_kickoff.last(self)
         return list(method.feedback if method else found.feedback if found else ())
 
@@ -219,19 +219,13 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
 
         `metadata` is plain data of your own for the events flow_input_requested and flow_input_received.
         """
-        method = self._at_work()
+        method = method_of(self)
         about: dict[str, Any] = {"flow_name": self.run_name, "method_name": method.method if method else None}
         about["metadata"] = dict(metadata or {})
         shown = {"message": durable.scope().mask(message)}
-        told = QuestionEvents(self, events.FlowInputRequestedEvent, events.FlowInputReceivedEvent, about, shown)
+        events_of_it = events.FlowInputRequestedEvent, events.FlowInputReceivedEvent
+        told = QuestionEvents(original(self), *events_of_it, about, shown)
         return asked_here(Question(message, schema, timeout, told=told), name)
-
-    def _at_work(self) -> Running | None:
-        """Return the running method of this flow that encloses the caller; None outside of one."""
-        method = running.get()
-        while method is not None and method.flow is not self:
-            method = method.outer
-        return method
 
     @on_class_too
     @known_keywords("plot of a flow")
@@ -344,7 +338,7 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
                 f"self.state['words'] = 3 of a mapping; before a kickoff, initial_state= says what it begins with"
             )
         method = running.get()
-        if method is not None and method.flow is self and name not in type(self)._warned:
+        if method is not None and method.is_of(self) and name not in type(self)._warned:
             type(self)._warned |= {name}
             log.warning(
                 "flow %s: a method has set self.%s, which is not recorded and lost where the run is resumed: use "

@@ -54,9 +54,9 @@ class _Asked:
 class Drive:
     """One kickoff: requests the methods as steps, until none is left."""
 
-    def __init__(self, flow: Flow[Any], inputs: Mapping[str, Any], classes: Collection[type]) -> None:
-        """`classes`: the classes that the methods name, for the decoding of their results."""
-        self._flow, self._graph, self._inputs = flow, flow.graph, inputs
+    def __init__(self, flow: Flow[Any], own: Flow[Any], inputs: Mapping[str, Any], classes: Collection[type]) -> None:
+        """`own`: the object on which methods are called. `classes`: those that they name, to decode their results."""
+        self._flow, self._own, self._graph, self._inputs = flow, own, flow.graph, inputs
         self._machine = Machine(flow.graph)
         self._decode = partial(codec.decode, classes=classes)
         self._scope = durable.scope()
@@ -185,7 +185,7 @@ class Drive:
             (self._recorded if current else self._new).append(asked)
 
     def _asked(self, firing: Firing, cause: _Asked | None, after: int | None) -> _Asked:
-        flow, method, argument = self._flow, self._graph.methods[firing.method], None
+        flow, own, method, argument = self._flow, self._own, self._graph.methods[firing.method], None
         if cause is None:
             name, trigger = method.name, None
             arguments = {one.name: self._inputs[one.name] for one in method.parameters if one.name in self._inputs}
@@ -200,7 +200,7 @@ class Drive:
             kind=kinds.METHOD,
             name=name,
             address=self._scope.reserve_address(kinds.METHOD.name, name),
-            work=lambda: _work(flow, method, arguments, begins, feedback),
+            work=lambda: _work(flow, own, method, arguments, begins, feedback),
             question={"method": firing.method, "by": trigger, "given": comparable(arguments)},
             voice=Voice(
                 flow,
@@ -269,20 +269,21 @@ _NEVER = 1 << 62
 
 async def _work(
     flow: Flow[Any],
+    own: Flow[Any],
     method: FlowMethod[Any, Any],
     arguments: dict[str, Any],
     begins: bool,
     feedback: Sequence[HumanFeedbackResult],
 ) -> Any:
-    """Call a method; inside it, `flow.state` is the state of its step, and `feedback` what people have said so far.
+    """Call a method on `own`; inside it, `state` is that of its step, and `feedback` what people have said so far.
 
     A method that begins the flow gets its arguments by name, any other by position.
     """
     scope = durable.scope()
     by_place, by_name = ((), arguments) if begins else (tuple(arguments.values()), {})
-    token = running.set(Running(flow, scope.state, running.get(), list(feedback), method.name))
+    token = running.set(Running(flow, own, scope.state, running.get(), list(feedback), method.name))
     try:
-        made = reviewed(flow, method, by_place, by_name) if method.feedback else method.call(flow, by_place, by_name)
+        made = reviewed(own, method, by_place, by_name) if method.feedback else method.call(own, by_place, by_name)
         value = await made
     except Suspended as waits:
         waiting = dict(waits.waiting)

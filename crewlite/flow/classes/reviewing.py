@@ -23,7 +23,7 @@ from crewlite.flow.classes.base import Flow
 from crewlite.flow.classes.feedback import Feedback, HumanFeedbackResult
 from crewlite.flow.classes.methods import FlowMethod
 from crewlite.flow.classes.results import encoded
-from crewlite.flow.classes.running import running
+from crewlite.flow.classes.running import original, running
 from crewlite.ids import now
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.people.human import question_step
@@ -40,7 +40,7 @@ async def reviewed(
     doing = _step(flow, name, lambda: method.call(flow, args, kwargs), None)
     made = dataclasses.replace(doing, timeout=how.timeout, failure_policy=how.remedies, rests_on_more=True)
     output = await scope.step(made)
-    question = feedback.question(flow, flow.run_name, name, output)
+    question = feedback.question(original(flow), flow.run_name, name, output)
     address = scope.reserve_address(kinds.HUMAN.name, name)
     asked = dataclasses.replace(question_step(question, name), address=address)
     said: str = question.in_time(await scope.step(asked))

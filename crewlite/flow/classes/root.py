@@ -84,7 +84,7 @@ class ClassRoot(Root[Outcome]):
         return Step(
             kind=kinds.FLOW,
             name=self.name,
-            work=lambda: self._driven(Drive(flow, inputs, self.classes)),
+            work=lambda: self._driven(inputs),
             question=self.question(inputs),
             voice=Voice(flow, EVENTS, {"flow_name": self.name}, begun=lambda: {"inputs": dict(inputs)}, told=_told),
             given=inputs,
@@ -101,9 +101,10 @@ class ClassRoot(Root[Outcome]):
             child_policy=flow.failure_policy,
         )
 
-    async def _driven(self, drive: Drive) -> Outcome:
+    async def _driven(self, inputs: Mapping[str, Any]) -> Outcome:
         progress = self.progress
-        with at_work(self._flow):
+        with at_work(self._flow) as own:
+            drive = Drive(self._flow, own, inputs, self.classes)
             progress.outcome = None  # of an attempt that failed
             try:
                 outcome = await drive.done()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import NamedTuple
-from weakref import WeakKeyDictionary
+from typing import NamedTuple, TypeVar, cast
 
 from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.forked import in_child, lock
@@ -17,6 +17,8 @@ class Running(NamedTuple):
     """The flow whose method is running, and the state that the method's step sees."""
 
     flow: object
+    own: object
+    """The flow as the method has it: `flow`, or this kickoff's copy (see `at_work`)."""
     view: View
     outer: Running | None
     """The enclosing method, if this flow was kicked off inside a method."""
@@ -25,28 +27,51 @@ class Running(NamedTuple):
     method: str
     """The name of the method."""
 
+    def is_of(self, flow: object) -> bool:
+        """Return whether the method is one of this flow."""
+        return flow is self.flow or flow is self.own
 
+
+T = TypeVar("T")
 running: ContextVar[Running | None] = ContextVar("crewlite_flow_method", default=None)
-_kickoffs: WeakKeyDictionary[object, int] = WeakKeyDictionary()
-"""How many kickoffs of each flow are at work in this process."""
-_counting = lock()
-in_child(_kickoffs.clear)  # they stay with the parent
+_owned = dict[int, tuple[object, object]]()
+"""(object on which a kickoff calls methods, its flow) for each kickoff at work in this process, by the object's id."""
+_owning = lock()
+in_child(_owned.clear)  # they stay with the parent
+
+
+def method_of(flow: object) -> Running | None:
+    """Return the running method of this flow that encloses the caller; None outside of one."""
+    method = running.get()
+    while method is not None and not method.is_of(flow):
+        method = method.outer
+    return method
+
+
+def original(flow: T) -> T:
+    """Return the flow of which this object is the copy of a kickoff; for code of no such method, the object itself."""
+    method = method_of(flow)
+    return cast(T, method.flow) if method else flow
 
 
 @contextlib.contextmanager
-def at_work(flow: object) -> Iterator[None]:
-    """Note in the block that a kickoff of the flow is at work."""
-    with _counting:
-        _kickoffs[flow] = _kickoffs.get(flow, 0) + 1
+def at_work(flow: T) -> Iterator[T]:
+    """Note in the block that a kickoff of the flow is at work, and yield the object on which its methods are called.
+
+    Of kickoffs at the same time, one has the flow itself, and each other one a copy: no method sees an attribute that a
+    method of another kickoff has set meanwhile.
+    """
+    with _owning:
+        own = copy.copy(flow) if id(flow) in _owned else flow
+        _owned[id(own)] = own, flow
     try:
-        yield
+        yield own
     finally:
-        with _counting:
-            _kickoffs[flow] -= 1
-            if not _kickoffs[flow]:
-                del _kickoffs[flow]
+        with _owning:
+            del _owned[id(own)]
 
 
 def is_at_work(flow: object) -> bool:
     """Return whether a kickoff of the flow is at work in this process, for whichever code."""
-    return flow in _kickoffs
+    with _owning:
+        return any(flow is own or flow is of for own, of in _owned.values())
