@@ -390,11 +390,10 @@ def _sync_all(files: Mapping[Path | str, FileIO], directories: Iterable[Path | s
         announce("fsync", file)
     for path in directories:
         announce("fsync_dir", path)
-    handles, opened = [file.fileno() for file in files.values()], list[int]()
+    opened: list[int] = []
     try:
-        for path in directories:
-            opened.append(os.open(path, os.O_RDONLY))
-        sync([*handles, *opened])
+        opened.extend(os.open(path, os.O_RDONLY) for path in directories)  # those before an error are closed below
+        sync([*(file.fileno() for file in files.values()), *opened])
     finally:
         for handle in opened:
             os.close(handle)

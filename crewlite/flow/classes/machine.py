@@ -193,7 +193,7 @@ class _And:
     """The rounds in which a part has occurred."""
 
     def occurred(self, name: str, firing: Firing) -> list[Round]:
-        found = list[Round]()
+        found: list[Round] = []
         for part in self.parts:
             for changed in part.occurred(name, firing) if name in part.names else ():
                 if len(changed) == len(self.path):

@@ -216,7 +216,8 @@ class Frame(Scope):
 
         That is a digest of the questions of the enclosing steps, and of what their models heard before.
         """
-        parts, at = list[list[str]](), address
+        parts: list[list[str]] = []
+        at = address
         for frame in (self, *self._around()):
             asked = [frame.fingerprint] if frame.address else []  # the root's question is the inputs of the run
             if part := asked + ([] if frame.inherited.mode.strict_replay else frame.children.heard_before(at)):

@@ -231,7 +231,7 @@ class Run:
             told, at = {"source_name": origin.name, **about}, journal.next_seq
             created = self.subscriber.checkpoint_parts(event, told, setting, self.record, at, journal.bases)
             parts = {**(parts or {}), **created}
-        moment = list[CommitView]()
+        moment: list[CommitView] = []
         if parts:
             noted = (lambda: moment.append(CommitView.of(self.record))) if heard else None
             await journal.save(parts, now=now, sealed=noted)

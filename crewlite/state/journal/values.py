@@ -55,7 +55,7 @@ class Values(MutableMapping[str, Any], ABC):
         """Copies of collections that no caller of `settle` holds, so that they can be changed in place."""
         self._begun: dict[str, Json] = {}
         """The empty lists and mappings that `setdefault` created, by name."""
-        self._written = set[str]()
+        self._written: set[str] = set()
         """The names that the program has changed since the last `take_written`."""
         self._lock = rlock()
         """Locks these values alone: decoding runs user code (pydantic's hooks), for which no other step may wait."""

@@ -349,7 +349,8 @@ class Writer:
 
     def _answer(self, jobs: list[_Job], error: BaseException | None) -> None:
         """Call the `done` callback of each job: on the event loop of the job, or on this thread if it has none."""
-        here, away = list[Done](), dict[asyncio.AbstractEventLoop, list[Done]]()
+        here: list[Done] = []
+        away: dict[asyncio.AbstractEventLoop, list[Done]] = {}
         for job in jobs:
             (here if job.loop is None else away.setdefault(job.loop, [])).append(job.done)
         for loop, dones in away.items():

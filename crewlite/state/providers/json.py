@@ -231,9 +231,11 @@ class JsonStore:
 
     def _go_on(self, commits: Sequence[Commit]) -> None:
         """Append to journals that exist."""
-        heads, tails, changes = dict[Key, Head](), dict[Key, Tail](), Changes()
+        heads: dict[Key, Head] = {}
+        tails: dict[Key, Tail] = {}
+        changes = Changes()
         with disk.SyncBatch() as batch:
-            lacked = list[tuple[Key, Commit, Sequence[Entry]]]()
+            lacked: list[tuple[Key, Commit, Sequence[Entry]]] = []
             for commit in commits:  # check all of them before writing any
                 key = (commit.run_id, commit.branch)
                 if key not in tails:

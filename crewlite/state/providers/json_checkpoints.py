@@ -105,7 +105,8 @@ class CheckpointFiles:
         `read()` returns all entries of the branch, and is called when the commit drops a checkpoint; None if the commit
         itself has all entries.
         """
-        named, dropped = dict[str, str](), list[str]()
+        named: dict[str, str] = {}
+        dropped: list[str] = []
         for entry in commit.entries:
             if checkpoint := entry.commit.get("place"):
                 path = named[checkpoint["id"]] = self.path(checkpoint)
