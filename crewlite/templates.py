@@ -34,6 +34,8 @@ def fill(text: str, values: Mapping[str, Any], *, where: str) -> str:
     All other braces, such as those of JSON, stay as they are. Raises MissingInput for a name without a value; `where`
     says in the message whose text it is.
     """
+    if "{" not in text:
+        return text
 
     def one(match: re.Match[str]) -> str:
         doubled, name = match.groups()

@@ -117,10 +117,11 @@ class Counted:
 
     def __add__(self, other: Counted) -> Counted:
         """Return the sum. Its cost is unknown only if both costs are."""
-        by_agent = {**self.by_agent}
+        counts, by_agent = _sum(self.counts, other.counts), {**self.by_agent}
         for role, part in other.by_agent.items():
-            by_agent[role] = _sum(by_agent.get(role, {}), part)
-        return Counted(_sum(self.counts, other.counts), by_agent)
+            own = by_agent.get(role, {})  # of a single agent, it is what is counted in total
+            by_agent[role] = counts if own is self.counts and part is other.counts else _sum(own, part)
+        return Counted(counts, by_agent)
 
     @property
     def usage(self) -> Usage:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from graphlib import TopologicalSorter
 from typing import NamedTuple
 
 from crewlite.task.task import ConditionalTask, Task
@@ -65,16 +64,22 @@ class Unbegun:
     """The tasks of a kickoff that have not begun. Each can begin when the tasks that it waits for have ended."""
 
     def __init__(self, needs: Sequence[Needs]) -> None:
-        self._order = TopologicalSorter({number: one.waits_for for number, one in enumerate(needs)})
-        self._order.prepare()
-        self._ready = list[int]()  # a heap
+        self._waiting: dict[int, list[int]] = {}
+        """By number of a task that has not ended: the tasks that wait for it."""
+        for number, one in enumerate(needs):
+            for other in one.waits_for:
+                self._waiting.setdefault(other, []).append(number)
+        self._left = [len(one.waits_for) for one in needs]
+        """For how many tasks each one still waits."""
+        self._ready = [number for number, left in enumerate(self._left) if not left]  # a heap
 
     def take(self, most: int) -> list[int]:
         """Return the numbers of the first tasks that can begin now, in order; they count as begun."""
-        for number in self._order.get_ready():
-            heapq.heappush(self._ready, number)
         return [heapq.heappop(self._ready) for _ in range(min(most, len(self._ready)))]
 
     def note_end(self, number: int) -> None:
         """Note that a task has ended."""
-        self._order.done(number)
+        for other in self._waiting.pop(number, ()):
+            self._left[other] -= 1
+            if not self._left[other]:
+                heapq.heappush(self._ready, other)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from operator import itemgetter
 
 from crewlite import durable
@@ -19,6 +20,7 @@ from crewlite.step_parts import Drift
 from crewlite.task.assignment import ContextItem, FilledTask
 from crewlite.task.output import TaskOutput
 from crewlite.task.step import Given, task_step
+from crewlite.usage import NO_USAGE
 
 _SHOWN = {"description": "description", "expected_output": "expected_output", "agent": "role"}
 """Fields of a task's output that are texts of its question."""
@@ -99,7 +101,8 @@ class TasksAtWork:
             self.plan[number] if self.plan else "",
         )
         drift = drift_of(scope, address, changed=self.inner or number in self.changed)
-        return task_step(self.filled[number], given, address=address, drift=drift)
+        used = partial(scope.run.record.paid.inside, address) if isinstance(scope, StepScope) else lambda: NO_USAGE
+        return task_step(self.filled[number], given, used, address=address, drift=drift)
 
     def _ended(self, number: int, output: TaskOutput, unbegun: Unbegun) -> None:
         """Store the output of a task, with the texts that it answers if the task is asked something else now."""

@@ -192,9 +192,9 @@ class FilledTask(NamedTuple):
         """Return the output of the task if its condition says that it is not done."""
         return self._output("").model_copy(update={"skipped": True})
 
-    def output_of(self, data: Any) -> TaskOutput:
+    def output_of(self, data: Any, usage: Usage = NO_USAGE) -> TaskOutput:
         """Decode a recorded output; a structured answer becomes an object of the class that the task has now."""
         if data.get("skipped"):
             return self.skipped()
-        shape = self.assignment.shape
-        return self._output(data["raw"], shape.recorded(data["raw"], f"task {self.title!r}") if shape else None)
+        shape, text = self.assignment.shape, data["raw"]
+        return self._output(text, shape.recorded(text, f"task {self.title!r}") if shape else None, usage)

@@ -62,8 +62,13 @@ class Given(NamedTuple):
         return filterfalse(attrgetter("skipped"), self.context)
 
 
-def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: Drift) -> Step[TaskOutput]:
-    """Build the step of a task. What the step is asked is FilledTask.question."""
+def task_step(
+    filled: FilledTask, given: Given, used: Callable[[], Usage], *, address: str | None, drift: Drift
+) -> Step[TaskOutput]:
+    """Build the step of a task. What the step is asked is FilledTask.question.
+
+    `used`: returns the recorded usage of the task, with which its recorded output is made, rather than copied.
+    """
     task, agent = filled.task, filled.persona.agent
     files = input_files.read(filled.input_files) if filled.input_files else ()
 
@@ -100,7 +105,7 @@ def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: D
             told=lambda output: {"output": output},
         ),
         encode=_encoded,
-        decode=filled.output_of,
+        decode=lambda data: filled.output_of(data, used()),
         with_usage=_with_usage,
         placeholder=lambda: filled.output(Answer("")),
         address=address,

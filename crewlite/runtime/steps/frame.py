@@ -33,7 +33,7 @@ from crewlite.state.journal.conflicts import Start
 from crewlite.state.journal.view import View
 from crewlite.state.subscriber import Setting
 from crewlite.step_parts import Limit
-from crewlite.usage import NO_USAGE, Usage
+from crewlite.usage import Usage
 
 T = TypeVar("T")
 in_child(durable.detach)  # the loop that serves the run is in the parent alone: a step asked of it would never end
@@ -316,8 +316,8 @@ class Frame(Scope):
         """Return a child's outcome with the usage of all steps inside it. `more`: usage that is not recorded yet."""
         if step.with_usage is None:
             return value
-        unrecorded = Usage.of(more) if more else NO_USAGE
-        return step.with_usage(value, self.run.record.paid.inside(address) + unrecorded)
+        recorded = self.run.record.paid.inside(address)
+        return step.with_usage(value, recorded + Usage.of(more) if more else recorded)
 
     async def work(self, step: Step[T]) -> T:
         """Do the work of a step here, and wait for the steps that it began and did not await."""

@@ -19,25 +19,27 @@ async def announce_failed(frame: Frame, step: Step[Any], failure: Attempt) -> No
         f"(rerun={[failure.address]!r}, or --rerun {failure.address}, tries it): "
         f"{failure.error_type}: {failure.message}"
     )
-    await _announce(frame, step, failure.address, failed=True)
+    if _is_heard(frame, step):
+        await _announce(frame, step, failure.address, failed=True)
 
 
 async def announce_reused(frame: Frame, step: Step[Any], decision: Reuse, fingerprint: str) -> None:
     """Announce that a recorded outcome is returned, and what has changed since it was recorded."""
     recorded, before = decision.outcome, decision.outcome.provenance
-    changed = [key for key, now in (step.provenance or {}).items() if before.get(key, now) != now]
-    if recorded.fingerprint != fingerprint and not frame.inherited.mode.strict_replay and recorded.address:
-        changed.insert(0, "question")
+    differs = recorded.fingerprint != fingerprint and not frame.inherited.mode.strict_replay and recorded.address
+    if differs:
         how = how_drifted(frame, step, recorded)
         frame.run.journal.warn(
             f"{recorded.address} is finished and kept, though it is asked something else now "
             f"(on_drift='keep'): it {how}"
         )
-    drifted = decision.drifted if recorded.address else frame.run.drifted
-    if drifted and "question" not in changed:
-        changed.insert(0, "question")
-    addresses = tuple(filter(None, drifted))
-    await _announce(frame, step, recorded.address, changed=tuple(changed), drifted=addresses)
+    if _is_heard(frame, step):
+        changed = [key for key, now in (step.provenance or {}).items() if before.get(key, now) != now]
+        drifted = decision.drifted if recorded.address else frame.run.drifted
+        if differs or drifted:
+            changed.insert(0, "question")
+        addresses = tuple(filter(None, drifted))
+        await _announce(frame, step, recorded.address, changed=tuple(changed), drifted=addresses)
 
 
 def how_drifted(frame: Frame, step: Step[Any], recorded: Outcome) -> str:
@@ -46,11 +48,12 @@ def how_drifted(frame: Frame, step: Step[Any], recorded: Outcome) -> str:
     return str(Drifted(recorded.address, recorded.question, asked))
 
 
+def _is_heard(frame: Frame, step: Step[Any]) -> bool:
+    return frame.run.hears(events.StepReplayedEvent, step.checkpoint_settings + frame.inherited.settings)
+
+
 async def _announce(frame: Frame, step: Step[Any], address: str, **how: Any) -> None:
-    event, settings = events.StepReplayedEvent, step.checkpoint_settings + frame.inherited.settings
-    if not frame.run.hears(event, settings):
-        return
     name = step.title
     about = {"kind": step.kind.name, "name": name, "step_type": step.label, **how}
     about |= {"address": address, "source_id": address, "source_name": name}
-    await frame.announce(step.voice.source, event, about, step.checkpoint_settings)
+    await frame.announce(step.voice.source, events.StepReplayedEvent, about, step.checkpoint_settings)
