@@ -267,3 +267,16 @@ def test_a_fork_that_is_killed_anywhere_asks_again_all_the_same(memory):
         with pytest.raises(Suspended):
             shop(cut, paid).kickoff(from_checkpoint=f"{RUN}/other")
     assert paid == [900, 900]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_answer_given_ahead_to_a_later_method_is_not_inherited_by_a_fork_with_changes(memory, change):
+    words = ["nice text"]
+    made = reviewed(memory(), words)
+    made.kickoff(run_id=RUN, answers={REVIEW: "yes"})
+    words.append("slander")
+    with pytest.raises(Suspended, match="SLANDER"):
+        made.fork(f"{RUN}@{DRAFT}", **change).kickoff()
+    asking(memory()).kickoff(run_id="asked", answers={PUBLISH: True})
+    with pytest.raises(Suspended):
+        asking(memory()).fork(f"asked@{DRAFT}", **change).kickoff()

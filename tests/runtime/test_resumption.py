@@ -18,8 +18,9 @@ from crewlite.errors import (
     RunMismatch,
 )
 from crewlite.flow import flow
+from crewlite.runtime.kickoffs.answers import check_results
 from crewlite.runtime.kickoffs.request import Request
-from crewlite.runtime.kickoffs.resumption import branch_for, check_newest, check_results, in_doubt, inputs_of, lived
+from crewlite.runtime.kickoffs.resumption import branch_for, check_newest, in_doubt, inputs_of, lived
 from crewlite.secrets import Secrets
 from crewlite.state import CheckpointConfig, InMemoryProvider
 from crewlite.state.format.outcome import Outcome

@@ -16,6 +16,7 @@ from crewlite.events.voice import Voice
 from crewlite.ids import new_id
 from crewlite.lazy import lazy
 from crewlite.runtime.kickoffs.advice import note_way_on
+from crewlite.runtime.kickoffs.answers import answers_given, approvals_given
 from crewlite.runtime.kickoffs.handle import RunHandle
 from crewlite.runtime.kickoffs.joining import check_joined, when_free
 from crewlite.runtime.kickoffs.kickoff import drive, inside
@@ -24,8 +25,6 @@ from crewlite.runtime.kickoffs.preview import Preview, preview as foresee
 from crewlite.runtime.kickoffs.program import named
 from crewlite.runtime.kickoffs.request import Finished, Progress, Request
 from crewlite.runtime.kickoffs.resumption import (
-    answers_given,
-    approvals_given,
     branch_for,
     check_newest,
     check_of_run_at_work,
@@ -288,7 +287,7 @@ async def _resume(
             check_joined(root, journal)
         drifted = None if others else await kept_result(root, journal, inputs, config, target)
         finished = drifted is not None
-        answers = answers_given(root, journal, request, changed=bool(others))
+        answers = answers_given(root, journal, request, changed=bool(others), on_drift=config.on_drift)
         check_rerun(journal, request.attempts, root.kind)
         superseded = record.finished and not finished
         approved = approvals_given(journal, request)

@@ -26,6 +26,7 @@ from crewlite.errors import (
     text_of,
 )
 from crewlite.resuming import nth_attempt
+from crewlite.runtime.kickoffs.answers import answers_given
 from crewlite.runtime.kickoffs.plan import continued, plan
 from crewlite.runtime.kickoffs.repeats import made_beside, repeated
 from crewlite.runtime.kickoffs.request import Request
@@ -139,7 +140,8 @@ async def preview(root: Root[Any], request: Request) -> Preview:
         arguments=arguments_of(entries),
         **lived(root, record, config.on_drift),
     )
-    journal.commit({**others, **definition_now(root, journal)}, lambda error: None)  # in memory, as there is no store
+    first = others | answers_given(root, journal, request, changed=bool(others), on_drift=config.on_drift)
+    journal.commit(first | definition_now(root, journal), lambda error: None)  # in memory, as there is no store
     ends = await _driven(root, inputs, run)
     running = {step.address for step in run.steps if step.verdict in ("runs", "may run")}
     return Preview(tuple(run.steps), ends, repeated(entries, beside, record, run.before, running))

@@ -1,4 +1,4 @@
-"""Decide how a kickoff resumes a recorded run: its branch, inputs, answers and stored result. Nothing here writes."""
+"""Decide how a kickoff resumes a recorded run: its branch, inputs and stored result. Nothing here writes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from crewlite import kinds
 from crewlite.background import in_thread
 from crewlite.codec import decode, digest, encode, laid_over
 from crewlite.errors import (
-    AnswerRefused,
     CheckpointIsBehind,
     ConfigError,
     InputsChanged,
@@ -32,9 +31,8 @@ from crewlite.runtime.kickoffs.secret_inputs import names_of_masked, refuse_mask
 from crewlite.runtime.steps.questions import Drifted, OnDrift, decide_result, is_another
 from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.format.addresses import is_question, outer, outers, prefix_beside
+from crewlite.state.format.addresses import outer, outers, prefix_beside
 from crewlite.state.format.commit import CommitParts
-from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.format.undecided import undecided
 from crewlite.state.journal.journal import Journal
@@ -43,9 +41,7 @@ from crewlite.state.reading.locate import Located, check_stands, locate
 from crewlite.state.reading.missing import no_step
 from crewlite.state.reading.steps import inherited
 from crewlite.state.verbs.accepted_inputs import check_accepted, inputs_of_definition
-from crewlite.state.verbs.answer import check_task, given, misspelt
 from crewlite.state.verbs.fork import with_fork_advice
-from crewlite.tools.base import as_text
 
 
 def branch_for(root: Root[Any], request: Request, config: CheckpointConfig) -> Located:
@@ -267,11 +263,12 @@ def check_variant(root: Root[Any], request: Request, journal: Journal) -> None:
 
 def definition_now(root: Root[Any], journal: Journal) -> CommitParts:
     """Return the commit part that records the definition as it is now; {} if it has not changed."""
-    now = _facts_now(root, journal)
+    now = facts_now(root, journal)
     return {} if now == journal.record.run["definition"] else {"definition": now}
 
 
-def _facts_now(root: Root[Any], journal: Journal) -> dict[str, Any]:
+def facts_now(root: Root[Any], journal: Journal) -> dict[str, Any]:
+    """Return the facts to record of the definition as it is now, with secrets masked."""
     record = journal.record
     facts = root.facts_now(record.run, frozenset(record.outcomes)) if record.seq else root.facts()
     return cast("dict[str, Any]", journal.secrets.mask_data(facts))
@@ -280,34 +277,6 @@ def _facts_now(root: Root[Any], journal: Journal) -> dict[str, Any]:
 def in_doubt(record: Record) -> frozenset[str]:
     """Return the addresses of the calls in doubt: they began, and the run ended before their outcome was recorded."""
     return frozenset(address for address in record.intents if address not in record.outcomes)
-
-
-def check_results(record: Record, answers: Mapping[str, Any], secrets: Secrets) -> None:
-    """Check the answers to a kickoff that are no answers of people: results of calls in doubt.
-
-    A call that has finished may be given the result that it has, as when a program is started again. Raises
-    AnswerRefused for another result, RefError for a step that takes none.
-    """
-    doubts = in_doubt(record)
-    for address, value in answers.items():
-        if is_question(address) or address in doubts:
-            continue
-        if address in record.failures:
-            raise RefError(address, f"has failed, and takes no answer: rerun={[address]!r} tries it again")
-        outcome = record.outcomes.get(address) if address else None
-        if outcome is None:
-            problem = "is no call in doubt and no question to a person, so it takes no answer"
-            raise no_step(address, problem, record.outcomes, record.events, sorted(doubts | record.asked.keys()))
-        if not _has_result(record, outcome, value, secrets):
-            raise AnswerRefused(address, "it has finished with another result, and that is kept", second=True)
-
-
-def _has_result(record: Record, outcome: Outcome, value: Any, secrets: Secrets) -> bool:
-    """Return whether this is the result with which a call has finished; False for a step that is no call."""
-    kind = kinds.of(outcome.kind)
-    if kind.is_call:
-        return bool(record.value(outcome.address)["text"] == secrets.mask(as_text(value)))
-    return kind.holds_value and outcome.digest == digest(secrets.mask_data(encode(value)))
 
 
 def check_rerun(journal: Journal, rerun: Mapping[str, int], kind: str) -> None:
@@ -343,28 +312,6 @@ def not_made(address: str, attempt: int, times: int) -> RefError:
     """Return the error of a rerun that names another attempt at a call than the last one. `times`: how often begun."""
     problem = f"names attempt {attempt} at a call that was begun {'once' if times == 1 else f'{times} times'}"
     return RefError(nth_attempt(address, attempt), problem, [nth_attempt(address, times)])
-
-
-def answers_given(root: Root[Any], journal: Journal, request: Request, *, changed: bool) -> CommitParts:
-    """Check the answers passed to a kickoff, and return those of people as commit parts.
-
-    `changed`: whether the kickoff's inputs differ from the recorded ones. Raises what `check_results`, `given` and
-    `check_task` raise.
-    """
-    said, record = request.answers or {}, journal.record
-    check_results(record, said, journal.secrets)
-    answers = given(record, said, journal.secrets, changed=changed)
-    for address in [one["address"] for one in answers if one["address"] not in record.asked]:
-        check_task(journal.run_id, _facts_now(root, journal), address)
-        if doubt := misspelt(record, address, said.keys()):
-            journal.warn(doubt)
-    return {"answers": answers} if answers else {}
-
-
-def approvals_given(journal: Journal, request: Request) -> CommitParts:
-    """Return the commit part for `auto_approve`; {} if the kickoff does not pass it, or the record has the same."""
-    wanted = request.auto_approve
-    return {} if wanted is None or wanted is journal.record.auto_approve else {"auto_approve": wanted}
 
 
 def lived(root: Root[Any], record: Record, on_drift: OnDrift | None) -> dict[str, Any]:

@@ -292,10 +292,7 @@ class AskedQuestion(TypedDict):
 
 
 class GivenAnswer(TypedDict):
-    """A person's answer, recorded from outside the run: to the question with this digest, or `ahead` of the question.
-
-    `refused` withdraws the answer, and says why.
-    """
+    """A person's answer to the question with this digest, or `ahead` of it. `refused` withdraws it, and says why."""
 
     address: Text
     value: Any
@@ -304,6 +301,8 @@ class GivenAnswer(TypedDict):
     ahead: NotRequired[bool]
     typed: NotRequired[bool]
     refused: NotRequired[Text]
+    inherited: NotRequired[bool]
+    """Never written: a fork has the answer from its base."""
 
 
 class CheckpointRecord(TypedDict):

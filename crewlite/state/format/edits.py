@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from crewlite.state.format.addresses import around, outers
+from crewlite.state.format.commit import GivenAnswer
 
 ByAddress = dict[str, Any]
 
@@ -30,7 +31,18 @@ def take_back(
         intents.pop(at, None)
 
 
-def withdraw(asked: ByAddress, open_ones: Iterable[Mapping[str, Any]]) -> None:
-    """Remove the open questions to people: a fork with changes may never ask them; if it does, it asks them again."""
+def withdraw(asked: ByAddress, answers: ByAddress, open_ones: Iterable[Mapping[str, Any]]) -> None:
+    """Remove the open questions to people, and the answers given ahead of questions that were not asked yet.
+
+    A fork with changes may never ask these questions; if it does, it asks them again. Nothing says what an answer was
+    given ahead to, so it does not count for what the fork asks instead.
+    """
     for question in open_ones:
         asked.pop(question["address"], None)
+    for at in [at for at, answer in answers.items() if answer.get("ahead")]:
+        del answers[at]
+
+
+def inherited(answers: Mapping[str, GivenAnswer]) -> dict[str, GivenAnswer]:
+    """Return the answers as a fork has them: those given ahead are marked, as they were given to its base."""
+    return {at: {**answer, "inherited": True} if answer.get("ahead") else answer for at, answer in answers.items()}

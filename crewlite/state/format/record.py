@@ -27,7 +27,7 @@ from crewlite.state.format.commit import (
     StepRecord,
     TimeAtWork,
 )
-from crewlite.state.format.edits import take_back, withdraw
+from crewlite.state.format.edits import inherited, take_back, withdraw
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.forms import checked_result
 from crewlite.state.format.kept import Kept, Order, changes_values
@@ -276,7 +276,7 @@ class Record:
         if "inputs" in commit:
             self.earlier_inputs = (*self.earlier_inputs, (self.seq, self.run["inputs"]))
             self.run = {**self.run, "inputs": commit["inputs"]}
-            withdraw(self.asked, self.waiting)
+            withdraw(self.asked, self.answers, self.waiting)
         self.auto_approve = commit.get("auto_approve", self.auto_approve)
         if "claim" in commit or "released" in commit:
             self.claim = commit.get("claim")
@@ -296,7 +296,7 @@ class Record:
         if not (base := run.get("base")):
             self.run = run
             return
-        self.run = {**self.run, "branch": run["branch"], "base": base}
+        self.run, self.answers = {**self.run, "branch": run["branch"], "base": base}, inherited(self.answers)
         self.paid.fork()
         self.claim, self.cancelled, self.stopped, self.failed, self.fresh = None, False, None, False, True
         if checkpoint := base["place"]:
@@ -339,7 +339,7 @@ class Record:
             self.edited |= edited
             others = (self.failures, self.asked, self.answers, self.intended, self.begun_once)
             take_back(edited, outcomes=self.outcomes, intents=self.intents, late=self.late, others=others)
-            withdraw(self.asked, self.waiting)
+            withdraw(self.asked, self.answers, self.waiting)
         for place, step in enumerate(steps):
             self._step(step, step.get("at", at), place)
 

@@ -1,0 +1,92 @@
+"""The answers that a kickoff is given: those of people to questions, and the results of calls in doubt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from crewlite import kinds
+from crewlite.codec import digest, encode
+from crewlite.errors import AnswerRefused, RefError
+from crewlite.runtime.kickoffs.request import Request
+from crewlite.runtime.kickoffs.resumption import definition_now, facts_now, in_doubt
+from crewlite.runtime.kickoffs.root import Root
+from crewlite.runtime.steps.questions import OnDrift
+from crewlite.secrets import Secrets
+from crewlite.state.format.addresses import is_question
+from crewlite.state.format.commit import CommitParts
+from crewlite.state.format.outcome import Outcome
+from crewlite.state.format.record import Record
+from crewlite.state.journal.journal import Journal
+from crewlite.state.reading.missing import no_step
+from crewlite.state.verbs.answer import check_task, given, misspelt, refusal
+from crewlite.tools.base import as_text
+
+
+def answers_given(
+    root: Root[Any], journal: Journal, request: Request, *, changed: bool, on_drift: OnDrift | None = None
+) -> CommitParts:
+    """Check the answers passed to a kickoff, and return those of people as commit parts.
+
+    Earlier answers given ahead that do not count for what this kickoff asks are withdrawn. `changed`: whether the
+    kickoff's inputs differ from the recorded ones. Raises what `check_results`, `given` and `check_task` raise.
+    """
+    said, record = request.answers or {}, journal.record
+    check_results(record, said, journal.secrets)
+    answers = given(record, said, journal.secrets, changed=changed)
+    for address in [one["address"] for one in answers if one["address"] not in record.asked]:
+        check_task(journal.run_id, facts_now(root, journal), address)
+        if doubt := misspelt(record, address, said.keys()):
+            journal.warn(doubt)
+    outdated = [at for at in _outdated(root, journal, changed=changed, on_drift=on_drift) if at not in said]
+    if outdated:
+        journal.warn(f"answers: {', '.join(outdated)} was answered ahead of a change, and will be asked")
+    answers = [*(refusal(at, "it was given ahead of a change") for at in outdated), *answers]
+    return {"answers": answers} if answers else {}
+
+
+def approvals_given(journal: Journal, request: Request) -> CommitParts:
+    """Return the commit part for `auto_approve`; {} if the kickoff does not pass it, or the record has the same."""
+    wanted = request.auto_approve
+    return {} if wanted is None or wanted is journal.record.auto_approve else {"auto_approve": wanted}
+
+
+def check_results(record: Record, answers: Mapping[str, Any], secrets: Secrets) -> None:
+    """Check the answers to a kickoff that are no answers of people: results of calls in doubt.
+
+    A call that has finished may be given the result that it has, as when a program is started again. Raises
+    AnswerRefused for another result, RefError for a step that takes none.
+    """
+    doubts = in_doubt(record)
+    for address, value in answers.items():
+        if is_question(address) or address in doubts:
+            continue
+        if address in record.failures:
+            raise RefError(address, f"has failed, and takes no answer: rerun={[address]!r} tries it again")
+        outcome = record.outcomes.get(address) if address else None
+        if outcome is None:
+            problem = "is no call in doubt and no question to a person, so it takes no answer"
+            raise no_step(address, problem, record.outcomes, record.events, sorted(doubts | record.asked.keys()))
+        if not _has_result(record, outcome, value, secrets):
+            raise AnswerRefused(address, "it has finished with another result, and that is kept", second=True)
+
+
+def _has_result(record: Record, outcome: Outcome, value: Any, secrets: Secrets) -> bool:
+    """Return whether this is the result with which a call has finished; False for a step that is no call."""
+    kind = kinds.of(outcome.kind)
+    if kind.is_call:
+        return bool(record.value(outcome.address)["text"] == secrets.mask(as_text(value)))
+    return kind.holds_value and outcome.digest == digest(secrets.mask_data(encode(value)))
+
+
+def _outdated(root: Root[Any], journal: Journal, *, changed: bool, on_drift: OnDrift | None) -> list[str]:
+    """Return the addresses of the answers given ahead that were given to something else than this kickoff does.
+
+    Those are the answers that a fork has from its base if its inputs or its definition have changed, and all of them
+    if a changed definition has steps run again.
+    """
+    ahead = {at: answer for at, answer in journal.record.answers.items() if answer.get("ahead")}
+    redefined = bool(ahead) and bool(definition_now(root, journal))
+    if redefined and on_drift == "rerun":
+        return list(ahead)
+    return [at for at, answer in ahead.items() if answer.get("inherited")] if changed or redefined else []
