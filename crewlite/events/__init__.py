@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from crewlite.events.registry import CheckpointEventType, EventType, find, load
+from crewlite.events.registry import CheckpointEventType as CheckpointEventType, EventType as EventType, find, load
 from crewlite.lazy import first_use
 
 if TYPE_CHECKING:  # all events, for editors and type checkers
@@ -25,9 +25,6 @@ if TYPE_CHECKING:  # all events, for editors and type checkers
     from crewlite.events.types.task_events import *
     from crewlite.events.types.tool_events import *
 
-__all__ = ["BaseEvent", "CheckpointEventType", "EventType"]
-
-
 _HOMES = {
     "BaseEvent": "crewlite.events.base",
     "BaseEventListener": "crewlite.events.event_bus",
@@ -38,6 +35,8 @@ _other = first_use("crewlite.events", _HOMES, complete=False)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__all__":  # for `from crewlite.events import *`, which imports every family
+        return sorted([*load(), "BaseEventListener", "CheckpointEventType", "EventType"])
     if name.endswith("Event") and (found := find(name)):
         globals()[name] = found
         return found

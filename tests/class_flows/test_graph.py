@@ -38,6 +38,7 @@ def flow(**methods):
         ({"a": listen("b"), "b": listen("a")}, "no method begins it; mark one with @start()"),
         ({"a": start(), "b": listen("c"), "c": listen("b")}, "'b' never starts, as 'c' can never occur"),
         ({"a": start(), "b": listen(and_("a", "c")), "c": listen("b")}, "'b' never starts, as 'c' can never occur"),
+        ({"a": start(), "b": listen(or_("b", "c")), "c": listen("b")}, "rename the method, for example to 'on_b'"),
         ({"a": start(), "r": router(emit=["x"])}, "nothing starts 'r'; give it a condition"),
         (
             {"a": start(), "r": router("a", emit=["b"]), "b": listen("b")},
@@ -51,6 +52,24 @@ def test_a_graph_that_cannot_work_says_why(methods, told):
         flow(**methods)
     assert told in str(caught.value)
     assert "rename one of them" not in str(caught.value) or "abstract=True" not in str(caught.value)
+
+
+def test_a_method_with_the_name_of_the_label_that_it_listens_to_is_told_to_be_renamed():
+    class Color(Enum):
+        BLUE = "blue"
+
+    with pytest.raises(ConfigError, match="'blue' waits for 'blue', which is the method itself.* to 'on_blue'"):
+
+        class Plan(Flow):
+            @start()
+            def first(self): ...
+
+            @router(first)
+            def choose(self):
+                return self.state["color"]
+
+            @listen(Color.BLUE)
+            def blue(self): ...
 
 
 def nested(depth):

@@ -48,6 +48,15 @@ def test_a_run_at_work_is_followed_until_it_ends(shop, location):
     assert ended.stderr == "r/main is finished\n"
 
 
+def test_the_last_events_are_as_many_as_asked_for_also_where_a_prune_has_folded_commits(shop):
+    shop.ask(*BEGIN)
+    shop.ask("checkpoint", "prune", "--keep-last", "1", "--yes")
+    events = shop.ask("checkpoint", "tail", "r", "--all").stdout.splitlines()
+    for last in (1, 3, 5):
+        assert shop.ask("checkpoint", "tail", "r", "--last", str(last)).stdout.splitlines() == events[-last:]
+    assert not shop.ask("checkpoint", "tail", "r", "--last", "0").stdout
+
+
 @pytest.mark.skipif(os.name != "posix", reason="sends POSIX signals to another process")
 def test_ctrl_c_ends_only_the_following_and_a_kill_of_the_run_ends_it(shop):
     shop.hang("two")

@@ -63,6 +63,12 @@ def test_every_event_can_be_imported_from_the_room(cls):
     assert cls.__name__ in dir(events)
 
 
+def test_a_star_imports_every_event():
+    found = {}
+    exec("from crewlite.events import *", found)
+    assert found.keys() >= {*CLASSES, "BaseEvent", "BaseEventListener", "CheckpointEventType", "EventType"}
+
+
 @pytest.mark.parametrize("name", ["NoSuchEvent", "TaskCompleted", "x", "_TaskEvent"])
 def test_what_is_no_event_is_no_attribute(name):
     with pytest.raises(AttributeError, match=f"crewlite.events has no '{name}'"):

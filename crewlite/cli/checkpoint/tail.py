@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -40,7 +40,10 @@ def tail(asked: Asked, ref: str | None, last: int, whole: bool) -> None:
     with asked.open(ref) as opened:
         out: Output | Screen = Output(sys.stdout, True) if asked.as_json else Screen()
         found = opened.run()
-        seen = 0 if whole else _before(found.events(), last)
+        begun = found.events()
+        for event in begun if whole else begun[max(0, len(begun) - last) :]:
+            _tell(out, found, event)
+        seen = max((event.seq for event in begun), default=0)
         for run in _readings(opened, found):
             for event in run.events():
                 if event.seq > seen:
@@ -50,13 +53,6 @@ def tail(asked: Asked, ref: str | None, last: int, whole: bool) -> None:
             out.tell({"type": "end", "run_id": run.run_id, "branch": run.branch, "status": run.status})
         else:
             notice(f"{run.ref} {_ended(run)}")
-
-
-def _before(events: Sequence[LightEvent], count: int) -> int:
-    """Return the number of the last commit whose events are not shown; 0 if all are."""
-    if count >= len(events):
-        return 0
-    return events[-count].seq - 1 if count else events[-1].seq
 
 
 def _readings(opened: Opened, run: RunHistory) -> Iterator[RunHistory]:

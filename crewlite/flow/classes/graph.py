@@ -245,13 +245,21 @@ class Graph:
                     yield f"{listener!r} waits for {name!r}, which is no method, and no router returns it; {hint}"
         reached = self._reached(unknown)
         for name, method in self.methods.items():
-            if name in reached:
-                continue
-            if method.condition is None:
-                yield f"nothing starts {name!r}; give it a condition, or mark it with @start() too"
-                continue
-            missing = [repr(part) for part in dict.fromkeys(method.condition.names()) if part not in reached]
-            yield f"{name!r} never starts, as {' and '.join(missing)} can never occur"
+            if name not in reached:
+                yield self._never(name, method.condition, reached)
+
+    @staticmethod
+    def _never(name: str, condition: Condition | None, reached: Collection[str]) -> str:
+        """Return why a method never starts."""
+        if condition is None:
+            return f"nothing starts {name!r}; give it a condition, or mark it with @start() too"
+        if name in condition.names():
+            return (
+                f"{name!r} waits for {name!r}, which is the method itself, as a name is that of a method before it is "
+                f"a label; rename the method, for example to 'on_{name}'"
+            )
+        missing = [repr(part) for part in dict.fromkeys(condition.names()) if part not in reached]
+        return f"{name!r} never starts, as {' and '.join(missing)} can never occur"
 
     def _returning(self, label: str) -> str | None:
         """Return a hint at the first method that is no router and returns this text; None if there is none."""
