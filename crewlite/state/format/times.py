@@ -71,12 +71,14 @@ class Times:
         """Return for how many seconds all kickoffs worked on a step ("" for the run); of a wait, how long it lasted."""
         if (whole := self._whole.get(address)) is not None:
             return whole / 1000
-        total, before = 0.0, 0.0
+        total, before, spans = 0.0, 0.0, self._spans.get(address, ())
         if stopped := self._worked.get(address):
             total, before = stopped["seconds"], datetime.fromisoformat(stopped["at"]).timestamp()
+        elif len(spans) == 1 and spans[0][2] == _WORK and 0 < spans[0][0] <= spans[0][1]:  # mostly
+            return round(spans[0][1] - spans[0][0], 4)
         open_, waits = [0, 0, 0], kinds.at(address).waits
-        ends = [(began, what, 1) for began, _, what in self._spans.get(address, ())]
-        ends += [(ended, what, -1) for _, ended, what in self._spans.get(address, ())]
+        ends = [(began, what, 1) for began, _, what in spans]
+        ends += [(ended, what, -1) for _, ended, what in spans]
         for moment, what, change in sorted(ends):
             if moment > before:
                 counts = open_[_WORK] or (open_[_WAIT] if waits else open_[_CODE] and not open_[_WAIT])
@@ -97,7 +99,8 @@ def _span(ended: str, milliseconds: float, what: int) -> _Span:
 
 def tries_of(record: Record, address: str) -> Sequence[Attempt]:
     """Return the failed attempts that count for a step: those in a fork's base only if the step ended there."""
-    return record.attempts.get(address, ())[tries_of_base(record, address) :]
+    tries = record.attempts.get(address)
+    return tries[tries_of_base(record, address) :] if tries else ()
 
 
 def tries_of_base(record: Record, address: str) -> int:
