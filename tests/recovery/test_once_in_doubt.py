@@ -11,7 +11,7 @@ import pytest
 from crewlite import Agent, CheckpointConfig, Crew, FailurePolicy, History, Task, tool
 from crewlite.durable import scope
 from crewlite.errors import InDoubt
-from crewlite.flow import Flow, flow, recoverable, start, step
+from crewlite.flow import Flow, flow, keyed, recoverable, start, step
 from crewlite.llm import ToolCall
 from crewlite.recovery import Rule, compensate, replan, retry
 from crewlite.resuming import nth_attempt
@@ -298,3 +298,43 @@ def test_a_call_that_was_undone_is_made_again_without_a_question(then):
 
     one.kickoff()
     assert done == ["pay", "paid back", "pay"]
+
+
+def test_a_call_that_has_answered_once_answers_no_second_call_after_a_kill_whatever_key_is_around_it():
+    def program(setting, sent, fails):
+        @step(effect="once")
+        def send(text):
+            sent.append(text)
+            return f"letter {len(sent)}"
+
+        @step(retries=1)
+        def around():
+            send("a")
+            if fails:
+                raise fails.pop()
+            send("a")
+
+        @flow(checkpoint=setting)
+        def one():
+            with keyed("ada@example.org"):
+                around()
+
+        return one
+
+    def made_in(setting):
+        with History(setting.location, setting.provider) as history:
+            ended = [one for one in history.run(RUN).steps if "send" in one.address and one.status == "finished"]
+        return sum(not one.reused_from for one in ended)
+
+    sent, setting = [], CheckpointConfig(location="here", provider=Kept())
+    program(setting, sent, [ValueError("oops")]).kickoff(run_id=RUN)
+    assert sent == ["a", "a"]
+    entries = entries_of(setting)
+    for at in range(1, len(entries) + 1):
+        kept, more = cut(entries, at), []
+        before = made_in(kept)
+        try:
+            program(kept, more, []).kickoff(run_id=RUN)
+        except InDoubt:
+            continue
+        assert before + len(more) == 2, f"commit {at}"
