@@ -199,7 +199,11 @@ def test_a_fork_makes_the_call_that_it_is_to_run_again():
 
 @pytest.mark.parametrize("pruned", [False, True])
 def test_a_call_inside_a_finished_step_answers_the_next_attempt_also_after_a_prune(pruned):
-    sent, fails, setting = [], [ValueError("oops")], store()
+    sent, fails, setting = (
+        [],
+        [ValueError("oops")],
+        CheckpointConfig(location="here", provider=Kept(), on_events=["flow_failed"]),
+    )
 
     @step(effect="once")
     def send(text):

@@ -5,6 +5,7 @@ right before and right after what it did to the world there, and goes on until i
 """
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -265,7 +266,7 @@ def test_a_call_with_other_arguments_is_asked_about_and_not_answered_with_the_re
 
 @pytest.mark.parametrize("pruned", [False, True])
 def test_what_a_person_said_answers_every_later_attempt(pruned):
-    setting = CheckpointConfig(location="here", provider=Kept())
+    setting = CheckpointConfig(location="here", provider=Kept(), on_events=["flow_failed"])
     lost, later = ConnectionError("no route"), ValueError("oops")
     program, sent = in_attempts(setting, ["a"] * 6, [lost, later, later, later])
     with pytest.raises(InDoubt) as stop:
@@ -279,6 +280,40 @@ def test_what_a_person_said_answers_every_later_attempt(pruned):
         steps = {one.address: one for one in history.run(RUN).steps}
     assert steps[stop.value.address].status == "finished"
     assert steps[stop.value.address].value == "told"
+
+
+@pytest.mark.parametrize("pruned", [False, True])
+def test_a_failure_that_a_finished_step_has_handled_is_asked_about_where_that_step_is_done_again(pruned):
+    setting = CheckpointConfig(location="here", provider=Kept(), on_events=["flow_failed"])
+    sent, fails = [], [ValueError("oops")]
+
+    @step(effect="once")
+    def send():
+        sent.append("a")
+        raise ConnectionError("no route")
+
+    @step
+    def inner():
+        with contextlib.suppress(ConnectionError):
+            send()
+
+    @step
+    def around():
+        inner()
+        if fails:
+            raise fails.pop()
+
+    program = flow(around, name="one", checkpoint=setting)
+    with pytest.raises(ValueError, match="oops"):
+        program.kickoff(run_id=RUN)
+    if pruned:
+        with History(setting.location, setting.provider) as history:
+            history.prune(keep_last=1)
+    with pytest.raises(InDoubt) as stop:
+        program.kickoff(run_id=RUN)
+    assert stop.value.address == "step:around/step:inner/step:send"
+    program.kickoff(run_id=RUN, answers={stop.value.address: "it was sent"})
+    assert sent == ["a"]
 
 
 @pytest.mark.parametrize("then", [retry(), replan()])

@@ -143,7 +143,7 @@ def _merged(
     last, paid = part[-1], Paid()
     begins, ends = CommitParts(), CommitParts()
     steps = [step for entry in part for step in _dated(entry, last)]
-    waiting = frozenset() if record.finished else _once(live)
+    waiting = frozenset[str]() if record.finished else _once(live)
     gone = {step["address"] for step in steps if live.is_inside(step["address"])} - waiting
     shortened.add(gone)
     for entry in part:
@@ -165,7 +165,7 @@ def _merged(
         "at": last.commit["at"],
         **begins,
         "folded": {"first": part[0].first, "sum": last.sum},
-        **_kept(part, [*_tombstones(held, live), *kept], live),
+        **_kept(part, [*_tombstones(held, live), *kept], live, waiting),
         **paid.parts(left_out=live.is_inside),
         **ends,
     }
@@ -211,14 +211,18 @@ def _tombstones(held: dict[str, Outcome], live: Record) -> list[StepRecord]:
     ]
 
 
-def _kept(part: Sequence[Entry], steps: list[StepRecord], live: Record) -> CommitParts:
-    """Return the commit parts of a merged commit: its `steps`, and what it keeps of the entries `part`."""
-    commits = [entry.commit for entry in part]
+def _kept(part: Sequence[Entry], steps: list[StepRecord], live: Record, waiting: frozenset[str]) -> CommitParts:
+    """Return the commit parts of a merged commit: its `steps`, and what it keeps of the entries `part`.
+
+    `waiting`: the calls that a next attempt may meet (`_once`), also those in doubt inside a step that has finished.
+    """
+    commits, in_doubt = [entry.commit for entry in part], waiting - live.outcomes.keys()
+    intents = (call for commit in commits for call in commit.get("intents", ()))
     answered = dict.fromkeys(answer["address"] for commit in commits for answer in commit.get("answers", ()))
     lists: CommitParts = {
         "steps": steps,
         # the intent of a finished call would invalidate its outcome again
-        "intents": [call for commit in commits for call in commit.get("intents", ()) if not live.settled(call[0])],
+        "intents": [call for call in intents if call[0] in in_doubt or not live.settled(call[0])],
         "asked": [item for commit in commits for item in commit.get("asked", ()) if not live.settled(item["address"])],
         # in the form in which a question in these entries has accepted them
         "answers": [live.answers[at] for at in answered if at in live.answers and not live.settled(at)],
