@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from crewlite import codec, events
 from crewlite.codec import JsonObject
 from crewlite.durable import Step
-from crewlite.errors import ConfigError
+from crewlite.errors import ConfigError, NotCodable
 from crewlite.events.voice import Voice
 from crewlite.flow.function import FlowFunction
 from crewlite.runtime.kickoffs.root import Root
@@ -43,8 +44,18 @@ class FlowRoot(Root[Returned]):
         self.verbose = flow.verbose
 
     def facts(self) -> JsonObject:
-        """Return the flow's kind, its name and the names of its parameters."""
-        return {"kind": self.kind, "name": self.name, "takes": self._flow.input_names()}
+        """Return the flow's kind, its name, the names of its parameters, and their defaults if there are any."""
+        facts: JsonObject = {"kind": self.kind, "name": self.name, "takes": self._flow.input_names()}
+        return {**facts, "defaults": defaults} if (defaults := self.defaults()) else facts
+
+    def defaults(self) -> JsonObject:
+        """Return the defaults of the parameters that can be recorded."""
+        found: JsonObject = {}
+        for name, one in self._flow.signature.parameters.items():
+            if one.default is not one.empty:
+                with contextlib.suppress(NotCodable):
+                    found[name] = codec.encode(one.default)
+        return found
 
     def check(self, inputs: Mapping[str, Any]) -> None:
         """Raise ConfigError for arguments that the function does not take, or that are missing."""

@@ -117,9 +117,11 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
         root.check(given)
         return inputs, further
     if digest(coded) != digest(record.run["inputs"]):
+        if not (names := root.changed(record.run, coded)):
+            root.check_recorded(inputs, journal.run_id)
+            return inputs, {}
         if not record.fresh:
             refuse_masked(record.run["inputs"], given, journal.run_id)
-            names = sorted(k for k in {*inputs, *given} if _input_digest(inputs, k) != _input_digest(given, k))
             about: Any = {"kind": root.kind, "branch": journal.branch, "state_id": request.state_id}
             raise InputsChanged(journal.run_id, names, masked=names_of_masked(record.run["inputs"]), **about)
         if forked:
@@ -136,11 +138,6 @@ def check_of_run_at_work(root: Root[Any], request: Request, secrets: Secrets, fo
     """
     if record.seq and request.inputs is not None and not kinds.of(root.kind).takes_messages:
         inputs_of(root, request, Journal(found.run_id, found.branch, record, secrets))
-
-
-def _input_digest(inputs: Mapping[str, Any], name: str) -> str | None:
-    """Return a digest of an input, which differs for 1 and 1.0; None if the input is not given."""
-    return digest(encode(inputs[name])) if name in inputs else None
 
 
 async def kept_result(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
-from crewlite.codec import Json, JsonObject
+from crewlite.codec import Json, JsonObject, digest
 from crewlite.durable import Step
 from crewlite.errors import ConfigError
 from crewlite.events import FlowPausedEvent
@@ -112,6 +112,22 @@ class Root(ABC, Generic[T]):
     @abstractmethod
     def check(self, inputs: Mapping[str, Any]) -> None:
         """Raise an error if the definition cannot run with these inputs. Called before anything is recorded or paid."""
+
+    def defaults(self) -> JsonObject:
+        """Return the encoded values that inputs have if they are left out, by name. A run records them in its facts."""
+        return {}
+
+    def changed(self, run: RunStart, given: JsonObject) -> list[str]:
+        """Return the names of the inputs, encoded in `given`, that have other values than in the run.
+
+        An input that is left out has its default: in the run, the one that it had when the run began.
+        """
+        then, now = {**run["definition"].get("defaults", {}), **run["inputs"]}, {**self.defaults(), **given}
+
+        def differs(name: str) -> bool:
+            return name not in then or name not in now or digest(then[name]) != digest(now[name])
+
+        return sorted(filter(differs, {*run["inputs"], *given}))
 
     def check_recorded(self, inputs: Mapping[str, Any], run_id: str) -> None:
         """Check the recorded inputs of a run in the same way. A ConfigError says that they come from the record."""

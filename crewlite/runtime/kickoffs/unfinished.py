@@ -7,7 +7,7 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from crewlite.codec import digest, encode
+from crewlite.codec import encode
 from crewlite.errors import JournalCorrupt
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.secrets import Secrets
@@ -31,7 +31,7 @@ def newest_unfinished(
     provider = provider_for(config.location, config.provider)
     if not exists(config.location, provider):
         return None
-    wanted = digest(secrets.mask_data(encode(dict(inputs), "inputs")))
+    wanted = secrets.mask_data(encode(dict(inputs), "inputs"))
     with contextlib.closing(provider.open(config.location)) as store:
         for info in store.branches():
             if info.identity != root.identity or info.base is not None or info.run_id in passed:
@@ -41,6 +41,6 @@ def newest_unfinished(
             except JournalCorrupt as error:
                 log.warning("resume: run %s cannot be read and is skipped: %s", info.run_id, error)
                 continue
-            if record.seq and not record.finished and digest(record.run["inputs"]) == wanted:
+            if record.seq and not record.finished and not root.changed(record.run, wanted):
                 return Located(provider, config.location, info.run_id, info.branch)
     return None
