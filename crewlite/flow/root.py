@@ -50,12 +50,8 @@ class FlowRoot(Root[Returned]):
 
     def defaults(self) -> JsonObject:
         """Return the defaults of the parameters that can be recorded."""
-        found: JsonObject = {}
-        for name, one in self._flow.signature.parameters.items():
-            if one.default is not one.empty:
-                with contextlib.suppress(NotCodable):
-                    found[name] = codec.encode(one.default)
-        return found
+        parameters = self._flow.signature.parameters.items()
+        return recordable({name: one.default for name, one in parameters if one.default is not one.empty})
 
     def check(self, inputs: Mapping[str, Any]) -> None:
         """Raise ConfigError for arguments that the function does not take, or that are missing."""
@@ -106,3 +102,12 @@ class FlowRoot(Root[Returned]):
             hears=flow.hears,
             inherits=flow.hears,
         )
+
+
+def recordable(values: Mapping[str, Any]) -> JsonObject:
+    """Return those of the values that can be recorded, encoded."""
+    found: JsonObject = {}
+    for name, value in values.items():
+        with contextlib.suppress(NotCodable):
+            found[name] = codec.encode(value)
+    return found

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
+from pydantic import BaseModel, Field
 
 from crewlite import History
 from crewlite.errors import InputsChanged
-from crewlite.flow import flow
+from crewlite.flow import Flow, flow, start
 from tests.parts import Stop
 
 MARK = object()
@@ -58,3 +61,74 @@ def test_the_newest_unfinished_run_is_found_by_a_default_too(memory):
     assert adding(config, broken=broken).kickoff(1, y=2, resume=True) == (1, 2, True)
     with History(config.location, config.provider) as history:
         assert [run.run_id for run in history.runs()] == ["r"]
+
+
+class Trip(BaseModel):
+    topic: str = "tides"
+    words: int = 3
+    stops: list[str] = Field(default_factory=lambda: [uuid.uuid4().hex])
+
+
+class Write(Flow[Trip]):
+    @start()
+    def first(self, how="well", words=4):
+        return self.state.topic, self.state.words, how, words
+
+
+class Told(Write):
+    initial_state = {"topic": "winds"}
+
+
+@pytest.mark.parametrize(
+    ("cls", "given"),
+    [
+        (Write, {}),
+        (Write, {"topic": "tides"}),
+        (Write, {"topic": "tides", "how": "well"}),
+        (Told, {"topic": "winds"}),
+    ],
+)
+def test_a_default_of_a_class_flow_may_be_passed_or_left_out(memory, cls, given):
+    config = memory()
+    result = cls(checkpoint=config).kickoff(run_id="left-out")
+    assert cls(checkpoint=config).kickoff(given, run_id="left-out") == result
+    assert (
+        cls(checkpoint=config, **{name: given[name] for name in given if name == "topic"}).kickoff(run_id="left-out")
+        == result
+    )
+    assert cls(checkpoint=config).kickoff(given, run_id="given") == result
+    assert cls(checkpoint=config).kickoff({}, run_id="given") == result
+
+
+@pytest.mark.parametrize(
+    ("cls", "given"),
+    [
+        (Write, {"topic": "winds"}),
+        (Write, {"words": 3}),  # an argument, too, of another default
+        (Write, {"words": 4}),
+        (Write, {"how": "badly"}),
+        (Write, {"stops": []}),
+        (Told, {"topic": "tides"}),
+    ],
+)
+def test_another_value_of_a_class_flow_is_another_question(memory, cls, given):
+    config = memory()
+    cls(checkpoint=config).kickoff(run_id="r")
+    with pytest.raises(InputsChanged):
+        cls(checkpoint=config).kickoff(given, run_id="r")
+    if "topic" in given:
+        with pytest.raises(InputsChanged):
+            cls(checkpoint=config, initial_state=given).kickoff(run_id="r")
+
+
+def test_a_default_of_an_open_state_is_a_key_of_it(memory):
+    class Open(Flow):
+        checkpoint = memory()
+
+        @start()
+        def first(self, how="well"):
+            return sorted(self.state)
+
+    assert Open().kickoff(run_id="r") == ["id"]
+    with pytest.raises(InputsChanged):
+        Open().kickoff({"how": "well"}, run_id="r")

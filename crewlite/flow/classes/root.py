@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from inspect import Parameter
 from typing import Any
 
 from crewlite import codec, events, kinds
@@ -19,8 +20,8 @@ from crewlite.flow.classes.base import Flow
 from crewlite.flow.classes.drive import Drive
 from crewlite.flow.classes.results import declare_results, encoded
 from crewlite.flow.classes.running import at_work
-from crewlite.flow.classes.state import ID, Outcome, StateKind
-from crewlite.flow.root import EVENTS
+from crewlite.flow.classes.state import ID, Outcome, StateKind, fields_set, values_of
+from crewlite.flow.root import EVENTS, recordable
 from crewlite.llm.models import resolve_llm
 from crewlite.refs import as_run_id
 from crewlite.runtime.kickoffs.request import Request
@@ -55,7 +56,20 @@ class ClassRoot(Root[Outcome]):
         """Return the flow's kind, name and methods, and the fields of its state if they are known."""
         flow = self._flow
         found: JsonObject = {"kind": "flow", "name": self.name, "methods": [*flow.graph.methods]}
+        found |= {"defaults": defaults} if (defaults := self.defaults()) else {}
         return found if flow.state_kind.is_open else {**found, "takes": [*flow.input_names()]}
+
+    def defaults(self) -> JsonObject:
+        """Return the values that the class itself gives fields of the state and arguments of start methods."""
+        flow, cls = self._flow, type(self._flow)
+        kind, initial = cls.state_kind, cls.initial_state  # what an object was given instead is an input
+        arguments = {
+            one.name: one.default for name in flow.graph.entries for one in flow.graph.methods[name].parameters
+        }
+        own = {name: values_of(initial)[name] for name in fields_set(initial)}
+        fields = {name: value for name, value in {**kind.defaults, **own}.items() if name not in arguments}
+        given = (name for name, default in arguments.items() if default is not Parameter.empty and not kind.has(name))
+        return recordable({**fields, **{name: arguments[name] for name in given}})
 
     def check(self, inputs: Mapping[str, Any]) -> None:
         """Raise ConfigError for inputs that are no fields of the state, and for arguments that are missing."""

@@ -70,6 +70,13 @@ class StateKind:
         return [*self.model.model_fields] if self.model else []
 
     @cached_property
+    def defaults(self) -> Mapping[str, Any]:
+        """The defaults of the fields, without those that a factory makes for each run."""
+        known = self.model.model_fields if self.model else {}
+        values = values_of(self.initial("", None))
+        return {name: value for name, value in values.items() if name in known and not known[name].default_factory}
+
+    @cached_property
     def _blank(self) -> BaseModel | None:
         """An empty object of the class, to be copied; None if the class does work of its own for each object."""
         if self.model is None or self.model.__pydantic_post_init__:
