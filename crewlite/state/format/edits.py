@@ -32,14 +32,14 @@ def take_back(
 
 
 def withdraw(asked: ByAddress, answers: ByAddress, open_ones: Iterable[Mapping[str, Any]]) -> None:
-    """Remove the open questions to people, and the answers given ahead of questions that were not asked yet.
+    """Remove the open questions to people, and the answers that the base of a fork was given ahead of its questions.
 
     A fork with changes may never ask these questions; if it does, it asks them again. Nothing says what an answer was
     given ahead to, so it does not count for what the fork asks instead.
     """
     for question in open_ones:
         asked.pop(question["address"], None)
-    for at in [at for at, answer in answers.items() if answer.get("ahead")]:
+    for at in [at for at, answer in answers.items() if answer.get("ahead") and answer.get("inherited")]:
         del answers[at]
 
 
