@@ -220,9 +220,10 @@ class StepScope(Frame):
             raise asked.behind
         if address in record.attempts and (failure := unapplied(record, address)):
             raise self._raised(step, failure)
-        at_once = self.run.on_drift != "rerun"
+        if diverges or address in record.outcomes:
+            self.run.journal.states.diverge(address)
+        at_once, children = self.run.on_drift != "rerun", self.children
         if diverges and self.inherited.mode.goes_otherwise:
-            children = self.children
             for at, kind in void(record, children.numbering.prefix, children.asked.keys() - {address}):
                 self.run.journal.invalidate(at, kind, at_once=at_once)
         if address in record.outcomes:
@@ -306,7 +307,7 @@ class StepScope(Frame):
     def _commit_late(self, address: str) -> None:
         """Note the recorded changes of the state that handlers made after a step had ended."""
         if (view := self.children.view) and (late := self.run.record.late.get(address)):
-            view.commit(address, late, late=True)
+            view.commit(address, late, late=True, recorded=True)
 
     def _decide(self, step: Step[Any], address: str, fingerprint: str) -> Reuse | Reraise | replay.Run:
         """Decide whether a requested step is answered or run. Raises TaskDrifted and NonDeterminism."""
@@ -357,7 +358,7 @@ class StepScope(Frame):
         outcome = decision.outcome
         value = self.run.record.value(outcome.address)
         if (view := self.children.view) and outcome.changes:
-            view.commit(outcome.address, [(outcome.order, outcome.changes)])
+            view.commit(outcome.address, [(outcome.order, outcome.changes)], recorded=True)
         self._commit_late(outcome.address)
         self.hear(outcome.address, outcome.said)
         heard = outcome.digest if step.kind.heard else ""

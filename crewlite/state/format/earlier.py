@@ -26,6 +26,11 @@ def definition_at(record: Record, address: str) -> JsonObject:
     return _valid_at(record, address, record.earlier_definitions, record.run["definition"])
 
 
+def changed_at(record: Record) -> int:
+    """Return the number of the last commit of a changed fork whose steps its code may not request again; 0 for none."""
+    return record.base + 1 if record.base and (record.edited or record.earlier_inputs) else 0
+
+
 def _valid_at(record: Record, address: str, earlier: Iterable[tuple[int, T]], current: T) -> T:
     ended = record.end(address)
     return next((value for until, value in earlier if ended and ended.seq < until), current)

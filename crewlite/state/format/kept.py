@@ -62,6 +62,10 @@ class Kept:
         versions |= changed.get("versions", {})
         return Kept(now, own, versions, self._with(ended) if ended else self.steps, self.ended + len(ended))
 
+    def holds(self, address: str) -> bool:
+        """Return whether the changes of a step are in `values`. If it runs again, a commit does not add them again."""
+        return self.steps.get(address, self.ended) < self.ended
+
     def _with(self, ended: Iterable[str]) -> dict[str, int]:
         steps = self.steps
         if len(steps) > self.ended:  # the values after another commit have grown it already
@@ -71,8 +75,7 @@ class Kept:
         return steps
 
     def _adds(self, step: StepRecord) -> bool:
-        address = step["address"]
-        return "state" in step and is_outermost(address) and self.steps.get(address, self.ended) >= self.ended
+        return "state" in step and is_outermost(step["address"]) and not self.holds(step["address"])
 
 
 def _touched(operations: Iterable[Operation], before: Mapping[str, Json], after: Mapping[str, Json]) -> Iterable[str]:

@@ -8,7 +8,7 @@ again wherever that step is answered from the record.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,7 @@ from crewlite.errors import NotCodable
 from crewlite.secrets import Secrets
 from crewlite.state.format.addresses import outer
 from crewlite.state.format.commit import Commit, CommitParts, LateChanges, ValueChanges
+from crewlite.state.format.earlier import changed_at
 from crewlite.state.format.kept import is_outermost
 from crewlite.state.format.operations import ABSENT, ITEMS, Operation, alike, applied, difference, items_in
 from crewlite.state.format.record import Record
@@ -59,7 +60,10 @@ class States:
         self._ended: list[LateChanges] = []
         """Changes to the state of steps that have ended; the next commit records them."""
         self._missing = set[str]()
-        """Recorded steps with changes that the code of the run has not requested since the run was resumed."""
+        """Recorded steps with changes that the code of the run has not requested since the run was resumed.
+
+        Those that it may never request, as it does something else than was recorded, are left out.
+        """
         self._unsure = False
         """Whether any recorded value may differ from the one that the code of the run sees."""
         self._final: Mapping[str, Json] | None = None
@@ -98,9 +102,19 @@ class States:
             self._of_run = True
             record = self._record
             changed = {at for at, outcome in record.outcomes.items() if outcome.changes} | record.late.keys()
-            self._missing = {at for at in changed if is_outermost(at) and at in record.outcomes}
+            known, sure = record.outcomes, changed_at(record)
+            self._missing = {at for at in changed if is_outermost(at) and at in known and known[at].seq > sure}
             self._unsure = bool(record.kept.versions)
         return view
+
+    def diverge(self, address: str) -> None:
+        """Note that the code of the run does something else than was recorded, if this is a step at the top level.
+
+        From now on commits record the state that the code sees, without the changes of recorded steps that it has yet
+        to request, as it may not request them.
+        """
+        if is_outermost(address):
+            self._missing, self._unsure = set(), bool(self._record.kept.versions)
 
     def end(self, view: View, *, finished: bool = False) -> None:
         """Close the view of an attempt that has ended. Unless the step is `finished`, its changes are dropped."""
@@ -205,16 +219,27 @@ class States:
         view, final = self._running.get(""), self._final
         self._final = None
         if final is not None:
-            return _difference(self._recorded_with(commit), final)
+            recorded = self._recorded_with(commit)
+            return [*_difference(recorded, final), *_items_anew(recorded, final)]
         if view is None or not self._is_caught_up(view):
             return []
         view.note_changes()
+        steps, kept = commit.get("steps", ()), self._record.kept
+        again = {step["address"]: step["state"] for step in steps if "state" in step and kept.holds(step["address"])}
         names = None if self._unsure else view.unshown
+        if again and names is not None:  # the commit does not add the changes of these
+            names = names | dict.fromkeys(path[0] for changes in again.values() for _, path, *_ in changes)
         if names is not None and not names:
             return []
         view.unshown, self._unsure = {}, False
-        seen = view.outlook(but={step["address"] for step in commit.get("steps", ())})
-        return _difference(self._recorded_with(commit), seen, names)
+        seen, recorded = (
+            view.outlook(but={step["address"] for step in steps} - again.keys()),
+            self._recorded_with(commit),
+        )
+        found = _difference(recorded, seen, names)
+        if names is None:
+            return [*found, *_items_anew(recorded, seen)]
+        return [*found, *_items_anew(recorded, seen, (path for changes in again.values() for _, path, *_ in changes))]
 
     def _recorded_with(self, commit: Commit) -> Mapping[str, Json]:
         """Return the values as this commit records them, without the changes of its steps."""
@@ -222,7 +247,7 @@ class States:
         return self._record.kept.after(rest).values
 
     def _is_caught_up(self, view: View) -> bool:
-        """Return whether the run's code has requested all steps with changes that were recorded before the resume."""
+        """Return whether the run's code has requested all steps of which it is sure that it requests them."""
         if self._missing:
             self._missing -= view.handed.keys()
             self._missing -= view.pending.keys()
@@ -309,3 +334,26 @@ def _difference(
         {name: before[name] for name in wanted if name in before},
         {name: after[name] for name in wanted if name in after},
     )
+
+
+def _items_anew(
+    before: Mapping[str, Json], after: Mapping[str, Json], paths: Iterable[Sequence[str]] | None = None
+) -> list[Operation]:
+    """Return the operations for items that differ under the same id: a step that ran again has added others.
+
+    `paths`: where to look, as one step has written there; None to look at all items.
+    """
+    if paths is None:
+        paths = ((name, key) for name, items in before.items() if name.startswith(ITEMS) for key in items)
+    found = list[Operation]()
+    for name, *keys in paths:
+        if name.startswith(ITEMS) and keys:
+            then, now = (_items(values, name).get(keys[0], ABSENT) for values in (before, after))
+            if then is not ABSENT and now is not ABSENT and not alike(then, now):
+                found.append(["set", [name, keys[0]], now])
+    return found
+
+
+def _items(values: Mapping[str, Json], name: str) -> Mapping[str, Json]:
+    items = values.get(name)
+    return items if isinstance(items, dict) else {}

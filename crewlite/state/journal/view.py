@@ -81,7 +81,8 @@ class View:
         self.handed: dict[str, None] = {}  # there is one for each step, and an empty set takes three times as much
         """The addresses of child steps whose results were handed to the code."""
         self.unshown: dict[str, None] = {}
-        """The names that the code of the step has changed since a commit last recorded them."""
+        """The names that a commit has to record: the code of the step has changed them, or asked for a recorded step
+        that did."""
         self.ended = False
         self.mirror: Mirror | None = None
         """An object that shows these values; its changes are written to them before they are collected."""
@@ -153,12 +154,17 @@ class View:
                 self.mirror.write(values)
             return values.since(self.start.values, self._shared.refused)
 
-    def commit(self, address: str, changes: Sequence[Change], *, late: bool = False) -> None:
-        """Add the committed changes of a child step. `late`: handlers made them after the step had ended."""
+    def commit(self, address: str, changes: Sequence[Change], *, late: bool = False, recorded: bool = False) -> None:
+        """Add the committed changes of a child step. `late`: handlers made them after the step had ended.
+
+        `recorded`: an earlier kickoff has committed them. The commits since may not show them, so the next one does.
+        """
         changes = [change for change in changes if change[1]]
         if not changes:
             return
         with self._shared.lock:
+            if recorded:
+                self.unshown |= dict.fromkeys(path[0] for _, operations in changes for _, path, *_ in operations)
             self._shared.moment, self._shared.used = self._shared.moment + 1, True
             if self._inside is None:
                 self._inside = _Inside()
