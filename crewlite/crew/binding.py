@@ -91,7 +91,7 @@ def shares(record: Record, tasks: Sequence[Task], inputs: Mapping[str, Any], mas
     """Return whether these tasks have a name or a description in common with the record, where texts are masked."""
     facts, known = record.run["definition"]["tasks"], codec.decode(record.run["inputs"])
     recorded = [(fact.get("name"), fact["description"]) for fact in facts]
-    if have_in_common(recorded, [(task.name, mask(task.description)) for task in tasks]):
+    if have_in_common(recorded, [(mask(task.name or ""), mask(task.description)) for task in tasks]):
         return True
     texts = [(text, _filled(text, known)) for _, text in recorded]
     return have_in_common(texts, [(mask(one.description), mask(_filled(one.description, inputs))) for one in tasks])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -73,11 +73,29 @@ class UnheardEvent(NamedTuple):
     address: str
 
 
+_NUMBERS = (bool, int, float, datetime)
+
+
 @cache
 def type_of(event: type[BaseEvent]) -> str:
     """Return the name of a class of events, as `on_events` takes it."""
     name: str = event.model_fields["type"].default
     return name
+
+
+@cache
+def open_fields(event: type[BaseEvent]) -> tuple[str, ...]:
+    """Return the fields of a class of events that may hold texts of users, and so a secret.
+
+    The others are numbers and times, the words of a vocabulary, and what says where an event belongs.
+    """
+    closed = BaseEvent.model_fields.keys() - {"source_name"} | {"kind"}
+    fields = event.model_fields.items()
+    return tuple(
+        name
+        for name, field in fields
+        if name not in closed and field.annotation not in _NUMBERS and get_origin(field.annotation) is not Literal
+    )
 
 
 def unheard(event: type[BaseEvent], address: str) -> UnheardEvent:

@@ -203,8 +203,7 @@ class _Chunks:
         about = {"model": self._llm.model, "agent_role": self._agent, "attempt": len(self._scope.past) + 1}
 
         async def tell() -> None:
-            chunk = self._scope.mask(text)
-            await self._scope.announce(self._llm, cls, {**about, "chunk": chunk})
+            await self._scope.announce(self._llm, cls, {**about, "chunk": text})
 
         if asyncio.get_running_loop() is self._home:
             await tell()

@@ -20,6 +20,8 @@ from crewlite.state.format.record import Record
 from crewlite.wording import cut
 
 Setting = CheckpointConfig | bool | None
+SHOWN = ("source_name", "output", "response")
+"""The fields of an event that its checkpoint shows."""
 _PREVIEW = 160  # characters of an output that a checkpoint shows; the journal has the complete output
 
 

@@ -81,8 +81,8 @@ def task_step(
             await background.in_thread(filled.place)
         output = filled.output(await _agent(filled, given, files), durable.scope().usage)
         if filled.output_file:
-            place = await background.in_thread(filled.place)  # the agent's tools may have made a link meanwhile
-            await background.in_thread(write, place, filled.file_text(output), durable.scope().idempotency_key)
+            scope, place = durable.scope(), await background.in_thread(filled.place)  # a tool may have made a link
+            await background.in_thread(write, place, scope.mask(filled.file_text(output)), scope.idempotency_key)
         for role, callback in filled.assignment.callbacks:
             await call_back(callback, output, [codec.digest(output.raw)], role=role)
         return output
@@ -185,8 +185,8 @@ async def _agent(filled: FilledTask, given: Given, files: Sequence[InputFile]) -
     except (Suspended, AnswerRefused):
         raise
     except Exception as error:
-        text, kind = scope.mask(text_of(error)), type(error).__qualname__
-        await scope.announce(agent, events.AgentExecutionErrorEvent, {**said, "error": text, "error_type": kind})
+        said |= {"error": text_of(error), "error_type": type(error).__qualname__}
+        await scope.announce(agent, events.AgentExecutionErrorEvent, said)
         raise
     await scope.announce(agent, events.AgentExecutionCompletedEvent, {**said, "output": answer.text})
     return answer

@@ -166,9 +166,8 @@ def guarded(scope: Scope, tool: BaseTool, call: ToolCall, address: str) -> Guard
 
 
 async def _announce(tool: BaseTool, error: Exception, trace: str, about: dict[str, Any]) -> None:
-    scope, kind, text = durable.scope(), type(error).__name__, text_of(error)
-    told = {**about, "error": scope.mask(text), "error_type": kind, "traceback": scope.mask(trace)}
-    await scope.announce(tool, events.ToolExecutionErrorEvent, told)
+    told = {**about, "error": text_of(error), "error_type": type(error).__name__, "traceback": trace}
+    await durable.scope().announce(tool, events.ToolExecutionErrorEvent, told)
 
 
 def _told(tool: BaseTool, call: ToolCall, error: Exception) -> ToolResult:

@@ -42,6 +42,7 @@ FLOORS = {
         "pages",
         "permits",
         "instances",
+        "masking",
         "standard_types",
         "stable_text",
         "prompts_by_path",

@@ -14,7 +14,8 @@ from pydantic import BaseModel, PrivateAttr, SecretBytes, SecretStr
 
 from crewlite import BaseLLM, BaseTool
 from crewlite.codec import decode, encode
-from crewlite.secrets import MASK, Secrets
+from crewlite.masking import MASK
+from crewlite.secrets import Secrets
 
 KEY = "sk-0123456789"
 

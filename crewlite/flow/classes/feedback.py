@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from crewlite import codec, durable
+from crewlite import codec
 from crewlite.errors import ConfigError, NotCodable, meant
 from crewlite.flow.classes.labels import listed
 from crewlite.ids import now
@@ -69,7 +69,7 @@ class Feedback:
     def question(self, flow: object, flow_name: str, method_name: str, output: Any) -> Question:
         """Build the question about what a method has returned."""
         about = {"flow_name": flow_name, "method_name": method_name, "metadata": self.metadata}
-        shown = {"message": durable.scope().mask(self.message), "output": output, "emit": self.emit}
+        shown = {"message": self.message, "output": output, "emit": self.emit}
         told = QuestionEvents(flow, about=about, shown=shown)
         return Question(self._text(output), wider=(self._schema, self._checked) if self.emit else None, told=told)
 

@@ -23,11 +23,11 @@ from crewlite.flow.classes.running import at_work
 from crewlite.flow.classes.state import ID, Outcome, StateKind, fields_set, values_of
 from crewlite.flow.root import EVENTS, recordable
 from crewlite.llm.models import resolve_llm
+from crewlite.masking import MASK
 from crewlite.refs import as_run_id
 from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.steps.run import Run
-from crewlite.secrets import MASK
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import find_lineage

@@ -42,7 +42,7 @@ from crewlite.runtime.kickoffs.resumption import (
 )
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.kickoffs.runnable import Runnable
-from crewlite.runtime.kickoffs.secret_inputs import learn, refuse_masked, refuse_to_find_by
+from crewlite.runtime.kickoffs.secret_inputs import refuse_masked, refuse_to_find_by
 from crewlite.runtime.kickoffs.unfinished import newest_unfinished
 from crewlite.runtime.main_thread.sync_bridge import print_briefly, run_sync
 from crewlite.runtime.steps import sayings
@@ -267,7 +267,6 @@ async def _begin(root: Root[Any], request: Request, journal: Journal, config: Ch
     }
     answers = answers_given(root, journal, request, changed=True)
     await store_claim(journal, {"run": first, **answers, **approvals_given(journal, request)})
-    learn(journal, inputs, coded)
     request.progress.attach(journal)
     return Run(journal, _subscriber(root, config), answers=dict(request.answers or {}), rerun=request.attempts), inputs
 
@@ -301,7 +300,6 @@ async def _resume(
             if superseded:
                 journal.invalidate("", root.kind, at_once=False)
             await store_claim(journal, others | answers | definition_now(root, journal) | approved)
-        learn(journal, inputs, record.run["inputs"])
         request.progress.attach(journal)
     run = Run(
         journal,

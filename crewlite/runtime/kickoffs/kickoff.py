@@ -18,6 +18,7 @@ from crewlite.runtime.kickoffs.advice import note_answered, warn_unused
 from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.runtime.kickoffs.resumption import in_doubt, lived
 from crewlite.runtime.kickoffs.root import Root
+from crewlite.runtime.kickoffs.secret_inputs import holding_secrets
 from crewlite.runtime.main_thread.signals import PATIENCE, Listener, listed_signals
 from crewlite.runtime.steps import sayings
 from crewlite.runtime.steps.budgets import worked
@@ -203,7 +204,7 @@ async def inside(scope: StepScope, root: Root[T], request: Request, step: Step[T
             scope.mark_awaited(part)
 
     journal = scope.run.journal
-    journal.learn(*root.secret_sources, extra=root.redact)
+    journal.learn(*root.secret_sources, *holding_secrets(request.inputs or {}).values(), extra=root.redact)
     home = journal.loop
     if home is asyncio.get_running_loop():
         return await work()

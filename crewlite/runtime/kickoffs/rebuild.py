@@ -16,9 +16,9 @@ from crewlite.codec import JsonObject
 from crewlite.definition import Definition, Described
 from crewlite.errors import BindMissing, ConfigError, CrewliteError, JournalCorrupt, RunMismatch, meant
 from crewlite.llm.model import LLM
+from crewlite.masking import MASK
 from crewlite.runtime.kickoffs.facts import OF_THE_STORE, PLAIN, is_plain
 from crewlite.runtime.kickoffs.request import Bind, FromCheckpoint
-from crewlite.secrets import MASK
 from crewlite.state.config import CheckpointConfig, at_ref
 from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import recorded

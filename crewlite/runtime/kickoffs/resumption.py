@@ -27,7 +27,7 @@ from crewlite.resuming import branch_ref, in_shell, nth_attempt
 from crewlite.runtime.kickoffs.advice import to_run_again
 from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.kickoffs.root import Root
-from crewlite.runtime.kickoffs.secret_inputs import names_of_masked, refuse_masked, with_secrets
+from crewlite.runtime.kickoffs.secret_inputs import learn, names_of_masked, refuse_masked, with_secrets
 from crewlite.runtime.steps.questions import Drifted, OnDrift, decide_result, is_another
 from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
@@ -70,6 +70,7 @@ def masked(journal: Journal, inputs: Mapping[str, Any]) -> tuple[dict[str, Any],
     A run without a store accepts inputs that cannot be encoded, and leaves all inputs out of its record. With a store
     they raise NotCodable.
     """
+    learn(journal, inputs)
     try:
         coded = encode(dict(inputs), "inputs")
     except NotCodable as error:
@@ -93,11 +94,11 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
     record = journal.record
     recorded = record.run["definition"]
     inputs: dict[str, Any] = decode(record.run["inputs"], root.classes)
-    found, wanted = (recorded["kind"], recorded["name"]), (root.kind, root.name)
+    found, wanted = (recorded["kind"], recorded["name"]), (root.kind, journal.secrets.mask(root.name))
     if is_another(found, wanted, root.default_name):
         raise RunMismatch(
             f"Run {journal.run_id!r} is of {recorded['kind']} {recorded['name']!r}, and this is {root.kind} "
-            f"{root.name!r}. Kick off the definition that the run was started with, or choose another run_id."
+            f"{wanted[1]!r}. Kick off the definition that the run was started with, or choose another run_id."
         )
     if not root.shares(record, {**inputs, **(request.inputs or {})}, journal.secrets.mask):
         raise RunMismatch(

@@ -9,16 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from crewlite.codec import decode, encode, holds_secret
+from crewlite.codec import IMMUTABLE, decode, encode, holds_secret
 from crewlite.comparable import comparable
 from crewlite.errors import ConfigError
 from crewlite.secrets import Secrets
 from crewlite.state.journal.journal import Journal
 
 
+def holding_secrets(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the inputs that hold a SecretStr or SecretBytes."""
+    found = {name: value for name, value in inputs.items() if type(value) not in IMMUTABLE}
+    return {name: value for name, value in found.items() if holds_secret(comparable(value))}
+
+
 def refuse_to_find_by(inputs: Mapping[str, Any], how: str) -> None:
     """Raise ConfigError if an input by which runs are told apart holds a secret. `how`: what tells them apart."""
-    if names := [name for name, value in inputs.items() if holds_secret(comparable(value))]:
+    if names := holding_secrets(inputs):
         raise ConfigError(
             f"{how} finds a run by its inputs, but the input {', '.join(names)} holds a secret. Secrets are never "
             f"recorded, so a run with another secret could be taken for this one. Name the run: pass run_id="
@@ -39,11 +45,11 @@ def refuse_masked(recorded: Mapping[str, Any], given: Mapping[str, Any] | None, 
         )
 
 
-def learn(journal: Journal, inputs: Mapping[str, Any], coded: Any) -> None:
-    """Have the run mask the secrets among its inputs wherever else they occur. `coded`: the inputs as recorded."""
-    if holds_secret(coded):
-        journal.passed = Secrets().knowing(*inputs.values())
-        journal.learn(*inputs.values())
+def learn(journal: Journal, inputs: Mapping[str, Any]) -> None:
+    """Have the run mask the secrets among its inputs wherever else they occur."""
+    if found := holding_secrets(inputs):
+        journal.passed = Secrets().knowing(*found.values())
+        journal.learn(*found.values())
 
 
 def with_secrets(inputs: Mapping[str, Any], masked: Any) -> dict[str, Any]:

@@ -202,7 +202,7 @@ async def _announce_end(step: Step[Any], frame: Frame, decision: Decided, past: 
     if failure is None or decision.rises or not (past or isinstance(decision.remedy, Escalate)):
         return
     remedy = decision.remedy
-    about = {**_about(step, frame, failure), "remedy": remedy.name, "reason": frame.mask(remedy.said)}
+    about = {**_about(step, frame, failure), "remedy": remedy.name, "reason": remedy.said}
     await _announce(step, frame, events.RecoveryFailedEvent, about)
 
 
@@ -221,13 +221,13 @@ def _started(step: Step[Any], frame: Frame, decision: Decided) -> dict[str, Any]
     """Return the fields of the event which says that a remedy is applied."""
     remedy, kind = decision.remedy, decision.remedy.type
     about = {"kind": step.kind.name, "name": _name(step), "failure": decision.kind, "remedy": remedy.name}
-    about |= {"failure_type": kind.value if kind else "", "hint": frame.mask(remedy.hint)}
+    about |= {"failure_type": kind.value if kind else "", "hint": remedy.hint}
     return about | {"attempt": tries(frame), "delay": remedy.after}
 
 
 async def _announce_type(step: Step[Any], frame: Frame, failure: Failure) -> None:
     about = _about(step, frame, failure)
-    about["evidence"] = tuple({"rule": one.rule, "text": frame.mask(one.text)} for one in failure.evidence)
+    about["evidence"] = tuple({"rule": one.rule, "text": one.text} for one in failure.evidence)
     await _announce(step, frame, events.FailureClassifiedEvent, about)
 
 

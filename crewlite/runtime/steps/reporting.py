@@ -44,7 +44,7 @@ def report(message: str = "", *, done: float | None = None, total: float | None 
     scope, event = durable.scope(), progress_events.ProgressReportedEvent
     if scope.run_id and not scope.hears(event):
         return
-    if not scope.tell(event, {**about, "message": scope.mask(message)}):
+    if not scope.tell(event, about):
         log.info("%s", event(**about).text)
 
 

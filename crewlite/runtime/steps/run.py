@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from crewlite.durable import Said
 from crewlite.errors import InDoubt, NotCodable, Redacted, ends_run, text_of
-from crewlite.events.base import BaseEvent, UnheardEvent, type_of, unheard
+from crewlite.events.base import BaseEvent, UnheardEvent, open_fields, type_of, unheard
 from crewlite.events.event_bus import event_bus
 from crewlite.resuming import to_resume
 from crewlite.runtime.steps.failures import class_of, lost
@@ -28,7 +28,7 @@ from crewlite.state.journal.journal import Journal
 from crewlite.state.reading.steps import unsettled
 from crewlite.state.runtime import CommitView, RuntimeState
 from crewlite.state.shared import SharedData
-from crewlite.state.subscriber import CheckpointSubscriber, Setting
+from crewlite.state.subscriber import SHOWN, CheckpointSubscriber, Setting
 from crewlite.step_parts import Durability
 from crewlite.usage import Usage
 
@@ -228,8 +228,9 @@ class Run:
         if not ahead:
             journal.buffer_event(event)
         if setting:
-            told, at = {"source_name": origin.name, **about}, journal.next_seq
-            created = self.subscriber.checkpoint_parts(event, told, setting, self.record, at, journal.bases)
+            told, at, mask = {"source_name": origin.name, **about}, journal.next_seq, journal.secrets.mask_data
+            shown = {name: mask(told[name]) for name in SHOWN if name in told}  # before any of it is cut
+            created = self.subscriber.checkpoint_parts(event, shown, setting, self.record, at, journal.bases)
             parts = {**(parts or {}), **created}
         moment: list[CommitView] = []
         if parts:
@@ -246,7 +247,10 @@ class Run:
         if said and event_bus.hears(said[0]):
             self._emit(source, self._event(*said, origin))
 
-    def _event(self, cls: type[Any], about: Mapping[str, Any], origin: Origin, seq: int | None = None) -> BaseEvent:
+    def _event(
+        self, cls: type[BaseEvent], about: Mapping[str, Any], origin: Origin, seq: int | None = None
+    ) -> BaseEvent:
+        """Build an event, in which the secrets that the run knows are masked."""
         fields = {
             "run_id": self.run_id,
             "branch": self.branch,
@@ -256,8 +260,9 @@ class Run:
             "source_name": origin.name,
             "parent_event_id": origin.parent,
         }
-        event: BaseEvent = cls(**{**fields, **about})
-        return event
+        fields |= about
+        mask = self.journal.secrets.mask_data
+        return cls(**fields | {name: mask(fields[name]) for name in open_fields(cls) if name in fields})
 
     def _emit(self, source: object, event: BaseEvent, moment: CommitView | None = None, *, again: bool = False) -> None:
         """Emit an event on the bus. Handlers get the run's state at `moment`, or without it the current state.

@@ -15,7 +15,8 @@ from typing import Any, ClassVar, cast
 from crewlite.codec import IMMUTABLE, Json, declare, decode, digest, encode, encode_to_keep
 from crewlite.errors import ConfigError, NotCodable
 from crewlite.forked import rlock
-from crewlite.secrets import MASK, Secrets
+from crewlite.masking import MASK
+from crewlite.secrets import Secrets
 from crewlite.state.format.operations import ABSENT, ITEMS, Operation, alike, difference, without_items
 
 log = logging.getLogger("crewlite.state")

@@ -100,12 +100,12 @@ def fork(
     about |= {"run_id": found.run_id, "branch": name}
     about |= {"parent_branch": found.branch, "parent_checkpoint_id": found.checkpoint}
     event_bus.emit(source, events.CheckpointForkStartedEvent(**about))
+    known = secrets or Secrets.of()
     try:
-        known = secrets or Secrets.of()
         with found.opened() as store:
             _fork(store, found, name, operation, changed, known, base, check=check, allow_effects=allow_effects)
     except Exception as error:
-        said = {"error": errors.text_of(error), "error_type": type(error).__qualname__}
+        said = {"error": known.mask(errors.text_of(error)), "error_type": type(error).__qualname__}
         event_bus.emit(source, events.CheckpointForkFailedEvent(**about, **said))
         if isinstance(error, OSError) and not isinstance(error, errors.CrewliteError):
             raise errors.StoreError(found.location, f"nothing was forked ({error})") from error
