@@ -365,3 +365,18 @@ def test_a_run_that_goes_on_shows_all_that_was_recorded_also_before_its_code_com
         both.kickoff(run_id=RUN)
     both.kickoff(run_id=RUN)
     assert states(setting, "main") == [{"quick": 1}, {"quick": 1, "slow": 1}]
+
+
+def test_a_task_that_runs_again_after_an_edit_inside_it_has_no_changes_of_handlers_yet(config):
+    agent = Agent(role="Worker", goal="work", llm=ScriptedLLM(lambda messages: "done"))
+    crew = Crew(tasks=[Task(name="t", description="Do it", expected_output="text", agent=agent)], checkpoint=config())
+
+    def count(source, event, state):
+        state["finished"] = state.get("finished", 0) + 1
+
+    with event_bus.scoped_handlers():
+        event_bus.on(TaskCompletedEvent, count)
+        crew.kickoff(run_id=RUN)
+        crew.fork(RUN, branch="other", edits={"task:t/llm#1": "more"}).kickoff()
+    with History(config().location, config().provider) as history:
+        assert [history.run(ref).values for ref in (RUN, f"{RUN}/other")] == [{"finished": 1}, {"finished": 1}]

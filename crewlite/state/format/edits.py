@@ -16,9 +16,9 @@ def take_back(
 ) -> None:
     """Remove the edited steps and the steps inside them from these parts of a record, which are keyed by address.
 
-    The outcomes and intents of the enclosing steps are removed too. The outcomes and late changes of the edited steps
-    themselves stay, as their new outcomes replace them. `late`: the changes that handlers made to the state of steps
-    after their end.
+    The outcomes, intents and late changes of the enclosing steps are removed too. The outcomes and late changes of the
+    edited steps themselves stay, as their new outcomes replace them. `late`: the changes that handlers made to the
+    state of steps after their end.
     """
     for known in (outcomes, intents, late, *others):
         for at in [at for at in known if not edited.isdisjoint(outers(at))]:
@@ -27,8 +27,8 @@ def take_back(
         for at in edited:
             known.pop(at, None)
     for at in ("", *around(edited)):  # needed even if a prune has removed the steps inside them
-        outcomes.pop(at, None)
-        intents.pop(at, None)
+        for known in (outcomes, intents, late):
+            known.pop(at, None)
 
 
 def withdraw(asked: ByAddress, answers: ByAddress, open_ones: Iterable[Mapping[str, Any]]) -> None:
