@@ -9,7 +9,7 @@ from pydantic import SecretStr
 from crewlite import Agent, CheckpointConfig, Crew, FailurePolicy, History, Task, event_bus, tool
 from crewlite.errors import EffectsRepeat, InDoubt
 from crewlite.events import ToolUsageErrorEvent, ToolUsageFinishedEvent
-from crewlite.flow import Flow, flow, recoverable, start, step
+from crewlite.flow import Flow, flow, keyed, recoverable, start, step
 from crewlite.llm import ToolCall
 from crewlite.recovery import Rule, replan, rollback_to_checkpoint
 from crewlite.state import InMemoryProvider
@@ -274,34 +274,46 @@ def test_a_model_that_is_told_of_a_failed_call_may_make_another_one():
     assert sent == [5, 5]
 
 
-def test_a_call_of_which_something_cannot_be_recorded_is_made_again():
-    sent, keys = [], iter(["k1", "k2", "k1"])
-    clients = iter([object(), object()])
+def test_calls_of_which_something_cannot_be_recorded_answer_those_at_the_same_place():
+    sent, fails = [], [ValueError("oops"), None]
 
     @step(effect="once")
-    def send(key, client):
-        sent.append(key.get_secret_value())
+    def send(text, key, client):
+        sent.append(text)
+        return f"sent {text}"
 
     @step(retries=1)
     def around():
-        send(SecretStr(next(keys)), None)
-        if len(sent) == 1:
-            raise ValueError("oops")
-        send(SecretStr(next(keys)), None)
+        texts = [send(text, SecretStr("k"), object()) for text in "ab"]
+        if error := fails.pop(0):
+            raise error
+        return texts
+
+    one = flow(around, name="one", checkpoint=store())
+    assert one.kickoff(run_id=RUN) == ["sent a", "sent b"]
+    assert sent == ["a", "b"]
+
+
+def test_a_call_with_a_key_answers_the_call_with_that_key():
+    charged, orders, fails = [], [["o1"], ["o2", "o1"]], [ValueError("oops"), None]
+
+    @step(effect="once")
+    def charge(amount):
+        charged.append(amount)
+        return len(charged)
 
     @step(retries=1)
-    def with_client():
-        send(SecretStr("k"), next(clients))
-        if sent[-2:] != ["k", "k"]:
-            raise ValueError("oops")
+    def around():
+        done = {}
+        for order in orders.pop(0):
+            with keyed(order):
+                done[order] = charge(5)
+        if error := fails.pop(0):
+            raise error
+        return done
 
-    @flow(checkpoint=store())
-    def one():
-        around()
-        with_client()
-
-    one.kickoff(run_id=RUN)
-    assert sent == ["k1", "k2", "k1", "k", "k"]
+    assert flow(around, name="one", checkpoint=store()).kickoff(run_id=RUN) == {"o2": 2, "o1": 1}
+    assert charged == [5, 5]
 
 
 def test_another_amount_is_another_call():

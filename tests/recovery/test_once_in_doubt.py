@@ -373,3 +373,41 @@ def test_a_call_that_has_answered_once_answers_no_second_call_after_a_kill_whate
         except InDoubt:
             continue
         assert before + len(more) == 2, f"commit {at}"
+
+
+@pytest.mark.parametrize("took_effect", [False, True])
+def test_a_call_that_was_undone_is_made_again_also_after_a_kill(took_effect):
+    def program(checkpoint, done, fails):
+        @step(effect="once", compensate=lambda value: None)
+        def book():
+            done.append(len(entries_of(checkpoint)))
+            return "booked"
+
+        @step
+        def check(value):
+            if fails:
+                raise fails.pop()
+            return value
+
+        @flow(checkpoint=checkpoint, failure_policy=FailurePolicy(default=compensate(then=retry())))
+        def one():
+            return check(book())
+
+        return one
+
+    setting, done = CheckpointConfig(location="here", provider=Kept(), on_events=["flow_failed"]), []
+    assert program(setting, done, [ValueError("oops")]).kickoff(run_id=RUN) == "booked"
+    assert len(done) == 2
+    entries = entries_of(setting)
+    for at in range(1, len(entries) + 1):
+        again = cut(entries, at)
+        with History("cut", again.provider) as history:
+            fails = [] if history.run(RUN).attempts else [ValueError("oops")]
+        more = [commits for commits in done if commits < at or (commits == at and took_effect)]
+        one = program(again, more, fails)
+        try:
+            assert one.kickoff(run_id=RUN) == "booked"
+        except InDoubt as doubt:
+            decided = {"answers": {doubt.address: "booked"}} if took_effect else {"rerun": [doubt.address]}
+            assert one.kickoff(run_id=RUN, **decided) == "booked"
+        assert len(more) == 2, f"commit {at}"

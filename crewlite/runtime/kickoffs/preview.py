@@ -44,7 +44,7 @@ from crewlite.runtime.kickoffs.secret_inputs import refuse_masked
 from crewlite.runtime.kickoffs.traces import Traces
 from crewlite.runtime.steps import remedies
 from crewlite.runtime.steps.attempts import failed_before, next_attempt
-from crewlite.runtime.steps.doubts import NONE_BEFORE, calls_before
+from crewlite.runtime.steps.doubts import NOTHING_EARLIER, calls_before
 from crewlite.runtime.steps.replay import Reraise, Reuse, recorded_answer
 from crewlite.runtime.steps.run import Origin, Run
 from crewlite.runtime.steps.step_scope import Asked, StepScope
@@ -254,14 +254,14 @@ class DryScope(StepScope):
                 run.note(address, step.kind.name, "reused", "was answered")
                 return value
         try:
-            before = calls_before(run, step, address, fingerprint) if step.effect == "once" else NONE_BEFORE
+            earlier = calls_before(run, step, address, fingerprint) if step.effect == "once" else NOTHING_EARLIER
         except InDoubt as stop:
-            before, stops = NONE_BEFORE, [stop.address]
+            earlier, stops = NOTHING_EARLIER, [stop.address]
         else:
             stops = [at for at in run.stops if at == address or address in outers(at)]
-        if before.made:
+        if earlier.made:
             run.note(address, step.kind.name, "reused", "was made in an earlier attempt")
-            return step.decode(run.record.value(before.made.address))
+            return step.decode(run.record.value(earlier.made.address))
         run.note(address, step.kind.name, "runs", self._why(address, step, recorded, stops))
         run.anew.add(address)
         return self._provisional(step, address, run.before if recorded is None else run.record)

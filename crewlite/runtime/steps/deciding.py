@@ -286,7 +286,6 @@ async def _applied(step: Step[Any], frame: Frame, decision: Decided) -> Decided:
             then = await suspending.chosen(then, decision.failure, step.voice.source)
     gone = set(steps)
     void = [(at, one.kind) for at, one in record.outcomes.items() if not gone.isdisjoint((at, *outers(at)))]
-    frame.run.begun_here.difference_update(at for at, _ in void)  # so a remedy that goes on at once calls it again
     return replace(decision, remedy=then, void=(*void, *remedies.void_by(record, then, prefix)))
 
 

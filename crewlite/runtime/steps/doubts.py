@@ -10,7 +10,7 @@ from crewlite.durable import Step
 from crewlite.errors import InDoubt
 from crewlite.runtime.steps.attempts import failed_before
 from crewlite.runtime.steps.run import Run
-from crewlite.state.format.addresses import bare_name, prefix_beside, without_tries
+from crewlite.state.format.addresses import bare_name, leaf, prefix_beside, without_tries
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
@@ -23,26 +23,26 @@ def kind_and_name(step: Step[Any]) -> str:
     return f"{step.kind} {step.name or ''}".strip()
 
 
-class Before(NamedTuple):
-    """What earlier attempts at an enclosing step have done about a call with effect="once"."""
+class Earlier(NamedTuple):
+    """What earlier attempts at an enclosing step have left a call with effect="once"."""
 
     made: Outcome | None = None
     """The outcome that answers the call."""
-    told: str = ""
-    """The call in doubt that asks the same, and whose result the kickoff was given; "" if there is none."""
-    again: Sequence[str] = ()
-    """The calls in doubt that the kickoff has made again, because they took no effect."""
+    known: str = ""
+    """The address of the call in doubt that asks the same, if the kickoff was given its result; else ""."""
+    released: Sequence[str] = ()
+    """Calls in doubt that `rerun` says took no effect. The next commit ends their doubt."""
 
 
-NONE_BEFORE = Before()
+NOTHING_EARLIER = Earlier()
 
 
 def intended(
-    step: Step[Any], address: str, fingerprint: str, again: Sequence[str], mask: Callable[[str], str]
+    step: Step[Any], address: str, fingerprint: str, released: Sequence[str], mask: Callable[[str], str]
 ) -> CommitParts:
-    """Build the part of a commit that records that a call is about to be made. `again`: see Before."""
+    """Build the part of a commit that records that a call is about to be made. `released`: see Earlier."""
     arguments = _arguments(step, mask)
-    intent = CommitParts(intents=[(address, step.effect, fingerprint), *((at, "none") for at in again)])
+    intent = CommitParts(intents=[(address, step.effect, fingerprint), *((at, "none") for at in released)])
     return {**intent, "arguments": {address: arguments}} if arguments else intent
 
 
@@ -63,9 +63,19 @@ def planned(calls: Sequence[Intent], record: Record) -> CommitParts:
 
 
 def may_have_been_made(run: Run, address: str) -> bool:
-    """Return whether an earlier kickoff has begun this call, or it has failed, so that it may have taken effect."""
+    """Return whether a call has begun in an earlier kickoff, or has failed, so that it may have taken effect.
+
+    A call that ended because another call in it is in doubt goes on when that one is decided about.
+    """
     record = run.record
-    return address in run.doubts or (record.intents.get(address) == "once" and address in record.attempts)
+    if address not in record.intents or _waits_for_another(record, address):
+        return False
+    return address in run.doubts or (record.intents[address] == "once" and address in record.attempts)
+
+
+def _waits_for_another(record: Record, address: str) -> bool:
+    last = record.last_attempt(address)
+    return last is not None and last.cause is not None and last.error_type == InDoubt.__qualname__
 
 
 def is_made_again(run: Run, address: str) -> bool:
@@ -78,44 +88,48 @@ def is_made_again(run: Run, address: str) -> bool:
     return decided and may_have_been_made(run, address)
 
 
-def calls_before(run: Run, step: Step[Any], address: str, fingerprint: str) -> Before:
-    """Return what earlier attempts at an enclosing step have done about a call, which would else be made twice.
+def calls_before(run: Run, step: Step[Any], address: str, fingerprint: str) -> Earlier:
+    """Return what earlier attempts at an enclosing step have left a call, which would else be made twice.
 
-    Each call that was made answers one call of an attempt that asks the same. Calls of which the record cannot tell
-    whether they ask the same answer none. Raises InDoubt if a call with this name, whatever it asks, may have taken
-    effect and the kickoff decides nothing about it. Returns none where the fork has `address` run again.
+    Each call that was made answers one call of an attempt that asks the same. Where the record cannot tell what a call
+    asks, that is the one at the same place. Raises InDoubt if a call with this name, whatever it asks, may have taken
+    effect and the kickoff decides nothing about it. Returns NOTHING_EARLIER for a call that the fork has edited or set
+    to run again.
     """
     here = prefix_beside(address)
     if "!" not in here or address in run.record.edited:
-        return NONE_BEFORE
+        return NOTHING_EARLIER
+    record, used = run.record, _used_up(run, here)
     comparable = step.given is None and not codec.holds_secret(step.question)
-    used = _used_up(run, here)
     free = [at for at in _of_other_attempts(run, address) if at not in used]
-    ended = [one for at in free if (one := run.record.outcomes.get(at)) and one.fingerprint == fingerprint]
-    if comparable and (made := next((one for one in ended if not one.reused), None)):
+    asked = {at: record.outcomes[at].fingerprint if at in record.outcomes else record.intended.get(at) for at in free}
+    same_place = without_tries(address)
+    alike = [
+        at for at in free if (asked[at] == fingerprint if comparable and asked[at] else without_tries(at) == same_place)
+    ]
+    ended = (record.outcomes[at] for at in alike if at in record.outcomes)
+    if made := next((one for one in ended if not one.reused and one.fingerprint == fingerprint), None):
         run.answered_again.add((here, made.address))
-        return Before(made=made)
-    doubts = [at for at in free if at not in run.record.outcomes and (at in run.doubts or at in run.begun_here)]
-    asked = run.record.intended
-    alike = [at for at in doubts if not comparable or asked.get(at, fingerprint) == fingerprint][:1]
-    again = list[str]()
-    for at in alike or doubts:
+        return Earlier(made=made)
+    doubts = [at for at in free if at not in record.outcomes and (at in run.begun_here or may_have_been_made(run, at))]
+    first = next((at for at in doubts if at in alike), "")
+    released = list[str]()
+    for at in [first] if first else doubts:
         if is_made_again(run, at):
-            again.append(at)
+            released.append(at)
         elif at not in run.answers or not step.answer:
-            raise doubt(step, at, run, None if alike else "")
-        elif alike:
-            run.answered_again.add((here, at))
-            return Before(told=at)
-    return Before(again=again)
+            raise doubt(step, at, run, None if first else "")
+        elif first:
+            return Earlier(known=first)
+    return Earlier(released=released)
 
 
 def _of_other_attempts(run: Run, address: str) -> Iterator[str]:
-    """Yield the calls with the name and the place of this one, in other attempts at enclosing steps."""
-    here, name = prefix_beside(address), bare_name(address)
+    """Yield the calls with the name, key and place of this one, in other attempts at enclosing steps."""
+    here, name, key = prefix_beside(address), bare_name(address), leaf(address) if "#[" in leaf(address) else ""
     place = without_tries(here)
     for at, effect in run.record.intents.items():
-        if effect == "once" and bare_name(at) == name:
+        if effect == "once" and bare_name(at) == name and (not key or leaf(at) == key):
             prefix = prefix_beside(at)
             if prefix != here and without_tries(prefix) == place:
                 yield at
@@ -136,5 +150,6 @@ def doubt(step: Step[Any], address: str, run: Run, arguments: str | None = None)
 
 
 def _arguments(step: Step[Any], mask: Callable[[str], str]) -> str:
-    """Return the beginning of the arguments of a tool call, as JSON; "" for another step."""
-    return shown_arguments(step.question[1], mask) if step.kind is kinds.TOOL else ""
+    """Return the beginning of the arguments of a call, as JSON; "" if there are none."""
+    given = step.question[1] if step.kind is kinds.TOOL else step.question
+    return shown_arguments(given, mask) if given else ""

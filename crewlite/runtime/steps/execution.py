@@ -27,8 +27,7 @@ from crewlite.runtime.steps.attempts import beside_conflict, following, next_att
 from crewlite.runtime.steps.budgets import HeldBudget, admit, held, limited
 from crewlite.runtime.steps.deciding import announce_success, remedied
 from crewlite.runtime.steps.doubts import (
-    NONE_BEFORE,
-    Before,
+    NOTHING_EARLIER,
     calls_before,
     doubt,
     intended,
@@ -65,8 +64,6 @@ class Ended(NamedTuple):
     milliseconds: float = 0.0
     reused: str | None = None
     """The step, of another run or of an earlier attempt, whose result the outcome is: its usage is not counted here."""
-    told: str = ""
-    """The call in doubt, of an earlier attempt, whose result the outcome is as well: a person was asked about it."""
 
 
 @dataclass(slots=True)
@@ -159,13 +156,17 @@ class Execution(Generic[T]):
         begun = may_have_been_made(run, address)
         if begun and address in run.answers and step.answer:
             return step.answer(run.answers[address]), Ended()
-        before = NONE_BEFORE
+        earlier = NOTHING_EARLIER
         if step.effect == "once":
-            before = calls_before(run, step, address, self.fingerprint)
-            if earlier := self._found(before):
-                return earlier
+            earlier = calls_before(run, step, address, self.fingerprint)
+            if earlier.known and step.answer:
+                await self._settle(earlier.known, step.answer(run.answers[earlier.known]))
+                earlier = calls_before(run, step, address, self.fingerprint)
+            if made := earlier.made:
+                origin = f"{run.run_id}/{run.branch}@{made.address}"
+                return step.decode(run.record.value(made.address)), Ended(made.changes, reused=origin)
             # while others were in doubt, this one was only intended
-            if begun and not before.again and not is_made_again(run, address):
+            if begun and not earlier.released and not is_made_again(run, address):
                 once, number, _ = self._next()
                 if kept(step, self._frame(number, once=once)) is None:  # else it waits for its remedy
                     raise doubt(step, address, run)
@@ -173,23 +174,18 @@ class Execution(Generic[T]):
             return found.value, Ended(found.changes, reused=found.origin)
         if step.effect == "once":
             is_new = address not in run.record.intents or address in run.record.outcomes
-            if is_new or before.again or is_made_again(run, address):  # what is cut from here on is another doubt
-                await run.journal.save(
-                    intended(step, address, self.fingerprint, before.again, self.outer.mask), now=True
-                )
+            if is_new or earlier.released or is_made_again(run, address):  # what is cut from here on is another doubt
+                intent = intended(step, address, self.fingerprint, earlier.released, self.outer.mask)
+                await run.journal.save(intent, now=True)
             await run.journal.assured()
             run.begun_here.add(address)
         return None
 
-    def _found(self, before: Before) -> tuple[T, Ended] | None:
-        """Return the outcome that a call of an earlier attempt gives; None if none does."""
-        run, step, made, told = self.outer.run, self.step, before.made, before.told
-        here = f"{run.run_id}/{run.branch}@"
-        if made:
-            return step.decode(run.record.value(made.address)), Ended(made.changes, reused=here + made.address)
-        if told and step.answer:
-            return step.answer(run.answers[told]), Ended(reused=here + told, told=told)
-        return None
+    async def _settle(self, address: str, value: T) -> None:
+        """Record what a person says that a call in doubt gave, so that it answers each later attempt."""
+        secrets = self.outer.run.journal.secrets
+        data = secrets.mask_data(self._encoded(value))
+        await self.outer.run.journal.save({"steps": [{**self._outcome(data, Ended()), "address": address}]}, now=True)
 
     async def _pause(self, delay: float) -> None:
         """Wait until the next attempt may begin."""
@@ -316,8 +312,6 @@ class Execution(Generic[T]):
         value = outer.with_usage(step, self.address, value, usage)
         outcome = self._outcome(data, ended, usage, said)
         commit: CommitParts = {"steps": [outcome], **(planned(step.intends(value), run.record) if step.intends else {})}
-        if ended.told:
-            commit["steps"].append({**self._outcome(data, Ended()), "address": ended.told})
         once = any(effect == "once" for _, effect, *_ in commit.get("intents", ()))
         more = {"started_event_id": self.started} | ({"reused_from": ended.reused} if ended.reused else {})
         children.committing(self.address, run.journal)

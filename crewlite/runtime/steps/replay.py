@@ -214,7 +214,7 @@ def _is_done_anew(record: Record, ended: Outcome | Attempt | None, question: Que
     In a fork with changes it is made again, as whoever forked was told.
     """
     made = isinstance(ended, Outcome) and ended.fingerprint == question.digest
-    return made and mode.on_drift == "rerun" and not record.edited
+    return made and mode.on_drift == "rerun" and not (record.edited or has_other_inputs(record, question.address))
 
 
 def asked_alike(record: Record, digest: str, siblings: Collection[str]) -> list[str]:

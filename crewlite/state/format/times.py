@@ -119,7 +119,10 @@ def calls_in_doubt(record: Record) -> dict[str, str]:
     return {
         at: effect
         for at, effect in record.intents.items()
-        if at not in record.outcomes and not tries_of(record, at) and (effect == "once" or at not in record.attempts)
+        if at not in record.outcomes
+        and (effect == "once" or at not in record.intended)  # else a person has decided that it took no effect
+        and not tries_of(record, at)
+        and (effect == "once" or at not in record.attempts)
     }
 
 
