@@ -100,13 +100,14 @@ class InputsChanged(RunMismatch):
         branch: str = "main",
         masked: Sequence[str] = (),
         state_id: str = "",
+        set_before: Sequence[str] = (),
     ) -> None:
-        """`masked`: the recorded inputs that hold a secret. `state_id`: of the run's state; "" without `@persist`."""
+        """`masked`: recorded inputs with a secret; `state_id`: for `@persist`; `set_before`: inputs set on the flow."""
         ref = branch_ref(run_id, branch)
+        message = f"Run {ref!r} was started with another value of {', '.join(map(repr, names))}."
+        message += f" Set on the flow before this kickoff: {', '.join(set_before)}." if set_before else ""
         if kinds.of(kind).takes_messages:
             message = f"Run {ref!r} has a question without an answer, and was given another."
-        else:
-            message = f"Run {ref!r} was started with another value of {', '.join(map(repr, names))}."
         super().__init__(f"{message} To go on, {to_go_on_with_inputs(kind, ref, names, masked, state_id)}")
         self.state_id = state_id
         self.kind, self.run_id, self.branch, self.ref, self.names = kind, run_id, branch, ref, tuple(names)

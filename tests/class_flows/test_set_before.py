@@ -1,9 +1,10 @@
 """What is set on a flow before its kickoff are inputs: part of what is asked, on a resume and in a fork too."""
 
 import uuid
+from typing import Annotated
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from crewlite import CheckpointConfig
 from crewlite.errors import InputsChanged
@@ -72,7 +73,13 @@ def with_key(topic, setting=None):
     return made
 
 
-WAYS = [given, assigned, begun_with, changed_inside, with_mapping, with_key]
+def begun_with_changed(topic, setting=None):
+    state = Trip()
+    state.stops.append(topic)
+    return Write(initial_state=state, checkpoint=setting)
+
+
+WAYS = [given, assigned, begun_with, begun_with_changed, changed_inside, with_mapping, with_key]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -80,7 +87,7 @@ def test_a_finished_run_does_not_answer_another_question(way):
     setting = store()
     result = way("tides", setting).kickoff(run_id="r")
     assert "tides" in result
-    with pytest.raises(InputsChanged):
+    with pytest.raises(InputsChanged, match="Set on the flow before this kickoff: (topic|stops)"):
         way("winds", setting).kickoff(run_id="r")
     assert way("tides", setting).kickoff(run_id="r") == result
 
@@ -156,3 +163,36 @@ def test_what_a_run_of_a_persisted_state_has_left_goes_before_what_is_set():
         made.state["count"] = 0
         counts.append(made.kickoff({"id": "mine"}))
     assert counts == [1, 2, 3]
+
+
+def test_what_was_set_is_taken_as_it_is():
+    class Kept(BaseModel):
+        count: Annotated[int, AfterValidator(lambda count: count + 1)] = 0
+        tags: Annotated[list[str], BeforeValidator(str.split)] = []
+        name: str = Field("none", frozen=True)
+
+    class Show(Flow[Kept]):
+        @start()
+        def show(self):
+            return self.state.model_dump()
+
+    shown = {"count": 2, "tags": ["a", "b"], "name": "x"}
+    assert Show(initial_state=Kept(count=1, tags="a b", name="x")).kickoff() == shown
+    made = Show()
+    made.state.count = None
+    assert made.kickoff()["count"] is None
+
+
+def test_a_field_that_was_removed_is_gone():
+    class Show(Flow):
+        initial_state = {"x": 1, "y": 2}  # noqa: RUF012 - the setting that is tested
+
+        @start()
+        def show(self):
+            return sorted(self.state)
+
+    made, other = Show(), Show(initial_state={"x": 1, "z": 2})
+    made.state.pop("x")
+    other.state.pop("x")
+    assert made.kickoff() == ["id", "y"]
+    assert other.kickoff() == ["id", "z"]

@@ -186,7 +186,16 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
             return {}
         values, made = values_of(self.first_state), self._as_made
         changed = (name for name, value in values.items() if name not in made or made[name] != comparable(value))
-        return {name: values[name] for name in (*fields_set(self.__dict__.get("initial_state")), *changed)}
+        named = (*fields_set(self.__dict__.get("initial_state")), *changed)
+        return {name: values[name] for name in named if name in values}
+
+    def first_values(self) -> dict[str, Any]:
+        """Return the values that a run begins with: defaults of its own, and as they are the fields that were set."""
+        values = values_of(self.state_kind.initial(self.run_name, self.initial_state))
+        if set_here := self.first_inputs():
+            values |= set_here
+        removed = self._as_made.keys() - values_of(self.first_state).keys() if self._as_made else ()
+        return {name: value for name, value in values.items() if name not in removed}
 
     @property
     def human_feedback_history(self) -> list[HumanFeedbackResult]:

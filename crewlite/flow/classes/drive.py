@@ -233,8 +233,9 @@ class Drive:
 
         async def begin() -> None:
             scope = durable.scope()
-            initial = kind.initial(flow.run_name, flow.initial_state)
-            values = kind.begun(flow.run_name, initial, fields, own or scope.idempotency_key)
+            known = {name: comparable(value) for name, value in flow.first_inputs().items()}
+            others = {name: value for name, value in fields.items() if known.get(name) != comparable(value)}
+            values = kind.begun(flow.run_name, flow.first_values(), others, own or scope.idempotency_key)
             StepState(scope.state).update(values)
 
         name = BEGINNING.partition(":")[2]

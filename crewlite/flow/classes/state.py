@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, TypeVar, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from crewlite import codec
 from crewlite.codec import Json
@@ -216,9 +217,20 @@ def values_of(state: Any) -> dict[str, Any]:
 
 def fields_set(initial: Any) -> Collection[str]:
     """Return the fields that an `initial_state` sets itself: those of a mapping or an object that are no defaults."""
-    if isinstance(initial, BaseModel):
-        return initial.model_fields_set
-    return [*initial] if isinstance(initial, Mapping) else ()
+    if not isinstance(initial, BaseModel):
+        return [*initial] if isinstance(initial, Mapping) else ()
+    changed = (
+        name for name, field in type(initial).model_fields.items() if _is_changed(field, vars(initial).get(name))
+    )
+    return initial.model_fields_set.union(changed)
+
+
+def _is_changed(field: FieldInfo, value: Any) -> bool:
+    """Return whether a value is not the default of its field; False if that is another one each time."""
+    if field.is_required() or field.default_factory_takes_validated_data:
+        return False
+    one, other = (comparable(field.get_default(call_default_factory=True, validated_data={})) for _ in range(2))
+    return bool(one == other != comparable(value))
 
 
 class Outcome(NamedTuple):

@@ -346,8 +346,7 @@ class Record:
     def _step(self, step: StepRecord, at: str, place: int) -> None:
         address = step["address"]
         if step.get("again"):
-            if address in self.outcomes:  # undone, so it is no call in doubt
-                self.intents.pop(address, None)
+            self.intents.pop(address if address in self.outcomes else "", None)  # what was undone is no call in doubt
             self._replace(address)
             if failure := self.failures.pop(address, None):
                 tries = self.attempts[address]
