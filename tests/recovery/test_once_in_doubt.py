@@ -11,7 +11,7 @@ import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, FailurePolicy, History, Task, tool
 from crewlite.durable import scope
-from crewlite.errors import InDoubt
+from crewlite.errors import InDoubt, NonDeterminism
 from crewlite.flow import Flow, flow, keyed, recoverable, start, step
 from crewlite.llm import ToolCall
 from crewlite.recovery import Rule, compensate, replan, retry
@@ -411,3 +411,26 @@ def test_a_call_that_was_undone_is_made_again_also_after_a_kill(took_effect):
             decided = {"answers": {doubt.address: "booked"}} if took_effect else {"rerun": [doubt.address]}
             assert one.kickoff(run_id=RUN, **decided) == "booked"
         assert len(more) == 2, f"commit {at}"
+
+
+@pytest.mark.parametrize("decided", [{}, {"answers": {"step:pay": "paid 3"}}, {"rerun": ["step:pay"]}])
+def test_what_is_said_of_a_call_does_not_count_for_another_one_at_its_address(decided):
+    def program(checkpoint, amount, paid):
+        @step(effect="once")
+        def pay(amount):
+            paid.append(amount)
+            return f"paid {amount}"
+
+        @flow(checkpoint=checkpoint)
+        def one():
+            return pay(amount)
+
+        return one
+
+    setting, paid = CheckpointConfig(location="here", provider=Kept()), []
+    program(setting, 3, paid).kickoff(run_id=RUN)
+    begun = cut(entries_of(setting), 2)
+    with pytest.raises(NonDeterminism, match="with which that call was begun.*found .*4"):
+        program(begun, 4, paid).kickoff(run_id=RUN, **decided)
+    assert program(begun, 3, paid).kickoff(run_id=RUN, answers={"step:pay": "paid 3"}) == "paid 3"
+    assert paid == [3]

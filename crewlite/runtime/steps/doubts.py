@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from crewlite import codec, kinds
 from crewlite.durable import Step
-from crewlite.errors import InDoubt
+from crewlite.errors import InDoubt, NonDeterminism
 from crewlite.runtime.steps.attempts import failed_before
+from crewlite.runtime.steps.replay import Mode
 from crewlite.runtime.steps.run import Run
 from crewlite.state.format.addresses import bare_name, leaf, prefix_beside, without_tries
 from crewlite.state.format.commit import CommitParts
@@ -76,6 +77,19 @@ def may_have_been_made(run: Run, address: str) -> bool:
 def _waits_for_another(record: Record, address: str) -> bool:
     last = record.last_attempt(address)
     return last is not None and last.cause is not None and last.error_type == InDoubt.__qualname__
+
+
+def check_asks_the_same(run: Run, step: Step[Any], address: str, fingerprint: str, mode: Mode) -> None:
+    """Raise NonDeterminism if code that must ask for the recorded steps asks for a call in doubt with other arguments.
+
+    What a person says of the call that was begun would count for another one.
+    """
+    same = run.record.intended.get(address, fingerprint) == fingerprint
+    if same or not mode.strict_replay or mode.reruns(once=True) or run.record.edited:
+        return
+    found = _arguments(step, run.journal.secrets.mask) or "others"
+    began = "the arguments with which that call was begun, which may have taken effect"
+    raise NonDeterminism(run.run_id, address, began, found)
 
 
 def is_made_again(run: Run, address: str) -> bool:

@@ -28,7 +28,9 @@ from crewlite.runtime.steps.budgets import HeldBudget, admit, held, limited
 from crewlite.runtime.steps.deciding import announce_success, remedied
 from crewlite.runtime.steps.doubts import (
     NOTHING_EARLIER,
+    Earlier,
     calls_before,
+    check_asks_the_same,
     doubt,
     intended,
     is_made_again,
@@ -150,36 +152,46 @@ class Execution(Generic[T]):
     async def _known(self) -> tuple[T, Ended] | None:
         """Return an outcome that takes no work: a person's answer, a cached one, that of an earlier attempt; else None.
 
-        A call with effect="once" is recorded as intended before it is made. Raises InDoubt.
+        A call with effect="once" is recorded as intended before it is made. Raises InDoubt, NonDeterminism.
         """
         run, step, address = self.outer.run, self.step, self.address
-        begun = may_have_been_made(run, address)
-        if begun and address in run.answers and step.answer:
-            return step.answer(run.answers[address]), Ended()
-        earlier = NOTHING_EARLIER
-        if step.effect == "once":
-            earlier = calls_before(run, step, address, self.fingerprint)
-            if earlier.known and step.answer:
-                await self._settle(earlier.known, step.answer(run.answers[earlier.known]))
-                earlier = calls_before(run, step, address, self.fingerprint)
-            if made := earlier.made:
-                origin = f"{run.run_id}/{run.branch}@{made.address}"
-                return step.decode(run.record.value(made.address)), Ended(made.changes, reused=origin)
-            # while others were in doubt, this one was only intended
-            if begun and not earlier.released and not is_made_again(run, address):
-                once, number, _ = self._next()
-                if kept(step, self._frame(number, once=once)) is None:  # else it waits for its remedy
-                    raise doubt(step, address, run)
+        begun, once = may_have_been_made(run, address), step.effect == "once"
+        if begun:
+            check_asks_the_same(run, step, address, self.fingerprint, self.outer.inherited.mode)
+            if address in run.answers and step.answer:
+                return step.answer(run.answers[address]), Ended()
+        earlier = await self._earlier(begun) if once else NOTHING_EARLIER
+        if made := earlier.made:
+            origin = f"{run.run_id}/{run.branch}@{made.address}"
+            return step.decode(run.record.value(made.address)), Ended(made.changes, reused=origin)
         if step.cache and address not in run.rerun and (found := await run.cache.recall(step, step.cache, address)):
             return found.value, Ended(found.changes, reused=found.origin)
-        if step.effect == "once":
-            is_new = address not in run.record.intents or address in run.record.outcomes
-            if is_new or earlier.released or is_made_again(run, address):  # what is cut from here on is another doubt
-                intent = intended(step, address, self.fingerprint, earlier.released, self.outer.mask)
-                await run.journal.save(intent, now=True)
-            await run.journal.assured()
-            run.begun_here.add(address)
+        if once:
+            await self._intend(earlier.released)
         return None
+
+    async def _earlier(self, begun: bool) -> Earlier:
+        """Return what earlier attempts at an enclosing step have left this call. Raises InDoubt, also about itself."""
+        run, step, address = self.outer.run, self.step, self.address
+        earlier = calls_before(run, step, address, self.fingerprint)
+        if earlier.known and step.answer:
+            await self._settle(earlier.known, step.answer(run.answers[earlier.known]))
+            earlier = calls_before(run, step, address, self.fingerprint)
+        only_intended = bool(earlier.made or earlier.released)  # it waited while the doubt about another stood
+        if begun and not only_intended and not is_made_again(run, address):
+            once, number, _ = self._next()
+            if kept(step, self._frame(number, once=once)) is None:  # else it waits for its remedy
+                raise doubt(step, address, run)
+        return earlier
+
+    async def _intend(self, released: Sequence[str]) -> None:
+        """Record that the call is about to be made, and begin it once that is on disk. `released`: see Earlier."""
+        run, address = self.outer.run, self.address
+        is_new = address not in run.record.intents or address in run.record.outcomes
+        if is_new or released or is_made_again(run, address):  # what is cut from here on is another doubt
+            await run.journal.save(intended(self.step, address, self.fingerprint, released, self.outer.mask), now=True)
+        await run.journal.assured()
+        run.begun_here.add(address)
 
     async def _settle(self, address: str, value: T) -> None:
         """Record what a person says that a call in doubt gave, so that it answers each later attempt."""
