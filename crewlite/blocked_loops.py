@@ -68,7 +68,7 @@ def _place(loop: asyncio.AbstractEventLoop) -> str:
 def has_ready(loop: asyncio.AbstractEventLoop) -> bool:
     """Return whether tasks or callbacks wait for the next turn of this loop, on its own thread.
 
-    True also for a loop that does not tell: only those of asyncio have the attribute.
+    True also for a loop whose queue cannot be read: only those of asyncio have the attribute.
     """
     return bool(getattr(loop, "_ready", True))
 

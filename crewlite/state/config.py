@@ -34,7 +34,7 @@ class CheckpointConfig(Described):
     location: str = "./.checkpoints"
     """A directory, or a database file (.db, .sqlite). Relative to the working directory at kickoff."""
     on_events: tuple[str, ...] | Literal[True] = True
-    """Events that create a checkpoint, by name or class; "*" for all that are recorded, without signals. True, the
+    """Events that create a checkpoint, by name or class; "*" for every recorded event except signals. True, the
     default, stands for the usual ones of what is kicked off: of a crew `task_completed`, of an agent alone
     `lite_agent_execution_completed`, of a flow those of its methods or steps, and of the tasks in it."""
     provider: Any = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
+from threading import Barrier, Event
 
 import pytest
 
@@ -133,3 +133,25 @@ def test_a_thread_that_is_not_bound_gets_the_error_about_the_state_from_a_copy_t
     flow, met = Leaky(), Barrier(2)
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(lambda _: flow.kickoff({"met": met}), range(2))) == [True, True]
+
+
+def test_a_kickoff_that_begins_later_does_not_see_what_the_first_has_set():
+    begun, goes_on = Event(), Event()
+
+    class Late(Flow):
+        @start()
+        def first(self):
+            seen = getattr(self, "customer", None)
+            self.customer = self.state["name"]
+            if seen is None and self.state["name"] == "ada":
+                begun.set()
+                goes_on.wait(10)
+            return seen
+
+    flow = Late()
+    with ThreadPoolExecutor(2) as pool:
+        ada = pool.submit(flow.kickoff, {"name": "ada"})
+        begun.wait(10)
+        assert flow.kickoff({"name": "bob"}) is None
+        goes_on.set()
+        assert ada.result() is None

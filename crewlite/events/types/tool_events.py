@@ -40,7 +40,7 @@ class ToolUsageFinishedEvent(_ToolEvent):
 class ToolUsageErrorEvent(_ToolEvent, ErrorFields):
     """A tool call ended without a result. The message that the agent gets instead is recorded.
 
-    No call was made if it is `reused_from` one with effect="once" that failed so in an earlier attempt of its task.
+    If `reused_from` is set, no call was made: an earlier attempt at the task made it, and it failed with this error.
     """
 
     type: Literal["tool_usage_error"] = "tool_usage_error"

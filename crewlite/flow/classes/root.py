@@ -77,9 +77,9 @@ class ClassRoot(Root[Outcome]):
         if missing := [name for name in self._flow.required_inputs() if name not in inputs]:
             raise ConfigError(f"flow {self.name!r} is missing the input {', '.join(missing)}, which a method takes")
 
-    def complete(self, request: Request) -> Request:
+    def with_own_inputs(self, request: Request) -> Request:
         """Return the request with the fields of the state that were set on the flow as inputs."""
-        return request.beginning_with(self._flow.first_inputs())
+        return request.with_preset(self._flow.first_inputs())
 
     def continuing(self, request: Request) -> Callable[[CheckpointConfig], Request] | None:
         """Return a function that finds the run of the state whose id is an input, if the flow has `@persist`."""
@@ -147,7 +147,7 @@ def _continued(kind: StateKind, identity: str, request: Request, config: Checkpo
 
     Raises ConfigError for an id that cannot name a run.
     """
-    given = dict(request.said or {})
+    given = dict(request.inputs_of_caller or {})
     try:
         state_id = as_run_id((request.inputs or {})[ID])
     except ConfigError as error:

@@ -34,8 +34,9 @@ class Running(NamedTuple):
 
 T = TypeVar("T")
 running: ContextVar[Running | None] = ContextVar("crewlite_flow_method", default=None)
-_owned = dict[int, tuple[object, object]]()
-"""(object on which a kickoff calls methods, its flow) for each kickoff at work in this process, by the object's id."""
+_owned: dict[int, tuple[object, object, dict[str, object]]] = {}
+"""(object on which a kickoff calls methods, its flow, the object's attributes when the kickoff began) for each kickoff
+at work in this process, by the object's id."""
 _owning = lock()
 in_child(_owned.clear)  # they stay with the parent
 
@@ -58,12 +59,17 @@ def original(flow: T) -> T:
 def at_work(flow: T) -> Iterator[T]:
     """Note in the block that a kickoff of the flow is at work, and yield the object on which its methods are called.
 
-    Of kickoffs at the same time, one has the flow itself, and each other one a copy: no method sees an attribute that a
-    method of another kickoff has set meanwhile.
+    Of kickoffs at the same time, one has the flow itself, and each other one a copy of it as it was before: no method
+    sees an attribute that a method of another kickoff has set meanwhile.
     """
     with _owning:
-        own = copy.copy(flow) if id(flow) in _owned else flow
-        _owned[id(own)] = own, flow
+        before = _owned[id(flow)][2] if id(flow) in _owned else dict(vars(flow))
+        own = flow
+        if id(flow) in _owned:
+            own = copy.copy(flow)
+            vars(own).clear()
+            vars(own).update(before)
+        _owned[id(own)] = own, flow, before
     try:
         yield own
     finally:
@@ -74,4 +80,4 @@ def at_work(flow: T) -> Iterator[T]:
 def is_at_work(flow: object) -> bool:
     """Return whether a kickoff of the flow is at work in this process, for whichever code."""
     with _owning:
-        return any(flow is own or flow is of for own, of in _owned.values())
+        return any(flow is own or flow is of for own, of, _ in _owned.values())

@@ -142,7 +142,7 @@ async def preview(definition: Runnable[Any], request: Request) -> Preview:
 
 
 async def _finished(root: Root[T], request: Request) -> Finished[T]:
-    scope, request = durable.scope(), root.complete(request)
+    scope, request = durable.scope(), root.with_own_inputs(request)
     if not isinstance(scope, StepScope):
         request = named(root, await continued(root, request))
         return await _run(root, request, plan(root, request))

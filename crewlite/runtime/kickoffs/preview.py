@@ -112,7 +112,7 @@ async def preview(root: Root[Any], request: Request) -> Preview:
         raise ConfigError(
             "preview takes no answers, rerun or resume: leave them out. It shows what a kickoff without them would do"
         )
-    request = await continued(root, root.complete(request))
+    request = await continued(root, root.with_own_inputs(request))
     config = plan(root, request).config
     if config is None or (config.restore_from is None and request.run_id is None):
         raise ConfigError(

@@ -185,12 +185,12 @@ class Request:
             )
 
     @property
-    def said(self) -> Mapping[str, Any] | None:
+    def inputs_of_caller(self) -> Mapping[str, Any] | None:
         """The inputs that the caller gave; None for none."""
-        said = {name: value for name, value in (self.inputs or {}).items() if name not in self.preset}
-        return self.inputs if not self.preset else said or None
+        given = {name: value for name, value in (self.inputs or {}).items() if name not in self.preset}
+        return self.inputs if not self.preset else given or None
 
-    def beginning_with(self, preset: Mapping[str, Any]) -> Request:
+    def with_preset(self, preset: Mapping[str, Any]) -> Request:
         """Return this request with `preset` as inputs, unless the caller gave others."""
         if not preset:
             return self

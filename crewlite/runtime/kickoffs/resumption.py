@@ -106,12 +106,12 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
             f"{root.kind}. Kick off the {root.kind} it was started with, or choose another run_id."
         )
     forked, others = bool(record.run.get("base")), CommitParts()
-    said = request.said if forked else request.inputs  # a fork keeps its own
-    if said is None:
+    asked = request.inputs_of_caller if forked else request.inputs  # a fork keeps its own
+    if asked is None:
         root.place(record, None)
         root.check_recorded(inputs, journal.run_id)
         return inputs, {}
-    given, coded = masked(journal, root.follow(record, inputs, said) if forked else said)
+    given, coded = masked(journal, root.follow(record, inputs, asked) if forked else asked)
     if forked:
         coded = laid_over(record.run["inputs"], coded)
     if (further := root.place(record, coded)) is not None:
@@ -127,7 +127,7 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
             about["set_before"] = [name for name in names if name in request.preset]
             raise InputsChanged(journal.run_id, names, masked=names_of_masked(record.run["inputs"]), **about)
         if forked:
-            check_accepted(record, said, inputs_of_definition(root.facts()) or ())
+            check_accepted(record, asked, inputs_of_definition(root.facts()) or ())
         others = {"inputs": coded}
     root.check(given)
     return given, others

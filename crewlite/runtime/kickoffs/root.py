@@ -139,7 +139,7 @@ class Root(ABC, Generic[T]):
                 f"has recorded: change the {self.kind} back to resume it, or use another run_id"
             ) from None
 
-    def complete(self, request: Request) -> Request:
+    def with_own_inputs(self, request: Request) -> Request:
         """Return the request with the inputs that the definition brings itself."""
         return request
 

@@ -124,7 +124,7 @@ class CommitParts(TypedDict, total=False):
     steps: list[CheckedStep]
     """Outcomes, failed attempts, and tombstones of finished steps."""
     intents: list[Intent]
-    """Calls about to be made: (address, effect), with "once" the digest of the question; "none" ends a doubt."""
+    """Calls about to be made: (address, effect), with "once" the digest of its question; "none" later ends a doubt."""
     arguments: dict[Text, Text]
     """The beginning of the arguments, as JSON, of intended calls that a person has approved and may have changed."""
     made: list[MadeCall]
