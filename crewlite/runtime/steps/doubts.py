@@ -42,7 +42,7 @@ def intended(
     step: Step[Any], address: str, fingerprint: str, released: Sequence[str], mask: Callable[[str], str]
 ) -> CommitParts:
     """Build the part of a commit that records that a call is about to be made. `released`: see Earlier."""
-    arguments = _arguments(step, mask)
+    arguments = _arguments(step, mask) if step.kind is kinds.TOOL else ""  # those of other steps are not recorded
     intent = CommitParts(intents=[(address, step.effect, fingerprint), *((at, "none") for at in released)])
     return {**intent, "arguments": {address: arguments}} if arguments else intent
 
