@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 from crewlite.codec import Json
+from crewlite.errors.stops import NOT_TO_SWALLOW
 from crewlite.recovery.remedy import Remedy, as_data, remedy_of
 from crewlite.state.format.commit import StepRecord
 from crewlite.state.format.failed import RaisedError, RemedyRecord, SaidRecord
@@ -73,6 +74,7 @@ _LEFT_OUT: dict[str, Any] = {
 """What a step without these fields is recorded with."""
 _LISTS = {"drifted", "order", "unused"}
 """What is recorded as a list, and is a tuple in an `Outcome`."""
+_STOPPING = {cls.__qualname__ for cls in NOT_TO_SWALLOW}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,11 @@ class Attempt:
     def undecided(self) -> bool:
         """Whether the remedy is not chosen yet: a person or a model is being asked."""
         return not (self.final or self.failure)
+
+    @property
+    def stops_run(self) -> bool:
+        """Whether the failure stopped the run, so that no code can have handled it: see NOT_TO_SWALLOW."""
+        return self.for_author and self.error_type in _STOPPING
 
 
 class LightEvent(NamedTuple):

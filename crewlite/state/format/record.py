@@ -359,11 +359,11 @@ class Record:
             self.failed |= attempt.final and not address
             for cause in error.get("causes", (attempt.cause,)):  # a retry of this step retries its causes too
                 self.failures.pop(cause or "", None)
-            if attempt.final and attempt.fingerprint and not kinds.of(attempt.kind).is_uncaught:
+            uncaught = kinds.of(attempt.kind).is_uncaught or attempt.stops_run
+            if attempt.final and attempt.fingerprint and not uncaught:
                 self.failures[address] = attempt
             return
-        kind = kinds.of(step["kind"])
-        if kind.is_task and not is_in_a_task_or_call(address):
+        if (kind := kinds.of(step["kind"])).is_task and not is_in_a_task_or_call(address):
             self.tasks[address] = None
         if address in self.outcomes:
             self._replace(address)
