@@ -63,18 +63,20 @@ def planned(calls: Sequence[Intent], record: Record) -> CommitParts:
     return {"intents": intents} if intents else {}
 
 
-def may_have_been_made(run: Run, address: str) -> bool:
-    """Return whether a call has begun in an earlier kickoff, or has failed, so that it may have taken effect.
+def may_have_taken_effect(run: Run, address: str) -> bool:
+    """Return whether a call has begun or failed, in this kickoff or an earlier one, and has no outcome.
 
-    A call that ended because another call in it is in doubt goes on when that one is decided about.
+    False for a call that failed only because a call inside it is in doubt: it runs again once a person has decided
+    about the inner call.
     """
     record = run.record
-    if address not in record.intents or _waits_for_another(record, address):
+    if address not in record.intents or address in record.outcomes or _waits_for_inner_call(record, address):
         return False
-    return address in run.doubts or (record.intents[address] == "once" and address in record.attempts)
+    failed_once = record.intents[address] == "once" and address in record.attempts
+    return address in run.doubts or address in run.begun_here or failed_once
 
 
-def _waits_for_another(record: Record, address: str) -> bool:
+def _waits_for_inner_call(record: Record, address: str) -> bool:
     last = record.last_attempt(address)
     return last is not None and last.cause is not None and last.error_type == InDoubt.__qualname__
 
@@ -99,7 +101,7 @@ def is_made_again(run: Run, address: str) -> bool:
     `rerun` does not decide about the new doubt. Given to a run that has yet to begin the call, it decides about none.
     """
     decided = address in run.rerun and run.rerun[address] == run.record.begun_once.get(address)
-    return decided and may_have_been_made(run, address)
+    return decided and may_have_taken_effect(run, address)
 
 
 def calls_before(run: Run, step: Step[Any], address: str, fingerprint: str) -> Earlier:
@@ -125,7 +127,7 @@ def calls_before(run: Run, step: Step[Any], address: str, fingerprint: str) -> E
     if made := next((one for one in ended if not one.reused and one.fingerprint == fingerprint), None):
         run.answered_again.add((here, made.address))
         return Earlier(made=made)
-    doubts = [at for at in free if at not in record.outcomes and (at in run.begun_here or may_have_been_made(run, at))]
+    doubts = [at for at in free if may_have_taken_effect(run, at)]
     first = next((at for at in doubts if at in alike), "")
     released = list[str]()
     for at in [first] if first else doubts:

@@ -35,7 +35,7 @@ from crewlite.runtime.steps.doubts import (
     intended,
     is_made_again,
     kind_and_name,
-    may_have_been_made,
+    may_have_taken_effect,
     planned,
 )
 from crewlite.runtime.steps.failed_attempts import FailedAttempt, kept
@@ -97,9 +97,9 @@ class Execution(Generic[T]):
         once, number, past = self._next()
         states = run.journal.states
         view = states.begin(address, self.start)  # handlers of the start may change it
-        told = await self._begin()
+        announced = await self._begin()
         remedy: Remedy | None
-        heard = view.changes() if told and address and states.shared.used else ()  # the changes of these handlers
+        by_handlers = view.changes() if announced and address and states.shared.used else ()
         while True:
             frame = self._frame(number, view, past, once=once)
             clock = time.perf_counter()
@@ -128,7 +128,7 @@ class Execution(Generic[T]):
             number = following(run.record.attempts[address][-1])
             if not address:
                 self.start = states.beginning
-            view = states.begin(address, self.start, applied(self.start.values, heard))
+            view = states.begin(address, self.start, applied(self.start.values, by_handlers))
 
     async def _prepared(self) -> tuple[T, Ended] | None:
         """Do what precedes the first attempt. Return an outcome that takes no work, if there is one (see `_known`)."""
@@ -137,7 +137,8 @@ class Execution(Generic[T]):
         self.origin = Origin(address, step.title, self.outer.origin.parent, settings)
         if self.slots:
             await self.slots.take()
-        if (address in run.doubts or step.cache or step.effect == "once") and (known := await self._known()):
+        may_be_known = address in run.doubts or step.cache or step.effect == "once"  # else no coroutine, for speed
+        if may_be_known and (known := await self._known()):
             return known
         if step.own_state and address:
             self.start = Start({})
@@ -155,12 +156,12 @@ class Execution(Generic[T]):
         A call with effect="once" is recorded as intended before it is made. Raises InDoubt, NonDeterminism.
         """
         run, step, address = self.outer.run, self.step, self.address
-        begun, once = may_have_been_made(run, address), step.effect == "once"
-        if begun:
+        in_doubt, once = may_have_taken_effect(run, address), step.effect == "once"
+        if in_doubt:
             check_asks_the_same(run, step, address, self.fingerprint, self.outer.inherited.mode)
             if address in run.answers and step.answer:
                 return step.answer(run.answers[address]), Ended()
-        earlier = await self._earlier(begun) if once else NOTHING_EARLIER
+        earlier = await self._earlier(in_doubt) if once else NOTHING_EARLIER
         if made := earlier.made:
             origin = f"{run.run_id}/{run.branch}@{made.address}"
             return step.decode(run.record.value(made.address)), Ended(made.changes, reused=origin)
@@ -170,15 +171,18 @@ class Execution(Generic[T]):
             await self._intend(earlier.released)
         return None
 
-    async def _earlier(self, begun: bool) -> Earlier:
-        """Return what earlier attempts at an enclosing step have left this call. Raises InDoubt, also about itself."""
+    async def _earlier(self, in_doubt: bool) -> Earlier:
+        """Return what earlier attempts at an enclosing step have left this call.
+
+        `in_doubt`: whether the call itself is in doubt. Raises InDoubt about it, or about a call that was left.
+        """
         run, step, address = self.outer.run, self.step, self.address
         earlier = calls_before(run, step, address, self.fingerprint)
         if earlier.known and step.answer:
             await self._settle(earlier.known, step.answer(run.answers[earlier.known]))
             earlier = calls_before(run, step, address, self.fingerprint)
-        only_intended = bool(earlier.made or earlier.released)  # it waited while the doubt about another stood
-        if begun and not only_intended and not is_made_again(run, address):
+        only_intended = bool(earlier.made or earlier.released)  # and not made: it waited for a decision about another
+        if in_doubt and not only_intended and not is_made_again(run, address):
             once, number, _ = self._next()
             if kept(step, self._frame(number, once=once)) is None:  # else it waits for its remedy
                 raise doubt(step, address, run)
