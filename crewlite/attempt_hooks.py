@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from crewlite import durable
+from crewlite.background import ends_task
 from crewlite.errors import ConfigError, add_note, text_of
 from crewlite.keywords import known_keywords
 
@@ -97,7 +98,7 @@ class _Hooked:
             except BaseException as error:
                 add_note(error, f"Raised by the hook {_name(hook)} before {self._what}")
                 self.__exit__(type(error), error, error.__traceback__)
-                if isinstance(error, Exception):
+                if isinstance(error, Exception) or ends_task(error):
                     raise
                 raise RuntimeError(f"the hook {_name(hook)} raised {type(error).__name__}") from error
 
@@ -117,17 +118,21 @@ class _Hooked:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        token = durable.detach()
+        token, ending = durable.detach(), None
         try:
             for hook, context in reversed(self._open):
                 try:
                     context.__exit__(kind, error, trace)
                 except BaseException as problem:  # noqa: BLE001 - the border: the attempt itself has ended already
-                    if problem is not error:
+                    if problem is not error and ends_task(problem):
+                        ending = problem
+                    elif problem is not error:
                         about = f"{type(problem).__name__}: {text_of(problem)}"
                         log.warning("the hook %s raised after %s: %s", _name(hook), self._what, about)
         finally:
             durable.reattach(token)
+        if ending:
+            raise ending
 
     @property
     def _what(self) -> str:

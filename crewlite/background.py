@@ -14,10 +14,12 @@ import logging
 import math
 import os
 import queue
+import signal
 import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Never, TypeVar
 
 from crewlite.blocked_loops import LoopWatch
@@ -270,15 +272,26 @@ async def guarded(work: Awaitable[T]) -> T:
 
 
 def confine(error: BaseException) -> Never:
-    """Raise `error` if it is the cancellation of the current task; otherwise a RuntimeError in its place.
+    """Raise `error` if it is to end the current task; otherwise a RuntimeError in its place.
 
-    For code that awaits others' code and, like `guarded`, lets nothing pass that would end more than this call.
+    For code that awaits others' code and, like `guarded`, lets nothing else pass that would end more than this call.
     """
+    if ends_task(error):
+        raise error
     if not isinstance(error, asyncio.CancelledError):
         raise ordinary(error)
-    if is_cancelled():
-        raise error
     raise RuntimeError("the function raised CancelledError, though nobody cancelled it") from error
+
+
+def ends_task(error: BaseException) -> bool:
+    """Return whether an error is to end the current task: the task's cancellation, or Ctrl-C on a loop of the user's.
+
+    While Python's own handler is installed, nobody else hears of Ctrl-C. (The one of `asyncio.run` cancels its task.)
+    """
+    if isinstance(error, asyncio.CancelledError):
+        return is_cancelled()
+    in_main = isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+    return in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def is_cancelled() -> bool:
@@ -340,29 +353,23 @@ def _begun_in_thread(fn: Callable[..., T], *args: Any, **kwargs: Any) -> asyncio
     done: asyncio.Future[T] = here.create_future()
     context = contextvars.copy_context()
 
-    def settle(result: T | None, error: BaseException | None) -> None:
-        if done.done():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(result)  # type: ignore[arg-type]
+    def settle(ended: Callable[[], None]) -> None:
+        if not done.done():
+            ended()
 
     def work() -> None:
-        result: T | None = None
-        error: BaseException | None = None
         process = os.getpid()
         context.run(_home.set, threading.get_ident())
         try:
-            result = context.run(fn, *args, **kwargs)
+            ended = partial(done.set_result, context.run(fn, *args, **kwargs))
         except BaseException as raised:  # noqa: BLE001 - raised again where the call is awaited
-            error = ordinary(raised)
+            ended = partial(done.set_exception, ordinary(raised))
             if os.getpid() != process:
                 end_child(raised)
         if os.getpid() != process:  # `fn` has forked, and the loop that waits for the result is in the parent
             end_child()
         try:
-            here.call_soon_threadsafe(settle, result, error)
+            here.call_soon_threadsafe(settle, ended)
         except RuntimeError:
             return  # the loop was closed, so nothing awaits the result
 

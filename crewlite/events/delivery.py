@@ -16,7 +16,7 @@ from typing import Any
 from blinker import ANY
 
 from crewlite import durable, tracebacks
-from crewlite.background import is_cancelled
+from crewlite.background import ends_task
 from crewlite.callables import is_generator
 from crewlite.errors import repr_of
 from crewlite.events.base import BaseEvent
@@ -103,7 +103,7 @@ class Lane:
                     state = (item.state,) if self.receiver.wants_state else ()
                     await self.receiver.handler(item.source, item.event, *state)
                 except BaseException as error:  # the border: a handler ends neither its queue nor a loop
-                    if isinstance(error, asyncio.CancelledError) and is_cancelled():
+                    if ends_task(error):
                         raise
                     report(self.receiver, item.event, error)
         finally:
