@@ -187,9 +187,11 @@ def _inputs(file: IO[str] | None, words: Sequence[str]) -> dict[str, Any]:
     if file is None:
         return given
     try:
-        told = json.load(file)
+        read = json.load(file)
     except ValueError as error:
         raise click.UsageError(f"--inputs-file: {file.name} is no JSON ({error})") from error
-    if not isinstance(told, dict):
-        raise click.UsageError(f"--inputs-file: {file.name} holds {type(told).__name__}; wanted an object of inputs")
-    return {**told, **given}
+    if not isinstance(read, dict):
+        raise click.UsageError(
+            f'--inputs-file: {file.name} holds {type(read).__name__}; wanted a JSON object, such as {{"topic": "tea"}}'
+        )
+    return {**read, **given}

@@ -216,7 +216,7 @@ class RulesClassifier:
         if failure.type is not FailureType.UNKNOWN:
             yield failure.type, Evidence("the error itself", failure.error_type)
         for symptom in symptoms:
-            yield from ((symptom.type, one) for one in _in_error(symptom, failure))
+            yield from ((symptom.type, one) for one in _evidence_in_error(symptom, failure))
         tail = failure.trajectory[-self.loop_window :]
         if len(tail) == self.loop_window and tail[0].tool and all(_call(one) == _call(tail[0]) for one in tail):
             yield FailureType.LOOP_DETECTED, _seen("equal calls", f"{tail[0].tool} was called {len(tail)} times alike")
@@ -231,8 +231,8 @@ class RulesClassifier:
                 yield symptom.type, _seen("words of the last step", last.error)
 
 
-def _in_error(symptom: Symptom, failure: Failure) -> Iterator[Evidence]:
-    """Yield the signs of a symptom in the error itself."""
+def _evidence_in_error(symptom: Symptom, failure: Failure) -> Iterator[Evidence]:
+    """Yield the evidence for a symptom that the error itself gives: by its class, its status and its words."""
     most, classes = symptom.confidence, failure.classes or (failure.error_type,)
     if name := next((name for name in classes if name in symptom.errors), None):
         yield Evidence("class of the error", name, most)

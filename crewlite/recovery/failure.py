@@ -156,10 +156,11 @@ def _status(error: BaseException) -> int | None:
 
 
 def delay(failure: Failure, tries: int, base: float, cap: float) -> float:
-    """Return the seconds to wait after `tries` earlier retries: `base`, doubled by each of them, up to `cap`.
+    """Return the seconds to wait before the next retry. `tries`: the number of earlier retries.
 
-    A service that asks for a longer wait gets it, up to `cap`. An empty reply is asked for again at once. The jitter
-    follows from the address of the step, not from chance.
+    The wait is between half and all of `base * 2**tries`, and at most `cap`. The address of the step decides where
+    between, so that runs which fail at the same time retry at different times. If the service has said when to retry,
+    the wait is that long or up to a tenth longer, and at most `cap`. After an empty reply there is no wait.
     """
     if failure.kind == "empty":
         return 0.0

@@ -270,22 +270,22 @@ DEFAULT = model_calls(3)
 
 @dataclass(frozen=True, slots=True)
 class ByListener:
-    """One strategy for failures of which a model is told, such as those of tools, and one for other failures.
+    """One strategy for failures that a model hears of, such as those of its tools, and one for all other failures.
 
-    The model may call the same tool again, and each of its calls has a budget of its own.
+    A model that hears of a failure may call the same tool again, and each call has a budget of its own.
     """
 
-    told: Policy
+    heard_by_model: Policy
     others: Policy
 
     @property
     def most(self) -> int:
         """The largest number of remedies that this strategy may choose."""
-        return max(most_of(self.told), most_of(self.others))
+        return max(most_of(self.heard_by_model), most_of(self.others))
 
     def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
         """Return the remedy that the strategy for this failure chooses."""
-        return (self.told if failure.is_told else self.others).decide(failure, past)
+        return (self.heard_by_model if failure.is_told else self.others).decide(failure, past)
 
 
 def usual_policy(base: float = 1.0) -> FailurePolicy:

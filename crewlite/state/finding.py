@@ -13,6 +13,7 @@ from crewlite.state.providers.base import declares
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.locate import Located, check_stands, locate
 from crewlite.state.run_history import RunHistory
+from crewlite.wording import number_of
 
 E_co = TypeVar("E_co", covariant=True)
 
@@ -53,7 +54,8 @@ class Finder:
 def no_checkpoint(found: Located, run: RunHistory) -> RefError:
     """Return the error about a ref to a checkpoint that its branch does not have."""
     own = run.checkpoints()
-    return RefError(found.ref, f"names no checkpoint: {run.ref} has {len(own) or 'none'}", [one.id for one in own])
+    count = number_of(len(own), "checkpoint") if own else "no checkpoints"
+    return RefError(found.ref, f"names no checkpoint: {run.ref} has {count}", [one.id for one in own])
 
 
 class Explorable(Protocol[E_co]):

@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from crewlite.errors import StepRaised, Suspended
 from crewlite.flow import ask, flow, step
-from crewlite.runtime.steps.failures import Told, raised, written
+from crewlite.runtime.steps.failures import ReportedFailure, raised, written
 
 
 class ApiError(Exception):
@@ -55,7 +55,7 @@ def _refused(data, model=Order):
 
 def _again(error):
     data = json.loads(json.dumps(written(error)))
-    return raised("a", Told(type(error).__name__, str(error), "", data))
+    return raised("a", ReportedFailure(type(error).__name__, str(error), "", data))
 
 
 @pytest.mark.parametrize("how", ["card", "custom", "plain", "known", "asserted", "raised"])

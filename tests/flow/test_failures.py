@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from crewlite import History
 from crewlite.errors import ConfigError, InDoubt, NonDeterminism, StepRaised, StepTimeout, Suspended
 from crewlite.flow import ask, bound, flow, step
-from crewlite.runtime.steps.failures import Told, raised, written
+from crewlite.runtime.steps.failures import ReportedFailure, raised, written
 
 
 class Declined(Exception):
@@ -179,7 +179,7 @@ def _caused():
 def test_an_error_comes_back_from_the_record_with_all_that_can_be_recorded(make, shown):
     error = make()
     data = json.loads(json.dumps(written(error)))
-    again = raised("a", Told(type(error).__name__, str(error), "", data))
+    again = raised("a", ReportedFailure(type(error).__name__, str(error), "", data))
     assert shown(again) == shown(error)
 
 
@@ -201,15 +201,15 @@ def test_a_missing_attribute_does_not_record_the_object():
             client.sned()
         data = written(caught.value)
         assert "MARK" not in json.dumps(data)
-        assert raised("a", Told("AttributeError", "x", "", data)).name == "sned"
+        assert raised("a", ReportedFailure("AttributeError", "x", "", data)).name == "sned"
 
 
 def test_no_mask_of_a_secret_comes_back_in_an_error():
     error = ValueError("x")
     error.key, error.code = SecretStr("MARK"), 7
-    again = raised("a", Told("ValueError", "x", "", written(error)))
+    again = raised("a", ReportedFailure("ValueError", "x", "", written(error)))
     assert vars(again) == {"code": 7, "__notes__": ["Could not be recorded: key (a SecretStr)"]}
-    again = raised("a", Told("ValueError", "x", "", written(ValueError(SecretStr("MARK")))))
+    again = raised("a", ReportedFailure("ValueError", "x", "", written(ValueError(SecretStr("MARK")))))
     assert type(again) is StepRaised
 
 
@@ -240,7 +240,7 @@ def _with_field():
 def test_the_record_of_an_error_is_bounded_and_what_comes_back_says_so(make, kind, omitted):
     data = json.loads(json.dumps(written(make())))
     assert len(json.dumps(data)) < 1_000
-    again = raised("a", Told("X", "x", "", data))
+    again = raised("a", ReportedFailure("X", "x", "", data))
     assert type(again) is kind
     while again.__cause__:
         again = again.__cause__
@@ -278,7 +278,7 @@ def test_the_recorded_text_of_an_error_is_bounded_and_no_part_of_a_secret_is_lef
 
 def test_a_class_that_a_module_only_imports_is_not_taken_for_one_of_its_own():
     data = {"cls": f"{__name__}:InDoubt", "args": ["x"], "fields": {}}
-    assert type(raised("a", Told("InDoubt", "x", "", data))) is StepRaised
+    assert type(raised("a", ReportedFailure("InDoubt", "x", "", data))) is StepRaised
 
 
 @pytest.mark.parametrize("name", ["__main__:Declined", "elsewhere.test_failures:Slotted"])
@@ -288,7 +288,7 @@ def test_a_class_of_a_script_is_found_whether_the_script_was_run_or_imported(mon
         monkeypatch.setattr(Slotted, "__module__", "__main__")
         monkeypatch.setattr(sys.modules["__main__"], "__file__", "/home/me/test_failures.py", raising=False)
         monkeypatch.setattr(sys.modules["__main__"], "Slotted", Slotted, raising=False)
-    again = raised("a", Told("X", "x", "", {"cls": name, "args": ["x"], "fields": {}}))
+    again = raised("a", ReportedFailure("X", "x", "", {"cls": name, "args": ["x"], "fields": {}}))
     assert type(again) in (Declined, Slotted)
 
 

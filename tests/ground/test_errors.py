@@ -11,7 +11,7 @@ from crewlite import errors
 from crewlite.errors import CrewliteError
 from crewlite.recovery import Failure
 from crewlite.runtime.steps.causes import message_of, type_of
-from crewlite.runtime.steps.failures import Told, raised, written
+from crewlite.runtime.steps.failures import ReportedFailure, raised, written
 from crewlite.wording import an
 
 FOUND = [value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, CrewliteError)]
@@ -179,7 +179,7 @@ def test_every_error_says_something_and_keeps_what_its_message_was_made_of(error
 
 @pytest.mark.parametrize("error", MADE, ids=lambda error: type(error).__name__)
 def test_every_error_is_raised_again_as_itself_and_told_without_naming_its_type_twice(error):
-    failure = Told(type_of(error), message_of(error), "", data := written(error))
+    failure = ReportedFailure(type_of(error), message_of(error), "", data := written(error))
     again = raised("crunch", failure)
     if "fields" in data:  # all but those that hold an object of the user's
         assert (type(again), str(again)) == (type(error), str(error))

@@ -117,10 +117,10 @@ def test_an_agent_has_been_asked_something(inputs):
         "inputs": {"messages": OUTCOMES["message"]},
     }
     first = read_back(asked)
-    with pytest.raises(InvalidEntry, match="the inputs of an agent without messages"):
+    with pytest.raises(InvalidEntry, match="the inputs of an agent have no messages"):
         read_back({**asked, "run": {**asked["run"], "inputs": inputs}})
     later = next_entry({"inputs": inputs}, after=(first.seq, first.sum))
-    with pytest.raises(InvalidEntry, match="the inputs of an agent without messages"):
+    with pytest.raises(InvalidEntry, match="the inputs of an agent have no messages"):
         check_follows(later, [first], first.commit["run"]["run_id"], "main", 2)
 
 

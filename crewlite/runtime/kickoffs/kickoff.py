@@ -40,8 +40,8 @@ _TO_STOP = 1.0  # seconds that cancelled steps have to end before they are aband
 async def drive(root: Root[T], run: Run, inputs: dict[str, Any], setting: Setting, progress: Progress) -> T:
     """Drive a run to its result, and close its journal however it ends.
 
-    A run that suspends for people who have answered meanwhile is driven again at once. Connections that tools and
-    models hold open are closed before the branch is released, so that another process may acquire it.
+    If the run suspends to wait for people, and they have answered by then, it is driven again at once. Tools and models
+    close their connections before the branch is released, so that another process can acquire it then.
     """
     listener = _listener(root, run, setting)
     async with listener or contextlib.nullcontext():

@@ -35,7 +35,7 @@ class HeldBudget:
     def __init__(self, budget: Budget, run: Run, address: str) -> None:
         self.budget, self._run, self._address = budget, run, address
         self._clock = _ActiveClock(Times(run.record, of_base=True).of(address)) if budget.max_execution_time else None
-        self._told = False
+        self._has_warned = False
 
     @property
     def timed(self) -> bool:
@@ -47,8 +47,8 @@ class HeldBudget:
         if not self.budget.limits_work:
             return
         usage = self._run.used(self._address)
-        if self.budget.max_cost_usd is not None and usage.requests and usage.cost is None and not self._told:
-            self._told = True
+        if self.budget.max_cost_usd is not None and usage.requests and usage.cost is None and not self._has_warned:
+            self._has_warned = True
             self._run.journal.warn(
                 f"max_cost_usd of {self.budget.owner} limits nothing so far: the cost of its model calls is "
                 f"unknown. max_tokens limits them"

@@ -96,7 +96,7 @@ async def remedied(step: Step[Any], frame: Frame, failed: FailedAttempt, attempt
     """
     decision = await _decided(step, frame, failed, past)
     remedy = decision.remedy
-    if not (failed.told and decision.error is failed.error and remedy == Abort(type=remedy.type)):
+    if not (failed.has_outcome and decision.error is failed.error and remedy == Abort(type=remedy.type)):
         if decision.final:
             await _announce_end(step, frame, decision, past)
         past.append(remedy)
@@ -131,15 +131,15 @@ async def _recorded(step: Step[Any], frame: Frame, decision: Decided, attempt: i
         attempted["error"]["raised"] = raised = cast(RaisedError, masked(written(thrown)))
         if address and not decision.rises and not ends_run(thrown):
             run.incomplete(address, step.title, raised)
-    told = {"error": message_of(shown), "error_type": type_of(shown)}
+    about = {"error": message_of(shown), "error_type": type_of(shown)}
     more: dict[str, Any] = {"started_event_id": frame.origin.parent}
     if final:
-        event = step.voice.failed(**told)
+        event = step.voice.failed(**about)
         if event and event[0] is events.StepFailedEvent:
             more |= {"attempt": attempt, "duration_ms": failed.milliseconds}
     else:
         begun = _started(step, frame, decision)
-        event = events.RecoveryStartedEvent, {**told, **begun, "duration_ms": failed.milliseconds}
+        event = events.RecoveryStartedEvent, {**about, **begun, "duration_ms": failed.milliseconds}
     origin = frame.origin._replace(parent=frame.outer.origin.parent)
     commit: CommitParts = {"steps": [*starmap(invalidated, decision.void), attempted]}
     await run.publish(step.voice.source, event, origin, more, parts=commit)

@@ -107,7 +107,7 @@ class Execution(Generic[T]):
             try:
                 value, failed = earlier.again() if earlier else (await self._attempt(frame, number), None)
                 if step.failure and not earlier and (reported := step.failure(value)) is not None:
-                    failed = FailedAttempt(reported, _ms(clock), self._said(frame), told=True, outcome=value)
+                    failed = FailedAttempt(reported, _ms(clock), self._said(frame), has_outcome=True, outcome=value)
                 changes, conflicts = self._changes(view) if states.shared.used and failed is None else ((), ())
             except BaseException as error:  # the border: a failure is recorded, then raised unless a remedy is left
                 frame.cut()  # what it has left behind begins nothing more
@@ -340,7 +340,7 @@ class Execution(Generic[T]):
             await inner.announce(step.voice.source, events.StepStateConflictEvent, names, step.checkpoint_settings)
         if inner and inner.past:
             await announce_success(step, inner)
-        if step.cache and exact and self.started:  # it was done here: neither reused, nor told by a person
+        if step.cache and exact and self.started:  # it was done here: neither reused, nor answered by a person
             run.cache.remember(step, step.cache, value, self.address, ended.changes)
         return value
 

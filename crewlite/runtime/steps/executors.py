@@ -22,7 +22,7 @@ from typing import Any, Literal, Protocol, cast
 from crewlite import background, codec, durable, tracebacks
 from crewlite.errors import ConfigError, StepCrashed, text_of
 from crewlite.own_threads import on_own_loop
-from crewlite.runtime.steps.failures import Told, raised, written
+from crewlite.runtime.steps.failures import ReportedFailure, raised, written
 from crewlite.runtime.steps.future import settled
 from crewlite.runtime.steps.step_scope import StepScope
 
@@ -132,10 +132,10 @@ class Isolated:
                 child.kill()  # cancelled, or its time is up
         if answer is None:
             raise StepCrashed(job.name, child.exitcode)
-        told = json.loads(answer)
-        if "error" in told:
-            raise raised(job.name, Told(**told["error"]))
-        return codec.decode(told["value"])
+        reply = json.loads(answer)
+        if "error" in reply:
+            raise raised(job.name, ReportedFailure(**reply["error"]))
+        return codec.decode(reply["value"])
 
 
 def _unfit(name: str, what: str) -> ConfigError:
@@ -197,8 +197,8 @@ def _serve(pipe: Connection, module: str, name: str, key: str) -> None:
             value = asyncio.run(func(*args, **kwargs)) if inspect.iscoroutinefunction(func) else func(*args, **kwargs)
         answer = {"value": codec.encode_to_keep(value, f"the result of {name}")}
     except Exception as error:  # noqa: BLE001 - the border: sent to the run, which raises it
-        told = {"message": text_of(error), "traceback": tracebacks.text(error), "raised": written(error)}
-        answer = {"error": {"error_type": type(error).__qualname__, **told}}
+        failure = {"message": text_of(error), "traceback": tracebacks.text(error), "raised": written(error)}
+        answer = {"error": {"error_type": type(error).__qualname__, **failure}}
     pipe.send_bytes(codec.dumps(answer))
     pipe.close()
 

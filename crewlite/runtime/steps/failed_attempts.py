@@ -17,7 +17,7 @@ from crewlite.errors import CrewliteError, InDoubt, NotCodable
 from crewlite.events.voice import Voice
 from crewlite.recovery import Evidence, Failure, FailureType, RecordedStep
 from crewlite.runtime.steps.causes import causes_of, for_author, message_of, traceback_of, type_of
-from crewlite.runtime.steps.failures import Told, raised, written
+from crewlite.runtime.steps.failures import ReportedFailure, raised, written
 from crewlite.runtime.steps.frame import Frame
 from crewlite.state.format.failed import ErrorRecord, SaidRecord
 from crewlite.state.format.undecided import name_of
@@ -33,7 +33,7 @@ class FailedAttempt:
     error: Exception
     milliseconds: float
     said: SaidRecord | None = None
-    told: bool = False
+    has_outcome: bool = False
     """Whether the step nevertheless has an outcome, which reports the failure."""
     outcome: Any = None
     described: ErrorRecord | None = None
@@ -43,7 +43,7 @@ class FailedAttempt:
 
     def again(self) -> tuple[Any, FailedAttempt]:
         """Return (the outcome that reports the failure, this object); raise the error if there is no such outcome."""
-        if not self.told:
+        if not self.has_outcome:
             raise self.error
         return self.outcome, self
 
@@ -91,7 +91,7 @@ async def keep(
             "ms": failed.milliseconds,
             "said": failed.said,
             "failure": codec.encode(failure),
-            **({"outcome": step.encode(failed.outcome)} if failed.told else {}),
+            **({"outcome": step.encode(failed.outcome)} if failed.has_outcome else {}),
             **({"again": True} if again else {}),
         }
     except NotCodable:
@@ -132,8 +132,10 @@ def kept(step: Step[Any], frame: Frame) -> FailedAttempt | None:
         return None
     with contextlib.suppress(CrewliteError, LookupError, TypeError):  # of a later release; the attempt is made again
         description, failure = cast(ErrorRecord, data["error"]), codec.decode(data["failure"])
-        told = Told(description["type"], description["message"], description["traceback"], data["raised"])
-        error = raised(step.title, told)
+        reported = ReportedFailure(
+            description["type"], description["message"], description["traceback"], data["raised"]
+        )
+        error = raised(step.title, reported)
         outcome = step.decode(data["outcome"]) if "outcome" in data else None
         frame.children.failed = dict.fromkeys(description["causes"], error)
         if frame.sayings is not None and data["said"]:

@@ -39,7 +39,7 @@ _MERELY_MET = AttributeError.__dict__["obj"]  # the object without the attribute
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReportedFailure:
     """A failure that another process has reported."""
 
     error_type: str
@@ -252,11 +252,11 @@ def _other(step: str, raised: RaisedError) -> BaseException:
 
 def _noted(error: E, raised: RaisedError) -> E:
     """Add a note of what is not recorded of an error, and return the error."""
-    told: tuple[tuple[str, list[str]], ...] = (
+    missing: tuple[tuple[str, list[str]], ...] = (
         ("Too large to be recorded", raised.get("omitted", [])),
         ("Could not be recorded", raised.get("unrecordable", [])),
     )
-    for why, parts in told:
+    for why, parts in missing:
         if parts:
             add_note(error, f"{why}: {', '.join(parts)}")
     return error

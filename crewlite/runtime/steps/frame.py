@@ -255,8 +255,8 @@ class Frame(Scope):
             if at != self.address and not around and is_unit(record, at):
                 return None
             tries = record.attempts.get(at, ())
-            if (told := context_of(tries)) and (at or not is_behind(record, tries, self.address)):
-                return told
+            if (context := context_of(tries)) and (at or not is_behind(record, tries, self.address)):
+                return context
         return None
 
     def cut(self) -> None:

@@ -65,7 +65,10 @@ def applier(record: Record, remedy: Remedy, prefix: str, address: str) -> str | 
 
 
 def rising(record: Record, causes: Iterable[str]) -> Attempt | None:
-    """Return the failed attempt whose remedy rises from one of the child steps that made a step fail; None if none."""
+    """Return the failed attempt of a child step that left its remedy to an enclosing step; None if there is none.
+
+    `causes`: the addresses of the child steps that made a step fail. The causes of those are searched as well.
+    """
     for at in causes:
         last = record.last_attempt(at)
         if last is not None and last.final and is_for_work(last.remedy):

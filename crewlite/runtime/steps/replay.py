@@ -185,7 +185,9 @@ def decide(record: Record, question: Question, mode: Mode, unrequested: Collecti
     ended = record.end(question.address)
     if ended is not None and not _stands(record, ended, question):
         return RUN
-    if mode.diverged and not (question.once and (mode.goes_otherwise or _is_done_anew(record, ended, question, mode))):
+    if mode.diverged and not (
+        question.once and (mode.goes_otherwise or _is_in_repeated_task(record, ended, question, mode))
+    ):
         return RUN
     if ended is not None and question.is_early and _comes_earlier(record, ended, question, mode, unrequested):
         return NEW_COURSE
@@ -208,10 +210,10 @@ def _stands(record: Record, ended: Outcome | Attempt, question: Question) -> boo
     return edited_here or question.basis.holds(ended.seq, ended.provenance.get(RESTS_ON))
 
 
-def _is_done_anew(record: Record, ended: Outcome | Attempt | None, question: Question, mode: Mode) -> bool:
-    """Return whether a call was made that is requested again because on_drift="rerun" has a task done anew around it.
+def _is_in_repeated_task(record: Record, ended: Outcome | Attempt | None, question: Question, mode: Mode) -> bool:
+    """Return whether a call was made, and is requested again only because on_drift="rerun" repeats the task around it.
 
-    In a fork with changes it is made again, as whoever forked was told.
+    False in a fork with changes, which makes such calls again: see `allow_effects` of `fork`.
     """
     made = isinstance(ended, Outcome) and ended.fingerprint == question.digest
     return made and mode.on_drift == "rerun" and not (record.edited or has_other_inputs(record, question.address))
@@ -235,9 +237,9 @@ def recorded_answer(record: Record, address: str, digest: str, basis: Basis) -> 
 
     An answer that was given before the question was asked counts on any basis, a later one on its question's basis.
     """
-    told = record.answers.get(address)
-    if told and told.get("ahead"):
-        return told
+    given = record.answers.get(address)
+    if given and given.get("ahead"):
+        return given
     asked = recorded_question(record, address, digest, basis)
     return record.answer_to(asked) if asked else None
 

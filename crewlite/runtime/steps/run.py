@@ -228,8 +228,8 @@ class Run:
         if not ahead:
             journal.buffer_event(event)
         if setting:
-            told, at, mask = {"source_name": origin.name, **about}, journal.next_seq, journal.secrets.mask_data
-            shown = {name: mask(told[name]) for name in SHOWN if name in told}  # before any of it is cut
+            fields, at, mask = {"source_name": origin.name, **about}, journal.next_seq, journal.secrets.mask_data
+            shown = {name: mask(fields[name]) for name in SHOWN if name in fields}  # before any of it is cut
             created = self.subscriber.checkpoint_parts(event, shown, setting, self.record, at, journal.bases)
             parts = {**(parts or {}), **created}
         moment: list[CommitView] = []

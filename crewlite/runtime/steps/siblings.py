@@ -49,10 +49,10 @@ class Siblings:
             self._failed.pop(task, None)
 
     async def take_turn(self) -> None:
-        """Wait a few turns of the loop, so that an earlier failure can end the code before this failure reaches it.
+        """Wait a few turns of the event loop if a sibling has failed, so that its failure reaches the code first.
 
-        Of failures at the same moment, `asyncio.gather` raises the first and drops the others. An `asyncio.TaskGroup`
-        cancels what is left and collects all failures; a step that has failed cannot be cancelled any more.
+        `asyncio.gather` raises the failure that comes first, and drops the others. This step has failed already, so the
+        wait ignores that an `asyncio.TaskGroup` cancels it: the group collects its failure too.
         """
         if self._has_failed:
             with contextlib.suppress(asyncio.CancelledError):

@@ -182,7 +182,7 @@ class StepScope(Frame):
             if isinstance(decision, Reuse):
                 return await self._replayed(step, decision, fingerprint, own_task=own_task)
         except NOT_TO_SWALLOW as error:
-            self._stop(error, told=not own_task)
+            self._stop(error, awaited=not own_task)
             raise
         if isinstance(decision, Reraise):
             raise await self._failed_again(step, decision.failure, own_task=own_task)
@@ -195,7 +195,7 @@ class StepScope(Frame):
         try:
             return await Execution(self, step, address, fingerprint, slots, asked.start).run()
         except Exception as error:
-            await self._failed(error, address, told=not own_task)
+            await self._failed(error, address, awaited=not own_task)
             raise
         finally:
             if slots:
@@ -240,22 +240,22 @@ class StepScope(Frame):
             self._deliver(failure.address)
         return self._raised(step, failure)
 
-    async def _failed(self, error: Exception, address: str, *, told: bool) -> None:
-        """Note the failure of a child step. `told`: whether this step's code awaits the child and so gets the error."""
+    async def _failed(self, error: Exception, address: str, *, awaited: bool) -> None:
+        """Note the failure of a child step. `awaited`: whether the code awaits the child, and so gets the error."""
         self.children.failed[address] = error
         if not isinstance(error, CONTROL_FLOW):
             tracebacks.name_step(error, address)
         tracebacks.shorten(error)
-        self._stop(error, told=told)
+        self._stop(error, awaited=awaited)
         turns = self.children.turns
-        if not told and not (turns and turns.has(address)):
+        if not awaited and not (turns and turns.has(address)):
             await self.children.siblings().take_turn()
 
-    def _stop(self, error: Exception, *, told: bool) -> None:
+    def _stop(self, error: Exception, *, awaited: bool) -> None:
         """Note the error of a child step if it stops the run."""
         if isinstance(error, NOT_TO_SWALLOW):
             self.children.suspended = self.children.suspended or error
-            self.children.blocked = error if told else self.children.blocked
+            self.children.blocked = error if awaited else self.children.blocked
 
     async def _others_first(self, address: str) -> bool:
         """Return whether results may have to be handed over to other tasks before the running task gets this one."""

@@ -140,7 +140,7 @@ class _Run:
 
     def has_dropped(self, address: str) -> bool:
         """Return whether the run had a step at this address that a prune has left out."""
-        around = next((self._shortened[at] for at in outers(address) if at in self._shortened), None)
+        around = next((self._pruned[at] for at in outers(address) if at in self._pruned), None)
         if around is None:
             return False
         begun = self._begun.get(address, 0)
@@ -150,8 +150,8 @@ class _Run:
         return begun > 0 and unused.isdisjoint((address, *outers(address)))
 
     @cached_property
-    def _shortened(self) -> dict[str, Outcome]:
-        """The outcomes of the steps from which a prune has left out steps."""
+    def _pruned(self) -> dict[str, Outcome]:
+        """The outcomes of the steps whose child steps a prune has removed, by address without attempts."""
         return {without_tries(at): one for at, one in self.record.outcomes.items() if one.worked is not None}
 
     @cached_property

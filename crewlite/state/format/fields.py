@@ -28,8 +28,11 @@ def _time(text: str) -> str:
     return text
 
 
-def _coded(data: dict[str, Any]) -> dict[str, Any]:
-    """Check an encoded dict: the codec writes it as a dict, or as a list of pairs if it has unusual keys."""
+def _check_coded(data: dict[str, Any]) -> dict[str, Any]:
+    """Return an encoded dict unchanged. Raises ValueError if the codec cannot have written it.
+
+    The codec writes a dict as it is, or as {"$": "dict", "v": pairs} if it has unusual keys.
+    """
     if "$" in data and not (data["$"] == "dict" and are_pairs(data.get("v"))):
         raise ValueError("wanted names and values")
     return data
@@ -37,7 +40,7 @@ def _coded(data: dict[str, Any]) -> dict[str, Any]:
 
 def _text_keyed(data: dict[str, Any]) -> dict[str, Any]:
     """Check an encoded dict whose keys must be texts."""
-    pairs = _coded(data)["v"] if "$" in data else []
+    pairs = _check_coded(data)["v"] if "$" in data else []
     if not all(isinstance(key, str) or (isinstance(key, dict) and key.get("$") == "str") for key, _ in pairs):
         raise ValueError("wanted names and values")
     return data
@@ -62,5 +65,5 @@ Intent = Annotated[tuple[Text, Text], Strict(strict=False)] | Annotated[tuple[Te
 Event = Annotated[tuple[Text, Text, Text, Text], Strict(strict=False)]
 Drop = Annotated[tuple[Text, Text | None], Strict(strict=False)]
 Operations = Annotated[list[list[Any]], AfterValidator(check_operations)]
-Coded = Annotated[dict[Text, Any], AfterValidator(_coded)]
+Coded = Annotated[dict[Text, Any], AfterValidator(_check_coded)]
 Inputs = Annotated[dict[Text, Any], AfterValidator(_text_keyed)]

@@ -22,7 +22,7 @@ def check_outcome(address: str, kind: str, value: Json) -> None:
 def check_recorded_inputs(kind: str, inputs: Json) -> None:
     """Raise ValueError if no definition of this kind can have been given these recorded inputs."""
     if kinds.of(kind).takes_messages and not are_messages(inputs.get("messages")):
-        raise ValueError(f"the inputs of {an(kinds.of(kind).title)} without messages")
+        raise ValueError(f"the inputs of {an(kinds.of(kind).title)} have no messages")
 
 
 def checked_result(definition: JsonObject, value: Json) -> Json:

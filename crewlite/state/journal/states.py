@@ -254,9 +254,10 @@ class States:
         return not self._missing
 
     def _next_id(self, address: str) -> str:
-        """Return an id for an item that a handler adds. It is the same in every process, whenever the run was resumed.
+        """Return an id for an item that a handler adds.
 
-        In a state without a run it is unique, because no commit number is used twice, whatever is restored.
+        In a run, a resume gives the same item the same id. A saved state without a run gives no id twice, even after a
+        restore, because the id contains the number of the next commit.
         """
         whose = address or ("run" if self._of_run else str(self._record.seq + 1))
         prefix = f"{whose}+"

@@ -83,7 +83,7 @@ class JournalFiles:
         data = _bytes(path) or b""
         try:
             for start, stop in _lines_with(b',"seq":%d,' % seq, data):
-                if _SEQ.match(data, start) and (entry := _at(data, start, stop, path)).seq == seq:
+                if _SEQ.match(data, start) and (entry := _entry_at(data, start, stop, path)).seq == seq:
                     return entry.sum
         except InvalidEntry as problem:
             raise JournalCorrupt(f"{path}, commit {seq}", str(problem), None, self._location) from None
@@ -111,7 +111,7 @@ class JournalFiles:
             first = unseal_line(data.partition(b"\n")[0], after=None, where=str(path))
             reading.check_follows(first, [], info.run_id, info.branch, first.seq)
             for start, stop in _lines_with(b'"id":"%b"' % info.id.encode(), data):
-                entry = _at(data, start, stop, path)
+                entry = _entry_at(data, start, stop, path)
                 if entry.commit.get("place", {}).get("id") == info.id:
                     return entry, first
         except InvalidEntry:
@@ -196,7 +196,7 @@ def _lines_with(part: bytes, data: bytes) -> Iterator[tuple[int, int]]:
         found = data.find(part, stop)
 
 
-def _at(data: bytes, start: int, stop: int, path: Path) -> Entry:
+def _entry_at(data: bytes, start: int, stop: int, path: Path) -> Entry:
     """Read the entry of one line. Raises InvalidEntry if its seal does not fit the line before, SchemaTooNew."""
     if start == 0:
         return unseal_line(data[:stop], after=None, where=str(path))

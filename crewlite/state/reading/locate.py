@@ -283,7 +283,9 @@ def _walk(record: Record, ref: Ref, text: str) -> str:
         if ref.back:
             raise RefError(text, _too_far(ref), _named(counting))
         if not found:
-            raise _no_checkpoint(record, text, ref.at or "", checkpoints, _turns(record, counting, ref.at))
+            raise _no_checkpoint(
+                record, text, ref.at or "", checkpoints, _turns_with_checkpoints(record, counting, ref.at)
+            )
         many = f"matches {len(found)} checkpoints of this branch: give more of the id"
         raise RefError(text, many, _named(checkpoints))
     checkpoint: CheckpointRecord | None = record.checkpoints[found[0].id]
@@ -326,8 +328,8 @@ def _no_checkpoint(
     return RefError(text, problem, named)
 
 
-def _turns(record: Record, checkpoints: list[CheckpointInfo], at: str | None) -> list[str]:
-    """If `at` looks like the address of a turn, return those of the turns with checkpoints, the newest first."""
+def _turns_with_checkpoints(record: Record, checkpoints: list[CheckpointInfo], at: str | None) -> list[str]:
+    """Return refs to the turns that have checkpoints, newest first; [] unless `at` looks like the address of a turn."""
     if not (at or "").startswith(kinds.TURN.name):
         return []
     known = (f"{kinds.TURN.name}#{number}" for number in count(1))

@@ -52,7 +52,7 @@ def changed_steps(
     changed = edits.keys() | set(rerun)
     for address, value in edits.items():
         outcome = _finished(record, address, "edited")
-        _alone(address, changed)
+        _check_not_enclosed(address, changed)
         if address == BEGINNING and kinds.has_methods(record.run["definition"]):
             raise ConfigError(
                 f"{address} sets the fields of the state with which the flow begins, and has no outcome to edit; "
@@ -64,7 +64,7 @@ def changed_steps(
         steps.append(_edited(outcome, data))
     for address in rerun:
         ended = record.failures.get(address) or _finished(record, address, "run again")
-        _alone(address, edits.keys())
+        _check_not_enclosed(address, edits.keys())
         steps.append(invalidated(address, ended.kind) | {"edited": True})
     return steps
 
@@ -74,8 +74,8 @@ def can_edit(kind: Kind) -> bool:
     return kind in _CODED
 
 
-def _alone(address: str, changed: Collection[str]) -> None:
-    """Raise ConfigError if an enclosing step is changed too, as that would discard the change of this step."""
+def _check_not_enclosed(address: str, changed: Collection[str]) -> None:
+    """Raise ConfigError if a step that encloses this one is changed too: that would discard the change of this step."""
     for outer in outers(address):
         if outer in changed:
             raise ConfigError(f"{address} is part of {outer}, which is edited or rerun itself; change one of the two")

@@ -137,7 +137,9 @@ def _check_kind(given: Json, recorded: Json, what: str) -> None:
         return
     cls, wanted = next((cls, name) for cls, name in _KINDS if isinstance(recorded, cls))
     if not isinstance(given, cls) or isinstance(given, bool) is not isinstance(recorded, bool):
-        raise _misfit(given, what, wanted, "; in a program that has its class, the class decides")
+        raise _misfit(
+            given, what, wanted, "; a program that has imported the class of the value may pass what that class accepts"
+        )
 
 
 def _member(given: Json, recorded: Json, what: str) -> Json:

@@ -121,7 +121,7 @@ def _box(graph: Graph, method: str, found: Happened | None) -> dict[str, Any]:
 
 
 def _about(method: str, kind: str, found: Happened | None) -> str:
-    """Return the second line of a box."""
+    """Return the line below a method's name in its box: its kind, or what happened to it in the run."""
     if found is None:
         return kind
     state, starts = found.state(method), found.of.get(method, ())
