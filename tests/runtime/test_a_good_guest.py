@@ -258,3 +258,34 @@ def test_a_run_that_waits_for_nothing_gives_the_loop_of_its_caller_a_turn_now_an
 
     asyncio.run(main())
     assert turns > 5
+
+
+def test_a_run_gives_the_loop_of_its_caller_turns_while_the_record_answers(memory):
+    turns, seen, fails = 0, [], True
+
+    @step
+    async def one(number):
+        if fails and number == 999:
+            raise ValueError("not yet")
+        return number
+
+    @flow(checkpoint=memory())
+    async def program():
+        seen.clear()
+        for number in range(1000):
+            await one(number)
+            seen.append(turns)
+
+    async def main():
+        nonlocal turns
+        work = asyncio.ensure_future(program.akickoff(run_id="many"))
+        while not work.done():
+            await asyncio.sleep(0)
+            turns += 1
+        await work
+
+    with pytest.raises(ValueError, match="not yet"):
+        asyncio.run(main())
+    fails = False
+    asyncio.run(main())
+    assert seen[900] > seen[0]

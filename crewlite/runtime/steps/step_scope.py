@@ -298,6 +298,8 @@ class StepScope(Frame):
             await replayed.announce_reused(self, step, decision, fingerprint)
             if turns:
                 await turns.come(address)
+            elif turn := self.run.journal.loop_turns.due():
+                await turn
             self._deliver(address)
         finally:
             if turns:
@@ -339,8 +341,7 @@ class StepScope(Frame):
                 how = replayed.how_drifted(self, step, record.outcomes[question.address]) if own else ""
                 return TaskDrifted(run_id, refused.addresses[0], how)
             case "other question":
-                came_to = self._shown(record.value(question.address))
-                found = self._shown(question.asked)
+                came_to, found = self._shown(record.value(question.address)), self._shown(question.asked)
                 siblings = self.run.inside.get(self.children.numbering.prefix, ())
                 if alike := replay.asked_alike(record, question.digest, siblings):
                     found += f", which {alike[0]} was asked"
@@ -386,9 +387,8 @@ class StepScope(Frame):
         except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
             if isinstance(error, CrewliteError):
                 raise
-            problem = (
-                f"the outcome of {address!r} is not that of {an(step.kind.title)} ({type(error).__name__}: {error})"
-            )
+            why = f"{type(error).__name__}: {error}"
+            problem = f"the outcome of {address!r} is not that of {an(step.kind.title)} ({why})"
             branch = f"run {self.run.run_id}, branch {self.run.branch}"
             raise JournalCorrupt(branch, problem, None, self.run.journal.location) from error
 

@@ -79,7 +79,8 @@ class Journal:
     """The number of commits that are being written while the run continues."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     """The event loop of the run."""
-    _turns: Turns = field(default_factory=Turns)
+    loop_turns: Turns = field(default_factory=Turns)
+    """The turns of the loop while the run waits for nothing: without a store, and while the record answers."""
     mailbox: Mailbox = field(init=False)
     fenced: asyncio.Future[BaseException] = field(init=False)
     """Done once another process has acquired the branch or cancelled the run; its result is the error to raise."""
@@ -171,7 +172,7 @@ class Journal:
         """Commit. Returns what ends once the commit is durable; without a store None, or a turn of the loop if due."""
         if not self.queue:
             self.commit(parts, lambda error: None, sealed=sealed)
-            return self._turns.due()
+            return self.loop_turns.due()
         waiting = self.loop.create_future()
 
         def settle(error: BaseException | None) -> None:
