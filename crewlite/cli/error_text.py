@@ -9,6 +9,7 @@ from crewlite.cli.definitions import culprit
 from crewlite.cli.shell import Again
 from crewlite.resuming import in_doubt_too
 from crewlite.secrets import Secrets
+from crewlite.state.format.addresses import is_question
 
 _KICK_OFF = re.compile(
     r"(?:[,;]? (?:or|then)|\.|^) ?(?:kick off|start) (?:the (?:same )?run )?again(?: to (?:go on|retry))?\.",
@@ -143,4 +144,5 @@ def _refused(error: errors.AnswerRefused, ref: str, again: Again) -> str:
         other = again.line("fork", ref, "--edit", f"{error.address}=VALUE")
         return f"The answer to {error.address} was refused: {error.problem}. To continue with another answer: {other}"
     other = again.line("resume", ref, "--answer", f"{error.address}=VALUE")
-    return f"The answer to {error.address} was refused: {error.problem}. The question still waits: {other}"
+    still = "The question still waits" if is_question(error.address) else "The call is still in doubt"
+    return f"The answer to {error.address} was refused: {error.problem}. {still}: {other}"

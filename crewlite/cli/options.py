@@ -14,7 +14,6 @@ import click
 from crewlite.cli.checkpoint.where import Asked, options
 from crewlite.cli.exits import notice, sees_terminal
 from crewlite.errors import EffectsRepeat
-from crewlite.state.format.addresses import is_question
 from crewlite.state.verbs.answer import Typed
 
 crew_option = click.option(
@@ -77,8 +76,8 @@ def run_options(*, rerun: str = "A call in doubt to make again.", **more: str) -
         ) -> Any:
             given = pairs(answers, "--answer", of="ADDRESS=VALUE")
             for at, value in given.items():
-                if is_question(at) and isinstance(value, str):
-                    given[at] = Typed(value)  # converted to the type that the question wants
+                if isinstance(value, str):
+                    given[at] = Typed(value)  # converted to the type that the question wants, or the step returns
             chosen = RunOptions(asked.as_json, model, given or None, rerun, auto_approve or None, wait)
             return function(asked=asked, chosen=chosen, **others)
 

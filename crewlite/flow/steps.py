@@ -17,6 +17,7 @@ from crewlite.comparable import comparable, copied_apart
 from crewlite.durable import Scope, Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread
 from crewlite.events.voice import Voice
+from crewlite.flow.given_results import given_result
 from crewlite.flow.options import CallOptions, Execution, called, decorated, named, returning, whole_or_none
 from crewlite.flow.reuse import Inside, Reuse, code_of, dependencies, lifetime, version_of
 from crewlite.instances import copied
@@ -160,7 +161,7 @@ class StepFunction(Generic[P, R]):
             given=None if whole else given,
             encode=codec.encode_to_keep,
             decode=self._decode,
-            answer=durable.same,
+            answer=functools.partial(given_result, self.func),
             provenance=self._provenance,
             cache=self._reuse.at(question) if self._reuse and whole else None,
             effect=self._effect,

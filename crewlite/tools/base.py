@@ -238,7 +238,7 @@ def misfits(error: ValidationError) -> str:
 def as_text(result: object) -> str:
     """A tool's result as the model reads it: text as it is, data as JSON."""
     if isinstance(result, str):
-        return result
+        return str.__str__(result)  # of a subclass, its plain text
     if result is None:
         return "done"
     if isinstance(result, BaseModel):

@@ -1,10 +1,19 @@
 """What a person says of a call in doubt: it counts after a kill at any place, and it has the type that the call returns."""
 
-import pytest
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
 
-from crewlite import CheckpointConfig
-from crewlite.errors import InDoubt, NonDeterminism
+import pytest
+from pydantic import BaseModel
+
+from crewlite import Agent, CheckpointConfig, Crew, Task, tool
+from crewlite.errors import AnswerRefused, ConfigError, InDoubt, NonDeterminism
 from crewlite.flow import flow, step
+from crewlite.llm import ToolCall
+from crewlite.state.verbs.answer import Typed
+from crewlite.testing import ScriptedLLM
 from tests.cuts import RUN, Kept, cut, entries_of
 
 SEND = "step:around/step:send"
@@ -76,3 +85,101 @@ def test_code_that_asked_otherwise_and_was_mended_goes_on_where_the_run_that_ref
     entries = entries_of(other)
     for at in range(begun, len(entries) + 1):
         assert program(cut(entries, at), "a").kickoff(run_id=RUN) == "a", f"commit {at}"
+
+
+class Receipt(BaseModel):
+    number: int
+    paid: float
+    how: str = "card"
+
+
+@dataclass
+class Parcel:
+    items: list[Receipt]
+
+
+PAYMENTS = {
+    int: (7, [7, Typed("7")], ["7", "seven", Typed("seven"), 7.5, True], 8),
+    str: ("7", ["7", Typed("7")], [7], "8"),
+    bool: (True, [True, Typed("yes"), "yes"], [1, Typed("maybe")], False),
+    list[float]: ([7.0], [[7], [7.0], Typed("[7]")], ["[7]", [None]], [8]),
+    date: (date(2026, 1, 2), [date(2026, 1, 2), "2026-01-02", Typed("2026-01-02")], ["soon"], date(2026, 1, 3)),
+    Receipt: (
+        Receipt(number=7, paid=3),
+        [Receipt(number=7, paid=3), {"number": 7, "paid": 3}, Typed('{"number": 7, "paid": 3}')],
+        [{"number": "x", "paid": 3}, Typed("seven")],
+        Receipt(number=8, paid=3),
+    ),
+    Parcel: (
+        Parcel([Receipt(number=7, paid=3)]),
+        [Parcel([Receipt(number=7, paid=3)]), {"items": [{"number": 7, "paid": 3}]}],
+        [{"items": [7]}],
+        Parcel([]),
+    ),
+    Any: ("7", ["7", Typed("7")], [], "8"),
+    Iterable[int]: ([7], [[7]], [7], [8]),
+    None: (None, [None, Typed("null")], ["sent"], "sent"),
+}
+
+
+@pytest.mark.parametrize("returns", PAYMENTS)
+def test_a_result_that_a_person_gives_has_the_type_that_the_step_returns(returns):
+    result, told, refused, other = PAYMENTS[returns]
+
+    def paying(setting, got):
+        def pay():
+            raise ConnectionError("no route")
+
+        pay.__annotations__["return"] = returns
+        paid = step(effect="once")(pay)
+
+        @flow(checkpoint=setting)
+        def one():
+            got.append(paid())
+
+        return one
+
+    def cut_in_doubt():
+        setting = CheckpointConfig(location="here", provider=Kept())
+        with pytest.raises(ConnectionError):
+            paying(setting, []).kickoff(run_id=RUN)
+        return setting
+
+    for value in told:
+        setting, got = cut_in_doubt(), []
+        for _ in range(2):  # started again, the program passes the same
+            paying(setting, got).kickoff(run_id=RUN, answers={"step:pay": value})
+        assert (got, type(got[0])) == ([result], type(result)), value
+        with pytest.raises(AnswerRefused, match="another result"):
+            paying(setting, got).kickoff(run_id=RUN, answers={"step:pay": other})
+    setting = cut_in_doubt()
+    for value in refused:
+        with pytest.raises(AnswerRefused, match="The answer to step:pay was refused"):
+            paying(setting, []).kickoff(run_id=RUN, answers={"step:pay": value})
+    paying(setting, got := []).kickoff(run_id=RUN, answers={"step:pay": told[0]})
+    assert got == [result]
+
+
+def test_a_result_told_to_a_tool_is_text_also_where_it_was_typed():
+    class Loud(str):
+        pass
+
+    @tool(effect="once")
+    def pay() -> str:
+        """Pay."""
+        raise ConfigError("no account")
+
+    @tool
+    def look() -> str:
+        """Look."""
+        return Loud("seen")
+
+    llm = ScriptedLLM([[ToolCall("pay"), ToolCall("look")], "Done."])
+    task = Task(
+        name="t", description="pay", expected_output="ok", agent=Agent(role="C", goal="g", llm=llm, tools=[pay, look])
+    )
+    crew = Crew(tasks=[task], checkpoint=CheckpointConfig(location="here", provider=Kept()))
+    with pytest.raises(ConfigError):
+        crew.kickoff(run_id=RUN)
+    assert crew.kickoff(run_id=RUN, answers={"task:t/tool:pay": Typed("7")}).raw == "Done."
+    assert [message["content"] for message in llm.calls[-1] if message["role"] == "tool"] == ["7", "seen"]

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from crewlite import kinds
-from crewlite.codec import digest, encode
-from crewlite.errors import AnswerRefused, RefError
+from crewlite.codec import encode
+from crewlite.errors import AnswerRefused, ConfigError, RefError
 from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.kickoffs.resumption import definition_now, facts_now, in_doubt
 from crewlite.runtime.kickoffs.root import Root
@@ -19,7 +19,8 @@ from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
 from crewlite.state.reading.missing import no_step
-from crewlite.state.verbs.answer import check_task, given, misspelt, refusal
+from crewlite.state.verbs.answer import Typed, check_task, given, misspelt, refusal
+from crewlite.state.verbs.edited_values import as_recorded, read
 from crewlite.tools.base import as_text
 
 
@@ -76,7 +77,14 @@ def _has_result(record: Record, outcome: Outcome, value: Any, secrets: Secrets) 
     kind = kinds.of(outcome.kind)
     if kind.is_call:
         return bool(record.value(outcome.address)["text"] == secrets.mask(as_text(value)))
-    return kind.holds_value and outcome.digest == digest(secrets.mask_data(encode(value)))
+    if not kind.holds_value:
+        return False
+    recorded = record.value(outcome.address)
+    coded = encode(read(Typed(value), recorded) if isinstance(value, str) else value)
+    try:
+        return bool(secrets.mask_data(as_recorded(coded, recorded, outcome.address)) == recorded)
+    except ConfigError:  # data that the step's class completes cannot be compared with what it made of them
+        return True
 
 
 def _outdated(root: Root[Any], journal: Journal, *, changed: bool, on_drift: OnDrift | None) -> list[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from crewlite import codec, kinds
 from crewlite.durable import Step
-from crewlite.errors import InDoubt, NonDeterminism
+from crewlite.errors import AnswerRefused, InDoubt, NonDeterminism
 from crewlite.runtime.steps.attempts import failed_before
 from crewlite.runtime.steps.replay import Mode
 from crewlite.runtime.steps.run import Run
@@ -17,6 +17,8 @@ from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
 from crewlite.step_parts import Intent
 from crewlite.tools.result import shown_arguments
+
+T = TypeVar("T")
 
 
 def kind_and_name(step: Step[Any]) -> str:
@@ -102,6 +104,14 @@ def is_made_again(run: Run, address: str) -> bool:
     """
     decided = address in run.rerun and run.rerun[address] == run.record.begun_once.get(address)
     return decided and may_have_taken_effect(run, address)
+
+
+def given_by_person(run: Run, answer: Callable[[Any], T], address: str) -> T:
+    """Return the result that a person gives for a call in doubt. Raises AnswerRefused if the call cannot give that."""
+    try:
+        return answer(run.answers[address])
+    except AnswerRefused as refused:
+        raise AnswerRefused(address, run.journal.secrets.mask(refused.problem)) from None
 
 
 def calls_before(run: Run, step: Step[Any], address: str, fingerprint: str) -> Earlier:

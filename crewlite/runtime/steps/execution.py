@@ -32,6 +32,7 @@ from crewlite.runtime.steps.doubts import (
     calls_before,
     check_asks_the_same,
     doubt,
+    given_by_person,
     intended,
     is_made_again,
     kind_and_name,
@@ -160,7 +161,7 @@ class Execution(Generic[T]):
         if in_doubt:
             check_asks_the_same(run, step, address, self.fingerprint, self.outer.inherited.mode)
             if address in run.answers and step.answer:
-                return step.answer(run.answers[address]), Ended()
+                return given_by_person(run, step.answer, address), Ended()
         earlier = await self._earlier(in_doubt) if once else NOTHING_EARLIER
         if made := earlier.made:
             origin = f"{run.run_id}/{run.branch}@{made.address}"
@@ -179,7 +180,7 @@ class Execution(Generic[T]):
         run, step, address = self.outer.run, self.step, self.address
         earlier = calls_before(run, step, address, self.fingerprint)
         if earlier.known and step.answer:
-            await self._settle(earlier.known, step.answer(run.answers[earlier.known]))
+            await self._settle(earlier.known, given_by_person(run, step.answer, earlier.known))
             earlier = calls_before(run, step, address, self.fingerprint)
         only_intended = bool(earlier.made or earlier.released)  # and not made: it waited for a decision about another
         if in_doubt and not only_intended and not is_made_again(run, address):
