@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from io import FileIO
@@ -16,11 +17,10 @@ from typing import IO
 from crewlite.errors import StoreBusy
 from crewlite.forked import in_child
 
-try:
-    import fcntl
-except ImportError:  # Windows has another lock
-    fcntl = None  # type: ignore[assignment]
+if sys.platform == "win32":
     import msvcrt
+else:
+    import fcntl
 
 PATIENCE = 10.0  # seconds to wait for a process that has a lock and is stopped
 BINARY = getattr(os, "O_BINARY", 0)  # Windows has it
@@ -36,13 +36,13 @@ def take_lock(file: IO[bytes], path: Path | str, *, shared: bool = False) -> Non
     A slow process is waited for as long as it takes. Raises StoreBusy if the lock belongs to one that is stopped, as by
     SIGSTOP or Ctrl-Z, for `PATIENCE` seconds of this wait, where the system tells (Linux).
     """
-    if fcntl:
-        _locked.add(file)
-        if not _takes(file, shared=shared):
-            _wait_for_lock(file, path, shared=shared)
+    if sys.platform == "win32":
+        file.seek(_LOCK_AT)
+        msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
         return
-    file.seek(_LOCK_AT)
-    msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined,unused-ignore]
+    _locked.add(file)
+    if not _takes(file, shared=shared):
+        _wait_for_lock(file, path, shared=shared)
 
 
 def _wait_for_lock(file: IO[bytes], path: Path | str, *, shared: bool) -> None:
@@ -88,14 +88,14 @@ def _is_stopped(pid: str) -> bool:
 def close_locked(file: IO[bytes]) -> None:
     """Give up the lock of a file, if this process holds it, and close the file."""
     try:
-        if fcntl:
-            _locked.discard(file)
-            if not file.closed:  # a forked child has closed it
-                fcntl.flock(file, fcntl.LOCK_UN)  # closing alone does not: a forked child has the file open as well
+        if sys.platform == "win32":
+            file.seek(_LOCK_AT)
+            with contextlib.suppress(OSError):  # it was not locked yet
+                msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)
             return
-        file.seek(_LOCK_AT)
-        with contextlib.suppress(OSError):  # it was not locked yet
-            msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        _locked.discard(file)
+        if not file.closed:  # a forked child has closed it
+            fcntl.flock(file, fcntl.LOCK_UN)  # closing alone does not: a forked child has the file open as well
     finally:
         file.close()
 

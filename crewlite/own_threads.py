@@ -206,7 +206,8 @@ def _layers(fn: Any) -> Iterator[Any]:
 
 
 def _code(fn: Any) -> CodeType | None:
-    return getattr(fn, "__code__", None) or getattr(getattr(type(fn), "__call__", None), "__code__", None)  # noqa: B004
+    called = getattr(type(fn), "__call__", None)  # noqa: B004 - it is looked at, not asked for
+    return getattr(fn, "__code__", None) or getattr(called, "__code__", None)
 
 
 @functools.lru_cache(maxsize=1024)  # of code: a method would keep its flow

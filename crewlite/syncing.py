@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-try:
+if sys.platform == "darwin":
     import fcntl
-except ImportError:  # Windows has another lock
-    fcntl = None  # type: ignore[assignment]
 
 _MANY = 4  # from so many syncs on, threads are faster
 _SYNCERS = 8
-_FULL = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone leaves data in the drive's cache
 
 
 def sync(handles: Sequence[int]) -> None:
@@ -41,5 +39,5 @@ def sync(handles: Sequence[int]) -> None:
 
 def _sync(handle: int) -> None:
     os.fsync(handle)
-    if _FULL is not None:
-        fcntl.fcntl(handle, _FULL)
+    if sys.platform == "darwin":  # fsync alone leaves data in the drive's cache
+        fcntl.fcntl(handle, fcntl.F_FULLFSYNC)

@@ -11,14 +11,17 @@ import hashlib
 import re
 from collections.abc import Collection, Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crewlite.errors import ConfigError, MissingInput, meant
 from crewlite.lazy import lazy
 from crewlite.stable_text import text_of
 
-jinja2 = lazy("jinja2")  # takes tens of milliseconds to import, and only runs need it
-meta, sandbox = lazy("jinja2.meta"), lazy("jinja2.sandbox")
+if TYPE_CHECKING:
+    import jinja2
+    from jinja2 import meta, sandbox
+else:  # takes tens of milliseconds to import, and only runs need it
+    jinja2, meta, sandbox = lazy("jinja2"), lazy("jinja2.meta"), lazy("jinja2.sandbox")
 
 LONGEST = 1_000_000
 """The maximum number of characters that a user's template may make."""
@@ -148,13 +151,13 @@ def _plain(text: str) -> str:
 
 @cache
 def _users_environment() -> Any:
-    class Environment(sandbox.ImmutableSandboxedEnvironment):  # type: ignore[name-defined,misc]
+    class Environment(sandbox.ImmutableSandboxedEnvironment):
         """Calls nothing and multiplies nothing, as a short template could make a text of any length."""
 
         intercepted_binops = frozenset({"*", "**", "%"})
 
         def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-            raise sandbox.SecurityError(f"the operator {operator} cannot be used")
+            raise jinja2.exceptions.SecurityError(f"the operator {operator} cannot be used")
 
         def is_safe_callable(self, obj: Any) -> bool:
             return False

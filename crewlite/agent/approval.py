@@ -33,11 +33,13 @@ async def _together(work: Sequence[Awaitable[ToolResult]]) -> list[ToolResult]:
     """Await all, and return their results. If one fails, the others finish first; then raises the first failure."""
     if len(work) == 1:
         return [await work[0]]
-    results = await asyncio.gather(*work, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return results  # type: ignore[return-value]
+    return [_returned(result) for result in await asyncio.gather(*work, return_exceptions=True)]
+
+
+def _returned(result: ToolResult | BaseException) -> ToolResult:
+    if isinstance(result, BaseException):
+        raise result
+    return result
 
 
 def _approved(call: PlannedCall, role: str) -> Awaitable[ToolResult]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -101,9 +101,9 @@ class AgentRoot(Root[LiteAgentOutput]):
         self.address = turn_at(number) if number < len(conversation.questions) else ""
         return {}
 
-    def question(self, inputs: Mapping[str, Any]) -> list[Any]:
+    def question(self, inputs: Mapping[str, Any]) -> Json:
         """Return what its root step is asked: the agent's texts, the messages, and the response format."""
-        return self._step(self._messages or as_conversation(inputs["messages"]), self._shape).question  # type: ignore[no-any-return]
+        return self._step(self._messages or as_conversation(inputs["messages"]), self._shape).question
 
     def compare(self, record: Record, inputs: Mapping[str, Any]) -> Comparison:
         """Compare what the recorded answer was asked with what the kickoff asks, for the turn that it asks for."""
@@ -150,7 +150,7 @@ class AgentRoot(Root[LiteAgentOutput]):
         conversation = Conversation.of(run.record)
         if self.address:
             return dataclasses.replace(step, kind=kinds.TURN, question=conversation.question(self._number))
-        work = lambda: self._all_turns(conversation, more)  # noqa: E731
+        work = partial(self._all_turns, conversation, more)
         return dataclasses.replace(step, work=work, failure_policy=None, budgets=())  # the turn has its own
 
     async def _all_turns(self, conversation: Conversation, more: dict[str, Any]) -> LiteAgentOutput:

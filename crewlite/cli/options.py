@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from crewlite.cli.checkpoint.where import Asked, options
+from crewlite.cli.checkpoint.where import Asked, Command, options
 from crewlite.cli.exits import notice, sees_terminal
 from crewlite.errors import EffectsRepeat
 from crewlite.state.verbs.answer import Typed
@@ -28,7 +28,6 @@ allow_effects_option = click.option(
     is_flag=True,
     help="Calls with effect='once' may be made again. Without it, a terminal asks.",
 )
-F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
@@ -45,13 +44,13 @@ class RunOptions:
     wait: bool = False
 
 
-def run_options(*, rerun: str = "A call in doubt to make again.", **more: str) -> Callable[[F], F]:
+def run_options(*, rerun: str = "A call in doubt to make again.", **more: str) -> Callable[[Command], Command]:
     """Return a decorator that gives a command --model, --answer and --rerun, and the options of `options`.
 
     The command is called with `chosen` and `asked`. The arguments are lines of help.
     """
 
-    def decorate(function: F) -> F:
+    def decorate(function: Command) -> Command:
         @model_option
         @click.option(
             "--answer",
@@ -81,7 +80,7 @@ def run_options(*, rerun: str = "A call in doubt to make again.", **more: str) -
             chosen = RunOptions(asked.as_json, model, given or None, rerun, auto_approve or None, wait)
             return function(asked=asked, chosen=chosen, **others)
 
-        return command  # type: ignore[return-value]
+        return command
 
     return decorate
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from crewlite import Crew
-from crewlite.cli.checkpoint.where import Asked
+from crewlite.cli.checkpoint.where import Asked, Command
 from crewlite.cli.definitions import checked_inputs, find, of_the_project, saving
 from crewlite.cli.options import RunOptions, pairs, run_options
 from crewlite.cli.runner import Runner
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 testing = lazy("crewlite.crew.testing")  # they need the engine
 training = lazy("crewlite.crew.training")
-F = TypeVar("F", bound=Callable[..., Any])
 _target = click.argument("target", metavar="[MODULE:ATTRIBUTE]", required=False)
 _input_option = click.option(
     "--input", "inputs", multiple=True, metavar="NAME=TEXT", help="An input; NAME:=JSON for other than text."
@@ -78,7 +77,7 @@ def run(
         runner.kickoff(definition, inputs=given or None, message=message, run_id=run_id, resume=resume, target=target)
 
 
-def _trial(iterations: int) -> Callable[[F], F]:
+def _trial(iterations: int) -> Callable[[Command], Command]:
     """Return a decorator that gives a command the target and the options that both trials have."""
     how_often = click.option(
         "-n",

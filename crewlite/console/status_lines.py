@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from crewlite.console.text import encodable, printable
 from crewlite.console.underway import Open, Underway, elapsed, spent, still_open
@@ -65,7 +65,7 @@ def _join(console: Console, run: Underway) -> StatusLines | None:
         if isinstance(file, _Stream) and file.status_lines is _status_lines:
             status_lines: StatusLines | None = file.status_lines
         elif _status_lines is None and _has_status_lines(console):
-            status_lines = _status_lines = StatusLines(file)  # type: ignore[arg-type]
+            status_lines = _status_lines = StatusLines(file)
         else:
             status_lines = None
         if status_lines:
@@ -83,7 +83,7 @@ def _has_status_lines(console: Console) -> bool:
 class StatusLines:
     """The status lines of one terminal. May be used from any thread."""
 
-    def __init__(self, file: TextIO) -> None:
+    def __init__(self, file: IO[str]) -> None:
         self.console: Console = rich.Console(file=file, highlight=False)
         """Writes to the terminal itself. Use it only inside `above`."""
         self._file = file

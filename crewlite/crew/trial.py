@@ -55,7 +55,7 @@ class Trial(FlowFunction[..., Any]):
             )
         name = f"{what} of {re.sub('[/#!]', '_', crew.name)}"
         super().__init__(code, name=name, checkpoint=crew.checkpoint, verbose=crew.verbose)
-        self.run_verb, self.voice, self.asks_people = verb, voice, asks_people  # type: ignore[misc]
+        self.run_verb, self.voice, self.asks_people = verb, voice, asks_people  # type: ignore[misc]  # each trial has its verb
         self._sources = (*crew.secret_sources(), *(part for llm in models for part in with_fallbacks(llm)))
 
     def as_root(self, request: Request) -> Root[Any]:

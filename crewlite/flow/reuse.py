@@ -100,9 +100,9 @@ def lifetime(label: str, cache: object) -> float | None:
 
 def version_of(label: str, version: object) -> Version:
     """Return the version of a step. Raises ConfigError unless it is text or a whole number."""
-    if version is not None and type(version) not in (str, int):
-        raise ConfigError(f"{label}: version is {version!r}; wanted text or a whole number")
-    return version  # type: ignore[return-value]
+    if version is None or type(version) is str or type(version) is int:
+        return version
+    raise ConfigError(f"{label}: version is {version!r}; wanted text or a whole number")
 
 
 def dependencies(label: str, deps: object) -> tuple[object, ...]:

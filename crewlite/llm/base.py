@@ -219,10 +219,10 @@ class BaseLLM(Hinting, Resource):
         if inspect.iscoroutinefunction(cls.call):
             raise ConfigError(f"{cls.__name__}.call is async; wanted a plain function: rename it to acall")
         if _definer(cls, "call") < _definer(cls, "acall"):  # a run asks by `acall`, so that has to go through `call`
-            cls.acall = BaseLLM.acall  # type: ignore[method-assign]
+            cls.acall = BaseLLM.acall  # type: ignore[method-assign]  # of a class that is being made
         own = inspect.getattr_static(cls, "call")
         if isinstance(own, FunctionType) and own is not BaseLLM.call and not hasattr(own, _IS_RECORDED):
-            cls.call = _recorded(own)  # type: ignore[method-assign]
+            cls.call = _recorded(own)  # type: ignore[method-assign]  # as above
 
     def call(self, messages: str | list[Message], *also: Any, **context: Any) -> Any:
         """Ask and wait for the complete reply, a `ReplyText`. A text in place of messages is sent as one user message.

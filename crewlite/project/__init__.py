@@ -20,7 +20,7 @@ from crewlite.project.crew_class import (
 )
 
 _HOME = "crewlite.project.crew_class"
-__all__ = sorted(name for name, value in globals().items() if getattr(value, "__module__", "") == _HOME)  # noqa: PLE0605
+__all__ = sorted(name for name, value in globals().items() if getattr(value, "__module__", "") == _HOME)  # noqa: PLE0605 - names of decorators
 
 
 def __getattr__(name: str) -> None:

@@ -10,11 +10,13 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from crewlite.agent.agent import Agent
 from crewlite.crew.crew import Crew
+from crewlite.durable import same
 from crewlite.errors import ConfigError
 from crewlite.project.sections import AGENTS, TASKS, Make, Sections, Shape, check
 from crewlite.project.yaml_file import YamlFile, read
@@ -116,10 +118,10 @@ class _Methods:
     def named(self, kind: str) -> Mapping[str, Make]:
         cls = type(self._instance)
         if kind == "output":
-            return {name: lambda shape=shape: shape for name, shape in shapes_of(cls).items()}  # type: ignore[misc]
+            return {name: partial(same, shape) for name, shape in shapes_of(cls).items()}
         found = {name: getattr(self._instance, name) for name in methods_of(cls, kind)}
         if kind in _GIVEN_AS_THEY_ARE:
-            return {name: lambda method=method: method for name, method in found.items()}  # type: ignore[misc]
+            return {name: partial(same, method) for name, method in found.items()}
         return found
 
 

@@ -7,6 +7,7 @@ import inspect
 import re
 import warnings
 from collections.abc import Callable, Mapping
+from types import GenericAlias
 from typing import Any, Literal, Union, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
@@ -146,5 +147,5 @@ def _type(schema: object) -> Any:
     if isinstance(kinds, list):
         return Union[tuple(_type({**schema, "type": kind}) for kind in kinds)] if kinds else Any  # noqa: UP007 - as many as there are
     if kinds == "array" and "items" in schema:
-        return list[_type(schema["items"])]  # type: ignore[misc]
+        return GenericAlias(list, (_type(schema["items"]),))
     return _PLAIN.get(str(kinds), Any)

@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _NEWEST = 200  # checkpoints that are completed; a shell must not wait for a large store
 _YOUNG = 100_000  # objects between two collections; Python's own limit is 700 to 2,000
-F = TypeVar("F", bound=Callable[..., Any])
+Command = Callable[..., Any]
 document = lazy("crewlite.cli.checkpoint.document")
 history = lazy("crewlite.state.history")
 locate = lazy("crewlite.state.reading.locate")
@@ -123,10 +123,10 @@ def options(
     *,
     location: str = "Directory or database. [default: the one of this directory]",
     json: str = "Answer with one JSON document.",
-) -> Callable[[F], F]:
+) -> Callable[[Command], Command]:
     """Return a decorator that gives a command --location and --json, with these lines of help, as argument `asked`."""
 
-    def decorate(function: F) -> F:
+    def decorate(function: Command) -> Command:
         @click.option("--location", metavar="PATH", help=location)
         @click.option("--json", "as_json", is_flag=True, help=json)
         @functools.wraps(function)
@@ -134,12 +134,12 @@ def options(
             ctx = click.get_current_context()
             return function(asked=Asked(location_of(ctx), bool(_own_or_outer(ctx, "as_json"))), **fields)
 
-        return command  # type: ignore[return-value]
+        return command
 
     return decorate
 
 
-def ref_argument(name: str, metavar: str, *, required: bool = False) -> Callable[[F], F]:
+def ref_argument(name: str, metavar: str, *, required: bool = False) -> Callable[[Command], Command]:
     """Return a decorator for an argument that takes a ref, with completion."""
     return click.argument(name, metavar=metavar, required=required, shell_complete=refs)
 

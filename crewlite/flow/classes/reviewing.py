@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal, cast
 
 from pydantic import create_model
@@ -47,7 +48,7 @@ async def reviewed(
     recorded = scope.recorded(address)
     outcome = feedback.outcome(said)
     if feedback.emit and outcome is None:
-        sorting = lambda: _sorted(flow, feedback, name, said)  # noqa: E731 - the work of a step
+        sorting = partial(_sorted, flow, feedback, name, said)
         outcome = await scope.step(_step(flow, "outcome", sorting, [said, feedback.message, list(feedback.emit)]))
     at = datetime.fromisoformat(recorded.at) if recorded else now()
     return HumanFeedbackResult(output, said, outcome, at, name, dict(feedback.metadata))

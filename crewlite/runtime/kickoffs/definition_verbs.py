@@ -38,7 +38,7 @@ def signed(verb: Any, asked: Callable[..., Any]) -> Any:
     made.__doc__, made.__module__, made.__qualname__ = verb.__doc__, verb.__module__, verb.__qualname__
     made.__annotations__ = dict(verb.__annotations__)
     returned = verb.__annotations__["return"]
-    made.__signature__ = inspect.Signature(_parameters(asked), return_annotation=returned)  # type: ignore[attr-defined]
+    vars(made)["__signature__"] = inspect.Signature(_parameters(asked), return_annotation=returned)
     return made
 
 

@@ -134,7 +134,7 @@ class Runnable(ABC, Generic[R]):
         """Return the checkpoint settings of the definitions inside this one, such as a crew's tasks and agents."""
         return ()
 
-    def kickoff(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> R_co:  # noqa: D417
+    def kickoff(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> R_co:  # noqa: D417 - as_request says which arguments there are
         """Run it and wait for its result.
 
         Args:
@@ -387,10 +387,10 @@ class Runnable(ABC, Generic[R]):
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
         if asked := cls.__dict__.get("as_request"):
-            for verb in (cls.kickoff, cls.akickoff, cls.submit, cls.stream, cls.preview, cls.apreview):
-                setattr(cls, verb.__name__, signed(verb, asked))
+            verbs = (cls.kickoff, cls.akickoff, cls.submit, cls.stream, cls.preview, cls.apreview)
+            for verb, like in (*((verb, asked) for verb in verbs), (cls.aexplore, cls.explore)):
+                setattr(cls, verb.__name__, signed(verb, like))
             cls.kickoff_async = cls.akickoff
-            cls.aexplore = signed(cls.aexplore, cls.explore)  # type: ignore[method-assign]
 
 
 def _begun(definition: Asked[P, Any], *args: P.args, **kwargs: P.kwargs) -> Request:

@@ -220,11 +220,11 @@ def _adapter(schema: Any) -> TypeAdapter[Any]:
         return TypeAdapter(str)
     if isinstance(schema, str | bytes | dict | BaseModel):
         raise TypeError("this is a value")
-    if not isinstance(schema, list | tuple):
-        return TypeAdapter(schema)
-    if not schema:
-        raise ValueError("there is nothing to choose from")
-    return TypeAdapter(Literal[tuple(schema)])  # type: ignore[arg-type]
+    if isinstance(schema, list | tuple):
+        if not schema:
+            raise ValueError("there is nothing to choose from")
+        schema = Literal[tuple(schema)]
+    return TypeAdapter(schema)
 
 
 def _choices(schema: Any) -> str:

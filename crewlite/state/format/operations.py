@@ -166,12 +166,10 @@ def _leads_somewhere(root: dict[str, Json], path: Sequence[str]) -> bool:
 def _opened(target: dict[str, Json], key: str, own: dict[int, Any], kind: type) -> Any:
     """Return a container at `key` that may be changed: a copy, made at the first change and kept in `own`."""
     found = target.get(key)
-    if (kind is dict and not is_plain(found)) or (kind is list and not isinstance(found, list)):
-        found = kind()
-    elif id(found) in own:
+    fits = is_plain(found) if kind is dict else isinstance(found, list)
+    if fits and id(found) in own:
         return found
-    else:
-        found = found.copy()  # type: ignore[union-attr]
+    found = kind(found) if fits else kind()
     own[id(found)] = target[key] = found
     return found
 

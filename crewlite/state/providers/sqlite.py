@@ -51,7 +51,7 @@ _ORPHANS = (  # counts branches with entries and no row, with one index lookup f
     "SELECT count(*) FROM known WHERE id IS NOT NULL AND id NOT IN (SELECT id FROM branch)"
 )
 _REWINDS = (
-    "SELECT run_id, name, body FROM entry JOIN branch ON branch_id = branch.id "  # noqa: S608
+    "SELECT run_id, name, body FROM entry JOIN branch ON branch_id = branch.id "
     f"WHERE {MAY_REWIND} ORDER BY branch_id, entry.seq"
 )
 
@@ -195,7 +195,7 @@ class SqliteStore:
             reading.check_remove(run_id, dict(heads), {name: (seq, head) for name, seq, head in rows})
             for table in ("place", "entry"):
                 self._database.run(
-                    f"DELETE FROM {table} WHERE branch_id IN (SELECT id FROM branch WHERE run_id=?)",  # noqa: S608
+                    f"DELETE FROM {table} WHERE branch_id IN (SELECT id FROM branch WHERE run_id=?)",
                     (run_id,),
                 )
             self._database.run("DELETE FROM branch WHERE run_id=?", (run_id,))

@@ -30,7 +30,7 @@ sqlite_tables = lazy("crewlite.state.providers.sqlite_tables")  # which loads sq
 
 T = TypeVar("T")
 COLUMNS = ("id", "seq", "parent_id", "trigger", "address", "label", "created_at", "sum")
-PUT_CHECKPOINT = f"INSERT OR REPLACE INTO place (branch_id, {', '.join(COLUMNS)}) VALUES (?,?,?,?,?,?,?,?,?)"  # noqa: S608
+PUT_CHECKPOINT = f"INSERT OR REPLACE INTO place (branch_id, {', '.join(COLUMNS)}) VALUES (?,?,?,?,?,?,?,?,?)"
 
 MAY_REWIND = "instr(body, x'22726577696e64223a7b') > 0"
 """The condition of the index of commits that may rewind their branch: the bytes are `"rewind":{`, also inside texts."""

@@ -49,8 +49,8 @@ _MAKE: Statement = (
 )
 _PUT = "INSERT INTO aside (at, why, run_id, branch, seq, sum, body) "
 _QUOTED = " || char(10) || ".join(f"quote({name})" for name in COLUMNS)
-_COPIED = f"{_PUT} SELECT ?, ?, ?, ?, seq, id, cast({_QUOTED} AS BLOB) FROM place"  # noqa: S608
-_ENTRY_ASIDE = f"{_PUT} SELECT ?, ?, ?, ?, seq, sum, body FROM entry WHERE branch_id IS ? AND seq IS ?"  # noqa: S608
+_COPIED = f"{_PUT} SELECT ?, ?, ?, ?, seq, id, cast({_QUOTED} AS BLOB) FROM place"
+_ENTRY_ASIDE = f"{_PUT} SELECT ?, ?, ?, ?, seq, sum, body FROM entry WHERE branch_id IS ? AND seq IS ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class _SqliteSalvage:
         """Compare the rows of a branch and its checkpoints with its entries: return the repair; None if all fit."""
         row, last = raw.handle, sound[-1]
         wanted = [checkpoint_row(raw.run_id, raw.branch, one) for one in live_checkpoints(sound)]
-        there = self._db.execute(f"SELECT {', '.join(COLUMNS)} FROM place WHERE branch_id=?", (row.id,)).fetchall()  # noqa: S608
+        there = self._db.execute(f"SELECT {', '.join(COLUMNS)} FROM place WHERE branch_id=?", (row.id,)).fetchall()
         statements = list[Statement]()
         if not row.there:
             touched = datetime.fromisoformat(last.commit["at"]).timestamp()
@@ -172,8 +172,8 @@ class _SqliteSalvage:
             return
         with self.held(""):
             kept = [str(row.id) for rows in self._orphans.values() for row in rows if type(row.id) is int]
-            among = f"branch_id NOT IN (SELECT id FROM branch) AND branch_id NOT IN ({', '.join(kept)})"  # noqa: S608
-            if number := self._db.execute(f"SELECT count(*) FROM place WHERE {among}").fetchone()[0]:  # noqa: S608
+            among = f"branch_id NOT IN (SELECT id FROM branch) AND branch_id NOT IN ({', '.join(kept)})"
+            if number := self._db.execute(f"SELECT count(*) FROM place WHERE {among}").fetchone()[0]:
                 problem = f"{number_of(number, 'row')} of checkpoints whose branch does not exist"
                 mend = partial(self._run, self._quarantine_checkpoints(among, (), "", ""))
                 yield Flaw("stale_index", str(self._path), problem, "set aside", mend)
@@ -193,7 +193,7 @@ class _SqliteSalvage:
         The run_id is that in the first entry; "" if it has none. `rows` ends the SQL query.
         """
         asked = self._db.execute(
-            "SELECT branch_id, run_id, name, body, min(entry.seq) "  # noqa: S608
+            "SELECT branch_id, run_id, name, body, min(entry.seq) "
             f"FROM entry LEFT JOIN branch ON branch_id = id {rows}",
             parameters,
         )
@@ -215,7 +215,7 @@ class _SqliteSalvage:
 
     def _quarantine_checkpoints(self, among: str, given: Sequence[Any], run_id: str, branch: str) -> list[Statement]:
         told = (now().isoformat(), "not as its journal says", run_id, branch)
-        return [_MAKE, (f"{_COPIED} WHERE {among}", (*told, *given)), (f"DELETE FROM place WHERE {among}", given)]  # noqa: S608
+        return [_MAKE, (f"{_COPIED} WHERE {among}", (*told, *given)), (f"DELETE FROM place WHERE {among}", given)]
 
     def _run(self, statements: Sequence[Statement]) -> None:
         for sql, parameters in statements:
