@@ -1,5 +1,6 @@
 """What a person says of a call in doubt: it counts after a kill at any place, and it has the type that the call returns."""
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
@@ -8,10 +9,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from crewlite import Agent, CheckpointConfig, Crew, Task, tool
+from crewlite import Agent, CheckpointConfig, Crew, FailurePolicy, Task, tool
 from crewlite.errors import AnswerRefused, ConfigError, InDoubt, NonDeterminism
 from crewlite.flow import flow, step
 from crewlite.llm import ToolCall
+from crewlite.recovery import Rule
 from crewlite.state.verbs.answer import Typed
 from crewlite.testing import ScriptedLLM
 from tests.cuts import RUN, Kept, cut, entries_of
@@ -183,3 +185,41 @@ def test_a_result_told_to_a_tool_is_text_also_where_it_was_typed():
         crew.kickoff(run_id=RUN)
     assert crew.kickoff(run_id=RUN, answers={"task:t/tool:pay": Typed("7")}).raw == "Done."
     assert [message["content"] for message in llm.calls[-1] if message["role"] == "tool"] == ["7", "seen"]
+
+
+@pytest.mark.parametrize("retried", ["flow", "policy"])
+def test_a_call_that_was_cut_is_not_made_again_by_a_retry_that_keeps_what_has_finished(retried):
+    sent, cut_off = [], []
+
+    @step(effect="once")
+    async def send():
+        sent.append("letter")
+        if not cut_off:
+            await asyncio.Event().wait()
+        return "sent"
+
+    @step
+    async def watch():
+        while not sent:
+            await asyncio.sleep(0)
+        if not cut_off:
+            cut_off.append("send")
+            raise ConnectionError("no route")
+
+    how = (
+        {"retries": 1} if retried == "flow" else {"failure_policy": FailurePolicy((Rule({"bug"}, retries=1, base=0),))}
+    )
+
+    @flow(checkpoint=CheckpointConfig(location="here", provider=Kept()), **how)
+    async def one():
+        async with asyncio.TaskGroup() as group:
+            sending = group.create_task(send())
+            group.create_task(watch())
+        return sending.result()
+
+    with pytest.raises((InDoubt, ExceptionGroup)):
+        one.kickoff(run_id=RUN)
+    with pytest.raises(InDoubt):
+        one.kickoff(run_id=RUN)
+    assert one.kickoff(run_id=RUN, answers={"step:send": "told"}) == "told"
+    assert sent == ["letter"]
