@@ -306,6 +306,10 @@ class Scope:
         """Return `text` with every secret that the run knows replaced by a mask."""
         return text
 
+    def shown_of_beginning(self, text: str) -> int:
+        """Return how many characters of a text that comes in pieces can be shown: those before what may be a secret."""
+        return len(text)
+
     def hears(self, event: type[Any]) -> bool:
         """Return whether an event of this class would reach a handler, or create a checkpoint."""
         return False

@@ -82,6 +82,22 @@ class Secrets:
                 return self._pattern.sub(MASK, text)
         return text
 
+    def shown_of_beginning(self, text: str) -> int:
+        """Return how many characters of the beginning of a text can be masked and shown before the rest has come.
+
+        Behind them a secret may begin, or be complete and turn out to be the beginning of a longer one.
+        """
+        longest = len(self._longest_first[0]) if self._longest_first else 0
+        begins = range(max(0, len(text) - longest), len(text))
+        shown = next((at for at in begins if self._begins_secret(text[at:])), len(text))
+        for found in self._pattern.finditer(text) if longest else ():
+            if found.start() < shown < found.end():
+                return found.start()
+        return shown
+
+    def _begins_secret(self, text: str) -> bool:
+        return any(value.startswith(text) for value in self._longest_first)
+
     def mask_data(self, data: typing.Any) -> typing.Any:
         """Return JSON data, or live values, with every known secret value replaced by `MASK`, in keys too.
 

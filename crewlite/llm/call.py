@@ -125,6 +125,7 @@ class _Call:
                 scope.mask,
             ):
                 reply = await ask_once(asked, self.messages, self.tools, {**self.context, "on_chunk": chunks})
+                await chunks.end()
                 if self.check:
                     self.check(reply)
         except ContextOverflow as error:
@@ -188,15 +189,38 @@ async def ask_once(
 
 
 class _Chunks:
-    """Emits the pieces of one reply as events, on the loop of the run, until the call is over."""
+    """Emits the pieces of one reply as events, on the loop of the run, until the call is over.
+
+    The end of a piece that may be the beginning of a secret comes with the next one, so that the secret is masked.
+    """
 
     def __init__(self, llm: BaseLLM, agent: str, scope: Scope) -> None:
         self._llm, self._agent, self._scope, self.over = llm, agent, scope, False
         self._home = asyncio.get_running_loop()
+        self._held = {False: "", True: ""}  # of the reply, and of thoughts
 
     async def __call__(self, text: str, thinking: bool = False) -> None:
         if self.over:  # the model runs in a thread that outlived its timeout
             raise LLMError(f"{self._llm.model}: the call has ended, so its reply is not wanted any more")
+        if not thinking:
+            await self._tell_held(thinking=True)  # these thoughts are over
+        so_far = self._held[thinking] + text
+        shown = self._scope.shown_of_beginning(so_far)
+        self._held[thinking] = so_far[shown:]
+        if shown or not so_far:
+            await self._tell(so_far[:shown], thinking)
+
+    async def end(self) -> None:
+        """Emit what was held back, as nothing follows it."""
+        for thinking in (True, False):
+            await self._tell_held(thinking=thinking)
+
+    async def _tell_held(self, *, thinking: bool) -> None:
+        if held := self._held[thinking]:
+            self._held[thinking] = ""
+            await self._tell(held, thinking)
+
+    async def _tell(self, text: str, thinking: bool) -> None:
         cls = events.LLMThinkingChunkEvent if thinking else events.LLMStreamChunkEvent
         if not self._scope.hears(cls):
             return

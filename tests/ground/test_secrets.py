@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from datetime import UTC, datetime
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from uuid import UUID
 
@@ -363,3 +364,20 @@ def test_no_known_value_survives(values, before, after):
             masked = secrets.mask(before + value + after)
             assert value not in masked or value in masked.replace(MASK, "") or MASK in masked
             assert masked == before + value + after or MASK in masked
+
+
+@given(
+    st.lists(st.text("ab1", min_size=6, max_size=12), min_size=1, max_size=4),
+    st.lists(st.text("ab1 ", max_size=9), max_size=12),
+    st.randoms(use_true_random=False),
+)
+def test_a_text_that_comes_in_pieces_is_masked_as_the_whole_is(values, parts, chance):
+    secrets, text = Secrets(values), "".join([*parts, chance.choice(values), *parts])
+    cuts = sorted(chance.randrange(len(text)) for _ in range(chance.randrange(8)))
+    held, shown = "", []
+    for begin, end in pairwise([0, *cuts, len(text)]):
+        held += text[begin:end]
+        at = secrets.shown_of_beginning(held)
+        shown.append(secrets.mask(held[:at]))
+        held = held[at:]
+    assert "".join(shown) + secrets.mask(held) == secrets.mask(text)

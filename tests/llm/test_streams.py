@@ -166,3 +166,22 @@ def test_pieces_say_which_try_they_belong_to(serve):
         assert agent.kickoff("When?").raw == WHOLE
     pieces = events.of(LLMStreamChunkEvent)
     assert [(event.attempt, event.chunk) for event in pieces][:2] == [(1, "High wa"), (2, "High ")]
+
+
+def test_a_secret_that_is_split_over_pieces_is_masked_in_them():
+    class Repeats(BaseLLM):
+        api_key = "sk-0123456789"
+
+        async def acall(self, messages, on_chunk):
+            await on_chunk("I think of s", True)
+            await on_chunk("k-0123456789, yes", True)
+            for said in ["the key s", "k-01", "23456", "789, and sk", "ips, s"]:
+                await on_chunk(said)
+            return "Said."
+
+    with EventRecorder() as events:
+        pilot(Repeats("stub")).kickoff("When?")
+    thoughts = [event.chunk for event in events.of(LLMThinkingChunkEvent)]
+    assert thoughts == ["I think of ", "[secret], ye", "s"]
+    pieces = [event.chunk for event in events.of(LLMStreamChunkEvent)]
+    assert pieces == ["the key ", "[secret], and ", "skips, ", "s"]

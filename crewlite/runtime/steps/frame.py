@@ -281,6 +281,10 @@ class Frame(Scope):
         """Return `text` with the secrets that the run knows masked."""
         return self.run.journal.secrets.mask(text)
 
+    def shown_of_beginning(self, text: str) -> int:
+        """See Scope."""
+        return self.run.journal.secrets.shown_of_beginning(text)
+
     async def announce(
         self,
         source: object,
