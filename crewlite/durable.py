@@ -140,7 +140,7 @@ class Step(Generic[T]):
     own_state: bool = False
     """Whether the state inside the step begins empty, and is no part of the enclosing state."""
     after: int | None = None
-    """The number of the commit that the step reacts to: an outcome that was recorded earlier is outdated."""
+    """The number of the commit that the step reacts to: an earlier outcome, unless it was edited, is outdated."""
     rests_on_more: bool = False
     """Whether the outcome depends on more than the question, as with a question to a person: a recorded outcome then
     counts only while the questions of the enclosing steps, and what their models have heard, are the same."""

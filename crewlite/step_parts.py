@@ -60,6 +60,8 @@ class Recorded(NamedTuple):
     """Its place among all outcomes, which stays the same when commits are merged."""
     at: str = ""
     """The time of its commit, in ISO 8601; "" for one that is only foreseen."""
+    edited: bool = False
+    """Whether a fork has edited it: then it holds whatever the step comes after."""
 
 
 class Call(NamedTuple):

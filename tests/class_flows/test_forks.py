@@ -139,6 +139,45 @@ def test_an_edit_of_a_router_is_one_of_its_labels(memory, hint):
 
 
 @pytest.mark.parametrize(
+    ("changed", "ran", "result"),
+    [
+        ({"edits": {"method:b@a": "B"}, "rerun": ["method:a"]}, {"a", "judge", "join"}, "Byes"),
+        ({"edits": {"method:b@a": "B"}, "inputs": {"word": "c"}}, {"a", "judge", "join"}, "Byes"),
+        ({"edits": {"method:a": "A"}, "inputs": {"word": "c"}}, {"b", "judge", "join"}, "Abyes"),
+        ({"edits": {"method:join@b&yes": "J"}, "rerun": ["method:judge@b"]}, {"judge"}, "J"),
+        ({"edits": {"method:judge@b": "no"}, "inputs": {"word": "c"}}, {"a", "b"}, "no"),
+    ],
+)
+def test_an_edit_holds_though_what_starts_its_method_runs_again(memory, changed, ran, result):
+    class Plan(Flow[dict]):
+        checkpoint = memory()
+        initial_state = {"word": "a"}
+
+        @start()
+        def a(self):
+            return self.state["word"]
+
+        @listen(a)
+        def b(self, given):
+            return given + "b"
+
+        @router(b)
+        def judge(self) -> Literal["yes", "no"]:
+            return "yes"
+
+        @listen(and_(b, "yes"))
+        def join(self, given):
+            return given + "yes"
+
+    plan = Plan()
+    plan.kickoff(run_id=RUN)
+    fork = plan.fork(RUN, branch="changed", **changed)
+    assert _ran(fork) == (ran, result)
+    again = plan.fork(f"{RUN}/changed", branch="again")
+    assert _ran(again) == (set(), result)
+
+
+@pytest.mark.parametrize(
     ("changed", "decided", "ran"),
     [
         ({"edits": {"method:a": "X"}}, "X", {"one", "both"}),  # an edited method keeps its place

@@ -181,7 +181,7 @@ class Drive:
             after = max(behind, default=None) if cause else begun
             asked = self._asked(firing, cause, after)
             recorded = self._scope.recorded(asked.step.address or "")
-            current = recorded and (after is None or recorded.seq >= after)
+            current = recorded and (after is None or recorded.seq >= after or recorded.edited)
             (self._recorded if current else self._new).append(asked)
 
     def _asked(self, firing: Firing, cause: _Asked | None, after: int | None) -> _Asked:

@@ -64,7 +64,7 @@ class Question(NamedTuple):
     is_early: bool = False
     """Whether the step may differ, and steps that were recorded before it are not requested yet."""
     after: int | None = None
-    """The number of the commit that the step reacts to: an earlier outcome of the step is outdated."""
+    """The number of the commit that the step reacts to: an earlier outcome, unless it was edited, is outdated."""
     basis: Basis = Basis()
     """What the outcome depends on besides the question.
 
@@ -204,10 +204,10 @@ def decide(record: Record, question: Question, mode: Mode, unrequested: Collecti
 
 def _stands(record: Record, ended: Outcome | Attempt, question: Question) -> bool:
     """Return whether the recorded end of a step still rests on what it rested on: other steps and their questions."""
-    if question.after is not None and ended.seq < question.after:
+    edited = isinstance(ended, Outcome) and ended.edited
+    if not edited and question.after is not None and ended.seq < question.after:
         return False
-    edited_here = isinstance(ended, Outcome) and ended.edited and ended.seq > record.base
-    return edited_here or question.basis.holds(ended.seq, ended.provenance.get(RESTS_ON))
+    return (edited and ended.seq > record.base) or question.basis.holds(ended.seq, ended.provenance.get(RESTS_ON))
 
 
 def _is_in_repeated_task(record: Record, ended: Outcome | Attempt | None, question: Question, mode: Mode) -> bool:

@@ -161,7 +161,7 @@ class StepScope(Frame):
         outcome = self.run.record.outcomes.get(address)
         if outcome is None or self.inherited.mode.diverged:
             return None
-        return Recorded(outcome.seq, outcome.order, outcome.at)
+        return Recorded(outcome.seq, outcome.order, outcome.at, outcome.edited)
 
     def hears(self, event: type[BaseEvent]) -> bool:
         """Return whether an event of this class has a handler or would create a checkpoint."""
