@@ -8,7 +8,17 @@ from typing import Any, ClassVar, Literal, NamedTuple, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from crewlite.ids import new_id, now, now_text
+from crewlite.ids import new_id, now
+
+
+class EventNote(NamedTuple):
+    """What the record holds of an event. If no handler receives an event, only its note is made."""
+
+    type: str
+    event_id: str
+    time: str
+    """In UTC, in ISO 8601."""
+    address: str
 
 
 class BaseEvent(BaseModel):
@@ -47,6 +57,11 @@ class BaseEvent(BaseModel):
     """On a start: an earlier kickoff of this run began the step already."""
 
     @property
+    def noted(self) -> EventNote:
+        """What the record holds of it."""
+        return EventNote(self.type, self.event_id, self.timestamp.isoformat(), self.address or "")
+
+    @property
     def source(self) -> Any:
         """What emits it, which is no part of its data: neither compared nor serialised. None in a copy of the event."""
         return getattr(self, "_source", None)
@@ -61,16 +76,6 @@ class ErrorFields(BaseEvent):
 
     error: str
     error_type: str
-
-
-class UnheardEvent(NamedTuple):
-    """Stands for an event that no handler receives and that names no checkpoint: what the record holds of an event."""
-
-    type: str
-    event_id: str
-    time: str
-    """In UTC, in ISO 8601."""
-    address: str
 
 
 _NUMBERS = (bool, int, float, datetime)
@@ -96,8 +101,3 @@ def open_fields(event: type[BaseEvent]) -> tuple[str, ...]:
         for name, field in fields
         if name not in closed and field.annotation not in _NUMBERS and get_origin(field.annotation) is not Literal
     )
-
-
-def unheard(event: type[BaseEvent], address: str) -> UnheardEvent:
-    """Return what stands for an event of this class that happens now."""
-    return UnheardEvent(type_of(event), new_id(), now_text(), address)

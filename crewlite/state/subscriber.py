@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from crewlite.codec import JsonObject
-from crewlite.events.base import BaseEvent, UnheardEvent
+from crewlite.events.base import EventNote
 from crewlite.ids import new_id
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.checkpoints import SNAPSHOT, droppable
@@ -53,7 +53,7 @@ class CheckpointSubscriber:
 
     def checkpoint_parts(
         self,
-        event: BaseEvent | UnheardEvent,
+        event: EventNote,
         told: Mapping[str, Any],
         setting: CheckpointConfig | bool,
         record: Record,
@@ -65,7 +65,7 @@ class CheckpointSubscriber:
         `told`: the fields of the event, with the name of the step that emits it. `bases` are the ids of checkpoints
         that forks start from, which are kept.
         """
-        checkpoint = new_checkpoint(record, seq, event.type, event.address or "", about=_about(event, told, record))
+        checkpoint = new_checkpoint(record, seq, event.type, event.address, about=_about(event, told, record))
         parts: CommitParts = {"place": checkpoint}
         limit = setting.max_checkpoints if isinstance(setting, CheckpointConfig) else None
         if limit := limit or self.max_checkpoints:
@@ -109,7 +109,7 @@ def new_checkpoint(
     return cast(CheckpointRecord, undated)
 
 
-def _about(event: BaseEvent | UnheardEvent, told: Mapping[str, Any], record: Record) -> JsonObject:
+def _about(event: EventNote, told: Mapping[str, Any], record: Record) -> JsonObject:
     output = told.get("output") or told.get("response")
     finished = len(record.tasks) + (event.type == "task_completed" and event.address not in record.tasks)
     about: JsonObject = {"finished_tasks": finished, "tokens": record.paid.so_far().total_tokens}

@@ -303,7 +303,7 @@ class Execution(Generic[T]):
         again = not address and run.heard_start
         event = await run.publish(voice.source, voice.started(), self.origin, more, ahead=True, again=again)
         self.started = event.event_id if event else None
-        return isinstance(event, BaseEvent)  # not an UnheardEvent
+        return isinstance(event, BaseEvent)  # not only its note
 
     async def _succeed(self, value: T, ended: Ended) -> T:
         """Commit an outcome, then emit its event, and return the outcome."""

@@ -12,8 +12,9 @@ from typing import Any, Literal, NamedTuple
 
 from crewlite.durable import Said
 from crewlite.errors import InDoubt, NotCodable, Redacted, ends_run, text_of
-from crewlite.events.base import BaseEvent, UnheardEvent, open_fields, type_of, unheard
+from crewlite.events.base import BaseEvent, EventNote, open_fields, type_of
 from crewlite.events.event_bus import event_bus
+from crewlite.ids import new_id, now_text
 from crewlite.resuming import to_resume
 from crewlite.runtime.steps.failures import class_of, lost
 from crewlite.runtime.steps.replay import Mode
@@ -203,12 +204,13 @@ class Run:
         now: bool = False,
         ahead: bool = False,
         again: bool = False,
-    ) -> BaseEvent | UnheardEvent | None:
-        """Commit an event with `parts` and the checkpoint that it may create; then emit it. Returns the event, if any.
+    ) -> BaseEvent | EventNote | None:
+        """Commit an event with `parts` and the checkpoint that it may create; then emit it.
 
         An event without parts and checkpoint is recorded by the next commit. So is one whose checkpoint shows the run
-        just before it (`ahead`). Handlers get what the record holds right after the commit. `more`: further fields of
-        the event. `now`: see `Journal.save`. `again`: see `_emit`.
+        just before it (`ahead`). Handlers get what the record holds right after the commit. Returns the event, or only
+        its note if nobody hears it; None if nothing is said. `more`: further fields of the event. `now`: see
+        `Journal.save`. `again`: see `_emit`.
         """
         journal = self.journal
         if said is None:
@@ -219,28 +221,30 @@ class Run:
         cls, about = said
         heard = event_bus.hears(cls)
         setting = self.subscriber.wants(type_of(cls), origin.settings, fleeting=cls.fleeting)
-        event: BaseEvent | UnheardEvent
-        if heard or cls.fleeting:
+        event: BaseEvent | None = None
+        if heard:
             seq = journal.next_seq if (parts or setting) and not ahead else None
             event = self._event(cls, {**more, **about}, origin, seq)
+            note = event.noted
         else:
-            event = unheard(cls, about.get("address", origin.address))
+            note = EventNote(type_of(cls), new_id(), now_text(), about.get("address", origin.address))
+        recorded = () if cls.fleeting else (note,)
         if not ahead:
-            journal.buffer_event(event)
+            journal.buffered_events += recorded
         if setting:
             fields, at, mask = {"source_name": origin.name, **about}, journal.next_seq, journal.secrets.mask_data
             shown = {name: mask(fields[name]) for name in SHOWN if name in fields}  # before any of it is cut
-            created = self.subscriber.checkpoint_parts(event, shown, setting, self.record, at, journal.bases)
+            created = self.subscriber.checkpoint_parts(note, shown, setting, self.record, at, journal.bases)
             parts = {**(parts or {}), **created}
         moment: list[CommitView] = []
         if parts:
             noted = (lambda: moment.append(CommitView.of(self.record))) if heard else None
             await journal.save(parts, now=now, sealed=noted)
         if ahead:
-            journal.buffer_event(event)
-        if isinstance(event, BaseEvent) and heard:
+            journal.buffered_events += recorded
+        if event:
             self._emit(source, event, moment[0] if moment else None, again=again)
-        return event
+        return event or note
 
     def tell(self, source: object, said: Said, origin: Origin) -> None:
         """Emit an event that is not recorded, if somebody hears it."""

@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 from crewlite import events
 from crewlite.blocked_loops import Turns
 from crewlite.errors import BranchConflictError, NotCodable, RunCancelled, StoreError, text_of
-from crewlite.events.base import BaseEvent, UnheardEvent
+from crewlite.events.base import BaseEvent, EventNote
 from crewlite.events.event_bus import event_bus
 from crewlite.forked import in_child
 from crewlite.ids import now_text
@@ -27,7 +27,6 @@ from crewlite.secrets import Secrets
 from crewlite.state.format.checkpoints import naming
 from crewlite.state.format.commit import MAY_VOID, Claim, Commit, CommitParts, Tombstone, invalidated, with_void
 from crewlite.state.format.entry import SCHEMA, next_entry, seal, unsealed
-from crewlite.state.format.fields import Event
 from crewlite.state.format.kept import Order
 from crewlite.state.format.record import Record
 from crewlite.state.journal.claim import claim, release
@@ -71,7 +70,8 @@ class Journal:
     """"error": if two concurrent steps change the same place of the state, the later one fails."""
     states: States = field(init=False)
     """The state of the run: the views of its running steps and of handlers."""
-    _buffered_events: list[Event] = field(default_factory=list)
+    buffered_events: list[EventNote] = field(default_factory=list)
+    """Events that the next commit records."""
     _tombstones: list[Tombstone] = field(default_factory=list)
     unsettled: int = 0
     """The number of commits for which nobody waits any more, after a cancellation, a failure or a manual commit."""
@@ -110,13 +110,6 @@ class Journal:
         """The position of the next outcome's changes in the order of all: (number of the commit, index in it)."""
         return self.next_seq, len(self._tombstones)
 
-    def buffer_event(self, event: BaseEvent | UnheardEvent) -> None:
-        """Keep an event for the next commit, which records it."""
-        if isinstance(event, UnheardEvent):
-            self._buffered_events.append(event)
-        elif not event.fleeting:
-            self._buffered_events.append((event.type, event.event_id, event.timestamp.isoformat(), event.address or ""))
-
     def invalidate(self, address: str, kind: str, *, at_once: bool) -> None:
         """Queue a tombstone for a step that has ended. Until it is written, that end is valid. `at_once`: Tombstone."""
         self._tombstones.append(Tombstone(invalidated(address, kind), at_once))
@@ -143,8 +136,8 @@ class Journal:
         if checkpoint := parts.get("place"):
             checkpoint["at"] = at
         whole: Commit = {"schema": SCHEMA, "seq": self.next_seq, "at": at, **parts}
-        if self._buffered_events:
-            whole["events"], self._buffered_events = [*self._buffered_events, *parts.get("events", ())], []
+        if self.buffered_events:
+            whole["events"], self.buffered_events = [*self.buffered_events, *parts.get("events", ())], []
         if self._tombstones and not parts.keys().isdisjoint(MAY_VOID):
             whole["steps"], self._tombstones = with_void(parts, self._tombstones)
         states, queue = self.states, self.queue
