@@ -45,7 +45,7 @@ def only(names: Collection[str] | None, context: dict[str, Any]) -> dict[str, An
 def context_for(fn: Callable[..., object], context: dict[str, Any]) -> dict[str, Any]:
     """Return the part of the context that a function's signature takes."""
     names, takes_more = parameters_of(fn)
-    return only(None if takes_more else names, context)
+    return context if takes_more else only(names, context)
 
 
 def held(fn: object) -> dict[str, Any]:

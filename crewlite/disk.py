@@ -73,12 +73,12 @@ class SyncBatch:
 
     Then files are removed and renamed as requested, and their directories synced. The files that the batch holds stay
     locked until the writes are synced, but not during the renames. All is durable only after the block. If the block or
-    the sync fails, no file is renamed, and held files are as they were: `ends` notes where those to append to ended.
+    the sync fails, no file is renamed, and held files are as they were.
     """
 
     def __init__(self) -> None:
         self._held: dict[Path, FileIO] = {}
-        self.ends: dict[Path, int] = {}
+        self._ends: dict[Path, int] = {}
         self._temporary: dict[str, FileIO] = {}
         self._files: dict[Path | str, FileIO] = {}
         self._directories: dict[Path | str, None] = {}
@@ -92,7 +92,7 @@ class SyncBatch:
         with contextlib.ExitStack() as closing:  # each of these is done, also if others fail
             for held in self._held.values():
                 closing.callback(close_locked, held)
-            if self._temporary or self.ends:
+            if self._temporary or self._ends:
                 closing.push(lambda failed, *_: self._give_up(failed or kind) if failed or kind else None)
             for file in self._temporary.values():  # before they are renamed, as Windows cannot rename an open file
                 closing.callback(file.close)
@@ -124,9 +124,35 @@ class SyncBatch:
             file = self._held[path] = open_locked(path, flags)
         return file
 
-    def sync(self, file: FileIO, path: Path | str) -> None:
-        """Sync a file at the end of the block."""
+    def append(self, path: Path, data: bytes, *, at: int, torn: Callable[[bytes], bool]) -> None:
+        """Append `data` to a file, which the batch holds and syncs. It is created if `at` is 0.
+
+        Raises FileExistsError if the file is not as the caller knows it, OSError if it is shorter. `at`: the offset of
+        its end, as the caller knows it. `torn` tells whether the bytes after `at`, if `data` does not begin with them,
+        are the remains of an unfinished write, which are removed. Otherwise another process wrote them: an error.
+        """
+        file = self.hold(path, os.O_RDWR if at else os.O_RDWR | os.O_CREAT)
+        end = file.seek(0, os.SEEK_END)
+        if end < at:
+            raise OSError(f"{path} is shorter than it was: it now ends at byte {end}")
+        if end > at:
+            file.seek(at)
+            beyond = file.read()
+            if not data.startswith(beyond):
+                if not torn(beyond):
+                    raise FileExistsError(f"{path} goes on beyond byte {at}")
+                announce("truncate", path, offset=at)
+                file.truncate(at)
+            file.seek(at)
+        self._ends.setdefault(path, at)
+        _write(file, path, data, at)
         self._files[path] = file
+        if at == 0:
+            self.sync_directory(path.parent)
+
+    def sync(self, path: Path) -> None:
+        """Sync a file at the end of the block, which the batch holds until then."""
+        self._files[path] = self.hold(path, os.O_RDWR)
 
     def sync_directory(self, path: Path | str) -> None:
         """Sync the names in a directory at the end of the block."""
@@ -157,7 +183,7 @@ class SyncBatch:
     def _give_up(self, failed: type[BaseException] | None) -> None:
         """Delete the temporary files that were not renamed. If writes or the sync `failed`, take appends back too."""
         if failed and issubclass(failed, Exception):  # any other is as final as a kill
-            for path, end in self.ends.items():
+            for path, end in self._ends.items():
                 with contextlib.suppress(OSError):  # what stays is an unfinished write
                     announce("truncate", path, offset=end)
                     self._held[path].truncate(end)
@@ -221,41 +247,10 @@ def overwrite(path: Path, data: bytes) -> bool:
         close_locked(file)
 
 
-def append(path: Path, data: bytes, *, at: int, torn: Callable[[bytes], bool], batch: SyncBatch | None = None) -> None:
-    """Append `data` to a file and sync it.
-
-    Raises FileExistsError if the file is not as the caller knows it, OSError if it is shorter.
-
-    Args:
-        path: The file. It is created if `at` is 0.
-        data: The bytes to append.
-        at: The offset of the end of the file, as the caller knows it.
-        torn: Tells whether the bytes after `at`, if `data` does not begin with them, are the remains of an unfinished
-            write, which are removed. Otherwise another process wrote them, which is an error.
-        batch: The batch that syncs the file; None to sync it at once.
-    """
-    if batch is None:
-        with SyncBatch() as alone:
-            append(path, data, at=at, torn=torn, batch=alone)
-        return
-    file = batch.hold(path, os.O_RDWR if at else os.O_RDWR | os.O_CREAT)
-    end = file.seek(0, os.SEEK_END)
-    if end < at:
-        raise OSError(f"{path} is shorter than it was: it now ends at byte {end}")
-    if end > at:
-        file.seek(at)
-        beyond = file.read()
-        if not data.startswith(beyond):
-            if not torn(beyond):
-                raise FileExistsError(f"{path} goes on beyond byte {at}")
-            announce("truncate", path, offset=at)
-            file.truncate(at)
-        file.seek(at)
-    batch.ends.setdefault(path, at)
-    _write(file, path, data, at)
-    batch.sync(file, path)
-    if at == 0:
-        batch.sync_directory(path.parent)
+def append(path: Path, data: bytes, *, at: int, torn: Callable[[bytes], bool]) -> None:
+    """Append `data` to a file and sync it. See `SyncBatch.append`."""
+    with SyncBatch() as batch:
+        batch.append(path, data, at=at, torn=torn)
 
 
 def touch(path: Path, at: float) -> None:
@@ -384,16 +379,15 @@ def _sync_directory(path: Path, batch: SyncBatch | None) -> None:
 
 def _sync_all(files: Mapping[Path | str, FileIO], directories: Iterable[Path | str]) -> None:
     """Sync files, then directories."""
-    if os.name == "nt":  # Windows cannot sync directories: the rename itself is durable
-        directories = ()
     for file in files:
         announce("fsync", file)
-    for path in directories:
-        announce("fsync_dir", path)
+    handles = [*map(FileIO.fileno, files.values())]
     opened: list[int] = []
     try:
-        opened.extend(os.open(path, os.O_RDONLY) for path in directories)  # those before an error are closed below
-        sync([*(file.fileno() for file in files.values()), *opened])
+        for path in directories if os.name != "nt" else ():  # Windows cannot: the rename itself is durable there
+            announce("fsync_dir", path)
+            opened.append(os.open(path, os.O_RDONLY))  # those before an error are closed below
+        sync(handles + opened)
     finally:
         for handle in opened:
             os.close(handle)

@@ -9,8 +9,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel
-
 from crewlite import codec
 from crewlite.agent.coworkers import problems_of
 from crewlite.agent.delegation import delegation_tools
@@ -169,14 +167,12 @@ class FilledTask(NamedTuple):
 
     def output(self, answer: Answer, usage: Usage = NO_USAGE) -> TaskOutput:
         """Return the answer as the output of the task."""
-        return self._output(answer.text, answer.value, usage)
-
-    def _output(self, text: str, value: BaseModel | None = None, usage: Usage = NO_USAGE) -> TaskOutput:
+        value = answer.value
         return TaskOutput(
             name=self.task.name,
             description=self.description,
             expected_output=self.expected_output,
-            raw=text,
+            raw=answer.text,
             pydantic=None if self.task.output_json else value,
             json_dict=value.model_dump(mode="json") if value and self.task.output_json else None,
             agent=self.persona.role,
@@ -190,11 +186,12 @@ class FilledTask(NamedTuple):
 
     def skipped(self) -> TaskOutput:
         """Return the output of the task if its condition says that it is not done."""
-        return self._output("").model_copy(update={"skipped": True})
+        return self.output(Answer("")).model_copy(update={"skipped": True})
 
     def output_of(self, data: Any, usage: Usage = NO_USAGE) -> TaskOutput:
         """Decode a recorded output; a structured answer becomes an object of the class that the task has now."""
         if data.get("skipped"):
             return self.skipped()
         shape, text = self.assignment.shape, data["raw"]
-        return self._output(text, shape.recorded(text, f"task {self.title!r}") if shape else None, usage)
+        value = shape.recorded(text, f"task {self.title!r}") if shape else None
+        return self.output(Answer(text, value), usage)

@@ -62,5 +62,5 @@ def _counted(line: Reply, messages: list[Message]) -> Reply:
     """Return a text as a reply with usage that counts words as tokens, so that sums of usage are not 0."""
     if not isinstance(line, str) or not line:
         return line
-    words = sum(len(text_of(message).split()) for message in messages)
+    words = len(" ".join(map(text_of, messages)).split())
     return LLMReply(text=line, usage=Usage(prompt_tokens=words, completion_tokens=len(line.split()), requests=1))

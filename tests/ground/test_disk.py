@@ -276,8 +276,8 @@ def test_an_append_that_failed_is_taken_back_with_all_that_was_to_be_synced_with
             raise OSError("no")
 
     with disk.watched(fail), pytest.raises(OSError, match="no"), disk.SyncBatch() as batch:
-        disk.append(one, b"more\n", at=4, torn=whole, batch=batch)
-        disk.append(two, b"two\n", at=0, torn=whole, batch=batch)
+        batch.append(one, b"more\n", at=4, torn=whole)
+        batch.append(two, b"two\n", at=0, torn=whole)
     assert (one.read_bytes(), two.read_bytes()) == (b"one\n", b"")
 
 

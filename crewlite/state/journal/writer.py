@@ -349,14 +349,15 @@ class Writer:
 
     def _answer(self, jobs: list[_Job], error: BaseException | None) -> None:
         """Call the `done` callback of each job: on the event loop of the job, or on this thread if it has none."""
-        here: list[Done] = []
-        away: dict[asyncio.AbstractEventLoop, list[Done]] = {}
+        by_loop: dict[asyncio.AbstractEventLoop | None, list[Done]] = {}
         for job in jobs:
-            (here if job.loop is None else away.setdefault(job.loop, [])).append(job.done)
-        for loop, dones in away.items():
+            by_loop.setdefault(job.loop, []).append(job.done)
+        for loop, dones in by_loop.items():
+            if loop is None:
+                _call_all(dones, error)
+                continue
             with contextlib.suppress(RuntimeError):  # the loop was closed, so nothing awaits them
                 loop.call_soon_threadsafe(_call_all, dones, error)
-        _call_all(here, error)
 
 
 def _set(fence: asyncio.Future[BaseException], error: BaseException) -> None:

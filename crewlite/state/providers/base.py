@@ -60,7 +60,7 @@ class Commit:
         Returns all entries if the branch is where the commit expects it, and the rest if the branch has the first of
         them already, as after a write that was stored but reported as failed. Returns None for any other head.
         """
-        if head == (None if self.run else (self.after, self.after_sum)):
+        if head == (self.after, self.after_sum) or (head is None and self.run):
             return self.entries
         heads = [(entry.seq, entry.sum) for entry in self.entries]
         return self.entries[heads.index(head) + 1 :] if head in heads else None

@@ -300,14 +300,14 @@ class JsonStore:
             disk.touch(path, reading.committed_at(commit))
             return tail
         if not rest:  # an earlier attempt wrote all entries and failed, perhaps before the sync
-            batch.sync(batch.hold(path, os.O_RDWR), path)
+            batch.sync(path)
             return tail
 
         def torn(beyond: bytes) -> bool:
             return is_torn(beyond, tail.offset) and not follows(beyond, tail.sum)
 
         data = lines(rest)
-        disk.append(path, data, at=tail.offset, torn=torn, batch=batch)
+        batch.append(path, data, at=tail.offset, torn=torn)
         return tail.after(rest, data)
 
     def _begin(self, commit: Commit) -> None:
@@ -350,7 +350,7 @@ class JsonStore:
         for commit in run:
             path = staged / self.paths.journal(commit.run_id, commit.branch).relative_to(directory)
             disk.make_directory(path.parent, batch=batch)
-            disk.append(path, lines(commit.entries), at=0, torn=lambda tail: True, batch=batch)
+            batch.append(path, lines(commit.entries), at=0, torn=lambda tail: True)
             disk.touch(path, reading.committed_at(commit))
 
     def _settle_new(self, commits: Sequence[Commit]) -> None:
