@@ -41,13 +41,22 @@ def take_lock(file: IO[bytes], path: Path | str, *, shared: bool = False) -> Non
         msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
         return
     _locked.add(file)
-    if not _takes(file, shared=shared):
-        _wait_for_lock(file, path, shared=shared)
+    how = fcntl.LOCK_NB | (fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+    pauses: Iterator[None] | None = None
+    while True:
+        try:
+            fcntl.flock(file, how)
+        except BlockingIOError:
+            pauses = pauses or _pauses(file, path)
+            next(pauses)
+        else:
+            return
 
 
-def _wait_for_lock(file: IO[bytes], path: Path | str, *, shared: bool) -> None:
+def _pauses(file: IO[bytes], path: Path | str) -> Iterator[None]:
+    """Sleep between two attempts at a lock. Raises StoreBusy as `take_lock` does."""
     began = looked = moved = time.monotonic()
-    while not _takes(file, shared=shared):
+    while True:
         now = time.monotonic()
         if now - looked >= PATIENCE / 10:
             looked, stopped = now, _stopped_holder(file)
@@ -56,14 +65,7 @@ def _wait_for_lock(file: IO[bytes], path: Path | str, *, shared: bool) -> None:
             elif now - moved >= PATIENCE:
                 raise StoreBusy(str(path), PATIENCE, stopped)
         time.sleep(min(0.0005 + (now - began) / 50, 0.01))  # most locks are held for milliseconds
-
-
-def _takes(file: IO[bytes], *, shared: bool) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_NB | (fcntl.LOCK_SH if shared else fcntl.LOCK_EX))
-    except BlockingIOError:
-        return False
-    return True
+        yield
 
 
 def _stopped_holder(file: IO[bytes]) -> int | None:
