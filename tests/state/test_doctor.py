@@ -719,7 +719,7 @@ def misplaced(entry, after):
     """The entry as a crewlite wrote it that numbered a checkpoint before a handler committed something else."""
     commit = {**entry.commit, "place": {**entry.commit["place"], "seq": entry.seq - 1}}
     body = dumps(commit)
-    return Entry(entry.seq, hashlib.blake2b(body, key=after.encode(), digest_size=16).hexdigest(), body, commit)
+    return Entry.of(commit, hashlib.blake2b(body, key=after.encode(), digest_size=16).hexdigest(), body)
 
 
 def damaged_branch():

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from crewlite import codec, events
@@ -329,7 +330,7 @@ class Execution(Generic[T]):
         value = outer.with_usage(step, self.address, value, usage)
         outcome = self._outcome(data, ended, usage, said)
         commit: CommitParts = {"steps": [outcome], **(planned(step.intends(value), run.record) if step.intends else {})}
-        once = any(effect == "once" for _, effect, *_ in commit.get("intents", ()))
+        once = "once" in map(itemgetter(1), commit.get("intents", ()))
         more = {"started_event_id": self.started} | ({"reused_from": ended.reused} if ended.reused else {})
         children.committing(self.address, run.journal)
         done = step.voice.completed(value)

@@ -43,17 +43,19 @@ class Entry(NamedTuple):
 
     seq: int
     seal: str
+    sum: str
+    """The checksum that the next entry is chained to: the seal.
+
+    For a commit that replaces several in a compaction, it is the checksum of the last of those.
+    """
     body: bytes
     commit: Commit
 
-    @property
-    def sum(self) -> str:
-        """The checksum that the next entry is chained to: the seal.
-
-        For a commit that replaces several in a compaction, it is the checksum of the last of those.
-        """
-        compacted = self.commit.get("folded")
-        return compacted["sum"] if compacted else self.seal
+    @classmethod
+    def of(cls, commit: Commit, seal: str, body: bytes) -> Entry:
+        """Build the entry of a commit with this seal."""
+        compacted = commit.get("folded")
+        return cls(commit["seq"], seal, compacted["sum"] if compacted else seal, body, commit)
 
     @property
     def first(self) -> int:
@@ -88,12 +90,12 @@ def seal(commit: Commit, *, after: str) -> Entry:
         except ValueError as misfit:
             raise InvalidEntry(f"this commit cannot be sealed: {misfit}") from None
     body = dumps(commit)
-    return Entry(commit["seq"], _sum(after, body), body, commit)
+    return Entry.of(commit, _sum(after, body), body)
 
 
 def unsealed(commit: Commit) -> Entry:
     """Return the entry of a run without a store. If the run gets a store later, its entries are sealed then."""
-    return Entry(commit["seq"], "", b"", commit)
+    return Entry.of(commit, "", b"")
 
 
 def unseal(body: bytes, total: str, *, after: str | None, where: str) -> Entry:
@@ -118,7 +120,7 @@ def unseal(body: bytes, total: str, *, after: str | None, where: str) -> Entry:
         commit = read_commit(data)
     except ValueError as misfit:
         raise InvalidEntry(f"no crewlite wrote this: {misfit}") from None
-    return Entry(commit["seq"], total, body, commit)
+    return Entry.of(commit, total, body)
 
 
 def start_of(body: object, total: object) -> tuple[str, ...] | None:

@@ -111,7 +111,7 @@ class CheckpointFiles:
             if checkpoint := entry.commit.get("place"):
                 path = named[checkpoint["id"]] = self.path(checkpoint)
                 changes.write(path, self.document(tail.run, entry, tail.path))
-            dropped += [gone for gone, _ in entry.commit.get("drops", ())]
+            dropped += map(itemgetter(0), entry.commit.get("drops", ()))
         if dropped:
             if tail.files is None:
                 tail = tail._replace(files=self.paths(read() if read else commit.entries))
