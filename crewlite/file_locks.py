@@ -48,9 +48,9 @@ def take_lock(file: IO[bytes], path: Path | str, *, shared: bool = False) -> Non
             fcntl.flock(file, how)
         except BlockingIOError:
             pauses = pauses or _pauses(file, path)
-            next(pauses)
         else:
             return
+        next(pauses)
 
 
 def _pauses(file: IO[bytes], path: Path | str) -> Iterator[None]:
