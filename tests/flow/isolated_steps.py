@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import os
+import signal
 import threading
 import time
 from pathlib import Path
@@ -53,6 +54,12 @@ def crashes_once(flag):
 @step(runtime="isolated")
 def crashes():
     os.kill(os.getpid(), 9)
+
+
+@step(runtime="isolated")
+def interrupted():
+    signal.raise_signal(signal.SIGINT)
+    return "went on"
 
 
 @step(runtime="isolated", timeout=1.0)

@@ -54,6 +54,10 @@ def test_a_crash_without_tries_left_ends_the_flow_with_its_cause():
     assert caught.value.exit_code == -9
 
 
+def test_ctrl_c_which_reaches_the_process_too_is_no_crash_of_the_step():
+    assert run(far.interrupted) == "went on"
+
+
 def test_time_that_is_up_kills_the_process(tmp_path):
     with pytest.raises(StepTimeout):
         run(lambda: far.hangs(str(tmp_path / "pid")))

@@ -12,6 +12,7 @@ import inspect
 import json
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Collection
@@ -188,6 +189,7 @@ def _ask(child: Any, here: Connection, there: Connection, call: bytes, over: thr
 def _serve(pipe: Connection, module: str, name: str, key: str) -> None:
     """Run in the new process: receive one call, make it and send its result or error."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C comes here too, but the run decides whether this ends
     call = json.loads(pipe.recv_bytes())
     try:
         func = _found(module, name)
