@@ -123,7 +123,7 @@ class _Hooked:
             for hook, context in reversed(self._open):
                 try:
                     context.__exit__(kind, error, trace)
-                except BaseException as problem:  # noqa: BLE001 - the border: the attempt itself has ended already
+                except BaseException as problem:  # the border: the attempt itself has ended already
                     if problem is not error and ends_task(problem):
                         ending = problem
                     elif problem is not error:

@@ -267,7 +267,7 @@ async def guarded(work: Awaitable[T]) -> T:
         return await work
     except Exception:
         raise
-    except BaseException as error:  # noqa: BLE001 - what would end more than this call
+    except BaseException as error:  # what would end more than this call
         confine(error)
 
 
@@ -362,7 +362,7 @@ def _begun_in_thread(fn: Callable[..., T], *args: Any, **kwargs: Any) -> asyncio
         context.run(_home.set, threading.get_ident())
         try:
             ended = partial(done.set_result, context.run(fn, *args, **kwargs))
-        except BaseException as raised:  # noqa: BLE001 - raised again where the call is awaited
+        except BaseException as raised:  # raised again where the call is awaited
             ended = partial(done.set_exception, ordinary(raised))
             if os.getpid() != process:
                 end_child(raised)

@@ -149,7 +149,7 @@ class _Session:
             if previous:
                 await asyncio.wait({previous.task})
             await _within(resource.ready(), limit, "ready()")
-        except Exception as error:  # noqa: BLE001 - the border: it is raised in the calls that wait
+        except Exception as error:  # the border: it is raised in the calls that wait
             self.opened.set_exception(error)
             return
         self.opened.set_result(None)
@@ -161,7 +161,7 @@ class _Session:
     async def _close(self, resource: Resource) -> None:
         try:
             await _within(resource.aclose(), _TO_CLOSE, "aclose()")
-        except Exception as error:  # noqa: BLE001 - the border: the run has its result, whatever this raises
+        except Exception as error:  # the border: the run has its result, whatever this raises
             problem = f"aclose() of {type(resource).__name__} raised {type(error).__name__}: {text_of(error)}"
             log.warning("%s", self._mask(problem))
 

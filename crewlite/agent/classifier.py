@@ -47,7 +47,7 @@ async def classified_by_model(llm: BaseLLM, failure: Failure, max_steps: int) ->
         answer: str = await durable.scope().step(_step(llm, _shown(failure, max_steps)))
     except CONTROL_FLOW:
         raise
-    except Exception as error:  # noqa: BLE001 - the border: what failed must not be hidden by a model that fails
+    except Exception as error:  # the border: what failed must not be hidden by a model that fails
         return failure.of_type(FailureType.UNKNOWN, _reason(f"{type(error).__name__}: {text_of(error)}", 0.0))
     if found := _NAMED.search(answer):
         named_type = FailureType(re.sub(r"[ -]", "_", found[1].lower()))

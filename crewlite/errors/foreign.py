@@ -13,7 +13,7 @@ def text_of(error: BaseException) -> str:
     """Return the text of an error, also if its own `__str__` raises."""
     try:
         return str(error)
-    except Exception as failure:  # noqa: BLE001 - somebody else's __str__ may raise anything
+    except Exception as failure:  # somebody else's __str__ may raise anything
         return f"(its text cannot be read: {type(failure).__name__})"
 
 
@@ -21,7 +21,7 @@ def repr_of(error: BaseException) -> str:
     """Return the class of an error with its arguments, also if they or the class cannot be shown."""
     try:
         return f"{type(error).__name__}({', '.join(map(repr, error.args))})"
-    except Exception as failure:  # noqa: BLE001 - somebody else's __repr__ may raise anything
+    except Exception as failure:  # somebody else's __repr__ may raise anything
         return f"{type(error).__name__} (its arguments cannot be read: {type(failure).__name__})"
 
 
@@ -29,7 +29,7 @@ def attribute_of(item: object, name: str) -> Any:
     """Return an attribute of somebody else's object, or None; also if a property or a __getattr__ raises."""
     try:
         return getattr(item, name, None)
-    except Exception:  # noqa: BLE001 - somebody else's attribute may raise anything: what cannot be read is not there
+    except Exception:  # somebody else's attribute may raise anything: what cannot be read is not there
         return None
 
 
@@ -39,7 +39,12 @@ def notes_of(error: BaseException) -> list[Any]:
     return notes if isinstance(notes, list) else []
 
 
-def add_note(error: BaseException, note: str) -> None:
-    """Add a note to an error, unless its class takes none: it may be frozen, or have notes of its own kind."""
+def add_note(error: BaseException, note: str, *, in_place_of: str = "") -> None:
+    """Add a note to an error, unless its class takes none: it may be frozen, or have notes of its own kind.
+
+    It replaces earlier notes that begin with `in_place_of`.
+    """
     with contextlib.suppress(Exception):  # the error itself is raised, and must not be replaced by one about its notes
+        if in_place_of:
+            error.__notes__ = [one for one in notes_of(error) if not str(one).startswith(in_place_of)]
         error.add_note(note)

@@ -55,7 +55,7 @@ def cost(library: Any, response: Any, model: str) -> float | None:
     """Return the cost of a response in US dollars; None for a model without a known price, never 0 by default."""
     try:
         return float(library.completion_cost(completion_response=response, model=model))
-    except Exception:  # noqa: BLE001 - litellm raises bare exceptions for what it has no price for
+    except Exception:  # litellm raises bare exceptions for what it has no price for
         return None
 
 

@@ -160,7 +160,7 @@ async def classified(
         reason = f"{name} returned {told!r}, which is no type of failure"
     except CONTROL_FLOW:
         raise
-    except Exception as error:  # noqa: BLE001 - the border: a classifier may be code of the user
+    except Exception as error:  # the border: a classifier may be code of the user
         reason = f"{name} raised {type(error).__qualname__}: {text_of(error)}"
     wanted = f"wanted one of {', '.join(FailureType)}, or the failure with `type` and `evidence`"
     log.warning("%s; %s. The failure counts as unknown.", mask(reason), wanted)

@@ -204,7 +204,7 @@ async def _tell(guard: Guard, call: GuardedCall, error: BaseException | None, ma
 
     try:
         await background.guarded(after())
-    except Exception as problem:  # noqa: BLE001 - the border: the call has been made, whatever this raises
+    except Exception as problem:  # the border: the call has been made, whatever this raises
         said = f"{type(guard).__name__}.after raised {type(problem).__name__}: {text_of(problem)}"
         _log.warning("%s, after the call of %s", mask(said), call.what)
 

@@ -65,7 +65,7 @@ class Cache:
         try:
             data = await asyncio.wrap_future(queue.ask(lambda _: results.recall(key)))
             return _found(step, key, age, data, address) if data is not None else None
-        except Exception as error:  # noqa: BLE001 - a cache that fails must not fail the run: the step runs
+        except Exception as error:  # a cache that fails must not fail the run: the step runs
             self._warn(f"cache=: the stored result of {step.name} under {key} is not reused: {_error_text(error)}")
             return None
 
@@ -79,7 +79,7 @@ class Cache:
         try:
             data = _sealed(key, step.name, step.encode(value), origin, changes)
             queue.ask(lambda _: results.remember(key, data)).add_done_callback(self._on_stored)
-        except Exception as error:  # noqa: BLE001 - the run has recorded the outcome, and does not need this copy
+        except Exception as error:  # the run has recorded the outcome, and does not need this copy
             self._not_kept(error)
 
     def _on_stored(self, done: Future[None]) -> None:

@@ -94,10 +94,15 @@ class Interleaved:
 
     def _do(self) -> None:
         assert self._act
-        try:
-            self.outcome = self._act()
-        except BaseException as error:  # noqa: BLE001 - the test reads it from `outcome`
-            self.outcome = error
+        self.outcome = outcome_of(self._act)
+
+
+def outcome_of(act: Callable[[], object]) -> object:
+    """Call an act and return its result, or the exception that it raises."""
+    try:
+        return act()
+    except BaseException as error:  # returned, for a test to look at
+        return error
 
 
 class _Store:

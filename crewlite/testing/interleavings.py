@@ -28,7 +28,7 @@ from crewlite.events import LLMCallStartedEvent, TaskCompletedEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.state.providers import BaseProvider
 from crewlite.state.run_history import RunHistory
-from crewlite.testing.interleaved import Interleaved
+from crewlite.testing.interleaved import Interleaved, outcome_of
 from crewlite.testing.laws import Make
 from crewlite.testing.scripted import ScriptedLLM
 
@@ -98,14 +98,7 @@ def check_interleavings(make: Make, *, share: int = 25, seed: int = 1) -> Explor
 def bounded(act: Callable[[], object], longest: float = _LONGEST) -> object:
     """Call an act and return its result, or the exception that it raises; NeverEnds after `longest` seconds."""
     ended: list[object] = []
-
-    def do() -> None:
-        try:
-            ended.append(act())
-        except BaseException as error:  # noqa: BLE001 - returned as the outcome
-            ended.append(error)
-
-    thread = threading.Thread(target=do, daemon=True)
+    thread = threading.Thread(target=lambda: ended.append(outcome_of(act)), daemon=True)
     thread.start()
     thread.join(longest)
     return ended[0] if ended else NeverEnds()
@@ -135,7 +128,7 @@ def inconsistencies(history: History) -> Iterable[str]:
             _ = run.status, run.steps, run.values, run.waiting, run.digest
             if run.base or run.branch != "main":
                 bases.append((run.run_id, run.base.branch if run.base else ""))
-        except Exception as error:  # noqa: BLE001 - an unreadable journal may raise anything
+        except Exception as error:  # an unreadable journal may raise anything
             yield f"unreadable: {run.run_id}/{run.branch}: {_said(error)}"
     yield from (f"{run_id} has a fork of {base!r}, which is not there" for run_id, base in set(bases) - names)
     listed = {one.id for one in history.checkpoints()}
@@ -269,7 +262,7 @@ def _trial(make: Make, verb: str, act: str, at: int) -> list[str]:
                 broken += inconsistencies(history)
             broken += _lost(site, before, may_be_gone="delete" in (verb, act))
             broken += _resumed(site)
-        except Exception as error:  # noqa: BLE001 - any error at an intact location is a finding
+        except Exception as error:  # any error at an intact location is a finding
             broken.append(f"afterwards it raised {_said(error)}")
         return [text.replace(site.location, "") for text in broken]
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from crewlite.errors import text_of
-from crewlite.tools.base import BaseTool, misfits
+from crewlite.tools.base import BaseTool, misfit
 
 Verdict = bool | dict[str, Any]
 
@@ -71,9 +70,5 @@ def check(tool: BaseTool, arguments: dict[str, Any], verdict: Verdict) -> None:
     if isinstance(verdict, dict) and "arguments" in verdict:
         if not verdict["arguments"]:
             raise ValueError(f"wanted {HOW}")
-        try:
-            tool.check(changed(arguments, verdict))
-        except ValidationError as error:
-            raise ValueError(f"the arguments do not fit {tool.safe_name}: {misfits(error)}") from error
-        except Exception as error:  # the border: validators are the tool's own, and may raise anything
-            raise ValueError(f"the arguments do not fit {tool.safe_name}: {text_of(error)}") from error
+        if problem := misfit(tool, changed(arguments, verdict)):
+            raise ValueError(f"the arguments do not fit {tool.safe_name}: {problem}")

@@ -23,7 +23,7 @@ from pydantic.errors import PydanticUserError
 
 from crewlite.callables import is_async, is_generator
 from crewlite.definition import Described
-from crewlite.errors import ConfigError, OnLoopThread, ends_run
+from crewlite.errors import ConfigError, OnLoopThread, ends_run, text_of
 from crewlite.lazy import lazy
 from crewlite.recovery.port import Policy, check_policy
 from crewlite.resources import Resource
@@ -230,9 +230,20 @@ def _checked(cls: type[BaseTool], name: str, value: object) -> Any:
         raise ConfigError(f"{cls.__name__}: {name}: {error.errors()[0]['msg']}") from None
 
 
-def misfits(error: ValidationError) -> str:
-    """What does not fit, by the names of the arguments, in one line."""
-    return "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+def misfit(tool: BaseTool, arguments: dict[str, Any]) -> str:
+    """What in the arguments does not fit the tool, by their names, in one line; "" if they fit.
+
+    Raises errors of the tool's own validators with which a run ends.
+    """
+    try:
+        tool.check(arguments)
+    except ValidationError as error:
+        return "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+    except Exception as error:  # the border: validators are the tool's own, and may raise anything
+        if ends_run(error):
+            raise
+        return f"{type(error).__name__}: {text_of(error)}"
+    return ""
 
 
 def as_text(result: object) -> str:

@@ -188,7 +188,7 @@ async def _may_be_reused(tool: BaseTool, call: ToolCall, result: object) -> bool
         return False
     try:
         return bool(await background.blocking(tool.cache_function, dict(call.arguments), result))
-    except Exception as error:  # noqa: BLE001 - the border: the call has its result, whatever this raises
+    except Exception as error:  # the border: the call has its result, whatever this raises
         problem = f"the cache_function of tool {tool.name!r} raised {type(error).__name__}: {text_of(error)}"
         log.warning("%s; the result is used, and not kept for the same call", durable.scope().mask(problem))
         return False

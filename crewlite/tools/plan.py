@@ -15,17 +15,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from pydantic import ValidationError
-
 from crewlite import events
 from crewlite.durable import Scope, Step, StepEvents
-from crewlite.errors import ends_run, text_of
 from crewlite.events.base import BaseEvent
 from crewlite.llm.base import UNREAD, ToolCall
 from crewlite.recovery.guards import guards_of
 from crewlite.step_parts import Call, Effect, Intent
 from crewlite.tools.approval import Verdict, changed
-from crewlite.tools.base import BaseTool, as_text, misfits
+from crewlite.tools.base import BaseTool, as_text, misfit
 from crewlite.tools.call import Made, PlannedCall, call_step, guarded, refused, reused, use
 from crewlite.tools.naming import address_name
 from crewlite.tools.result import ToolResult, key_of
@@ -70,8 +67,8 @@ class _Plan:
         if tool is None:
             return asked.refused(self._tools.missing(call.name))
         about["tool_name"] = tool.name
-        if misfit := _misfit(call, tool):
-            return asked.refused(misfit, events.ToolValidateInputErrorEvent)
+        if problem := _misfit(call, tool):
+            return asked.refused(problem, events.ToolValidateInputErrorEvent)
         about["tool_class"] = type(tool).__name__
         begun, earlier_calls = self._earlier(tool)
         if address not in begun:
@@ -177,15 +174,8 @@ def _misfit(call: ToolCall, tool: BaseTool) -> str | None:
     """What is wrong with the arguments, for the model to read."""
     if len(call.arguments) == 1 and (key := next(iter(call.arguments))) in UNREAD and key not in tool.takes:
         return f"The arguments for {tool.safe_name} were {_unread(str(call.arguments[key]))}. {_takes(tool)}"
-    try:
-        tool.check(call.arguments)
-    except ValidationError as error:
-        return f"The arguments do not fit {tool.safe_name}: {misfits(error)}. {_takes(tool)}"
-    except Exception as error:  # the border: validators are the tool's own, and may raise anything
-        if ends_run(error):
-            raise
-        return f"The arguments do not fit {tool.safe_name}: {type(error).__name__}: {text_of(error)}. {_takes(tool)}"
-    return None
+    problem = misfit(tool, call.arguments)
+    return f"The arguments do not fit {tool.safe_name}: {problem}. {_takes(tool)}" if problem else None
 
 
 def _takes(tool: BaseTool) -> str:

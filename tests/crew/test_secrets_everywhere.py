@@ -202,7 +202,7 @@ def test_whoever_watches_a_run_or_reads_its_record_sees_no_secret(monkeypatch, c
     try:
         for event in stream:
             said.append(f"stream: {event.model_dump_json(serialize_as_any=True, fallback=repr)}")
-    except Exception as error:  # noqa: BLE001 - the flow of methods ends with one
+    except Exception as error:  # the flow of methods ends with one
         said += traceback.format_exception(error)
     with History(location) as history:
         history.export("r", "exported.json")

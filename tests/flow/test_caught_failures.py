@@ -153,7 +153,7 @@ def test_what_cannot_be_recorded_of_a_failure_is_told_once(on_disk, caplog, make
             for _ in range(3):
                 try:
                     call()
-                except Exception:  # noqa: BLE001, S112 - any of them
+                except Exception:  # any of them
                     continue
 
         pipeline.kickoff(run_id="one" if config else None)

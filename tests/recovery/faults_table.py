@@ -231,7 +231,7 @@ def ran(fault: Fault, *, on: bool) -> Ran:
     place = Place(fault.script, usual_policy() if on else None)
     try:
         result = PLACES[fault.where](place)()
-    except Exception as error:  # noqa: BLE001 - whatever the run fails with is what the table is about
+    except Exception as error:  # whatever the run fails with is what the table is about
         return Ran(error, place.calls.total(), place.waited)
     text = str(getattr(result, "raw", result))
     wrong = None if text in RESULTS else WrongResult(text)

@@ -40,6 +40,22 @@ def test_a_run_without_a_finished_step_is_not_said_to_have_recorded_none(on_disk
     assert note.splitlines()[0] == f"Recorded: run 'r' in {on_disk().location}. No step of it has finished."
 
 
+def test_a_note_that_has_no_text_does_not_replace_the_error(on_disk):
+    class Mute:
+        def __str__(self):
+            raise ValueError("no text")
+
+    class Noted(Exception):
+        __notes__ = [Mute()]
+
+    @flow(name="f", checkpoint=on_disk())
+    def fails():
+        raise Noted
+
+    with pytest.raises(Noted):
+        fails.kickoff(run_id="r")
+
+
 def test_a_run_that_fails_on_a_recorded_result_says_the_line_that_does_the_step_again(on_disk):
     wrong = [True]
 

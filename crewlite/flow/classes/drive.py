@@ -129,7 +129,7 @@ class Drive:
                 for task in ended:
                     self._take(task, self._at_work.pop(task))
                 self._begin()
-        except BaseException as error:  # noqa: BLE001 - the border: raised where the kickoff waits
+        except BaseException as error:  # the border: raised where the kickoff waits
             self._over.set_exception(ordinary(error))
 
     def _in_turn(self) -> Sequence[asyncio.Task[Any]]:

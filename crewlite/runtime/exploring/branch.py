@@ -96,7 +96,7 @@ class Branch:
             return _End("stopped", text_of(used_up))
         except RunCancelled as cancelled:
             return _End("cancelled", text_of(cancelled))
-        except Exception as failure:  # noqa: BLE001 - the border: a variant that fails is a row of the study
+        except Exception as failure:  # the border: a variant that fails is a row of the study
             changed = isinstance(failure, QuestionsChanged)
             return _End("failed", f"{type(failure).__name__}: {text_of(failure)}", asks_otherwise=changed)
         except asyncio.CancelledError:
@@ -125,7 +125,7 @@ class Branch:
                 score = await judge.score(result, _text(result), _task_asked(await self._stored(recorded)))
                 if judge.known_by:
                     score = await self._stored(record_score, judge.known_by, score, self._secrets)
-        except Exception as failure:  # noqa: BLE001 - the border: the row says that it was not judged, and why
+        except Exception as failure:  # the border: the row says that it was not judged, and why
             return None, f"not judged: {type(failure).__name__}: {text_of(failure)}"
         return score, ""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 
 from crewlite import kinds
@@ -80,9 +79,7 @@ def note_way_on(error: Exception, kind: str, request: Request) -> None:
     again = {None: "", 0: " No step of it has finished.", 1: " It is not run again."}
     then = again.get(done, " They are not run again.")
     note = f"{RECORDED}{steps}run {progress.run_id!r} in {progress.location}.{then}\n{request.how_to_go_on(kind)}"
-    before = [one for one in notes_of(error) if not str(one).startswith(RECORDED)]
-    with contextlib.suppress(Exception):  # as in `add_note`: the error may be frozen
-        error.__notes__ = [*before, note]
+    add_note(error, note, in_place_of=RECORDED)
 
 
 def note_answered(error: Exception, kind: str, run: Run, progress: Progress) -> None:

@@ -99,7 +99,7 @@ async def akickoff_for_each(
             root = root or definition.as_root(request)
             with _noted(begun, request.progress):
                 results[number] = await kickoff(definition, request, root)
-        except Exception as error:  # noqa: BLE001 - raised, or returned, when all have ended
+        except Exception as error:  # raised, or returned, when all have ended
             shown = cut(Secrets.of(*definition.secret_sources()).mask(repr(request.inputs)), _SHOWN)
             add_note(error, f"kickoff_for_each: this was inputs[{number}] of {len(all_inputs)}: {shown}")
             _note_way_on(error, definition.run_kind, request.progress, name)
@@ -171,7 +171,7 @@ async def side_by_side(works: Iterable[Awaitable[None]], width: int) -> None:
             except asyncio.CancelledError:
                 if me.cancelling():
                     raise
-            except Exception as error:  # noqa: BLE001 - raised when all have ended
+            except Exception as error:  # raised when all have ended
                 failures.append(error)
 
     running = [asyncio.ensure_future(one_by_one()) for _ in range(width)]

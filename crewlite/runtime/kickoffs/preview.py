@@ -167,7 +167,7 @@ async def _driven(root: Root[Any], inputs: dict[str, Any], run: Drive) -> str:
         return f"The steps after {behind} are not known, because no outcome of it was ever recorded."
     except CrewliteError:
         raise
-    except Exception as error:  # noqa: BLE001 - the border: code of the user between the steps
+    except Exception as error:  # the border: code of the user between the steps
         said = run.journal.secrets.mask(text_of(error))
         return f"After these steps {root.kind} {root.name!r} raises {type(error).__name__}: {said}"
     return ""
@@ -378,7 +378,7 @@ async def _worked(step: Step[T], inner: DryScope) -> T:
             if inner.children.spawned:
                 await inner.children.spawned.end()
         raise
-    except BaseException as error:  # noqa: BLE001 - what would end more than this step
+    except BaseException as error:  # what would end more than this step
         background.confine(error)
     return value
 

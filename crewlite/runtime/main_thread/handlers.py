@@ -148,7 +148,7 @@ class Waiting:
         def answered() -> None:
             try:
                 act()
-            except Exception as error:  # noqa: BLE001 - raised where the future is awaited
+            except Exception as error:  # raised where the future is awaited
                 done.set_exception(error)
             else:
                 done.set_result(None)

@@ -198,7 +198,7 @@ def _serve(pipe: Connection, module: str, name: str, key: str) -> None:
         with durable.entered(_Alone(key)):
             value = asyncio.run(func(*args, **kwargs)) if inspect.iscoroutinefunction(func) else func(*args, **kwargs)
         answer = {"value": codec.encode_to_keep(value, f"the result of {name}")}
-    except Exception as error:  # noqa: BLE001 - the border: sent to the run, which raises it
+    except Exception as error:  # the border: sent to the run, which raises it
         failure = {"message": text_of(error), "traceback": tracebacks.text(error), "raised": written(error)}
         answer = {"error": {"error_type": type(error).__qualname__, **failure}}
     pipe.send_bytes(codec.dumps(answer))

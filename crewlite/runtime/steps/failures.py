@@ -236,7 +236,7 @@ def _built(step: str, raised: RaisedError) -> BaseException | None:
         for name, value in (slots or {}).items():
             BaseException.__setattr__(error, name, value)
         getattr(error, "__notes__", None)  # the class's own __getattr__ may need a field that could not be recorded
-    except Exception:  # noqa: BLE001 - the border: a user's class may raise anything here
+    except Exception:  # the border: a user's class may raise anything here
         return None
     if "cause" in raised:
         error.__cause__ = error.__context__ = _other(step, raised["cause"])

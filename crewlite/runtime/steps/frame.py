@@ -335,7 +335,7 @@ class Frame(Scope):
                 await self.children.spawned.ended()
             if not self.children.suspended:
                 raise
-        except BaseException as error:  # noqa: BLE001 - what would end more than this step
+        except BaseException as error:  # what would end more than this step
             confine(error)
         finally:
             durable.reattach(token)

@@ -107,7 +107,7 @@ class StepFuture(Generic[T]):
     def _begin(self, step: Step[T], start: Any) -> None:
         try:
             self._task = self._scope.spawn(step, start)
-        except Exception as error:  # noqa: BLE001 - raised where the future is awaited
+        except Exception as error:  # raised where the future is awaited
             self._done = self._done or _running()
             self._done.set_exception(error)
         else:

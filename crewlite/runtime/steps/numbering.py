@@ -200,7 +200,7 @@ def _alike(one: object, other: object) -> bool:
     """Return whether two objects are interchangeable for a step, as far as one can tell."""
     try:
         return _same(one, other, set())
-    except Exception:  # noqa: BLE001 - what comparing raises is up to the classes of users; it is no verdict
+    except Exception:  # what comparing raises is up to the classes of users; it is no verdict
         return False
 
 

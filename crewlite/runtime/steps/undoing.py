@@ -37,7 +37,7 @@ async def undone(frame: Frame, compensate: Compensate) -> Undone:
             await durable.scope().step(_step(frame, outcome, frame.children.compensators[outcome.address]))
         except CONTROL_FLOW:
             raise
-        except Exception as error:  # noqa: BLE001 - the border: a compensator is code of the user
+        except Exception as error:  # the border: a compensator is code of the user
             problem = f"{type(error).__qualname__}: {frame.mask(text_of(error))}"
             said = f"The compensator of {outcome.address} failed ({problem}), so that step and those before stay done"
             return Undone(Escalate(said, type=compensate.type), done)

@@ -194,7 +194,7 @@ class Journal:
         try:
             if stored := self._begin(parts, sealed):
                 await stored
-        except Exception as error:  # noqa: BLE001 - whatever storage raises is announced, and raised if it must stop the run
+        except Exception as error:  # whatever storage raises is announced, and raised if it must stop the run
             self._not_saved(error)
             return
         if self.queue and "place" in parts:
@@ -243,7 +243,7 @@ class Journal:
                 return
             try:
                 self._not_saved(error)
-            except Exception as stop:  # noqa: BLE001 - raised by the next save of the run
+            except Exception as stop:  # raised by the next save of the run
                 self.broken = stop
 
         try:

@@ -88,7 +88,7 @@ def change(
         def look() -> None:
             try:
                 found.append(seen(parts))
-            except Exception as error:  # noqa: BLE001 - raised here, it would keep the sealed commit out of the store
+            except Exception as error:  # raised here, it would keep the sealed commit out of the store
                 failed.append(error)
 
         def done(error: BaseException | None) -> None:
@@ -143,7 +143,7 @@ def _on_its_thread(journal: Journal, act: Callable[[Future[T]], None]) -> Future
             if journal.closed:
                 raise journal.ended()
             act(done)
-        except BaseException as error:  # noqa: BLE001 - raised where the future is awaited
+        except BaseException as error:  # raised where the future is awaited
             done.set_exception(ordinary(error))
 
     try:

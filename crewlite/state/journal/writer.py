@@ -113,7 +113,7 @@ class WriteQueue:
                 return
             try:
                 done.set_result(act(self.store))
-            except BaseException as problem:  # noqa: BLE001 - whatever storage raises is raised where the future is awaited
+            except BaseException as problem:  # whatever storage raises is raised where the future is awaited
                 done.set_exception(ordinary(problem))
 
         self.writer.put(run)
@@ -230,7 +230,7 @@ class Writer:
             job = job and self._next()
         try:
             self.store.close()
-        except BaseException as error:  # noqa: BLE001 - all is stored, and callers wait for the end
+        except BaseException as error:  # all is stored, and callers wait for the end
             log.warning("%s was not closed: %s", self.store.location, text_of(ordinary(error)))
         self.over = True
         self._refuse()
@@ -287,7 +287,7 @@ class Writer:
                     if self.store.sum_at(queue.run_id, queue.branch, queue.seq + 1):  # written between those two calls
                         self.store.append([sign])
                 queue.moved = False
-            except BaseException as error:  # noqa: BLE001 - whatever storage raises, the thread goes on
+            except BaseException as error:  # whatever storage raises, the thread goes on
                 why = self._fence(queue, error)
                 if (due or queue.fenced) and not isinstance(why, RunCancelled):  # the kickoff reports a cancellation
                     log.warning("%s/%s gave no sign of life: %s", queue.run_id, queue.branch, text_of(why))
@@ -315,7 +315,7 @@ class Writer:
             if queue.seq >= 2 * queue.compacted + _FIRST_COMPACTION:
                 queue.compacted = queue.seq  # before `pinned` is read: see manual.name_checkpoint
                 compact_branch(self.store, queue.run_id, queue.branch, tuple(queue.pinned))
-        except BaseException as error:  # noqa: BLE001 - whatever storage raises, the thread goes on
+        except BaseException as error:  # whatever storage raises, the thread goes on
             log.warning("%s/%s could not be compacted: %s", queue.run_id, queue.branch, text_of(ordinary(error)))
 
     def _write(self, jobs: list[_Job]) -> None:
@@ -330,7 +330,7 @@ class Writer:
         try:
             if commits:
                 self.store.append(list(commits.values()))
-        except BaseException as error:  # noqa: BLE001 - whatever storage raises is passed to `done`
+        except BaseException as error:  # whatever storage raises is passed to `done`
             if len(commits) > 1:
                 for queue in {job.queue: None for job in jobs}:
                     self._write([job for job in jobs if job.queue is queue])

@@ -79,7 +79,7 @@ class Database:
                     )
                 if self._connection is None:
                     self._connection = self._prepared()
-                with self._transaction():
+                with transaction(self._writer, self.run):
                     yield
             except (sqlite3.Error, UnicodeDecodeError) as error:  # Python may fail at the text of SQLite's own message
                 raise self._failure(error) from error
@@ -165,7 +165,7 @@ class Database:
             self._log_ahead()
             self.run("PRAGMA synchronous=FULL")
             self.run("PRAGMA wal_autocheckpoint=200")  # a WAL that is reused syncs twice as fast as one that grows
-            with self._transaction():
+            with transaction(self._writer, self.run):
                 new = version_of(self._writer, self.location) == 0
                 if _layout(self._writer) < _LAYOUT:
                     sqlite_tables.migrate(self._writer)
@@ -197,17 +197,6 @@ class Database:
             return False
         return (found.st_dev, found.st_ino) == self._file
 
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self.run("BEGIN IMMEDIATE")
-        try:
-            yield
-            self.run("COMMIT")
-        except BaseException:
-            if self._writer.in_transaction:
-                self._writer.execute("ROLLBACK")
-            raise
-
     def _failure(self, error: Exception) -> OSError:
         """Build the error to raise for an error of SQLite while writing."""
         if code_of(error) in BUSY:
@@ -218,6 +207,21 @@ class Database:
 def is_database_file(path: Path) -> bool:
     """Return whether SQLite accepts a file as a database; False if it is empty, missing or cannot be opened."""
     return not problem_with_file(path)
+
+
+@contextlib.contextmanager
+def transaction(
+    connection: sqlite3.Connection, run: Callable[[str], object], begin: str = "BEGIN IMMEDIATE"
+) -> Iterator[None]:
+    """Run the block in a transaction, which is rolled back if the block raises. `run` executes on the connection."""
+    run(begin)
+    try:
+        yield
+        run("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 def problem_with_file(path: Path) -> str:

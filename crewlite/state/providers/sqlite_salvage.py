@@ -31,6 +31,7 @@ from crewlite.state.providers.sqlite_database import (
     as_text,
     checkpoint_row,
     code_of,
+    transaction,
     words_of,
 )
 from crewlite.wording import number_of
@@ -89,15 +90,9 @@ class _SqliteSalvage:
 
     @contextlib.contextmanager
     def held(self, run_id: str) -> Iterator[None]:
-        run = self._do if self._repair else self._db.execute
-        run("BEGIN IMMEDIATE" if self._repair else "BEGIN")
-        try:
+        run, begin = (self._do, "BEGIN IMMEDIATE") if self._repair else (self._db.execute, "BEGIN")
+        with transaction(self._db, run, begin):
             yield
-            run("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
 
     def branches(self, run_id: str) -> list[RawBranch]:
         query = "SELECT id, name, uid, seq, head, touched FROM branch WHERE run_id=? ORDER BY id"

@@ -100,7 +100,7 @@ def _validated(cls: type, fields: JsonObject, given: Json, called: str, what: st
         taken = _taken(cls, values)
     except ValidationError as error:
         problem = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
-    except Exception as error:  # noqa: BLE001 - the border: a validator is code of the user's
+    except Exception as error:  # the border: a validator is code of the user's
         problem = f"{type(error).__name__}: {text_of(error)}"
     else:
         made = dict(fields)  # also those that the class has no more

@@ -80,13 +80,13 @@ def look(site: Site) -> Seen:
             try:
                 seen.runs[name] = _view(run)
                 own[name] = {place.id for place in run.checkpoints(abandoned=True) if place.branch == run.branch}
-            except Exception as error:  # noqa: BLE001 - whatever a journal that cannot be read raises is what is looked for
+            except Exception as error:  # whatever a journal that cannot be read raises is what is looked for
                 seen.wrong.append(f"unreadable: {name}: {_told(error)}")
         seen.wrong += _bases(seen)
         seen.wrong += _listing(history, seen, own)
         try:
             seen.wrong += [f"doctor: {found.what}: {found.problem}" for found in history.doctor()]
-        except Exception as error:  # noqa: BLE001 - the doctor never raises at a location that can be read
+        except Exception as error:  # the doctor never raises at a location that can be read
             seen.wrong.append(f"the doctor raised {_told(error)}")
     return seen
 
@@ -126,7 +126,7 @@ def _bases(seen: Seen) -> Iterable[str]:
 def _listing(history: History, seen: Seen, own: dict[str, set[str]]) -> Iterable[str]:
     try:
         listed = history.checkpoints()
-    except Exception as error:  # noqa: BLE001 - a listing never raises
+    except Exception as error:  # a listing never raises
         yield f"places() raised {_told(error)}"
         return
     seen.listed = [place.id for place in listed]
@@ -147,7 +147,7 @@ def go_on(site: Site, seen: Seen) -> list[str]:
         before = len(site.trace.lines())
         try:
             wrong += [f"{name} went on to {text}" for text in _resumed(site, name, run)]
-        except BaseException as error:  # noqa: BLE001 - it must not raise
+        except BaseException as error:  # it must not raise
             wrong.append(f"{name} cannot be gone on with: {_told(error)}")
         paid = {line[3] for line in site.trace.lines()[before:] if line[0] == "paid"}
         if (twice := paid & set(run["finished"])) and name.partition("/")[2] not in CHANGES_INPUTS:
@@ -333,7 +333,7 @@ def release(site: Site, held: list[Any]) -> str:
     store = provider_for(site.location, site.provider).open(site.location)
     try:
         store.append([Commit.saying(RUN, "main", (seq, total), {"released": True})])
-    except Exception as error:  # noqa: BLE001 - whatever a store refuses it with
+    except Exception as error:  # whatever a store refuses it with
         return _told(error)
     finally:
         store.close()
