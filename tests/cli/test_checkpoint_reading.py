@@ -191,7 +191,7 @@ def test_info_of_a_run_without_checkpoints_says_so(tmp_path):
     crew_of(ScriptedLLM(["x"] * 3), tmp_path / "runs", on_events=["task_failed"]).kickoff({"topic": ""}, run_id="bare")
     done = CliRunner().invoke(main, ["checkpoint", "info", "bare", "--location", str(tmp_path / "runs")])
     assert done.exit_code == 1
-    assert "bare/main has none" in done.stderr
+    assert "bare/main has no checkpoints" in done.stderr
 
 
 # --- tree
