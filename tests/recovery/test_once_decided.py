@@ -223,3 +223,45 @@ def test_a_call_that_was_cut_is_not_made_again_by_a_retry_that_keeps_what_has_fi
         one.kickoff(run_id=RUN)
     assert one.kickoff(run_id=RUN, answers={"step:send": "told"}) == "told"
     assert sent == ["letter"]
+
+
+def test_a_call_made_again_that_fails_and_is_handled_is_not_made_again_by_the_same_rerun():
+    made = []
+
+    def posting(setting, *, line):
+        @step(effect="once")
+        def send():
+            made.append("letter")
+            raise ConnectionError("no route")
+
+        @step
+        def note(text):
+            return text
+
+        @step
+        def end():
+            if not line:
+                raise ConnectionError("no line")
+            return "end"
+
+        @flow(checkpoint=setting)
+        def one():
+            try:
+                got = send()
+            except ConnectionError:
+                got = note("not sent")
+            return [got, note("noted"), end()]
+
+        return one
+
+    whole = CheckpointConfig(location="here", provider=Kept())
+    assert posting(whole, line=True).kickoff(run_id=RUN) == ["not sent", "noted", "end"]
+    entries = entries_of(whole)
+    begun = next(at for at, entry in enumerate(entries, 1) if entry.commit.get("intents"))
+    setting, rerun = cut(entries, begun), ["step:send"]
+    with pytest.raises(InDoubt):
+        posting(setting, line=True).kickoff(run_id=RUN)
+    with pytest.raises(ConnectionError, match="no line"):
+        posting(setting, line=False).kickoff(run_id=RUN, rerun=rerun)
+    assert posting(setting, line=True).kickoff(run_id=RUN, rerun=rerun) == ["not sent", "noted", "end"]
+    assert len(made) == 2

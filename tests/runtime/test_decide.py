@@ -161,7 +161,7 @@ def test_a_refusal_names_the_steps_beside_it_that_were_asked_this_question():
         (STRICT, ASKED, "raise again"),
         (STRICT, OTHER, "run"),
         (Mode(), ASKED, "run"),
-        (replace(STRICT, rerun=frozenset({"step:go"})), ASKED, "run"),
+        (replace(STRICT, rerun={"step:go": 1}), ASKED, "run"),
         (replace(STRICT, diverged=True), ASKED, "run"),
     ],
 )
@@ -192,7 +192,7 @@ def test_a_step_that_may_differ_runs_again_under_strict_replay_and_nothing_recor
     assert verdict(decide(record(failed=failure()), question(drift="may_differ"), STRICT)) == "raise again"
     new = question(drift="may_differ")
     assert verdict(decide(record(outcome("step:later")), new, STRICT, later)) == "run, and diverge"
-    assert verdict(decide(record(failed=failure()), new, replace(STRICT, rerun=frozenset({"step:go"})))) == "run"
+    assert verdict(decide(record(failed=failure()), new, replace(STRICT, rerun={"step:go": 1}))) == "run"
     assert missed(record(outcome()._replace(provenance={MAY_DIFFER: "yes"})), STRICT, "", {"step:go"}) == []
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from crewlite import kinds
 from crewlite.errors import DeadlineExceeded, StateConflict, StepTimeout
@@ -90,6 +90,14 @@ def failed_before(record: Record, address: str) -> str:
     """Return the error of a step whose last attempt failed finally; "" if the step has not failed finally."""
     last = record.last_attempt(address)
     return f"{last.error_type}: {last.message}" if last and last.final else ""
+
+
+def is_retried(address: str, record: Record, rerun: Mapping[str, int]) -> bool:
+    """Return whether a kickoff with this `rerun` retries a failed step: of a call with effect="once", its last attempt.
+
+    If it made a call again that has failed once more, a program that is started again with the same `rerun` does not.
+    """
+    return address in rerun and record.begun_once.get(address, rerun[address]) == rerun[address]
 
 
 def was_decided(record: Record, address: str) -> bool:

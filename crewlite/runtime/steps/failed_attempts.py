@@ -16,6 +16,7 @@ from crewlite.durable import Step
 from crewlite.errors import CrewliteError, InDoubt, NotCodable
 from crewlite.events.voice import Voice
 from crewlite.recovery import Evidence, Failure, FailureType, RecordedStep
+from crewlite.runtime.steps.attempts import is_retried
 from crewlite.runtime.steps.causes import causes_of, for_author, message_of, traceback_of, type_of
 from crewlite.runtime.steps.failures import ReportedFailure, raised, written
 from crewlite.runtime.steps.frame import Frame
@@ -121,9 +122,13 @@ def kept(step: Step[Any], frame: Frame) -> FailedAttempt | None:
     Sets the frame's failed child steps and sayings to those of that attempt.
     """
     run = frame.run
-    if frame.address not in run.undecided or frame.inherited.mode.diverged or frame.address in run.rerun:
-        return None
     record, at = run.record, _address(frame)
+    if (
+        frame.address not in run.undecided
+        or frame.inherited.mode.diverged
+        or is_retried(frame.address, record, run.rerun)
+    ):
+        return None
     outcome = record.outcomes.get(at)
     if outcome is None or outcome.fingerprint != codec.digest([kinds.CLASSIFICATION.name, frame.fingerprint]):
         return None

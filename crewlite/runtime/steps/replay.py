@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from crewlite import codec, kinds
 from crewlite.codec import Json
 from crewlite.homes import renamed
+from crewlite.runtime.steps.attempts import is_retried
 from crewlite.runtime.steps.numbering import is_counted
 from crewlite.state.format.addresses import is_right_below, prefix_beside
 from crewlite.state.format.commit import AskedQuestion, GivenAnswer
@@ -88,8 +89,8 @@ class Mode:
     effect="once" still answer from the record."""
     superseded: bool = False
     """Whether the recorded result of the run answers another question than this kickoff asks."""
-    rerun: frozenset[str] = frozenset()
-    """Addresses of failed steps to retry, and of calls in doubt to make again."""
+    rerun: Mapping[str, int] = field(default_factory=dict)
+    """See `Run.rerun`."""
     begun: frozenset[str] = frozenset()
     """Addresses of steps that an earlier process started."""
 
@@ -191,11 +192,12 @@ def decide(record: Record, question: Question, mode: Mode, unrequested: Collecti
         return RUN
     if ended is not None and question.is_early and _comes_earlier(record, ended, question, mode, unrequested):
         return NEW_COURSE
+    same = ended is not None and ended.fingerprint == question.digest
     if isinstance(ended, Outcome):
         verdict = _answered(record, ended, question, mode, unrequested)
         if isinstance(verdict, Reuse) or verdict != RUN:
             return verdict
-    elif ended and mode.strict_replay and ended.fingerprint == question.digest and ended.address not in mode.rerun:
+    elif ended and same and mode.strict_replay and not is_retried(ended.address, record, mode.rerun):
         return Reraise(ended)
     if mode.strict_replay and not mode.diverged:
         return _unanswered(record, ended, question, mode, unrequested)

@@ -6,6 +6,7 @@ from typing import Any
 
 from crewlite import events
 from crewlite.durable import Step
+from crewlite.resuming import nth_attempt
 from crewlite.runtime.steps.frame import Frame
 from crewlite.runtime.steps.questions import Drifted
 from crewlite.runtime.steps.replay import Reuse
@@ -14,9 +15,10 @@ from crewlite.state.format.outcome import Attempt, Outcome
 
 async def announce_failed(frame: Frame, step: Step[Any], failure: Attempt) -> None:
     """Announce that a failure, which the code has handled before, is raised again."""
+    last = nth_attempt(failure.address, frame.run.record.begun_once.get(failure.address, 1))
     frame.run.journal.warn(
         f"{failure.address} failed before and the code handled that, so it is not tried again "
-        f"(rerun={[failure.address]!r}, or --rerun {failure.address}, tries it): "
+        f"(rerun={[last]!r}, or --rerun {last}, tries it): "
         f"{failure.error_type}: {failure.message}"
     )
     if _is_heard(frame, step):
