@@ -99,6 +99,8 @@ def test_inputs_are_fields_of_the_state_or_arguments_of_the_methods_that_begin()
         ConfigError, match="no setting and no field of its state 'checkpiont'; did you mean 'checkpoint"
     ):
         Take(checkpiont=True)
+    with pytest.raises(ConfigError, match=r"no field of its state 'zzz'; it takes name, .*, topic"):
+        Take(zzz=1)
 
 
 def test_a_method_that_begins_may_be_wrapped_by_a_function_that_takes_anything():

@@ -283,3 +283,26 @@ def test_a_place_behind_the_head_of_a_flow_names_the_verb_of_flows(memory):
         fails.kickoff(1, run_id="r")
     with pytest.raises(CheckpointIsBehind, match=r"flow\.fork\("):
         fails.kickoff(from_checkpoint="r/main@step:double")
+
+
+def test_an_edit_or_rerun_of_a_failed_step_is_told_what_a_fork_does_with_it(memory):
+    @step
+    def fails():
+        raise ConnectionError("no line")
+
+    @flow(checkpoint=memory())
+    def patient(catches):
+        try:
+            return fails()
+        except ConnectionError:
+            if not catches:
+                raise
+
+    with pytest.raises(ConnectionError):
+        patient.kickoff(False, run_id="failed")
+    for changed in ({"rerun": ["step:fails"]}, {"edits": {"step:fails": 1}}):
+        with pytest.raises(RefError, match="'step:fails' has failed, .* any fork from there tries it again, without"):
+            patient.fork("failed", **changed)
+    patient.kickoff(True, run_id="handled")
+    with pytest.raises(RefError, match="'step:fails' has failed, .* only if rerun names it"):
+        patient.fork("handled", edits={"step:fails": 1})

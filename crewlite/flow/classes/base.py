@@ -373,7 +373,8 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
         for name in other:
             instead, setting = why_not(["Flow"], name), meant(name, _SETTINGS)
             if instead or setting or not self.state_kind.is_open:
-                hint = meant(name, [*_SETTINGS, *self.state_kind.fields]) or f"it takes {', '.join(_SETTINGS)}"
+                known = [*_SETTINGS, *self.state_kind.fields]
+                hint = meant(name, known) or f"it takes {', '.join(known)}"
                 raise ConfigError(
                     f"{type(self).__name__} has no setting and no field of its state {name!r}; {instead or hint}"
                 )

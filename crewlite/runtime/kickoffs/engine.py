@@ -294,7 +294,7 @@ async def _resume(
             warn_kept(journal, drifted)
             warn_stored(root, record, target, journal)
         else:
-            refuse_masked(record.run["inputs"], request.inputs, journal.run_id)
+            refuse_masked(record.run["inputs"], request.inputs, journal.run_id, journal.branch)
             check_newest(root, record, target)
             check_variant(root, request, journal)
             if superseded:

@@ -130,7 +130,7 @@ async def preview(root: Root[Any], request: Request) -> Preview:
     inputs, others = inputs_of(root, request, journal)
     if not others and await kept_result(root, journal, inputs, config, found) is not None:
         return Preview(tuple(_reused(record.outcomes[at]) for at in _inside(record.outcomes, "")))
-    refuse_masked(record.run["inputs"], request.inputs, journal.run_id)
+    refuse_masked(record.run["inputs"], request.inputs, journal.run_id, journal.branch)
     check_newest(root, record, found)
     run = Drive(
         journal,

@@ -122,7 +122,7 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
             root.check_recorded(inputs, journal.run_id)
             return inputs, {}
         if not record.fresh:
-            refuse_masked(record.run["inputs"], given, journal.run_id)
+            refuse_masked(record.run["inputs"], given, journal.run_id, journal.branch)
             about: Any = {"kind": root.kind, "branch": journal.branch, "state_id": request.state_id}
             about["set_before"] = [name for name in names if name in request.preset]
             raise InputsChanged(journal.run_id, names, masked=names_of_masked(record.run["inputs"]), **about)

@@ -12,6 +12,7 @@ from typing import Any
 from crewlite.codec import IMMUTABLE, decode, encode, holds_secret
 from crewlite.comparable import comparable
 from crewlite.errors import ConfigError
+from crewlite.resuming import branch_ref, to_resume
 from crewlite.secrets import Secrets
 from crewlite.state.journal.journal import Journal
 
@@ -36,12 +37,13 @@ def names_of_masked(recorded: Mapping[str, Any]) -> list[str]:
     return [name for name, value in recorded.items() if holds_secret(value)]
 
 
-def refuse_masked(recorded: Mapping[str, Any], given: Mapping[str, Any] | None, run_id: str) -> None:
+def refuse_masked(recorded: Mapping[str, Any], given: Mapping[str, Any] | None, run_id: str, branch: str) -> None:
     """Raise ConfigError if a run would take an input from its record that held a secret."""
     if names := [name for name in names_of_masked(recorded) if name not in (given or ())]:
         raise ConfigError(
-            f"The input {', '.join(names)} of run {run_id!r} holds a secret, which is never recorded: the record has "
-            f"a mask in its place. Pass all inputs again with run_id={run_id!r}; the secret may be another one"
+            f"The input {', '.join(names)} of run {branch_ref(run_id, branch)!r} holds a secret, which is never "
+            f"recorded: the record has a mask in its place. Pass all inputs again with "
+            f"{to_resume(run_id, branch)}; the secret may be another one"
         )
 
 
