@@ -29,6 +29,11 @@ class Kickoff:
             self._known = outcome, self._shown(outcome)
         return self._known[1] if outcome is not None else None
 
+    def handed_out(self) -> tuple[Any, Any] | None:
+        """Return what `result` has returned, as it is now, and made anew; None if nobody has asked for it."""
+        outcome, result = self._known
+        return None if outcome is None else (result, self._shown(outcome))
+
 
 _LAST: ContextVar[WeakKeyDictionary[Any, Kickoff] | None] = ContextVar("crewlite_last_kickoff", default=None)
 
@@ -45,3 +50,10 @@ def last(definition: object) -> Any:
     known = _LAST.get()
     kickoff = None if known is None else known.get(definition)
     return None if kickoff is None else kickoff.result()
+
+
+def handed_out(definition: object) -> tuple[Any, Any] | None:
+    """Return what `last` has returned for a definition, as it is now, and made anew; None if it was not asked."""
+    known = _LAST.get()
+    kickoff = None if known is None else known.get(definition)
+    return None if kickoff is None else kickoff.handed_out()

@@ -165,6 +165,28 @@ def test_what_a_run_of_a_persisted_state_has_left_goes_before_what_is_set():
     assert counts == [1, 2, 3]
 
 
+@pytest.mark.parametrize("kind", [Trip, dict])
+def test_what_is_set_in_the_state_after_a_kickoff_is_warned_of_by_the_next(kind, caplog):
+    class Count(Flow[kind]):
+        @start()
+        def count(self):
+            values = self.state if kind is dict else vars(self.state)
+            return len(values["stops"]), values["words"]
+
+    made = Count(words=3, stops=["a"])
+    for _ in range(2):
+        assert made.kickoff() == (1, 3)
+        assert dict(made.state)["words"] == 3
+    assert not caplog.messages
+    dict(made.state)["stops"].append("b")
+    assert made.kickoff() == (1, 3)
+    assert caplog.messages == [
+        "flow Count: stops was set in its state after a kickoff, and no kickoff begins with that: pass inputs"
+    ]
+    assert made.kickoff() == (1, 3)
+    assert len(caplog.messages) == 1
+
+
 def test_what_was_set_is_taken_as_it_is():
     class Kept(BaseModel):
         count: Annotated[int, AfterValidator(lambda count: count + 1)] = 0

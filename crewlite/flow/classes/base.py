@@ -21,7 +21,7 @@ from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.graph import Graph
 from crewlite.flow.classes.running import is_at_work, method_of, original, running
 from crewlite.flow.classes.settings import FlowType, check_attributes
-from crewlite.flow.classes.state import Outcome, StateKind, fields_set, values_of
+from crewlite.flow.classes.state import Outcome, StateKind, fields_set, values_of, warn_of_late_changes
 from crewlite.flow.options import check_checkpoint, named, whole_or_none
 from crewlite.keywords import known_keywords
 from crewlite.kinds import Kind
@@ -287,6 +287,7 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
     def _note_kickoff(self, progress: Progress) -> None:
         """Let `state` show what the kickoff leaves."""
         kind = self.state_kind
+        warn_of_late_changes(self.run_name, last_kickoff.handed_out(self))
 
         def left(outcome: Outcome) -> Left:  # does not hold the flow, which its own last kickoff would keep for ever
             return Left(outcome.made(kind), outcome.feedback)

@@ -304,3 +304,16 @@ class _Mirror:
 
 
 _NONE = object()
+
+
+def warn_of_late_changes(flow: str, handed_out: tuple[Any, Any] | None) -> None:
+    """Warn of fields of the state that a program has set after a kickoff, as the next one does not begin with them."""
+    if handed_out is None:
+        return
+    now, then = ({name: comparable(one) for name, one in values_of(left.state).items()} for left in handed_out)
+    if changed := sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name)):
+        log.warning(
+            "flow %s: %s was set in its state after a kickoff, and no kickoff begins with that: pass inputs",
+            flow,
+            ", ".join(changed),
+        )
