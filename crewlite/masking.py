@@ -95,7 +95,7 @@ class Masking:
             parts = {name: getattr(value, name) for name in names} | attributes_of(value)
             return dataclass_of(kind, parts | masked) if (masked := self._parts(parts)) else value
         if isinstance(value, BaseException):
-            text = f"{kind.__qualname__}: {text_of(value)}"
+            text = repr(value) if isinstance(value, BaseExceptionGroup) else f"{kind.__qualname__}: {text_of(value)}"
             return value if (shown := self._mask(text)) is text else shown
         if isinstance(value, _NO_TEXT) or plain_url(value) or getattr(kind, "recorded_as_text", False):
             text = str(value)
@@ -116,7 +116,7 @@ class Masking:
         """Return a tuple, a set, or a collection of a class of its own."""
         if isinstance(value, dict):
             made = self._mapping(value)
-            return value if made is value else _filled(value, made.items())
+            return value if made is value else _with_items(value, made)
         items = [*value]
         made = [*map(self, items)]
         if not any(map(is_not, made, items)):
@@ -145,6 +145,15 @@ def _with(model: BaseModel, held: dict[str, Any], extra: dict[str, Any], private
         object.__setattr__(made, "__pydantic_extra__", {**(model.__pydantic_extra__ or {}), **extra})
     if private:
         object.__setattr__(made, "__pydantic_private__", {**(model.__pydantic_private__ or {}), **private})
+    return made
+
+
+def _with_items(value: Any, items: Mapping[Any, Any]) -> Any:
+    """Return a copy of a dict of a class of its own, with other items in it. The `update` of a Counter would count."""
+    made = copy.copy(value)
+    made.clear()
+    for key, item in items.items():
+        made[key] = item
     return made
 
 

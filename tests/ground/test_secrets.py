@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import pairwise
@@ -381,3 +381,12 @@ def test_a_text_that_comes_in_pieces_is_masked_as_the_whole_is(values, parts, ch
         shown.append(secrets.mask(held[:at]))
         held = held[at:]
     assert "".join(shown) + secrets.mask(held) == secrets.mask(text)
+
+
+def test_a_counter_and_a_group_of_errors_are_masked_as_what_they_are():
+    secrets = Secrets([KEY])
+    assert secrets.mask_data(Counter({KEY: 2, "a": 1})) == Counter({MASK: 2, "a": 1})
+    group = ExceptionGroup("two", [ValueError(f"no {KEY}"), OSError("disk")])
+    assert secrets.mask_data(group) == f"ExceptionGroup('two', [ValueError('no {MASK}'), OSError('disk')])"
+    harmless = ExceptionGroup("two", [ValueError("no")])
+    assert secrets.mask_data(harmless) is harmless
