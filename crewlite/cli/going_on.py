@@ -219,7 +219,7 @@ def fork(
             run, at = recorded.run, recorded.at
             again, doubts = recorded.rerun_apart(chosen.rerun)
             if only and doubts:
-                raise click.UsageError(f"{only}: {doubts[0]} is a call in doubt, which only a run can make again")
+                raise click.UsageError(f"{only}: {doubts[0]} has not finished, so only a run can make it again")
             instead = f"History({opened.location!r}).fork({at!r}); here: --no-run"
             how: dict[str, Any] = {"branch": branch, "edits": edited, "rerun": again, "allow_effects": allow_effects}
             if no_run:
