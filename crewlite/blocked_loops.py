@@ -18,7 +18,7 @@ from crewlite.lazy import asyncio
 log = logging.getLogger(__name__)
 _PATIENCE = 5.0  # seconds that a loop may be busy with one piece of code
 _TURN = 0.01  # seconds of work after which a run gives its loop a turn
-_told = set[str]()
+_warned_about = set[str]()
 """The code that a warning has named: one warning for each."""
 
 
@@ -41,8 +41,8 @@ class LoopWatch:
                 self._loop.call_soon_threadsafe(self._answer)
             except RuntimeError:  # the loop is closed: nothing blocks it
                 self._is_asked = False
-        elif (place := _place(self._loop)) not in _told:
-            _told.add(place)
+        elif (place := _place(self._loop)) not in _warned_about:
+            _warned_about.add(place)
             log.warning(
                 "%s has blocked an event loop for %g s, and this thread waits for that loop. If the code there waits "
                 "for this thread, neither goes on: wait with `await` there, or take `async` from its `def`",

@@ -126,7 +126,7 @@ class Definition(Described):
 
     @field_validator("callback", "condition", "task_callback", "step_callback", mode="before", check_fields=False)
     @classmethod
-    def _is_told(cls, value: object, info: ValidationInfo) -> object:
+    def _takes_its_argument(cls, value: object, info: ValidationInfo) -> object:
         if value is not None:
             name = info.field_name or ""
             check_takes(value, name, "a step of the agent" if name == "step_callback" else "the TaskOutput")
@@ -313,10 +313,10 @@ def _readable(cls: type[BaseModel], error: ValidationError) -> str:
     problems, unlike, of_others, classes = [], list[str](), False, _classes(cls)
     for name, item in _each_once(error):
         if item["type"] == "extra_forbidden":
-            told = why_not(classes, name)
+            instead = why_not(classes, name)
             close = meant_setting(name, cls.model_fields) or meant(name, settings_of(classes))
-            of_others = of_others or bool(told)
-            hint = f": {told}" if told else f"; {close}" if close else ""
+            of_others = of_others or bool(instead)
+            hint = f": {instead}" if instead else f"; {close}" if close else ""
             problems.append(f"it has no field {name!r}{hint}")
             unlike += [] if hint else [name]
         elif item["type"] == "missing":

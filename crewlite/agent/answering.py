@@ -10,7 +10,7 @@ from crewlite import durable, events, kinds
 from crewlite.agent.guarding import Guard, accepted
 from crewlite.agent.guardrail import rule_of
 from crewlite.agent.loop import Answer
-from crewlite.agent.opening import opened, refused, told
+from crewlite.agent.opening import opened, refused, with_recovery
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.agent.persona import Persona
 from crewlite.agent.reasoning import prepare
@@ -53,7 +53,7 @@ def answering(
         now = job
         if recovery := durable.scope().recovery():
             tools = permitted(job.tools, recovery.tools)
-            now = opening(told(messages, tools, recovery), tools=tools)
+            now = opening(with_recovery(messages, tools, recovery), tools=tools)
         talk = list(now.messages)
         await prepare(now, talk)
         return output(await accepted(now, talk, chain, output))
@@ -71,8 +71,8 @@ def answering(
             agent,
             _EVENTS,
             {"agent_role": persona.role},
-            begun=lambda: {"tools": tuple(tool.name for tool in job.tools), "messages": job.messages},
-            told=lambda result: {"output": result.raw, "usage": result.token_usage},
+            of_start=lambda: {"tools": tuple(tool.name for tool in job.tools), "messages": job.messages},
+            of_outcome=lambda result: {"output": result.raw, "usage": result.token_usage},
         ),
         encode=lambda result: {"raw": result.raw},
         decode=decode,

@@ -76,7 +76,7 @@ def called(
         return own() if own else _called_plainly(llm, messages, context, "acall")
     blocks = on(scope.loop)  # which nothing can be awaited on, so nothing can be recorded
     conversation = _messages(messages, "call")
-    told = {name: value for name, value in context.items() if name not in _WHO_ASKS}
+    arguments = {name: value for name, value in context.items() if name not in _WHO_ASKS}
     said = None if blocks or "on_chunk" in context else _as_recorded(conversation)
     if said is None and (not scope.dry or background.on_loop_thread()):
         return own() if own else _called_plainly(llm, messages, context, "ask")
@@ -87,8 +87,8 @@ def called(
         agent=str(context.get("agent", "")),
         source=context.get("from_agent"),
         task=context.get("from_task"),
-        question=[said, comparable(told, _name_of)],
-        more=told,
+        question=[said, comparable(arguments, _name_of)],
+        more=arguments,
     )
     step = replace(step, with_usage=lambda it, usage: it.model_copy(update={"usage": usage}), drift="may_differ")
     if said is None:  # a preview shows it without asking the model; no recorded call has the number 0
@@ -132,10 +132,10 @@ def _called_plainly(llm: BaseLLM, messages: str | list[Message], context: Mappin
 
 async def _acall(llm: BaseLLM, messages: list[Message], context: Mapping[str, Any]) -> Reply:
     acall = acall_behind(type(llm))
-    told = {name: value for name, value in context.items() if value is not None}
-    if isinstance(on_chunk := told.get("on_chunk"), FromAThread):
-        told["on_chunk"] = on_chunk.on_chunk  # awaited on this loop, which must not block
-    reply: Reply = await acall(llm, messages, **context_for(acall, told))
+    given = {name: value for name, value in context.items() if value is not None}
+    if isinstance(on_chunk := given.get("on_chunk"), FromAThread):
+        given["on_chunk"] = on_chunk.on_chunk  # awaited on this loop, which must not block
+    reply: Reply = await acall(llm, messages, **context_for(acall, given))
     return reply
 
 

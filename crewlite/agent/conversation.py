@@ -26,6 +26,7 @@ from crewlite.state.format.commit import CommitParts, StepRecord
 from crewlite.state.format.earlier import has_other_inputs
 from crewlite.state.format.operations import difference
 from crewlite.state.format.record import Record
+from crewlite.wording import number_of
 
 log = logging.getLogger("crewlite")
 _KNOWN = 10_000  # conversations of which a process knows where it is
@@ -83,7 +84,8 @@ class Conversation:
         last = len(questions)
         if turn is not None and turn > last + (messages is not None):
             raise ConfigError(
-                f"turn is {turn}, and the conversation {run_id!r} has {last}; wanted at most {last + 1}, with a message"
+                f"turn is {turn}, and conversation {run_id!r} has {number_of(last, 'turn')}; wanted at most "
+                f"{last + 1}, and a message for turn {last + 1}"
             )
         if messages is None:
             return turn or last

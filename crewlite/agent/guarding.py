@@ -118,7 +118,7 @@ class _Check:
             name=None,
             work=self._verdict,
             question=[self.place, codec.digest(self.answer.text), self.guard.text],
-            voice=Voice(self.job.persona.agent, _EVENTS, about, told=_verdict_told),
+            voice=Voice(self.job.persona.agent, _EVENTS, about, of_outcome=_verdict_fields),
             encode=codec.encode,
             decode=self._decoded,
             round_trip=True,
@@ -198,6 +198,6 @@ class _Check:
         return ConfigError(f"The guardrail {self.guard.title!r} of {self.guard.owner} returned {returned}")
 
 
-def _verdict_told(verdict: list[Any]) -> dict[str, Any]:
+def _verdict_fields(verdict: list[Any]) -> dict[str, Any]:
     passes, text = verdict
     return {"success": passes, "result" if passes else "error": text}

@@ -46,12 +46,12 @@ async def scored(
     `task`: `description` and `expected_output` of what was to be done; None if only the inputs say it. Raises what a
     kickoff raises; OutputInvalid if the judge gives no score.
     """
-    told = {
+    shown = {
         "task": task,
         "inputs": templates.marked("inputs", json.dumps(inputs, default=str, ensure_ascii=False)) if inputs else "",
         "result": templates.marked("result", result),
     }
-    asked = templates.render(PROMPTS, "score.j2", **told)
+    asked = templates.render(PROMPTS, "score.j2", **shown)
     answer = await judge.akickoff(asked, response_format=Score)
     verdict = answer.pydantic
     assert isinstance(verdict, Score)

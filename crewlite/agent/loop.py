@@ -129,7 +129,7 @@ async def _make_calls(job: Work, messages: list[Message], reply: LLMReply, calls
     """
     made = list(zip(calls, await make(calls, job.persona.role), strict=True))
     limit = job.persona.agent.max_tool_output
-    messages += [told(call.id, call.name, result.told, call.address, limit) for call, result in made]
+    messages += [tool_message(call.id, call.name, result.told, call.address, limit) for call, result in made]
     messages += [
         picture_message(call.arguments) for call, result in made if isinstance(call.tool, AddImage) and not result.error
     ]
@@ -152,7 +152,7 @@ async def _tell(callback: Callable[[Any], Any], step: AgentAction | AgentFinish)
     await call_back(callback, step, [codec.digest(dataclasses.asdict(step))], role="step_callback")
 
 
-def told(identifier: str, name: str, text: str, address: str, limit: int | None) -> Message:
+def tool_message(identifier: str, name: str, text: str, address: str, limit: int | None) -> Message:
     """Build the message with the result of a tool. `limit`: the number of characters that the model is shown."""
     return {"role": "tool", "tool_call_id": identifier, "name": name, "content": shortened(text, limit, address)}
 

@@ -50,8 +50,10 @@ def opened(
     return Work(persona, tuple(opening), has, shape, title, task)
 
 
-def told(messages: list[Message], tools: Sequence[BaseTool], recovery: RecoveryContext | None) -> list[Message]:
-    """Return the messages, with what is told of the failure before this attempt at the running step, if there was one.
+def with_recovery(
+    messages: list[Message], tools: Sequence[BaseTool], recovery: RecoveryContext | None
+) -> list[Message]:
+    """Return the messages, with a text about the failed attempt before this one at the running step, if there was one.
 
     `tools`: those that the agent is offered in this attempt. `recovery`: that of the running step.
     """

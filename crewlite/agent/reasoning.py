@@ -123,13 +123,13 @@ class _Planning:
             plan: Plan = await self.ask("plan.j2", Plan, **more)
             return plan
 
-        def told(plan: Plan) -> dict[str, Any]:
+        def plan_fields(plan: Plan) -> dict[str, Any]:
             steps = "\n".join(f"{number}. {step}" for number, step in enumerate(plan.steps, 1))
             return {"plan": steps, "ready": plan.ready}
 
         who = self.job.persona
         about = {"agent_role": who.role, "attempt": attempt}
-        return _step(kinds.REASONING, act, Plan, Voice(who.agent, _REASONING, about, told=told))
+        return _step(kinds.REASONING, act, Plan, Voice(who.agent, _REASONING, about, of_outcome=plan_fields))
 
     async def ask(self, prompt: str, model: type[Any], **values: Any) -> Any:
         """Ask the agent's model for data of the pydantic class `model`, and return it."""
@@ -155,7 +155,9 @@ class _Look:
         """Build the step that evaluates."""
         who = self.planning.job.persona
         about = {"agent_role": who.role, "step_number": self.number, "step_description": self.step_text}
-        voice = Voice(who.agent, _OBSERVATION, about, told=lambda seen: seen.model_dump(exclude={"refined_steps"}))
+        voice = Voice(
+            who.agent, _OBSERVATION, about, of_outcome=lambda seen: seen.model_dump(exclude={"refined_steps"})
+        )
         return _step(kinds.OBSERVATION, self._seen, Observation, voice)
 
     async def _seen(self) -> Observation:

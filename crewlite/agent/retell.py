@@ -12,7 +12,7 @@ from typing import Any
 
 from crewlite import codec, kinds
 from crewlite.agent.guarding import amend, refusal
-from crewlite.agent.loop import mending, told
+from crewlite.agent.loop import mending, tool_message
 from crewlite.agent.shape import Misshapen, Shape
 from crewlite.llm.base import OVERFLOW, LLMReply, Message
 from crewlite.llm.call import read_back
@@ -76,7 +76,7 @@ def _turns(record: Record, limit: int | None, inside: str) -> Iterator[tuple[LLM
             if made not in record.outcomes:
                 return
             text = ToolResult.decode(record.value(made)).told
-            results.append(told(call.id or f"call_{number}", call.name, text, made, limit))
+            results.append(tool_message(call.id or f"call_{number}", call.name, text, made, limit))
         end = following.reply.seq if following else math.inf
         said = [at for at in verdicts if turn.reply.seq < record.outcomes[at].seq < end]
         yield reply, results, [codec.decode(record.value(at)) for at in said]

@@ -38,16 +38,16 @@ async def summarised(persona: Persona, messages: Sequence[Message], opening: int
     if not old or (len(old) == 1 and old[0].get("name") == REMINDER):
         raise ContextOverflow(persona.llm.model, None, said)
     text: str = await durable.scope().step(_step(persona, old))
-    told = templates.render(PROMPTS, "summary.j2", summary=text)
-    return [*messages[:kept], {"role": "user", "content": told, "name": REMINDER}]
+    prompt = templates.render(PROMPTS, "summary.j2", summary=text)
+    return [*messages[:kept], {"role": "user", "content": prompt, "name": REMINDER}]
 
 
 def _step(persona: Persona, old: list[Message]) -> Step[str]:
     async def act() -> str:
         length = sum(len(text_of(message)) for message in old)
         shorter = dict.fromkeys(_transcript(old, length // 2**attempt) for attempt in range(1, _TRIES + 1))
-        told = {"role": "system", "content": templates.render(PROMPTS, "summarise.j2", role=persona.role)}
-        *more, last = [[told, {"role": "user", "content": text}] for text in shorter]
+        prompt = {"role": "system", "content": templates.render(PROMPTS, "summarise.j2", role=persona.role)}
+        *more, last = [[prompt, {"role": "user", "content": text}] for text in shorter]
         for asked in more:
             reply = await durable.scope().step(call_step(persona.llm, asked, agent=persona.role, may_overflow=True))
             if reply.finish_reason != OVERFLOW:
@@ -65,8 +65,8 @@ def _step(persona: Persona, old: list[Message]) -> Step[str]:
             persona.agent,
             _EVENTS,
             {"agent_role": persona.role},
-            begun=lambda: {"messages": len(old)},
-            told=lambda text: {"summary": text},
+            of_start=lambda: {"messages": len(old)},
+            of_outcome=lambda text: {"summary": text},
         ),
         inherits=True,
     )

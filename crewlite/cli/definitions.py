@@ -80,14 +80,14 @@ def of_the_project() -> str | None:
         return None
     try:
         ours = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("crewlite", {})
-        unknown, told = sorted(ours.keys() - {"crew"}), ours.get("crew")
+        unknown, target = sorted(ours.keys() - {"crew"}), ours.get("crew")
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, AttributeError) as error:
         raise Failed(f"pyproject.toml cannot be read: {error}") from error
     if unknown:
         raise Failed(f"pyproject.toml: [tool.crewlite] has {', '.join(map(repr, unknown))}; it takes only crew")
-    if told is not None and not isinstance(told, str):
-        raise Failed(f'pyproject.toml: crew in [tool.crewlite] is {told!r}; wanted "package.module:attribute"')
-    return told
+    if target is not None and not isinstance(target, str):
+        raise Failed(f'pyproject.toml: crew in [tool.crewlite] is {target!r}; wanted "package.module:attribute"')
+    return target
 
 
 def checked_inputs(

@@ -55,8 +55,8 @@ class _Life:
 
     def hear(self, line: str) -> tuple[str, str]:
         """Take in a line. Returns what was done ("" if nothing that counts), and the address of the step."""
-        told = json.loads(line)
-        what, address = _MEANING.get(told["type"], ""), told["address"] or ""
+        event = json.loads(line)
+        what, address = _MEANING.get(event["type"], ""), event["address"] or ""
         if what:
             self.done[address] = what
         return what, address

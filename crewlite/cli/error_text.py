@@ -91,11 +91,11 @@ def _with_advice(error: errors.CrewliteError, ref: str, again: Again) -> str | N
 
 
 def _changed(error: errors.QuestionsChanged, again: Again) -> str:
-    told = "; ".join(f"{address or 'it'} {how}" for address, how in error.changed.items())
+    changes = "; ".join(f"{address or 'it'} {how}" for address, how in error.changed.items())
     changed = [word for address in error.changed if address for word in ("--rerun", address)]
     changed += ["--allow-effects"] if error.repeats_effects else []
     return (
-        f"Run {error.ref!r} is finished, but it is asked something else now: {told}. To have both answers, choose "
+        f"Run {error.ref!r} is finished, but it is asked something else now: {changes}. To have both answers, choose "
         f"another run id; to run the changed steps on a fork: {again.line('fork', error.ref, *changed)} - or say in "
         f"the definition what to do: CheckpointConfig(on_drift='rerun' or 'keep')"
     )

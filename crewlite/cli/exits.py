@@ -91,7 +91,7 @@ def _let_go_of_lost_streams() -> None:
 
 
 @contextlib.contextmanager
-def told() -> Iterator[None]:
+def errors_shown() -> Iterator[None]:
     """Convert errors of crewlite and of the system to `Failed`, and Ctrl-C to exit code 130. Other errors are bugs."""
     try:
         yield

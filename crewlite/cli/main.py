@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from crewlite import __version__
 from crewlite.cli.checkpoint.where import Asked, options
-from crewlite.cli.exits import notice, told
+from crewlite.cli.exits import errors_shown, notice
 from crewlite.lazy import lazy
 
 listing = lazy("crewlite.cli.checkpoint.listing")
@@ -86,7 +86,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, with its errors printed as one line."""
-        with told():
+        with errors_shown():
             return super().invoke(ctx)
 
 

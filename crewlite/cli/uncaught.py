@@ -92,8 +92,8 @@ def _frames(error: BaseException, room: int) -> list[str]:
     """
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if _is_own(frame.filename)]
-    told = isinstance(error, CrewliteError) or not frames or frames[-1] in own
-    raised = [] if told else [_where(frames[-1])]
+    explained = isinstance(error, CrewliteError) or not frames or frames[-1] in own
+    raised = [] if explained else [_where(frames[-1])]
     most = max(1, (room - len(raised)) // 2)
     shown = own if len(own) <= most else [*own[: most > 1], *own[len(own) - most + (most > 1) :]]
     return [line for frame in shown for line in (_where(frame), f"    {frame.line}")] + raised

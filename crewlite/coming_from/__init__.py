@@ -60,9 +60,9 @@ def missing_module(name: str) -> ImportError | None:
     return missing_import(package, last)
 
 
-def _first(told: Mapping[str, str], name: str, covers: Callable[[str], bool]) -> str | None:
+def _first(texts: Mapping[str, str], name: str, covers: Callable[[str], bool]) -> str | None:
     """Return what the longest of these names says that is `name`, or covers it."""
-    return told.get(name) or next((told[one] for one in sorted(told, key=len, reverse=True) if covers(one)), None)
+    return texts.get(name) or next((texts[one] for one in sorted(texts, key=len, reverse=True) if covers(one)), None)
 
 
 def instead_of(kind: type, attribute: str) -> str | None:
@@ -73,9 +73,9 @@ def instead_of(kind: type, attribute: str) -> str | None:
     if any(attribute in _OF_RESULTS.get(name, ()) for name in classes):
         return f"it is of a result: kickoff().{attribute}, and of a fork: fork(ref).kickoff().{attribute} ({PAGE})"
     members = _names().MEMBERS
-    told = next((members[name][attribute] for name in classes if attribute in members.get(name, ())), None)
-    if told:
-        return f"{told} ({PAGE})"
+    instead = next((members[name][attribute] for name in classes if attribute in members.get(name, ())), None)
+    if instead:
+        return f"{instead} ({PAGE})"
     setting = why_not(classes, attribute)
     return f"{setting} ({SETTINGS_PAGE})" if setting else None
 

@@ -1,7 +1,7 @@
 """Settings of CrewAI that crewlite lacks, and what settings of crewlite are called elsewhere.
 
 A value of a lacking setting is accepted if the program works without it: False, None, an empty value, or the `accepted`
-one. For a setting that is `told`, a warning is logged. Fields that crewlite has are not looked up in that table.
+one. For a setting with `warns`, a warning is logged. Fields that crewlite has are not looked up in that table.
 
 An unknown setting may be one of LangGraph, the SDKs of OpenAI, Pydantic AI, DBOS or Prefect: the error then names the
 setting of the same meaning, if the definition has one.
@@ -30,7 +30,7 @@ class Setting(NamedTuple):
     """The behaviour of crewlite, whether it is set or not."""
     instead: str = ""
     """The code to write for the effect of the setting."""
-    told: bool = False
+    warns: bool = False
     """Whether to log a warning when a value that is accepted asks for something."""
 
     def accepts(self, value: object) -> bool:
@@ -48,7 +48,7 @@ _GIVE_IT = "pass it in inputs, or give the agent a tool that looks it up"
 SETTINGS: tuple[Setting, ...] = (
     Setting("Agent", "name", ANY, "an agent is known by its role"),
     Setting("Agent Crew", "description", ANY, "the model is not shown it, as in CrewAI"),
-    Setting("Agent Crew", "memory", True, _NO_LEARNING, _GIVE_IT, told=True),
+    Setting("Agent Crew", "memory", True, _NO_LEARNING, _GIVE_IT, warns=True),
     Setting("Crew", "short_term_memory", None, _NO_LEARNING, _GIVE_IT),
     Setting("Crew", "long_term_memory", None, _NO_LEARNING, _GIVE_IT),
     Setting("Crew", "entity_memory", None, _NO_LEARNING, _GIVE_IT),
@@ -71,7 +71,7 @@ SETTINGS: tuple[Setting, ...] = (
         ANY,
         "no code is run, as in CrewAI 1.15",
         "give the agent a tool that runs it",
-        told=True,
+        warns=True,
     ),
     Setting(
         "Agent",
@@ -79,7 +79,7 @@ SETTINGS: tuple[Setting, ...] = (
         ANY,
         "an answer has the form that its task asks for, as in CrewAI",
         "Task(output_pydantic=...)",
-        told=True,
+        warns=True,
     ),
     Setting("Agent", "code_execution_mode", ANY, "no code is run, as in CrewAI 1.15"),
     Setting(
@@ -88,7 +88,7 @@ SETTINGS: tuple[Setting, ...] = (
         ANY,
         "the agent's own model asks for its tools",
         "Agent(llm=...)",
-        told=True,
+        warns=True,
     ),
     Setting("Agent Crew", "skills", None, "agents have tools", "tools=[...]"),
     Setting("Agent", "mcps", None, "agents have tools", "tools=[...], which takes tools of LangChain too"),
@@ -104,11 +104,11 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("Agent Task Crew", "security_config", None, "secrets are never written"),
     Setting("Task", "verbose", ANY, "progress is shown where the agent or the crew says verbose=True"),
-    Setting("Task", "dependencies", ANY, "tasks run in the order of the list", "context=[...]", told=True),
+    Setting("Task", "dependencies", ANY, "tasks run in the order of the list", "context=[...]", warns=True),
     Setting("Task", "converter_cls", None, "the model is told what does not fit", "Task(output_pydantic=...)"),
     Setting("Task", "allow_crewai_trigger_context", ANY, "nothing triggers a run"),
     Setting("Crew", "share_crew", True, "nothing is sent to anybody"),
-    Setting("Crew", "tracing", True, "nothing is sent to anybody", "event_bus.on(BaseEvent, ...)", told=True),
+    Setting("Crew", "tracing", True, "nothing is sent to anybody", "event_bus.on(BaseEvent, ...)", warns=True),
     Setting("Crew", "stream", None, "kickoff returns the result", "crew.stream(...)"),
     Setting("Crew", "prompt_file", None, "prompts are crewlite's", "say it in the texts of tasks and agents"),
     Setting("Crew", "chat_llm", ANY, "there is no chat with a crew"),
@@ -124,7 +124,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("PlanningConfig", "plan_prompt", None, "prompts are crewlite's", "say it in the agent's goal"),
     Setting("PlanningConfig", "refine_prompt", None, "prompts are crewlite's", "say it in the agent's goal"),
     Setting("Flow", "persistence", None, "a flow is kept with its checkpoints", "checkpoint=True"),
-    Setting("Flow", "tracing", True, "nothing is sent to anybody", "event_bus.on(BaseEvent, ...)", told=True),
+    Setting("Flow", "tracing", True, "nothing is sent to anybody", "event_bus.on(BaseEvent, ...)", warns=True),
     Setting("Flow", "stream", None, "kickoff returns the result", "flow.stream(...)"),
     Setting("Flow", "memory", None, _NO_LEARNING, "keep it in the state, which is recorded"),
     Setting("Flow", "suppress_flow_events", ANY, "events go to those who listen, and to nobody else"),
@@ -171,7 +171,7 @@ def without_accepted(classes: list[str], given: dict[str, Any]) -> dict[str, Any
         setting = setting_of(classes, name)
         if setting is None or not setting.accepts(value):
             kept[name] = value
-        elif setting.told and value:
+        elif setting.warns and value:
             log.warning("%s: %s has no effect: %s", classes[0], name, why_not(classes, name))
     return kept
 

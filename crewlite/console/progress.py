@@ -159,11 +159,11 @@ def _tool_refused(event: Any) -> _Line:
 
 def _recovery_started(event: Any) -> _Line:
     what, known = f"{kinds.of(event.kind).title} {event.name}", event.failure_type not in ("", "unknown")
-    told = f"{what}: {event.failure_type}: {_error(event)}" if known else f"{what}: {_error(event)}"
+    failure = f"{what}: {event.failure_type}: {_error(event)}" if known else f"{what}: {_error(event)}"
     if event.remedy in ("retry", "fallback") and not known:
-        return "failed", f"{told}; try {event.attempt + 1} in {event.delay:.1f} s"
+        return "failed", f"{failure}; try {event.attempt + 1} in {event.delay:.1f} s"
     wait = f" in {event.delay:.1f} s" if event.delay else ""
-    return "failed", f"{told}; {event.remedy}, try {event.attempt + 1}{wait}"
+    return "failed", f"{failure}; {event.remedy}, try {event.attempt + 1}{wait}"
 
 
 def _recovery_completed(event: Any) -> _Line:

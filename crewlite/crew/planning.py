@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from crewlite import codec, durable, kinds, templates
 from crewlite.agent.loop import answer_as
-from crewlite.agent.opening import told
+from crewlite.agent.opening import with_recovery
 from crewlite.agent.shape import Shape, wanted
 from crewlite.crew.crew import Crew
 from crewlite.durable import Step
@@ -67,7 +67,7 @@ async def _asked(crew: Crew, llm: BaseLLM, tasks: Sequence[FilledTask]) -> CrewP
     shape = Shape(CrewPlan)
     shown = templates.render(_PROMPTS, "planner.j2"), wanted(shape)
     user: Message = {"role": "user", "content": templates.render(_PROMPTS, "plan.j2", tasks=tasks)}
-    messages = told([user], (), durable.scope().recovery())
+    messages = with_recovery([user], (), durable.scope().recovery())
     opening = ({"role": "system", "content": "\n\n".join(shown)}, *messages)
     title = f"plan of crew {crew.name!r}"
     plan: CrewPlan = await answer_as(shape, llm, opening, role="Crew Planner", title=title, verbose=crew.verbose)

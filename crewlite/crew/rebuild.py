@@ -40,7 +40,7 @@ def _manager(found: Found, agents: Sequence[Agent]) -> Agent | None:
     if number is None:
         return None
     if type(number) is not int or not 0 <= number < len(agents):
-        raise found.damaged("its manager is not listed")
+        raise found.damaged("its manager is none of its agents")
     return agents[number]
 
 

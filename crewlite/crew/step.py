@@ -59,8 +59,8 @@ class Kickoff:
                 self.crew,
                 _EVENTS,
                 {"crew_name": self.crew.name},
-                begun=lambda: {"inputs": self.inputs},
-                told=lambda result: {"output": result, "total_tokens": result.token_usage.total_tokens},
+                of_start=lambda: {"inputs": self.inputs},
+                of_outcome=lambda result: {"output": result, "total_tokens": result.token_usage.total_tokens},
             ),
             given=self.inputs if self.crew.before_kickoff_callbacks else None,
             encode=self._encode,
@@ -129,8 +129,8 @@ class Kickoff:
 
     async def _finished(self, result: CrewOutput) -> CrewOutput:
         """Return the result, with its usage, as the after_kickoff_callbacks change it."""
-        told = result.model_copy(update={"token_usage": durable.scope().usage})
-        changed = await callbacks.finished(self.crew, told)
+        with_usage = result.model_copy(update={"token_usage": durable.scope().usage})
+        changed = await callbacks.finished(self.crew, with_usage)
         return result.model_copy(update=changed)
 
     def _to_call(self, addresses: Sequence[str]) -> list[BaseLLM]:

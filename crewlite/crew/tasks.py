@@ -123,14 +123,14 @@ def answered(output: TaskOutput, drifted: Drifted | None) -> TaskOutput:
     """Return an output with the texts that it answers, if the task is asked something else now."""
     if drifted is None:
         return output
-    told = drifted.answered
-    return output.model_copy(update={name: told[text] for name, text in _SHOWN.items() if text in told})
+    texts = drifted.answered
+    return output.model_copy(update={name: texts[text] for name, text in _SHOWN.items() if text in texts})
 
 
 def unlike(output: TaskOutput, texts: Mapping[str, str]) -> dict[str, str]:
     """Return the texts of an output that differ from those of its task."""
-    told = {name: getattr(output, name) for name in _SHOWN}
-    return {name: text for name, text in told.items() if text != texts[_SHOWN[name]]}
+    shown = {name: getattr(output, name) for name in _SHOWN}
+    return {name: text for name, text in shown.items() if text != texts[_SHOWN[name]]}
 
 
 def drift_of(scope: Scope, address: str, *, changed: bool) -> Drift:

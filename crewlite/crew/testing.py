@@ -83,7 +83,7 @@ class _Test:
             task.agent or self.crew,
             _EVALUATION,
             {"iteration": number, **about},
-            told=lambda score: {"score": score.quality, "reason": score.reason},
+            of_outcome=lambda score: {"score": score.quality, "reason": score.reason},
         )
         question = [output.description, output.expected_output, codec.digest(output.raw)]
         return judge.step(task.address_name, question, voice, about, output=output)
@@ -101,6 +101,6 @@ class _Test:
             name="result",
             work=act,
             question=[number, quality],
-            voice=Voice(self.crew, _RESULT, about, told=lambda seconds: {"execution_duration": seconds}),
+            voice=Voice(self.crew, _RESULT, about, of_outcome=lambda seconds: {"execution_duration": seconds}),
             drift="rerun",
         )

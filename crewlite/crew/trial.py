@@ -106,8 +106,8 @@ class Judge(Generic[B]):
 
         async def act() -> B:
             kind = self.evaluation_type
-            told = {**about, "evaluation_type": kind}
-            await durable.scope().announce(self.crew, events.TaskEvaluationEvent, told)
+            fields = {**about, "evaluation_type": kind}
+            await durable.scope().announce(self.crew, events.TaskEvaluationEvent, fields)
             return await self._asked(asked)
 
         return Step(
@@ -126,9 +126,9 @@ class Judge(Generic[B]):
     async def _asked(self, asked: Mapping[str, Any]) -> B:
         """Ask the model. `asked`: values for the prompt."""
         shape, (who, what) = Shape(self.shape), self.prompts
-        told = templates.render(_PROMPTS, who), wanted(shape)
+        system = templates.render(_PROMPTS, who), wanted(shape)
         opening = (
-            {"role": "system", "content": "\n\n".join(told)},
+            {"role": "system", "content": "\n\n".join(system)},
             {"role": "user", "content": templates.render(_PROMPTS, what, **asked)},
         )
         title, verbose = f"{self.role} of crew {self.crew.name!r}", self.crew.verbose

@@ -22,9 +22,9 @@ class UnknownOption(ConfigError, TypeError):
 
     def __init__(self, what: str, options: Mapping[str, str], takes: Iterable[str]) -> None:
         """`options`: the unknown keywords, each with what to write instead; "" if nothing is known."""
-        told = " and ".join(f"no option {name!r}{f' ({hint})' if hint else ''}" for name, hint in options.items())
+        missing = " and ".join(f"no option {name!r}{f' ({hint})' if hint else ''}" for name, hint in options.items())
         listed = "" if all(options.values()) else f"; it takes: {', '.join(takes)}"
-        super().__init__(f"{what} has {told}{listed}")
+        super().__init__(f"{what} has {missing}{listed}")
         self.what, self.options = what, tuple(options)
 
 

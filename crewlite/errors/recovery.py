@@ -42,8 +42,8 @@ class RecoveryAborted(CrewliteError, RuntimeError):
 def _message(failure: Any, did: str, said: str, way_on: str) -> str:
     kind = "" if failure.type == "unknown" else f" ({failure.type})"
     tries = "" if failure.attempts == 1 else f" in try {failure.attempts}"
-    told = f"{failure.address or 'The run itself'} failed{tries}{kind}: {failure.error_type}: {failure.message}"
-    texts = (told, f"{did}: {said}" if said else did, way_on)
+    what = f"{failure.address or 'The run itself'} failed{tries}{kind}: {failure.error_type}: {failure.message}"
+    texts = (what, f"{did}: {said}" if said else did, way_on)
     return " ".join(sentence(text) for text in texts)
 
 

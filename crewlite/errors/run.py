@@ -142,14 +142,14 @@ class QuestionsChanged(RunMismatch):
         repeats_effects: bool = False,
     ) -> None:
         ref, allow = branch_ref(run_id, branch), ", allow_effects=True" if repeats_effects else ""
-        told = "; ".join(f"{address or 'it'} {how}" for address, how in changed.items())
+        what = "; ".join(f"{address or 'it'} {how}" for address, how in changed.items())
         steps = [address for address in changed if address]
         fork = f"fork({ref!r}, rerun={steps!r}{allow}).kickoff()" if steps else f"fork({ref!r}).kickoff('...')"
         instead = "Choose another run_id"
         if branch != "main":
             instead = f"Use the {kind} that ran this branch (of a study: study['NAME'].definition)"
         super().__init__(
-            f"Run {ref!r} is finished, but it is asked something else now: {told}. {instead}; or set on_drift='rerun' "
+            f"Run {ref!r} is finished, but it is asked something else now: {what}. {instead}; or set on_drift='rerun' "
             f"to run what has changed, or on_drift='keep' to get the recorded answers; or fork it: {kind}.{fork}."
         )
         self.run_id, self.branch, self.ref, self.changed = run_id, branch, ref, dict(changed)
@@ -341,10 +341,10 @@ class StepDeadlock(CrewliteError, RuntimeError):
     ends_run = True
 
     def __init__(self, waiting: Mapping[str, str], futures: Mapping[str, str] = {}) -> None:
-        told = [f"{address} waits for a slot of {limit}" for address, limit in waiting.items()]
-        told += [f"{address} waits for the future of {step}" for address, step in futures.items()]
+        waits = [f"{address} waits for a slot of {limit}" for address, limit in waiting.items()]
+        waits += [f"{address} waits for the future of {step}" for address, step in futures.items()]
         super().__init__(
-            f"Steps wait for each other, and none can ever proceed: {'; '.join(told)}. Raise max_concurrency, let "
+            f"Steps wait for each other, and none can ever proceed: {'; '.join(waits)}. Raise max_concurrency, let "
             f"limited steps call each other in one direction only, or wait for futures where their steps are submitted."
         )
         self.waiting, self.futures = dict(waiting), dict(futures)

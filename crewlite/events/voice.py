@@ -20,9 +20,9 @@ class Voice(NamedTuple):
     source: object
     family: Family
     about: Mapping[str, Any]
-    begun: Callable[[], Mapping[str, Any]] = dict
+    of_start: Callable[[], Mapping[str, Any]] = dict
     """Returns further fields of the event of a start."""
-    told: Callable[[Any], Mapping[str, Any]] = lambda value: {}
+    of_outcome: Callable[[Any], Mapping[str, Any]] = lambda value: {}
     """Returns further fields of the event of an outcome."""
 
     @classmethod
@@ -41,12 +41,12 @@ class Voice(NamedTuple):
     def started(self) -> Said:
         """Return the event of a start."""
         event = self.family[0]
-        return None if event is None else (event, {**self.about, **self.begun()})
+        return None if event is None else (event, {**self.about, **self.of_start()})
 
     def completed(self, value: object) -> Said:
         """Return the event of a recorded outcome."""
         event = self.family[1]
-        return None if event is None else (event, {**self.about, **self.told(value)})
+        return None if event is None else (event, {**self.about, **self.of_outcome(value)})
 
     def failed(self, error: str, error_type: str) -> Said:
         """Return the event of a final failure."""

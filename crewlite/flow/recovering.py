@@ -64,8 +64,8 @@ class RecoverableFunction(FlowFunction[P, R]):
 
     def arguments(self, inputs: dict[str, Any]) -> inspect.BoundArguments:
         """Return the arguments of one attempt: the inputs, and what it is told if it has parameters for that."""
-        told = durable.scope().recovery()
-        given = {**inputs, "hint": told.hint if told else "", "recovery": told}
+        context = durable.scope().recovery()
+        given = {**inputs, "hint": context.hint if context else "", "recovery": context}
         names = [name for name in self.whole_signature.parameters if name in given]
         return inspect.BoundArguments(self.whole_signature, OrderedDict((name, given[name]) for name in names))
 
@@ -81,7 +81,8 @@ def _with(policy: Policy | None, classifier: Classifier | None, most: int | None
         return FailurePolicy(classifier=classifier, max_recovery_attempts=most)
     if not isinstance(policy, FailurePolicy):
         raise ConfigError(
-            f"{where}: classifier and max_recovery_attempts are settings of a FailurePolicy, and policy is {policy!r}"
+            f"{where}: classifier and max_recovery_attempts are settings of a FailurePolicy, and policy is {policy!r}. "
+            f"Leave them out, or pass policy=FailurePolicy(...)"
         )
     settings: dict[str, Any] = {one.name: getattr(policy, one.name) for one in fields(policy)}
     settings |= {kind.name: strategy for kind, strategy in settings.pop("strategies")}
@@ -122,8 +123,8 @@ def recovery() -> RecoveryContext | None:
 
 def recovery_hint() -> str:
     """Return the hint for the running attempt; "" without one."""
-    told = recovery()
-    return told.hint if told else ""
+    context = recovery()
+    return context.hint if context else ""
 
 
 def record_step(

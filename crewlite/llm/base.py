@@ -281,9 +281,10 @@ def _recorded(call: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(call)
     def asked(self: BaseLLM, *given: Any, **context: Any) -> Any:
-        own, told = partial(call, self, *given, **context), dict(zip(names, given, strict=False)) | context
-        messages, is_free = told.pop(names[0], None), told.get("response_model") is not None or len(given) > len(names)
-        return own() if messages is None or is_free else bare_call.called(self, messages, told, own=own)
+        own, arguments = partial(call, self, *given, **context), dict(zip(names, given, strict=False)) | context
+        messages = arguments.pop(names[0], None)
+        is_free = arguments.get("response_model") is not None or len(given) > len(names)
+        return own() if messages is None or is_free else bare_call.called(self, messages, arguments, own=own)
 
     setattr(asked, _IS_RECORDED, True)
     return asked

@@ -179,7 +179,7 @@ async def ask_once(
     """
     written = writes_calls(llm) and (bool(tools) or protocol.has_calls(messages))
     if written:
-        said, context = protocol.told(messages, tools), context | {"tools": [], "stop": [protocol.STOP]}
+        said, context = protocol.in_plain_text(messages, tools), context | {"tools": [], "stop": [protocol.STOP]}
     else:
         kind: Any = type(llm)
         said = [wire.with_text(message) for message in messages] if is_of_crewai(kind) else [*map(dict, messages)]

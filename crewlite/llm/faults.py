@@ -136,16 +136,17 @@ def _status(error: Exception) -> int | None:
     given = (getattr(one, "status_code", None) for one in (error.__context__, error))
     if _answered(error):
         return next((status for status in given if isinstance(status, int) and status >= 400), None)
-    return next((code for code in (_told(error), *given) if isinstance(code, int) and 400 <= code < 500), None)
+    codes = (_code_in_body(error), *given)
+    return next((code for code in codes if isinstance(code, int) and 400 <= code < 500), None)
 
 
 def _code(error: Exception) -> str | None:
     """Return the service's error code. For an error in a response of status 200, litellm has it as the status."""
-    found = (_told(error), getattr(error, "status_code", None))
+    found = (_code_in_body(error), getattr(error, "status_code", None))
     return next((code for code in found if isinstance(code, str)), None)
 
 
-def _told(error: Exception) -> object:
+def _code_in_body(error: Exception) -> object:
     """Return the code in the body of the error: litellm's error, or, for a stream, the client's error before it."""
     bodies = (getattr(one, "body", None) for one in (error, error.__context__))
     return next((body.get("code") for body in bodies if isinstance(body, dict)), None)

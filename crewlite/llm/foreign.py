@@ -90,12 +90,12 @@ def _text(content: object) -> str:
     return str(content or "")
 
 
-def _usage(counted: Mapping[str, Any], told: Mapping[str, Any]) -> Usage:
+def _usage(counted: Mapping[str, Any], reported: Mapping[str, Any]) -> Usage:
     """Return the usage that the framework counted, else the usage that the service reported."""
     details = _mapping(counted.get("input_token_details"))
     return Usage(
-        prompt_tokens=_count(counted.get("input_tokens", told.get("prompt_tokens"))),
-        completion_tokens=_count(counted.get("output_tokens", told.get("completion_tokens"))),
+        prompt_tokens=_count(counted.get("input_tokens", reported.get("prompt_tokens"))),
+        completion_tokens=_count(counted.get("output_tokens", reported.get("completion_tokens"))),
         cached_tokens=_count(details.get("cache_read")),
         reasoning_tokens=_count(_mapping(counted.get("output_token_details")).get("reasoning")),
         requests=1,

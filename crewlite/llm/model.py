@@ -300,8 +300,8 @@ class LLM(BaseLLM):
     ) -> dict[str, Any]:
         provider = self._provider or ""
         settings = {name: getattr(self, name) for name in _SETTINGS}
-        told = stop if provided.takes(library, self.model, provider, "stop") else ()  # useful, but not needed
-        settings["stop"] = [*(self.stop or ()), *told] or None
+        stops = stop if provided.takes(library, self.model, provider, "stop") else ()  # useful, but not needed
+        settings["stop"] = [*(self.stop or ()), *stops] or None
         settings["response_format"] = self.response_format
         if self._login:
             settings["extra_headers"] = self._login.headers | (self.extra_headers or {})

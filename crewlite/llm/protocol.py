@@ -31,7 +31,7 @@ _REST = re.compile(r"[ \t\r`*]*$", re.MULTILINE)
 _JSON = json.JSONDecoder(strict=False)  # small models do not escape line breaks in a text
 
 
-def told(messages: Iterable[Message], tools: Sequence[dict[str, Any]]) -> list[Message]:
+def in_plain_text(messages: Iterable[Message], tools: Sequence[dict[str, Any]]) -> list[Message]:
     """Return the conversation in plain text, with the tools and how to call them explained in the first message."""
     plain = without_calls(messages)
     if not tools:

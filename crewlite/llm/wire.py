@@ -59,8 +59,8 @@ def ended(stream: Any) -> bool:
 
     For Gemini litellm sets only the second attribute, with every piece: there a lost connection raises an error.
     """
-    told = getattr(stream, "received_finish_reason", "unknown") or getattr(stream, "intermittent_finish_reason", None)
-    return told is not None
+    reason = getattr(stream, "received_finish_reason", "unknown") or getattr(stream, "intermittent_finish_reason", None)
+    return reason is not None
 
 
 def said(piece: Any) -> list[tuple[str, bool]]:

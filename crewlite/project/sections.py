@@ -162,8 +162,8 @@ def _unknown(key: str, value: object, name: str, shape: Shape) -> str | None:
     setting = setting_of(classes, key)
     if setting and setting.accepts(value):
         return None
-    told, close = why_not(classes, key), meant_setting(key, [*shape.keys, *shape.references])
-    hint = f": {told}" if told else f"; {close}" if close else f"; it has {', '.join(shape.keys)}"
+    instead, close = why_not(classes, key), meant_setting(key, [*shape.keys, *shape.references])
+    hint = f": {instead}" if instead else f"; {close}" if close else f"; it has {', '.join(shape.keys)}"
     return f"{name} has the key {key!r}, which {shape.noun} does not have{hint}"
 
 

@@ -154,10 +154,10 @@ async def classified(
     """
     name = type(classifier).__qualname__
     try:
-        told = await background.guarded(_asked(classifier, failure))
-        if found := _told(failure, told, name):
+        answer = await background.guarded(_asked(classifier, failure))
+        if found := _typed(failure, answer, name):
             return found
-        reason = f"{name} returned {told!r}, which is no type of failure"
+        reason = f"{name} returned {answer!r}, which is no type of failure"
     except CONTROL_FLOW:
         raise
     except Exception as error:  # the border: a classifier may be code of the user
@@ -168,15 +168,15 @@ async def classified(
 
 
 async def _asked(classifier: Classifier, failure: Failure) -> object:
-    told = classifier.classify(failure)
-    return await told if inspect.isawaitable(told) else told
+    answer = classifier.classify(failure)
+    return await answer if inspect.isawaitable(answer) else answer
 
 
-def _told(failure: Failure, told: object, name: str) -> Failure | None:
-    """Return the failure with the type that a classifier returned (`told`); None if that is no type."""
-    if isinstance(told, Failure) and told.type in list(FailureType):
-        return replace(failure, type=FailureType(told.type), evidence=tuple(told.evidence))
-    known = told.lower() if isinstance(told, str) else None
+def _typed(failure: Failure, answer: object, name: str) -> Failure | None:
+    """Return the failure with the type that a classifier returned (`answer`); None if that is no type."""
+    if isinstance(answer, Failure) and answer.type in list(FailureType):
+        return replace(failure, type=FailureType(answer.type), evidence=tuple(answer.evidence))
+    known = answer.lower() if isinstance(answer, str) else None
     return failure.of_type(FailureType(known), Evidence(name, "")) if known in list(FailureType) else None
 
 

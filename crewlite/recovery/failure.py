@@ -109,9 +109,9 @@ def _lasts(error: BaseException) -> bool:
 
 def _wait(error: BaseException) -> float | None:
     """Return the seconds that an error asks to wait. Other libraries may keep a text, a date or a negative number."""
-    told = attribute_of(error, "retry_after")
+    asked = attribute_of(error, "retry_after")
     try:
-        wait = float(told)
+        wait = float(asked)
     except (TypeError, ValueError, OverflowError):
         return None
     return wait if 0 <= wait < math.inf else None
@@ -196,9 +196,9 @@ def hint_of(failure: Failure) -> str:
     where = f" at {at}" if (at := failure.cause or failure.address) else ""
     message = _short(failure.message)
     tries = "The last attempt" if failure.attempts == 1 else f"Attempt {failure.attempts}"
-    told = [f"{tries} failed{where}: {message or failure.error_type}"]
-    told += [f"Evidence: {_short(one.text)}" for one in failure.evidence if one.text not in failure.message]
-    return " ".join(sentence(text) for text in [*told, ADVICE[failure.type]])
+    sentences = [f"{tries} failed{where}: {message or failure.error_type}"]
+    sentences += [f"Evidence: {_short(one.text)}" for one in failure.evidence if one.text not in failure.message]
+    return " ".join(sentence(text) for text in [*sentences, ADVICE[failure.type]])
 
 
 def _short(text: str) -> str:

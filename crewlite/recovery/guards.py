@@ -112,7 +112,7 @@ class LoopDetector(Guard):
         whole("LoopDetector", 2, window=self.window)
 
     def before(self, call: GuardedCall) -> None:
-        """Raise CallVetoed for one more equal call in the same work."""
+        """Raise CallVetoed if the last `window` calls beside this one asked the same as it and had the same result."""
         inside = call.address.rpartition("/")[0]
         last = [one for one in call.earlier() if one.address.rpartition("/")[0] == inside][-self.window :]
         if len(last) == self.window and all(one.is_same and one.text == last[0].text for one in last):

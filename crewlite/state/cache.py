@@ -42,7 +42,7 @@ class Cache:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._told = set[str]()
+        self._warned_about = set[str]()
 
     async def recall(self, step: Step[T], kept: Cached, address: str) -> Found[T] | None:
         """Return a stored result of the same call. None on a fork, after a rewind, and if there is no usable result.
@@ -90,8 +90,8 @@ class Cache:
         self._warn(f"cache=: a result is not kept for other runs: {_error_text(error)}")
 
     def _warn(self, message: str) -> None:
-        if message not in self._told:
-            self._told.add(message)
+        if message not in self._warned_about:
+            self._warned_about.add(message)
             self._journal.warn(message)
 
 

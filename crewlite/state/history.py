@@ -333,7 +333,7 @@ class History:
     def as_html(self, ref: str | UUID | Checkpoint | RunHistory = "latest") -> str:
         """Return the run that a ref names as a page of HTML: timelines of its branches, prompts, costs, differences.
 
-        It is one file without scripts that loads nothing. Of damaged branches it has what is wrong with them.
+        It is one file without scripts that loads nothing. For a damaged branch, it says what the damage is.
 
         Raises RefError, JournalCorrupt if no branch can be read.
         """

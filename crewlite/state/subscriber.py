@@ -54,7 +54,7 @@ class CheckpointSubscriber:
     def checkpoint_parts(
         self,
         event: EventNote,
-        told: Mapping[str, Any],
+        fields: Mapping[str, Any],
         setting: CheckpointConfig | bool,
         record: Record,
         seq: int,
@@ -62,10 +62,10 @@ class CheckpointSubscriber:
     ) -> CommitParts:
         """Build the commit parts that create a checkpoint for `event` at `seq` and drop the oldest beyond the limit.
 
-        `told`: the fields of the event, with the name of the step that emits it. `bases` are the ids of checkpoints
+        `fields`: the fields of the event, with the name of the step that emits it. `bases` are the ids of checkpoints
         that forks start from, which are kept.
         """
-        checkpoint = new_checkpoint(record, seq, event.type, event.address, about=_about(event, told, record))
+        checkpoint = new_checkpoint(record, seq, event.type, event.address, about=_about(event, fields, record))
         parts: CommitParts = {"place": checkpoint}
         limit = setting.max_checkpoints if isinstance(setting, CheckpointConfig) else None
         if limit := limit or self.max_checkpoints:
@@ -109,11 +109,11 @@ def new_checkpoint(
     return cast(CheckpointRecord, undated)
 
 
-def _about(event: EventNote, told: Mapping[str, Any], record: Record) -> JsonObject:
-    output = told.get("output") or told.get("response")
+def _about(event: EventNote, fields: Mapping[str, Any], record: Record) -> JsonObject:
+    output = fields.get("output") or fields.get("response")
     finished = len(record.tasks) + (event.type == "task_completed" and event.address not in record.tasks)
     about: JsonObject = {"finished_tasks": finished, "tokens": record.paid.so_far().total_tokens}
-    if name := told.get("source_name"):
+    if name := fields.get("source_name"):
         about["name"] = name
     if output is not None:
         about["output"] = cut(str(output), _PREVIEW)

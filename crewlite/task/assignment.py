@@ -66,8 +66,8 @@ class Assignment:
         self.shape = task.shape
         self.budgets = *task.budgets, worker.budget
         own, of_crew = task.callback, task_callback
-        told = [("", own), ("task_callback", of_crew if of_crew is not own else None)]
-        self.callbacks = [(role, callback) for role, callback in told if callback]
+        callbacks = [("", own), ("task_callback", of_crew if of_crew is not own else None)]
+        self.callbacks = [(role, callback) for role, callback in callbacks if callback]
         """The callbacks for the output, each with its role."""
         self.chain = task.chain
         guardrails = [rule_of(one) for one in (*worker.agent.guardrails, *self.chain)]

@@ -14,7 +14,7 @@ from crewlite.agent.approval import feedback
 from crewlite.agent.guarding import accepted
 from crewlite.agent.input_files import InputFile
 from crewlite.agent.loop import Answer
-from crewlite.agent.opening import opened, refused, told
+from crewlite.agent.opening import opened, refused, with_recovery
 from crewlite.agent.reasoning import prepare
 from crewlite.agent.shape import PROMPTS, wanted
 from crewlite.durable import Step
@@ -97,12 +97,12 @@ def task_step(
             task,
             _EVENTS,
             {"task_name": task.name, "agent_role": filled.persona.role},
-            begun=lambda: {
+            of_start=lambda: {
                 "description": filled.description,
                 "expected_output": filled.expected_output,
                 "context": given.addresses if given.context else (),
             },
-            told=lambda output: {"output": output},
+            of_outcome=lambda output: {"output": output},
         ),
         encode=_encoded,
         decode=lambda data: filled.output_of(data, used()),
@@ -171,7 +171,7 @@ async def _agent(filled: FilledTask, given: Given, files: Sequence[InputFile]) -
     content: Any = with_pictures(prompt, input_files.pictures(files)) if files else prompt
     asked: list[Message] = [{"role": "user", "content": content}]
     if recovery:
-        asked = told(asked, tools, recovery)
+        asked = with_recovery(asked, tools, recovery)
     job = opened(persona, asked, title=title, tools=tools, shape=shape, task=task)
     talk, names, agent, chain = list(job.messages), tuple([tool.name for tool in tools]), persona.agent, filled.guards
     about = {**said, "tools": names, "task_prompt": prompt}

@@ -108,18 +108,18 @@ def outcome_of(act: Callable[[], object]) -> object:
 class _Store:
     """A store that reports each verb before it runs it."""
 
-    def __init__(self, told: Interleaved, inner: Store) -> None:
-        self._told, self._inner = told, inner
+    def __init__(self, owner: Interleaved, inner: Store) -> None:
+        self._owner, self._inner = owner, inner
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
         if name == "results":
-            return _Store(self._told, found)
+            return _Store(self._owner, found)
         if name not in _VERBS:
             return found
 
         def verb(*args: Any, **more: Any) -> Any:
-            self._told._before(name)
+            self._owner._before(name)
             return found(*args, **more)
 
         return verb

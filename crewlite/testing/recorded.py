@@ -108,16 +108,16 @@ class RecordedLLM(BaseLLM):
         if self._source is None:
             raise RecordingMissing(str(self._tape.path), asked, self._tape.count, alike=self._tape.shows(asked))
         await resources.ready(self._source)
-        told = _Told(on_chunk) if on_chunk else None
-        context = context | {"response_schema": schema, "on_chunk": told}
+        chunks = _HeardChunks(on_chunk) if on_chunk else None
+        context = context | {"response_schema": schema, "on_chunk": chunks}
         reply = await ask_once(self._source, messages, tools, context)
-        line = _line(asked, reply, reply.model or self._source.model, streamed=bool(told and told.any))
+        line = _line(asked, reply, reply.model or self._source.model, streamed=bool(chunks and chunks.any))
         own, run = Secrets.of(*with_fallbacks(self._source)), durable.scope()
         line = _masked(line, lambda text: run.mask(own.mask(text)))
         return await background.in_thread(self._tape.add, line | {"key": key})
 
 
-class _Told:
+class _HeardChunks:
     """Passes on the pieces of a reply, and notes whether there were any."""
 
     def __init__(self, on_chunk: OnChunk) -> None:

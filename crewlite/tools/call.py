@@ -52,16 +52,16 @@ class Made:
 def reused(source: object, about: dict[str, Any], how: str) -> Voice:
     """Return the voice of a call that starts nothing, as its result is there already: `from_cache` or `from_person`."""
 
-    def told(value: ToolResult) -> dict[str, Any]:
+    def fields(value: ToolResult) -> dict[str, Any]:
         at = now()
         return {"output": value.text, how: True, "started_at": at, "finished_at": at}
 
-    return Voice(source, (None, events.ToolUsageFinishedEvent, events.ToolUsageErrorEvent), about, told=told)
+    return Voice(source, (None, events.ToolUsageFinishedEvent, events.ToolUsageErrorEvent), about, of_outcome=fields)
 
 
 def refused(source: object, about: dict[str, Any], event: type[BaseEvent]) -> Voice:
     """Return the voice of a call that is never made: its one event says why."""
-    return Voice(source, (None, event, None), about, told=lambda value: {"error": value.text})
+    return Voice(source, (None, event, None), about, of_outcome=lambda value: {"error": value.text})
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ async def use(tool: BaseTool, call: ToolCall, about: dict[str, Any]) -> ToolResu
         await _announce(tool, error, tracebacks.text(error), about)
         if not tool.is_told_of(error):
             raise
-        return _told(tool, call, error)
+        return _result_for_model(tool, call, error)
     return ToolResult(
         text, reusable=key_of(tool.description, call.arguments) if await _may_be_reused(tool, call, result) else None
     )
@@ -166,11 +166,11 @@ def guarded(scope: Scope, tool: BaseTool, call: ToolCall, address: str) -> Guard
 
 
 async def _announce(tool: BaseTool, error: Exception, trace: str, about: dict[str, Any]) -> None:
-    told = {**about, "error": text_of(error), "error_type": type(error).__name__, "traceback": trace}
-    await durable.scope().announce(tool, events.ToolExecutionErrorEvent, told)
+    fields = {**about, "error": text_of(error), "error_type": type(error).__name__, "traceback": trace}
+    await durable.scope().announce(tool, events.ToolExecutionErrorEvent, fields)
 
 
-def _told(tool: BaseTool, call: ToolCall, error: Exception) -> ToolResult:
+def _result_for_model(tool: BaseTool, call: ToolCall, error: Exception) -> ToolResult:
     """What the model hears of an error."""
     said = f"{type(error).__name__}: {text_of(error)}"
     if isinstance(error, StepTimeout) and error.what == f"tool {tool.name}":

@@ -79,7 +79,7 @@ def adopt(item: object, **fields: Any) -> BaseTool | None:
         raise ConfigError(f"tool {name!r} is {found} with nothing to call; wanted: {_WANTED}")
     schema = _schema(item, about, name)
     most = attribute_of(item, "max_usage_count")
-    told = {
+    options = {
         "result_as_answer": any(attribute_of(one, word) is True for one in (item, about) for word in _DIRECT),
         "max_usage_count": most if type(most) is int and most > 0 else None,
         "cache_function": _own_cache_function(item),
@@ -90,7 +90,7 @@ def adopt(item: object, **fields: Any) -> BaseTool | None:
         args_schema=schema if isinstance(schema, type) else model_of(name, schema),
         original=item,
         described=isinstance(schema, Mapping),
-        **{**told, **fields},
+        **{**options, **fields},
     )
 
 

@@ -25,7 +25,8 @@ def arguments_model(name: str, fn: Callable[..., Any]) -> type[BaseModel]:
         hints = get_type_hints(_annotated(fn), include_extras=True)
     except NameError as error:
         raise ConfigError(
-            f"Tool {name!r} has a type that cannot be found ({error}): define it where the module can see it"
+            f"Tool {name!r} has a type that cannot be found ({error}): define or import it at the top level of the "
+            f"tool's module"
         ) from error
     described = argument_descriptions(inspect.getdoc(fn) or "")
     fields: dict[str, Any] = {}

@@ -79,7 +79,9 @@ def test_the_same_words_are_another_question_where_the_turn_says_so(config):
     assert agent.kickoff("Go on", run_id="chat", turn=1).raw == "one"
     with pytest.raises(RunMismatch, match="Turn 2 of conversation 'chat' has other messages.*turn=3"):
         agent.kickoff("Stop", run_id="chat", turn=2)
-    with pytest.raises(ConfigError, match="turn is 4, and the conversation 'chat' has 2; wanted at most 3"):
+    with pytest.raises(
+        ConfigError, match="turn is 4, and conversation 'chat' has 2 turns; wanted at most 3, and a message for turn 3"
+    ):
         agent.kickoff("Stop", run_id="chat", turn=4)
     with pytest.raises(ConfigError, match="its first turn is 1"):
         agent.kickoff("Hello", run_id="another", turn=2)

@@ -101,7 +101,7 @@ def nothing(): ...
         ),
         (
             lambda: plan(nothing=listen("begin")(nothing)),
-            "Plan.nothing takes no arguments; wanted a method: def nothing",
+            "Plan.nothing takes no self; wanted a method: def nothing",
         ),
         (
             lambda: start()(staticmethod(nothing)),

@@ -248,7 +248,7 @@ def test_an_answer_that_is_empty_is_asked_for_once_more(serve, empty):
 
 def test_a_call_of_another_model_is_written_out_even_if_its_text_has_an_action():
     made = LLMReply(text="Action: think", tool_calls=(ToolCall("look", {"a": 1}),))
-    told = protocol.told([made.as_message()], OFFER)
+    told = protocol.in_plain_text([made.as_message()], OFFER)
     assert told[-1]["content"] == 'Action: think\nAction: look\nAction Input: {"a": 1}'
 
 
@@ -260,7 +260,7 @@ ARGUMENTS = st.dictionaries(st.text(max_size=8), VALUES, max_size=3)
 @given(st.lists(st.tuples(NAMES, ARGUMENTS), min_size=1, max_size=4))
 def test_calls_that_are_told_in_writing_are_read_back_as_they_were(made):
     asked = LLMReply(tool_calls=tuple(ToolCall(name, arguments) for name, arguments in made))
-    told = protocol.told([{"role": "user", "content": "go"}, asked.as_message()], OFFER)
+    told = protocol.in_plain_text([{"role": "user", "content": "go"}, asked.as_message()], OFFER)
     read = protocol.read(LLMReply(text=told[-1]["content"]))
     assert [(call.name, call.arguments) for call in read.tool_calls] == made
 
@@ -274,7 +274,7 @@ def test_any_text_is_read_without_an_error_and_twice_the_same(text):
 @given(st.lists(st.sampled_from(["user", "assistant", "tool", "system"]), max_size=8), st.text())
 def test_what_is_told_is_plain_text_only(roles, text):
     messages = [{"role": role, "content": text, "name": "look", "tool_call_id": "c1"} for role in roles]
-    told = protocol.told(messages, OFFER)
+    told = protocol.in_plain_text(messages, OFFER)
     assert told[0]["role"] in ("system", "user"), "a model may take no system message"
     assert "high_water" in told[0]["content"]
     assert {message["role"] for message in told} <= {"user", "assistant", "system"}
@@ -283,5 +283,7 @@ def test_what_is_told_is_plain_text_only(roles, text):
 
 @given(st.text())
 def test_no_tool_can_close_the_fence_around_its_output(output):
-    told = protocol.told([{"role": "tool", "name": "look", "content": f"{output}</tool_output>{output}"}], OFFER)
+    told = protocol.in_plain_text(
+        [{"role": "tool", "name": "look", "content": f"{output}</tool_output>{output}"}], OFFER
+    )
     assert told[-1]["content"].count("</tool_output>") == 1

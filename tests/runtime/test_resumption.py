@@ -20,7 +20,7 @@ from crewlite.errors import (
 from crewlite.flow import flow
 from crewlite.runtime.kickoffs.answers import check_results
 from crewlite.runtime.kickoffs.request import Request
-from crewlite.runtime.kickoffs.resumption import branch_for, check_newest, in_doubt, inputs_of, lived
+from crewlite.runtime.kickoffs.resumption import branch_for, check_newest, from_earlier_kickoffs, in_doubt, inputs_of
 from crewlite.secrets import Secrets
 from crewlite.state import CheckpointConfig, InMemoryProvider
 from crewlite.state.format.outcome import Outcome
@@ -161,13 +161,17 @@ def test_a_fork_knows_which_of_its_changes_nobody_has_used(edited, outcomes, unu
     record.edited = frozenset(edited)
     record.outcomes = {address: outcome(address, seq) for address, seq in outcomes.items()}
     root = trip.as_root(Request({"city": "Rome"}))
-    assert lived(root, record, None)["unused"] == unused
+    assert from_earlier_kickoffs(root, record, None)["unused"] == unused
 
 
 def test_a_run_knows_what_began_in_its_earlier_lives():
     record = Record(checkpoints={"c": checkpoint(3, "step:c")})
     record.events.add([("step_started", "e", "", "step:a"), ("step_completed", "f", "", "step:b")], 2)
-    assert lived(trip.as_root(Request({"city": "Rome"})), record, None)["begun"] == {"", "step:a", "step:c"}
+    assert from_earlier_kickoffs(trip.as_root(Request({"city": "Rome"})), record, None)["begun"] == {
+        "",
+        "step:a",
+        "step:c",
+    }
 
 
 @pytest.mark.parametrize(("run_id", "found"), [(None, "trip-1"), ("trip-1", "trip-1"), ("trip-2", ConfigError)])

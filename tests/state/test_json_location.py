@@ -273,7 +273,7 @@ def test_runs_of_which_only_checkpoint_files_are_left_are_warned_of(location, ca
     crew(location).kickoff(run_id=begun)
     crew(location).kickoff(run_id="new")
     (warning,) = caplog.messages
-    assert "checkpoints are left of 'a', 'b': kicked off, they begin anew, and pay again" in warning
+    assert "checkpoints of 'a', 'b' are left: kicked off, they begin anew, and pay again" in warning
 
 
 def test_an_older_export_takes_the_place_of_a_run_that_was_deleted_by_hand(location, tmp_path):

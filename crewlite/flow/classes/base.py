@@ -233,8 +233,8 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
         about["metadata"] = dict(metadata or {})
         shown = {"message": message}
         events_of_it = events.FlowInputRequestedEvent, events.FlowInputReceivedEvent
-        told = QuestionEvents(original(self), *events_of_it, about, shown)
-        return asked_here(Question(message, schema, timeout, told=told), name)
+        question_events = QuestionEvents(original(self), *events_of_it, about, shown)
+        return asked_here(Question(message, schema, timeout, events=question_events), name)
 
     @on_class_too
     @known_keywords("plot of a flow")
@@ -345,7 +345,7 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
                 return
             raise ConfigError(
                 f"flow {self.run_name!r}: its state cannot be replaced. Set its fields: self.state.words = 3, or "
-                f"self.state['words'] = 3 of a mapping; before a kickoff, initial_state= says what it begins with"
+                f"self.state['words'] = 3 if it is a mapping; before a kickoff, initial_state= says what it begins with"
             )
         method = running.get()
         if method is not None and method.is_of(self) and name not in type(self)._warned:

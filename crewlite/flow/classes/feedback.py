@@ -70,8 +70,10 @@ class Feedback:
         """Build the question about what a method has returned."""
         about = {"flow_name": flow_name, "method_name": method_name, "metadata": self.metadata}
         shown = {"message": self.message, "output": output, "emit": self.emit}
-        told = QuestionEvents(flow, about=about, shown=shown)
-        return Question(self._text(output), wider=(self._schema, self._checked) if self.emit else None, told=told)
+        question_events = QuestionEvents(flow, about=about, shown=shown)
+        return Question(
+            self._text(output), wider=(self._schema, self._checked) if self.emit else None, events=question_events
+        )
 
     def outcome(self, answer: str) -> str | None:
         """Return the outcome that an answer names, as `Approved: well done` does; for an empty answer, the default."""

@@ -116,7 +116,7 @@ class FlowMethod(Generic[P, R]):
     def check_parameters(self, flow: str) -> None:
         """Raise ConfigError if the flow could not call it."""
         if not inspect.signature(self.func).parameters:
-            raise ConfigError(f"{flow}.{self.name} takes no arguments; wanted a method: def {self.name}(self)")
+            raise ConfigError(f"{flow}.{self.name} takes no self; wanted a method: def {self.name}(self)")
         needed = [one for one in self.parameters if one.default is one.empty]
         keyword = [one for one in needed if one.kind is one.KEYWORD_ONLY]
         if self.condition and (len(needed) > 1 or keyword):

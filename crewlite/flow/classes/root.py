@@ -100,7 +100,13 @@ class ClassRoot(Root[Outcome]):
             name=self.name,
             work=lambda: self._driven(inputs),
             question=self.question(inputs),
-            voice=Voice(flow, EVENTS, {"flow_name": self.name}, begun=lambda: {"inputs": dict(inputs)}, told=_told),
+            voice=Voice(
+                flow,
+                EVENTS,
+                {"flow_name": self.name},
+                of_start=lambda: {"inputs": dict(inputs)},
+                of_outcome=_event_fields,
+            ),
             given=inputs,
             encode=_encoded,
             decode=_decoded,
@@ -195,6 +201,6 @@ def _state_of(record: Record) -> str | None:
     return None if MASK in given else given
 
 
-def _told(outcome: Outcome) -> dict[str, Any]:
+def _event_fields(outcome: Outcome) -> dict[str, Any]:
     state = {name: codec.decode(one) for name, one in outcome.state.items()}
     return {"result": outcome.result, "state": state, "usage": outcome.usage}

@@ -31,10 +31,10 @@ from crewlite.runtime.kickoffs.resumption import (
     check_rerun,
     check_variant,
     definition_now,
+    from_earlier_kickoffs,
     in_doubt,
     inputs_of,
     kept_result,
-    lived,
     masked,
     secrets_of,
     warn_kept,
@@ -109,7 +109,7 @@ async def kickoff(definition: Runnable[R], request: Request, root: Root[Any] | N
     verbose = root.verbose or request.verbose
     try:
         if verbose or root.log_file:
-            with _told(progress, root.log_file, verbose=verbose):
+            with _progress_shown(progress, root.log_file, verbose=verbose):
                 finished = await _finished(root, request)
         else:
             finished = await _finished(root, request)
@@ -124,7 +124,7 @@ async def kickoff(definition: Runnable[R], request: Request, root: Root[Any] | N
 
 
 @contextlib.contextmanager
-def _told(progress: Progress, log_file: str | None, *, verbose: bool) -> Iterator[None]:
+def _progress_shown(progress: Progress, log_file: str | None, *, verbose: bool) -> Iterator[None]:
     """While the block runs, write the progress of a run to the terminal (`verbose`) and to `log_file`, if given."""
     which = (lambda: None if progress.joined else progress.run_id), (lambda: progress.address)
     with contextlib.ExitStack() as telling:
@@ -309,7 +309,7 @@ async def _resume(
         answers=dict(request.answers or {}),
         rerun=request.attempts,
         doubts=in_doubt(record),
-        **lived(root, record, config.on_drift),
+        **from_earlier_kickoffs(root, record, config.on_drift),
     )
     return run, inputs
 

@@ -168,7 +168,7 @@ class RunHandle(Generic[R]):
 @atexit.register
 def _warn_of_unfinished() -> None:
     """Warn of the runs that the end of this program interrupts. Called before the background loop halts."""
-    if left := [told for handle in [*_unfinished] if (told := handle._left_behind)]:
+    if left := [warning for handle in [*_unfinished] if (warning := handle._left_behind)]:
         log.warning(
             "This program ends before %s that it has submitted: wait for the result() of a handle to prevent that. %s",
             number_of(len(left), "run"),

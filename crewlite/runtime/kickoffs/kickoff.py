@@ -16,7 +16,7 @@ from crewlite.events.event_bus import event_bus
 from crewlite.resources import InUse
 from crewlite.runtime.kickoffs.advice import note_answered, warn_unused
 from crewlite.runtime.kickoffs.request import Progress, Request
-from crewlite.runtime.kickoffs.resumption import in_doubt, lived
+from crewlite.runtime.kickoffs.resumption import from_earlier_kickoffs, in_doubt
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.kickoffs.secret_inputs import holding_secrets
 from crewlite.runtime.main_thread.signals import PATIENCE, Listener, listed_signals
@@ -150,7 +150,7 @@ def _run_again(root: Root[Any], run: Run) -> Run:
         answers=run.answers,
         config=run.config,
         doubts=in_doubt(record),
-        **lived(root, record, run.on_drift),
+        **from_earlier_kickoffs(root, record, run.on_drift),
     )
 
 

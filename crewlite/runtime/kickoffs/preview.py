@@ -34,9 +34,9 @@ from crewlite.runtime.kickoffs.resumption import (
     branch_for,
     check_newest,
     definition_now,
+    from_earlier_kickoffs,
     inputs_of,
     kept_result,
-    lived,
     secrets_of,
 )
 from crewlite.runtime.kickoffs.root import Root
@@ -138,7 +138,7 @@ async def preview(root: Root[Any], request: Request) -> Preview:
         superseded=record.finished,
         before=Record.of([entry for entry in entries if entry.seq <= record.base]),
         arguments=arguments_of(entries),
-        **lived(root, record, config.on_drift),
+        **from_earlier_kickoffs(root, record, config.on_drift),
     )
     first = others | answers_given(root, journal, request, changed=bool(others), on_drift=config.on_drift)
     journal.commit(first | definition_now(root, journal), lambda error: None)  # in memory, as there is no store

@@ -313,7 +313,7 @@ def not_made(address: str, attempt: int, times: int) -> RefError:
     return RefError(nth_attempt(address, attempt), problem, [nth_attempt(address, times)])
 
 
-def lived(root: Root[Any], record: Record, on_drift: OnDrift | None) -> dict[str, Any]:
+def from_earlier_kickoffs(root: Root[Any], record: Record, on_drift: OnDrift | None) -> dict[str, Any]:
     """Return fields of `Run`, by name, that follow from earlier kickoffs of the run or from the changes of a fork."""
     started = record.events.starts
     begun = frozenset({"", *started, *(one["address"] for one in record.checkpoints.values())})

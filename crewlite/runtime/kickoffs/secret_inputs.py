@@ -33,7 +33,7 @@ def refuse_to_find_by(inputs: Mapping[str, Any], how: str) -> None:
 
 
 def names_of_masked(recorded: Mapping[str, Any]) -> list[str]:
-    """Return the names of the recorded inputs, encoded, that held a secret."""
+    """Return the names of the inputs that held a secret when they were recorded. `recorded`: the encoded inputs."""
     return [name for name, value in recorded.items() if holds_secret(value)]
 
 

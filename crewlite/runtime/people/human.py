@@ -124,7 +124,7 @@ class Question:
     """Raises ValueError for an answer that fits and cannot be used. Recorded answers are checked only if edited."""
     is_approval: bool = False
     """Whether `auto_approve` answers the question with yes."""
-    told: QuestionEvents | None = None
+    events: QuestionEvents | None = None
     """The events of the question; None for the usual ones."""
     adapter: TypeAdapter[Any] = field(init=False, repr=False)
     """Validates the answer."""
@@ -248,7 +248,7 @@ def _listed(schema: Any) -> list[Any]:
 def question_step(asked: Question, name: str | None) -> Step[Any]:
     """Build the step of a question. Pass the value of the step to `Question.in_time`."""
     mask = durable.scope().mask
-    voice = _Voice(mask(asked.text), asked.told or _USUAL)
+    voice = _Voice(mask(asked.text), asked.events or _USUAL)
 
     async def work() -> Any:
         frame = durable.scope()
@@ -297,9 +297,9 @@ async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | No
     recorded = recorded_question(run.record, address, asked.digest, _basis(frame))
     if recorded is None:  # nothing is recorded at this address, or another question
         recorded = await _put(frame, asked, schema, name)
-    if told := run.record.answer_to(recorded):
+    if answer := run.record.answer_to(recorded):
         try:
-            value = asked.read(asked.chosen(decode_answer(told, schema), frame.mask), address)
+            value = asked.read(asked.chosen(decode_answer(answer, schema), frame.mask), address)
         except AnswerRefused as refused:
             problem = frame.mask(refused.problem)
             await run.journal.save({"answers": [refusal(address, problem)]}, now=True)
@@ -352,9 +352,9 @@ async def _put(frame: StepScope, asked: Question, schema: Any, name: str | None)
     if ahead and ahead.get("ahead"):
         await frame.run.journal.save(parts, now=True)
         return recorded
-    told = asked.told or _USUAL
-    about = {**told.about, **told.shown, "question": recorded["question"], "options": schema}
-    await frame.announce(told.source, told.requested, about, parts=parts)
+    about_question = asked.events or _USUAL
+    about = {**about_question.about, **about_question.shown, "question": recorded["question"], "options": schema}
+    await frame.announce(about_question.source, about_question.requested, about, parts=parts)
     return recorded
 
 
@@ -375,21 +375,21 @@ class _Voice:
     """The events of a question to a person. Its start emits none: `_put` announces the question, only once."""
 
     question: str
-    told: QuestionEvents
+    events: QuestionEvents
     automatic: bool = False
     """Whether `auto_approve` has answered the question."""
 
     @property
     def source(self) -> object:
-        return self.told.source
+        return self.events.source
 
     def started(self) -> None:
         return None
 
     def completed(self, value: Any) -> Said:
         answer = None if value is _LATE else codec.encode(value)
-        fields = {**self.told.about, "question": self.question, "answer": answer, "automatic": self.automatic}
-        return self.told.received, fields
+        fields = {**self.events.about, "question": self.question, "answer": answer, "automatic": self.automatic}
+        return self.events.received, fields
 
     def failed(self, error: str, error_type: str) -> Said:
         fields = {"kind": "human", "name": self.question, "error": error, "error_type": error_type}

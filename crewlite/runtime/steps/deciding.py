@@ -197,7 +197,10 @@ def _is_in_doubt(step: Step[Any], frame: Frame, error: Exception) -> bool:
 
 
 async def _announce_end(step: Step[Any], frame: Frame, decision: Decided, past: Sequence[Remedy]) -> None:
-    """Announce that no remedy is left for a step. The failure of the step has not been recorded yet."""
+    """Announce that no remedy is left for a step. Its failure is recorded afterwards.
+
+    No effect if no remedy was ever applied, unless the policy escalates, or if an enclosing step decides.
+    """
     failure = decision.failure
     if failure is None or decision.rises or not (past or isinstance(decision.remedy, Escalate)):
         return

@@ -330,13 +330,13 @@ def _passed_over(record: Record, question: Question, mode: Mode, unrequested: Co
         return {}
     if record.earlier_inputs:  # a changed fork may request other steps
         return {}
-    left = _left_out(record, mode, prefix_beside(address), unrequested)
+    left = _must_be_requested(record, mode, prefix_beside(address), unrequested)
     return {at: ended for at, ended in left.items() if is_counted(at)}
 
 
 def missed(record: Record, mode: Mode, prefix: str, unrequested: Collection[str]) -> list[str]:
     """Return the steps of `unrequested` that the code should have requested: nothing they depend on has changed."""
-    return _needed(record, mode, _left_out(record, mode, prefix, unrequested))
+    return _needed(record, mode, _must_be_requested(record, mode, prefix, unrequested))
 
 
 def _comes_earlier(
@@ -350,8 +350,8 @@ def _comes_earlier(
     return any(one.order < ended.order and record.intents.get(at) != "once" for at, one in passed.items())
 
 
-def _left_out(record: Record, mode: Mode, prefix: str, unrequested: Collection[str]) -> _Ends:
-    """Return the ends of those steps of `unrequested` that code which does the same as before requests."""
+def _must_be_requested(record: Record, mode: Mode, prefix: str, unrequested: Collection[str]) -> _Ends:
+    """Return the ends of the `unrequested` steps that unchanged code must request; {} if the code may do otherwise."""
     free = not mode.strict_replay or mode.diverged or mode.rolled_back or mode.on_drift == "rerun" or record.edited
     if free or not unrequested:
         return {}

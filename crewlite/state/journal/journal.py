@@ -297,8 +297,8 @@ class Journal:
         """Emit the events of a durable checkpoint. `started`: when it was requested."""
         checkpoint = parts["place"]
         if event_bus.hears(events.CheckpointCompletedEvent):
-            told = {"ref": queue.store.ref(checkpoint), "duration_ms": (time.perf_counter() - started) * 1000}
-            self.emit(events.CheckpointCompletedEvent, **naming(checkpoint), **told)
+            fields = {"ref": queue.store.ref(checkpoint), "duration_ms": (time.perf_counter() - started) * 1000}
+            self.emit(events.CheckpointCompletedEvent, **naming(checkpoint), **fields)
         if drops := parts.get("drops"):
             self.emit(events.CheckpointPrunedEvent, removed_count=len(drops), max_checkpoints=parts["keep"])
 

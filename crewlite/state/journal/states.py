@@ -68,7 +68,7 @@ class States:
         """Whether any recorded value may differ from the one that the code of the run sees."""
         self._final: Mapping[str, Json] | None = None
         """The last values that the code of the run saw, from its end until the next commit."""
-        self._told = set[str]()
+        self._announced = set[str]()
         """The messages of errors that were announced already."""
         self._numbers: dict[str, Iterator[int]] = {}
         """Counters for the ids of items added from outside the steps, by the address to which the items belong."""
@@ -210,8 +210,8 @@ class States:
             refused, self.shared.refused[:] = list(self.shared.refused), []
             if strict:
                 raise refused[0]
-            fresh = {str(error): error for error in refused if str(error) not in self._told}
-            self._told |= fresh.keys()
+            fresh = {str(error): error for error in refused if str(error) not in self._announced}
+            self._announced |= fresh.keys()
             return list(fresh.values())
 
     def _seen(self, commit: Commit) -> list[Operation]:

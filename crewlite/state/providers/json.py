@@ -200,8 +200,8 @@ class JsonStore:
         """Warn if the directory of all journals was deleted, though checkpoint files of their runs are left."""
         if lost := sorted({repr(one.run_id) for one in self.files.listed()}):
             more = f" and {len(lost) - _NAMED:,} more" if len(lost) > _NAMED else ""
-            told = "%s is gone, though checkpoints are left of %s%s: kicked off, they begin anew, and pay again for all"
-            log.warning(told, self.paths.journals, ", ".join(lost[:_NAMED]), more)
+            warning = "%s is gone, though checkpoints of %s%s are left: kicked off, they begin anew, and pay again"
+            log.warning(warning, self.paths.journals, ", ".join(lost[:_NAMED]), more)
 
     def _begin_and_go_on(self, commits: Sequence[Commit], begun: Iterable[str]) -> None:
         """Append commits, some of which create branches: of the runs `begun`, which may exist."""

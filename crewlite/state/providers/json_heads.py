@@ -88,8 +88,8 @@ class HeadFiles:
         signs += [(path, "holds commits of it that the doctor set aside") for path in _left_of(journal)]
         if signs and reading.pays_anew(commit):
             path, sign = signs[0]
-            told = "%s is gone, though %s %s: run %r begins anew, and pays again for what it held"
-            log.warning(told, journal, path, sign, commit.run_id)
+            warning = "%s is gone, though %s %s: run %r begins anew, and pays again for what it held"
+            log.warning(warning, journal, path, sign, commit.run_id)
         if signs:
             disk.remove(head)
 

@@ -34,7 +34,7 @@ class JournalFiles:
     def __init__(self, paths: Paths, ref: Callable[[CheckpointRecord], str]) -> None:
         self._paths, self._location = paths, str(paths.root)
         self._ref = ref
-        self._told: set[tuple[str, int, int]] = set()
+        self._warned_about: set[tuple[str, int, int]] = set()
         """The torn writes that were logged already, as (path, offset, size), because each save reads them again."""
 
     def scan(self, run_id: str, branch: str) -> tuple[list[Entry], int]:
@@ -68,8 +68,8 @@ class JournalFiles:
         return found, offset
 
     def _warn(self, path: str, offset: int, size: int) -> None:
-        if (torn := (path, offset, size)) not in self._told:
-            self._told.add(torn)
+        if (torn := (path, offset, size)) not in self._warned_about:
+            self._warned_about.add(torn)
             log.warning("%s ends in a write that was cut (%d bytes): left out", path, size)
 
     def reread(self, run_id: str, branch: str, journal: IO[bytes]) -> tuple[list[Entry], int]:
@@ -249,9 +249,9 @@ class Tail(NamedTuple):
     def of(cls, path: Path, entries: Sequence[Entry], offset: int) -> Tail:
         """Build the tail of the journal at `path`, with these entries and this length in bytes."""
         first, last = entries[0], entries[-1]
-        told = {key: first.commit["run"][key] for key in ("run_id", "branch")}
+        place = {key: first.commit["run"][key] for key in ("run_id", "branch")}
         definition = {key: first.commit["run"]["definition"][key] for key in ("kind", "name")}
-        run, rewinds = {**told, "definition": definition}, tuple(rewinds_of(entries))
+        run, rewinds = {**place, "definition": definition}, tuple(rewinds_of(entries))
         mark = _mark(lines([last]), offset)
         return cls(path, last.seq, last.sum, offset, mark, run, first.sum, rewinds)
 

@@ -213,7 +213,7 @@ def check_rewrite(
                 )
                 raise BranchConflictError(run_id, branch, expected=expected, found="a fork", problem=problem)
     try:
-        _check_accounts(run_id, branch, own, entries)
+        _check_replaces(run_id, branch, own, entries)
     except InvalidEntry as problem:
         where = f"branch {branch!r} of run {run_id!r} was not rewritten"
         raise StoreError(
@@ -223,8 +223,8 @@ def check_rewrite(
         ) from None
 
 
-def _check_accounts(run_id: str, branch: str, own: Sequence[Entry], entries: Sequence[Entry]) -> None:
-    """Raise InvalidEntry unless `entries` are a valid journal from the first to the last commit of `own`.
+def _check_replaces(run_id: str, branch: str, own: Sequence[Entry], entries: Sequence[Entry]) -> None:
+    """Raise InvalidEntry unless `entries` can replace the journal `own`: they begin and end with the same commits.
 
     The seq and checksum of each must be those of an entry of `own`, so that later entries and forks stay chained to it.
     """

@@ -286,8 +286,8 @@ class SqliteStore:
                 (self._next_number(*key), *key, run["uid"], *commit.head, reading.committed_at(commit)),
             )
             if row.rowcount and reading.pays_anew(commit) and commit.branch in self._set_aside(commit.run_id):
-                told = "%s: commits of run %r were set aside by the doctor: it begins anew, and pays again for them"
-                log.warning(told, self.location, commit.run_id)
+                warning = "%s: commits of run %r were set aside by the doctor: it begins anew, and pays again for them"
+                log.warning(warning, self.location, commit.run_id)
             return row.lastrowid if row.rowcount else None
         moved = self._database.run(
             "UPDATE branch SET seq=?, head=?, touched=? WHERE run_id=? AND name=? AND seq=? AND head=? RETURNING id",

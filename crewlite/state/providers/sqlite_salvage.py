@@ -121,10 +121,10 @@ class _SqliteSalvage:
         return "stale_index", "its row does not name its last commit"
 
     def rewrite(self, raw: RawBranch, records: Sequence[Record], head: Head | None, why: str) -> Callable[[], object]:
-        number, told = raw.handle.id, (now().isoformat(), why, raw.run_id, raw.branch)
+        number, aside = raw.handle.id, (now().isoformat(), why, raw.run_id, raw.branch)
         statements, there = [_MAKE], set(raw.records)
         for record in sorted(there - set(records), key=raw.records.index):
-            statements.append((_ENTRY_ASIDE, (*told, number, record.seq)))
+            statements.append((_ENTRY_ASIDE, (*aside, number, record.seq)))
             statements.append(("DELETE FROM entry WHERE branch_id IS ? AND seq IS ?", (number, record.seq)))
         for record in records:
             if record not in there:
@@ -209,8 +209,8 @@ class _SqliteSalvage:
         return RawBranch(run_id, row.name, where, records, row.touched, row, homeless)
 
     def _quarantine_checkpoints(self, among: str, given: Sequence[Any], run_id: str, branch: str) -> list[Statement]:
-        told = (now().isoformat(), "not as its journal says", run_id, branch)
-        return [_MAKE, (f"{_COPIED} WHERE {among}", (*told, *given)), (f"DELETE FROM place WHERE {among}", given)]
+        aside = (now().isoformat(), "not as its journal says", run_id, branch)
+        return [_MAKE, (f"{_COPIED} WHERE {among}", (*aside, *given)), (f"DELETE FROM place WHERE {among}", given)]
 
     def _run(self, statements: Sequence[Statement]) -> None:
         for sql, parameters in statements:

@@ -40,13 +40,13 @@ def superseded(record: Record) -> set[str]:
     """Return the addresses of replies and tool calls that the conversations of agents do not request any more."""
     first = f"{kinds.LLM.name}#1"
     begun = {prefix_beside(at) for at in record.outcomes if leaf(at) == first and _is_led_by_model(record, at)}
-    held = {at for prefix in begun for at in _in_use(record, prefix)}
+    held = {at for prefix in begun for at in _addresses(record, prefix)}
     inside = (at for at in (*record.outcomes, *record.attempts) if prefix_beside(at) in begun)
     return {at for at in inside if at not in held and (kinds.at(at).asks_model or kinds.at(at).is_call)}
 
 
-def _in_use(record: Record, prefix: str) -> Iterator[str]:
-    """Yield the addresses of a conversation's replies, of the calls they request, and of a next reply that failed."""
+def _addresses(record: Record, prefix: str) -> Iterator[str]:
+    """Yield the addresses of the replies, of the calls they ask for, and of a failed request for a next reply."""
     turns = turns_of(record.outcomes, prefix)
     for turn in turns:
         yield turn.reply.address

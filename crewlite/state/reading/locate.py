@@ -164,15 +164,15 @@ def _fork_bases(store: Store, part: str) -> list[CheckpointInfo]:
     for info in store.branches():
         checkpoint = info.base["place"] if part and info.base else None
         if checkpoint and part in checkpoint["id"] and checkpoint["id"] not in found:
-            run = {"run_id": info.run_id, "branch": _owner(store, info, checkpoint["id"])}
+            run = {"run_id": info.run_id, "branch": _holding_branch(store, info, checkpoint["id"])}
             found[checkpoint["id"]] = checkpoint_info(run, checkpoint)
     return list(found.values())
 
 
-def _owner(store: Store, fork: BranchInfo, identifier: str) -> str:
-    """Return the branch that answers for the checkpoint a fork starts from: its own, unless that has dropped it.
+def _holding_branch(store: Store, fork: BranchInfo, identifier: str) -> str:
+    """Return the branch that holds the checkpoint from which `fork` starts: the fork itself if its base has dropped it.
 
-    The store's index of checkpoints does not tell, as it may be damaged. Raises JournalCorrupt.
+    Reads the base, because the store's index of checkpoints may be damaged. Raises JournalCorrupt.
     """
     assert fork.base
     base = fork.base["branch"]

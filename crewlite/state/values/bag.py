@@ -319,6 +319,6 @@ def _check_counts(usage: Mapping[str, Any]) -> None:
         if name == "cost":
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if value is not None and not (number and 0 <= value < math.inf):
-                raise ConfigError(f"cost is {value!r}; wanted US dollars, 0 or more, or None if it is not known")
+                raise ConfigError(f"add_usage: cost is {value!r}; wanted US dollars, 0 or more, or None if unknown")
         elif type(value) is not int or value < 0:
-            raise ConfigError(f"{name} is {value!r}; wanted a whole number, 0 or more")
+            raise ConfigError(f"add_usage: {name} is {value!r}; wanted a whole number, 0 or more")
