@@ -115,12 +115,12 @@ def given_by_person(run: Run, answer: Callable[[Any], T], address: str) -> T:
 
 
 def calls_before(run: Run, step: Step[Any], address: str, fingerprint: str) -> Earlier:
-    """Return what earlier attempts at an enclosing step have left a call, which would else be made twice.
+    """Return what earlier attempts at an enclosing step left of a call with effect="once", so it is not made twice.
 
-    Each call that was made answers one call of an attempt that asks the same. Where the record cannot tell what a call
-    asks, that is the one at the same place. Raises InDoubt if a call with this name, whatever it asks, may have taken
-    effect and the kickoff decides nothing about it. Returns NOTHING_EARLIER for a call that the fork has edited or set
-    to run again.
+    An earlier call answers this one if it asked the same; it answers one call of each attempt. If the record does not
+    say what it asked, it answers the call at its own place. Raises InDoubt if an earlier call with this name, whatever
+    it asked, may have taken effect, and the kickoff does not say whether it did. Returns NOTHING_EARLIER for a call
+    that the fork has edited or set to run again.
     """
     here = prefix_beside(address)
     if "!" not in here or address in run.record.edited:
