@@ -203,22 +203,19 @@ class _Chunks:
         if self.over:  # the model runs in a thread that outlived its timeout
             raise LLMError(f"{self._llm.model}: the call has ended, so its reply is not wanted any more")
         if not thinking:
-            await self._tell_held(thinking=True)  # these thoughts are over
+            await self.end((True,))  # these thoughts are over
         so_far = self._held[thinking] + text
         shown = self._scope.shown_of_beginning(so_far)
         self._held[thinking] = so_far[shown:]
         if shown or not so_far:
             await self._tell(so_far[:shown], thinking)
 
-    async def end(self) -> None:
-        """Emit what was held back, as nothing follows it."""
-        for thinking in (True, False):
-            await self._tell_held(thinking=thinking)
-
-    async def _tell_held(self, *, thinking: bool) -> None:
-        if held := self._held[thinking]:
-            self._held[thinking] = ""
-            await self._tell(held, thinking)
+    async def end(self, kinds: Sequence[bool] = (True, False)) -> None:
+        """Emit what was held back of thoughts (True) and of the reply, as nothing follows it."""
+        for thinking in kinds:
+            if held := self._held[thinking]:
+                self._held[thinking] = ""
+                await self._tell(held, thinking)
 
     async def _tell(self, text: str, thinking: bool) -> None:
         cls = events.LLMThinkingChunkEvent if thinking else events.LLMStreamChunkEvent
