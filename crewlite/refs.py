@@ -36,7 +36,7 @@ def check_name(kind: str, name: object, *, slashes: bool = False) -> str:
     if not isinstance(name, str):
         hint = f", such as {kind}='{name}'" if isinstance(name, int) else ""
         raise ConfigError(f"{kind} is {name!r}, which is {type(name).__name__}; wanted a text{hint}")
-    if not _is_name(name, slashes):
+    if not (_NAMES if slashes else _NAME).fullmatch(name):
         raise ConfigError(
             f"{kind} {name!r} is not a usable name. Wanted: 1 to 100 of A-Z a-z 0-9 . _ -"
             f"{' (parts joined by /)' if slashes else ''}, not starting with '-', no '..', not 'latest'."
@@ -44,9 +44,11 @@ def check_name(kind: str, name: object, *, slashes: bool = False) -> str:
     return name
 
 
-@lru_cache(_MANY)  # each commit asks for its run and its branch
-def _is_name(name: str, slashes: bool) -> bool:
-    return (_NAMES if slashes else _NAME).fullmatch(name) is not None
+@lru_cache(_MANY)  # each commit asks
+def check_names(run_id: str, branch: str) -> None:
+    """Raise ConfigError if no run or no branch may be so named."""
+    check_name("run_id", run_id)
+    check_name("branch", branch, slashes=True)
 
 
 class Ref(NamedTuple):

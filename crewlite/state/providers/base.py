@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from crewlite.refs import check_name
+from crewlite.refs import check_names
 from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase, RunStart
 from crewlite.state.format.entry import Entry, next_entry
 
@@ -36,8 +36,7 @@ class Commit:
     """All entries of the branch, if the caller has just read them: a store need not read them again to append."""
 
     def __post_init__(self) -> None:
-        check_name("run_id", self.run_id)
-        check_name("branch", self.branch, slashes=True)
+        check_names(self.run_id, self.branch)
 
     @classmethod
     def saying(cls, run_id: str, branch: str, after: Head, parts: CommitParts) -> Commit:

@@ -16,7 +16,7 @@ from crewlite import disk
 from crewlite.codec import digest
 from crewlite.errors import CheckpointMismatch, ConfigError, RefError, SchemaTooNew
 from crewlite.json_text import encoder_of
-from crewlite.refs import check_name
+from crewlite.refs import check_names
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import SCHEMA, Entry, InvalidEntry, parse
 from crewlite.state.providers.base import CheckpointInfo, Commit
@@ -248,8 +248,7 @@ def load(path: Path, location: str) -> tuple[CheckpointInfo, dict[str, Any]]:
         misfit = f"this is not a checkpoint file (its {wrong[0]!r} is missing or wrong)"
         raise CheckpointMismatch(str(path), misfit, None, location)
     try:
-        check_name("run_id", document["run_id"])
-        check_name("branch", document["branch"], slashes=True)
+        check_names(document["run_id"], document["branch"])
     except ConfigError as error:
         raise CheckpointMismatch(str(path), str(error), None, location) from None
     fields: dict[str, Any] = {name: document.get(name) for name in (*texts, *options)}
