@@ -118,10 +118,10 @@ class SyncBatch:
         """Delete a file, if it exists, at the end of the block."""
         self._removals.append(path)
 
-    def hold(self, path: Path, flags: int) -> FileIO:
+    def hold(self, path: Path, *, create: bool = False) -> FileIO:
         """Open and lock a file until the block ends, like `open_locked`. Returns one that the batch holds as it is."""
         if (file := self._held.get(path)) is None:
-            file = self._held[path] = open_locked(path, flags)
+            file = self._held[path] = open_locked(path, create=create)
         return file
 
     def append(self, path: Path, data: bytes, *, at: int, torn: Callable[[bytes], bool]) -> None:
@@ -131,7 +131,7 @@ class SyncBatch:
         its end, as the caller knows it. `torn` tells whether the bytes after `at`, if `data` does not begin with them,
         are the remains of an unfinished write, which are removed. Otherwise another process wrote them: an error.
         """
-        file = self.hold(path, os.O_RDWR if at else os.O_RDWR | os.O_CREAT)
+        file = self.hold(path, create=at == 0)
         end = file.seek(0, os.SEEK_END)
         if end < at:
             raise OSError(f"{path} is shorter than it was: it now ends at byte {end}")
@@ -152,7 +152,7 @@ class SyncBatch:
 
     def sync(self, path: Path) -> None:
         """Sync a file at the end of the block, which the batch holds until then."""
-        self._files[path] = self.hold(path, os.O_RDWR)
+        self._files[path] = self.hold(path)
 
     def sync_directory(self, path: Path | str) -> None:
         """Sync the names in a directory at the end of the block."""

@@ -102,14 +102,15 @@ def close_locked(file: IO[bytes]) -> None:
         file.close()
 
 
-def open_locked(path: Path, flags: int) -> FileIO:
-    """Open the file at `path` and lock it against other threads and processes.
+def open_locked(path: Path, *, create: bool = False) -> FileIO:
+    """Open the file at `path` to read and write, and lock it against other threads and processes.
 
-    If the file is replaced or removed while this waits for the lock, the new file at the path is opened instead. Raises
-    StoreBusy as `take_lock` does.
+    If the file is replaced or removed while this waits for the lock, the new file at the path is opened instead.
+    `create`: create the file if it is missing. Raises StoreBusy as `take_lock` does.
     """
+    flags = os.O_RDWR | BINARY | (os.O_CREAT if create else 0)
     while True:
-        file = FileIO(os.open(path, flags | BINARY, 0o600), "r+b")
+        file = FileIO(os.open(path, flags, 0o600), "r+b")
         try:
             take_lock(file, path)
             if _is_at(file, path):

@@ -327,7 +327,7 @@ def test_a_file_that_cannot_be_closed_keeps_no_lock_and_leaves_no_temporary_file
     held = tmp_path / "journal"
     held.write_bytes(b"")
     with pytest.raises(OSError, match="Bad file descriptor"), disk.SyncBatch() as batch:  # noqa: PT012 - all of it is one batch
-        batch.hold(held, os.O_RDWR)
+        batch.hold(held)
         batch.replace(tmp_path / "checkpoint", NEW, durable=False)
         for temporary in tmp_path.glob(".checkpoint.*.tmp"):
             for number in os.listdir("/proc/self/fd"):
@@ -336,7 +336,7 @@ def test_a_file_that_cannot_be_closed_keeps_no_lock_and_leaves_no_temporary_file
                         os.close(int(number))
     assert os.listdir(tmp_path) == ["journal"]
     with disk.SyncBatch() as batch:
-        batch.hold(held, os.O_RDWR)  # else this would wait for ever
+        batch.hold(held)  # else this would wait for ever
 
 
 THREAD_AFTER_MAIN = """

@@ -267,7 +267,7 @@ class JsonStore:
         known, entries = self._tails.get((commit.run_id, commit.branch)), commit.read
         path = known.path if known else self.paths.journal(commit.run_id, commit.branch)
         try:
-            file = batch.hold(path, os.O_RDWR)
+            file = batch.hold(path)
         except FileNotFoundError:
             raise self._gone(commit) from None
         if known and known.ends(file):
@@ -282,7 +282,7 @@ class JsonStore:
 
     def _entries(self, commit: Commit, batch: disk.SyncBatch) -> Sequence[Entry]:
         """Return all entries of a branch whose journal `batch` holds."""
-        file = batch.hold(self.paths.journal(commit.run_id, commit.branch), os.O_RDWR)
+        file = batch.hold(self.paths.journal(commit.run_id, commit.branch))
         return self.journals.reread(commit.run_id, commit.branch, file)[0]
 
     def _gone(self, commit: Commit) -> OSError | BranchConflictError:
