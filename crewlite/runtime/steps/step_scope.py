@@ -136,7 +136,7 @@ class StepScope(Frame):
         """Apply a step's changes of the state, because the code receives the step's result now."""
         view = self.children.view
         if view and not self.run.journal.states.shared.used:
-            view.handed[address] = None
+            view.handed[address] = None  # for speed: without changes there is no need for the lock
         elif view:
             view.deliver(address)
 

@@ -36,7 +36,7 @@ class Shared:
     closed: tuple[str, str] | None = None
     """The arguments of the StoreError for a change after the journal was closed; None while it is open."""
     used: bool = False
-    """Whether the run has ever used the state, in any kickoff. If not, nobody looks for changes."""
+    """Whether the run has ever used the state, in any kickoff. If not, nobody looks for changes, for speed."""
     moment: int = 0
     """A counter of changes to the state: a view that has seen the current number need not be updated."""
     refused: list[NotCodable] = field(default_factory=list)
