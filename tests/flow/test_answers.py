@@ -182,6 +182,29 @@ def test_an_answer_that_a_fork_has_taken_over_unused_is_replaced_in_the_fork_alo
     assert asker.kickoff(run_id="one") == 4
 
 
+def test_an_answer_to_the_question_before_a_change_is_not_taken_and_that_is_said(memory, caplog):
+    @step
+    def draft(topic):
+        return f"about {topic}"
+
+    @flow(checkpoint=memory())
+    def publisher():
+        return ask(f"Publish {draft('tides')}?", name="q")
+
+    with pytest.raises(Suspended):
+        publisher.kickoff(run_id="one")
+    with History(publisher.checkpoint.location, publisher.checkpoint.provider) as found:
+        found.answer("one", "human:q", "yes")
+    fork = publisher.fork("one", edits={"step:draft": "about moons"}, branch="other")
+    with pytest.raises(Suspended, match="Publish about moons"):
+        fork.kickoff()
+    said = "the answer to human:q was given when it asked 'Publish about tides?'. It asks something else now"
+    assert said in caplog.text
+    caplog.clear()
+    assert fork.kickoff(answers={"human:q": "no"}) == "no"
+    assert said not in caplog.text
+
+
 def test_a_run_lists_the_answers_that_it_has_not_used_yet(two):
     with pytest.raises(Suspended):
         two.kickoff(run_id="one")

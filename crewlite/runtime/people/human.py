@@ -12,9 +12,9 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import BaseModel, PlainValidator, TypeAdapter, ValidationError
+from pydantic import PlainValidator, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
 from crewlite import background, codec, durable, events, kinds
@@ -22,6 +22,7 @@ from crewlite.durable import Said, Step
 from crewlite.errors import AnswerRefused, AnswerTimeout, ConfigError, StepTimeout, Suspended
 from crewlite.ids import after, now
 from crewlite.keywords import known_keywords
+from crewlite.runtime.people.answer_forms import adapter_of, choices_shown, listed
 from crewlite.runtime.people.terminal import line, piped, terminal, turn
 from crewlite.runtime.steps.budgets import paused
 from crewlite.runtime.steps.future import requested
@@ -139,7 +140,7 @@ class Question:
             raise ConfigError(f"ask({self.text!r}): timeout is {seconds!r}; wanted a number of seconds, more than 0")
         codec.declare(self.schema)
         try:
-            adapter = _adapter(self.schema)
+            adapter = adapter_of(self.schema)
             shown = None if self.schema is None else adapter.json_schema()
         except (PydanticUserError, NameError, TypeError, ValueError) as error:
             raise ConfigError(
@@ -178,7 +179,7 @@ class Question:
 
     def chosen(self, answer: Any, mask: Callable[[str], str]) -> Any:
         """Return the choice that a recorded answer stands for, as a record masks secrets; any other answer as it is."""
-        return next((one for one in _listed(self.asked_as) if isinstance(one, str) and mask(one) == answer), answer)
+        return next((one for one in listed(self.asked_as) if isinstance(one, str) and mask(one) == answer), answer)
 
     def in_time(self, answer: Any) -> Any:
         """Return the answer. Raises AnswerTimeout if none came in time."""
@@ -205,44 +206,13 @@ class Question:
         over = over or threading.Event()
         with turn(over):
             while True:
-                shown = escaped_lines(f"{self.text} {_choices(self.json_schema)}")
+                shown = escaped_lines(f"{self.text} {choices_shown(self.json_schema)}")
                 print(shown, end="", file=sys.stderr, flush=True)
                 said = line(over)
                 try:
                     return self.read(typed(said, self.json_schema), self.text)
                 except AnswerRefused as refusal:
                     print(f"{escaped_lines(refusal.problem)}: answer again", file=sys.stderr)
-
-
-def _adapter(schema: Any) -> TypeAdapter[Any]:
-    """Build the validator of answers. Raises TypeError, ValueError or an error of pydantic's for an unusable schema."""
-    if schema is None:
-        return TypeAdapter(str)
-    if isinstance(schema, str | bytes | dict | BaseModel):
-        raise TypeError("this is a value")
-    if isinstance(schema, list | tuple):
-        if not schema:
-            raise ValueError("there is nothing to choose from")
-        schema = Literal[tuple(schema)]
-    return TypeAdapter(schema)
-
-
-def _choices(schema: Any) -> str:
-    """Return the possible answers as a hint, such as "[y/n] "; "" if the schema lists none."""
-    if schema is None:
-        return ""
-    if {"type": "boolean"} in schema.get("anyOf", ()) and "description" in schema:
-        return f"[{schema['description']}] "
-    if schema.get("type") == "boolean":
-        return "[y/n] "
-    known = _listed(schema)
-    return f"[{'/'.join(map(str, known))}] " if known else ""
-
-
-def _listed(schema: Any) -> list[Any]:
-    """Return the answers that a JSON schema lists; [] if it lists none."""
-    known = schema or {}
-    return [*known.get("enum", ()), *([known["const"]] if "const" in known else ())]
 
 
 def question_step(asked: Question, name: str | None) -> Step[Any]:
@@ -296,6 +266,7 @@ async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | No
     run, address = frame.run, frame.address
     recorded = recorded_question(run.record, address, asked.digest, _basis(frame))
     if recorded is None:  # nothing is recorded at this address, or another question
+        _warn_of_answer_to_another(frame, asked)
         recorded = await _put(frame, asked, schema, name)
     if answer := run.record.answer_to(recorded):
         try:
@@ -327,13 +298,26 @@ async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | No
     )
 
 
+def _warn_of_answer_to_another(frame: StepScope, asked: Question) -> None:
+    """Warn if a person has answered another question at this address, such as that of the base of a fork."""
+    record = frame.run.record
+    before = record.asked.get(frame.address)
+    if before is None or before.get("digest") == asked.digest:
+        return
+    if (answer := record.answer_to(before)) and not answer.get("ahead"):  # else it answers this question too
+        frame.run.journal.warn(
+            f"the answer to {frame.address} was given when it asked {before['question']!r}. It asks something else "
+            f"now, so that answer does not count"
+        )
+
+
 async def _put(frame: StepScope, asked: Question, schema: Any, name: str | None) -> AskedQuestion:
     """Record a question and emit its event, unless the answer was given ahead. Returns the question as it is recorded.
 
     The question, its event and the checkpoint that the event creates are one commit. A run killed before that commit
     asks again; one killed after it does not. Raises ConfigError for choices that look alike once masked.
     """
-    choices = [frame.mask(one) for one in _listed(schema) if isinstance(one, str)]
+    choices = [frame.mask(one) for one in listed(schema) if isinstance(one, str)]
     if len(set(choices)) < len(choices):
         raise ConfigError(
             f"ask({frame.mask(asked.text)!r}): its choices hold secrets, and look alike once these are masked: "
