@@ -117,23 +117,22 @@ class _Call:
         for model in self.models:  # fallbacks too: a missing key is an error before anything is paid
             await resources.ready(model)
         check_sees(asked, self.messages)
-        chunks = _Chunks(asked, self.agent, scope)
         try:
-            async with guarding(
-                scope.guards,
-                lambda: GuardedCall("model", asked.model, address=scope.address, shared=scope.shared),
-                scope.mask,
+            async with (
+                guarding(
+                    scope.guards,
+                    lambda: GuardedCall("model", asked.model, address=scope.address, shared=scope.shared),
+                    scope.mask,
+                ),
+                _Chunks(asked, self.agent, scope) as chunks,
             ):
                 reply = await ask_once(asked, self.messages, self.tools, {**self.context, "on_chunk": chunks})
-                await chunks.end()
                 if self.check:
                     self.check(reply)
         except ContextOverflow as error:
             if not self.may_overflow or asked is not self.models[-1]:
                 raise
             reply = LLMReply(text=error.said, finish_reason=OVERFLOW)
-        finally:
-            chunks.over = True
         self.used = reply.usage.to_record()
         return reply if asked is self.source else reply.model_copy(update={"model": asked.model})
 
@@ -195,23 +194,32 @@ class _Chunks:
     """
 
     def __init__(self, llm: BaseLLM, agent: str, scope: Scope) -> None:
-        self._llm, self._agent, self._scope, self.over = llm, agent, scope, False
+        self._llm, self._agent, self._scope, self._over = llm, agent, scope, False
         self._home = asyncio.get_running_loop()
         self._held = {False: "", True: ""}  # of the reply, and of thoughts
 
+    async def __aenter__(self) -> _Chunks:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        """End the call, however it ends. After GeneratorExit nothing can be awaited, as the loop is closed."""
+        self._over = True
+        if kind is not GeneratorExit:
+            await self._end(True, False)
+
     async def __call__(self, text: str, thinking: bool = False) -> None:
-        if self.over:  # the model runs in a thread that outlived its timeout
+        if self._over:  # the model runs in a thread that outlived its timeout
             raise LLMError(f"{self._llm.model}: the call has ended, so its reply is not wanted any more")
         if not thinking:
-            await self.end((True,))  # these thoughts are over
+            await self._end(True)  # these thoughts are over
         so_far = self._held[thinking] + text
         shown = self._scope.shown_of_beginning(so_far)
         self._held[thinking] = so_far[shown:]
         if shown or not so_far:
             await self._tell(so_far[:shown], thinking)
 
-    async def end(self, kinds: Sequence[bool] = (True, False)) -> None:
-        """Emit what was held back of thoughts (True) and of the reply, as nothing follows it."""
+    async def _end(self, *kinds: bool) -> None:
+        """Emit what was held back of thoughts (True) or of the reply (False), as nothing follows it."""
         for thinking in kinds:
             if held := self._held[thinking]:
                 self._held[thinking] = ""

@@ -7,8 +7,10 @@ import asyncio
 import pytest
 from server import CLOSE, COUNTED, chat, piece, reply, stream
 
-from crewlite import LLM, Agent, BaseLLM, CheckpointConfig, History, tool
+from crewlite import LLM, Agent, BaseLLM, CheckpointConfig, FailurePolicy, History, tool
+from crewlite.errors import CrewliteError, LLMUnavailable
 from crewlite.events import LLMCallCompletedEvent, LLMStreamChunkEvent, LLMThinkingChunkEvent
+from crewlite.recovery import Rule
 from crewlite.testing import EventRecorder
 
 THOUGHT = [piece(reasoning_content="The moon, "), piece(reasoning_content="I think.")]
@@ -143,6 +145,40 @@ def test_a_model_of_ones_own_tells_its_pieces(llm, door):
         said = agent.kickoff("When?") if door == "sync" else asyncio.run(agent.akickoff("When?"))
     assert said.raw == "High water"
     assert [event.chunk for event in events if event.type.endswith("_chunk")] == ["hm", "High ", "water"]
+
+
+class Breaking(BaseLLM):
+    """Breaks off after what may be the beginning of its key."""
+
+    model = "breaking"
+    api_key: str = "sk-canary-12345"
+
+    async def acall(self, messages, on_chunk):
+        await on_chunk("or sk-ca", thinking=True)
+        await on_chunk("the sk-can")
+        if messages[-1]["content"] == "Wait":
+            await asyncio.Event().wait()
+        raise LLMUnavailable("gone")
+
+
+@pytest.mark.parametrize("how", ["fails and is tried again", "is cancelled", "takes too long"])
+def test_what_was_held_back_of_a_piece_is_told_when_the_call_ends_without_a_reply(how):
+    patience = FailurePolicy((Rule({"unavailable"}, retries=1, base=0),))
+    agent = pilot(Breaking(failure_policy=patience), **({"max_execution_time": 0.1} if how == "takes too long" else {}))
+
+    async def asked():
+        task = asyncio.ensure_future(agent.akickoff("Go" if how.startswith("fails") else "Wait"))
+        while how == "is cancelled" and not events.of(LLMStreamChunkEvent):
+            await asyncio.sleep(0)
+        if how == "is cancelled":
+            task.cancel()
+        await task
+
+    ending = asyncio.CancelledError if how == "is cancelled" else CrewliteError
+    with EventRecorder() as events, pytest.raises(ending):
+        asyncio.run(asked())
+    said = [event.chunk for event in events if event.type.endswith("_chunk")]
+    assert said == ["or ", "sk-ca", "the ", "sk-can"] * (2 if how.startswith("fails") else 1)
 
 
 def test_thoughts_go_to_the_thoughts_and_calls_are_not_told_as_text(serve):
