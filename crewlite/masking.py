@@ -21,7 +21,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from crewlite.errors import text_of
+from crewlite.errors import repr_of, text_of
 from crewlite.homes import is_named_tuple
 from crewlite.instances import attributes_of, dataclass_of, plain_url
 
@@ -95,7 +95,7 @@ class Masking:
             parts = {name: getattr(value, name) for name in names} | attributes_of(value)
             return dataclass_of(kind, parts | masked) if (masked := self._parts(parts)) else value
         if isinstance(value, BaseException):
-            text = repr(value) if isinstance(value, BaseExceptionGroup) else f"{kind.__qualname__}: {text_of(value)}"
+            text = repr_of(value) if isinstance(value, BaseExceptionGroup) else f"{kind.__qualname__}: {text_of(value)}"
             return value if (shown := self._mask(text)) is text else shown
         if isinstance(value, _NO_TEXT) or plain_url(value) or getattr(kind, "recorded_as_text", False):
             text = str(value)

@@ -390,3 +390,10 @@ def test_a_counter_and_a_group_of_errors_are_masked_as_what_they_are():
     assert secrets.mask_data(group) == f"ExceptionGroup('two', [ValueError('no {MASK}'), OSError('disk')])"
     harmless = ExceptionGroup("two", [ValueError("no")])
     assert secrets.mask_data(harmless) is harmless
+    unshowable = ExceptionGroup("one", [Unshowable()])
+    assert secrets.mask_data(unshowable) is unshowable
+
+
+class Unshowable(Exception):
+    def __repr__(self):
+        raise AttributeError("no name yet")
