@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from crewlite import Agent, CheckpointConfig, Crew, FailurePolicy, Task, tool
+from crewlite import Agent, CheckpointConfig, Crew, FailurePolicy, History, Task, tool
 from crewlite.errors import AnswerRefused, ConfigError, InDoubt, NonDeterminism
 from crewlite.flow import flow, step
 from crewlite.llm import ToolCall
@@ -265,3 +265,51 @@ def test_a_call_made_again_that_fails_and_is_handled_is_not_made_again_by_the_sa
         posting(setting, line=False).kickoff(run_id=RUN, rerun=rerun)
     assert posting(setting, line=True).kickoff(run_id=RUN, rerun=rerun) == ["not sent", "noted", "end"]
     assert len(made) == 2
+
+
+@pytest.mark.parametrize("decided", ["answers", "rerun", "rerun that fails"])
+def test_a_call_that_waited_for_a_call_inside_it_is_in_doubt_once_it_has_gone_on(decided):
+    inside, made = "step:outer/step:inner", []
+
+    def program(setting):
+        @step(effect="once")
+        def inner():
+            made.append("inner")
+            if decided == "rerun that fails":
+                raise ConnectionError("no route")
+            return "sent"
+
+        @step(effect="once")
+        def outer():
+            try:
+                got = inner()
+            except ConnectionError:
+                got = "not sent"
+            made.append("outer")
+            return got
+
+        return flow(name="one", checkpoint=setting)(outer)
+
+    whole = CheckpointConfig(location="here", provider=Kept())
+    program(whole).kickoff(run_id=RUN)
+    entries = entries_of(whole)
+    setting = cut(entries, max(at for at, entry in enumerate(entries, 1) if entry.commit.get("intents")))
+    with pytest.raises(InDoubt, match="step outer at step:outer was interrupted"):
+        program(setting).kickoff(run_id=RUN)
+    with pytest.raises(InDoubt, match="step inner at step:outer/step:inner was interrupted"):
+        program(setting).kickoff(run_id=RUN, rerun=["step:outer"])
+    with History(setting.location, setting.provider) as history:
+        assert history.run(RUN).unsettled == {inside: 1}
+    decision = {"answers": {inside: "told"}} if decided == "answers" else {"rerun": [inside]}
+    made.clear()
+    program(setting).kickoff(run_id=RUN, **decision)
+    assert made == (["outer"] if decided == "answers" else ["inner", "outer"])
+    *most, _ = entries_of(setting)
+    steps = [[step["address"] for step in entry.commit.get("steps", ())] for entry in most]
+    ended = 1 + steps.index([inside])
+    made.clear()
+    again = cut(most[:ended], ended)
+    with pytest.raises(InDoubt, match="step outer at step:outer was interrupted"):
+        program(again).kickoff(run_id=RUN, **decision)
+    assert made == []
+    assert program(again).kickoff(run_id=RUN, answers={"step:outer": "told"}) == "told"

@@ -87,9 +87,9 @@ def beside_conflict(record: Record, address: str) -> dict[str, list[Change]]:
 
 
 def failed_before(record: Record, address: str) -> str:
-    """Return the error of a step whose last attempt failed finally; "" if the step has not failed finally."""
+    """Return the error of a step whose last attempt failed finally; "" if none did, or another step stopped the run."""
     last = record.last_attempt(address)
-    return f"{last.error_type}: {last.message}" if last and last.final else ""
+    return f"{last.error_type}: {last.message}" if last and last.final and not last.stops_run else ""
 
 
 def is_retried(address: str, record: Record, rerun: Mapping[str, int]) -> bool:

@@ -15,6 +15,7 @@ from crewlite.state.format.addresses import bare_name, leaf, prefix_beside, with
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
+from crewlite.state.reading.steps import waits_for_inner_call
 from crewlite.step_parts import Intent
 from crewlite.tools.result import shown_arguments
 
@@ -68,19 +69,13 @@ def planned(calls: Sequence[Intent], record: Record) -> CommitParts:
 def may_have_taken_effect(run: Run, address: str) -> bool:
     """Return whether a call has begun or failed, in this kickoff or an earlier one, and has no outcome.
 
-    False for a call that failed only because a call inside it is in doubt: it runs again once a person has decided
-    about the inner call.
+    False for a call that waits for a decision about a call inside it: it runs again.
     """
     record = run.record
-    if address not in record.intents or address in record.outcomes or _waits_for_inner_call(record, address):
+    if address not in record.intents or address in record.outcomes or waits_for_inner_call(record, address):
         return False
     failed_once = record.intents[address] == "once" and address in record.attempts
     return address in run.doubts or address in run.begun_here or failed_once
-
-
-def _waits_for_inner_call(record: Record, address: str) -> bool:
-    last = record.last_attempt(address)
-    return last is not None and last.cause is not None and last.error_type == InDoubt.__qualname__
 
 
 def check_asks_the_same(run: Run, step: Step[Any], address: str, fingerprint: str, mode: Mode) -> None:

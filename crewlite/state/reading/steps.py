@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from crewlite import kinds
 from crewlite.codec import decode
+from crewlite.errors import InDoubt
 from crewlite.state.format.addresses import leaf, outer, outers, try_of
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
@@ -125,8 +126,19 @@ def unsettled(record: Record) -> dict[str, int]:
     if record.finished or not once:
         return {}
     handled = record.failures.keys() | undecided(record).keys()
-    found = {at for at in once if at not in handled}
+    found = {at for at in once if at not in handled and not waits_for_inner_call(record, at)}
     return {at: record.begun_once.get(at, 1) for at in sorted(found) if found.isdisjoint(outers(at))}
+
+
+def waits_for_inner_call(record: Record, address: str) -> bool:
+    """Return whether a call failed only because a call inside it was in doubt, and nobody has decided about that yet.
+
+    Once the inner step has ended, the outer call goes on and may take effect.
+    """
+    last = record.last_attempt(address)
+    if last is None or last.cause is None or last.error_type != InDoubt.__qualname__:
+        return False
+    return record.end(last.cause) is None
 
 
 def model_of(outcome: Outcome | None) -> str | None:
