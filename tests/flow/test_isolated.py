@@ -151,6 +151,12 @@ def test_steps_of_the_script_itself_are_found_if_it_kicks_off_where_it_should(sc
     assert "if __name__ == '__main__':" in script(guard="True").stderr
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no signal masks")
+def test_ctrl_c_which_reaches_the_process_while_it_starts_is_no_crash_of_the_step(script):
+    done = script(guard="__name__ == '__main__' or __import__('signal').raise_signal(2)")
+    assert done.stdout == "2\n", done.stderr
+
+
 def test_an_isolated_step_that_was_typed_into_a_notebook_is_told_so(tmp_path):
     program = PROGRAM.format(guard="True", kickoff="pipeline.kickoff(run_id='one')")
     done = children.run([sys.executable, "-"], input=program, cwd=tmp_path, capture_output=True, text=True)

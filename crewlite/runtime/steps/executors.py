@@ -17,6 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, Literal, Protocol, cast
 
@@ -173,7 +174,7 @@ def _ask(child: Any, here: Connection, there: Connection, call: bytes, over: thr
     with here, there:
         if over.is_set():
             return None
-        child.start()
+        _start(child)
         there.close()
         if over.is_set():
             child.kill()
@@ -186,10 +187,25 @@ def _ask(child: Any, here: Connection, there: Connection, call: bytes, over: thr
         return answer
 
 
+def _start(child: Any) -> None:
+    """Start the process. Ctrl-C at a terminal reaches it too, and waits until `_serve` has a handler for it."""
+    if sys.platform == "win32":
+        child.start()
+        return
+    resource_tracker.ensure_running()  # starting it would let the signal through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the process inherits this
+    try:
+        child.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _serve(pipe: Connection, module: str, name: str, key: str) -> None:
     """Run in the new process: receive one call, make it and send its result or error."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C comes here too, but the run decides whether this ends
+    signal.signal(signal.SIGINT, lambda *_: None)  # the run decides whether this process ends
+    if sys.platform != "win32":
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     call = json.loads(pipe.recv_bytes())
     try:
         func = _found(module, name)
