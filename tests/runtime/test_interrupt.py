@@ -10,13 +10,14 @@ import os
 import signal
 import sys
 import threading
+from typing import Literal
 
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, around, background, event_bus, kinds, tool
 from crewlite.errors import ConfigError
 from crewlite.events import BaseEvent, StepCompletedEvent
-from crewlite.flow import flow, step
+from crewlite.flow import Flow, flow, listen, router, start as begins, step
 from crewlite.runtime.kickoffs.engine import kickoff
 from crewlite.runtime.kickoffs.many import how_to_go_on
 from crewlite.runtime.kickoffs.plan import refused
@@ -290,7 +291,7 @@ def test_an_exception_of_a_signal_handler_leaves_a_submitted_run_at_work(alarm):
     assert handle.result() == "done"
 
 
-@pytest.mark.parametrize("where", ["step", "tool", "handler", "hook before", "hook after"])
+@pytest.mark.parametrize("where", ["step", "tool", "handler", "hook before", "hook after", "router"])
 def test_ctrl_c_in_code_on_a_loop_of_the_program_ends_the_program_and_not_one_call(memory, where):
     left = [where]
 
@@ -322,6 +323,30 @@ def test_ctrl_c_in_code_on_a_loop_of_the_program_ends_the_program_and_not_one_ca
             await asyncio.sleep(0)  # the handler's turn
         return "went on"
 
+    read = []
+
+    class Label(str):
+        def __str__(self):
+            read.append(self)
+            if len(read) == 2:  # after its method has ended, where the flow goes on
+                press()
+            return "left"
+
+    class Routed(Flow):
+        @begins()
+        def begin(self):
+            return None
+
+        @router(begin)
+        def turn(self) -> Literal["left"]:
+            return Label("left")
+
+        @listen("left")
+        def end(self):
+            return "went on"
+
+    if where == "router":
+        careless = Routed(checkpoint=memory())
     loop, before = asyncio.new_event_loop(), signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with contextlib.ExitStack() as around_it, pytest.raises(KeyboardInterrupt):

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from crewlite import codec, durable, events, kinds
-from crewlite.background import ordinary
+from crewlite.background import ends_task, ordinary
 from crewlite.comparable import comparable
 from crewlite.durable import Step
 from crewlite.errors import Suspended, TooManyCalls
@@ -130,6 +130,8 @@ class Drive:
                     self._take(task, self._at_work.pop(task))
                 self._begin()
         except BaseException as error:  # the border: raised where the kickoff waits
+            if ends_task(error):
+                raise
             self._over.set_exception(ordinary(error))
 
     def _in_turn(self) -> Sequence[asyncio.Task[Any]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import NamedTuple, TypeVar
 
-from crewlite.background import ordinary
+from crewlite.background import ends_task, ordinary
 from crewlite.errors import BranchConflictError, StoreError, text_of
 from crewlite.state.format.commit import Commit, CommitParts
 from crewlite.state.format.entry import Entry, seal
@@ -145,6 +145,8 @@ def _on_its_thread(journal: Journal, act: Callable[[Future[T]], None]) -> Future
             act(done)
         except BaseException as error:  # raised where the future is awaited
             done.set_exception(ordinary(error))
+            if ends_task(error):
+                raise
 
     try:
         journal.mailbox.do(guarded)
