@@ -77,8 +77,9 @@ def comment_of(line: str) -> str:
 def all_catches() -> list[Catch]:
     return [
         catch
-        for path in sorted(ROOT.rglob("*.py"))
-        for catch in catches(path.read_text(encoding="utf-8"), path.relative_to(ROOT).as_posix())
+        for root in (ROOT, ROOT.parent / "examples")
+        for path in sorted(root.rglob("*.py"))
+        for catch in catches(path.read_text(encoding="utf-8"), path.relative_to(root).as_posix())
     ]
 
 

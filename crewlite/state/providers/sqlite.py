@@ -193,11 +193,8 @@ class SqliteStore:
         with self._database.writing():
             rows = self._database.ask("SELECT name, seq, head FROM branch WHERE run_id=?", (run_id,)).fetchall()
             reading.check_remove(run_id, dict(heads), {name: (seq, head) for name, seq, head in rows})
-            for table in ("place", "entry"):
-                self._database.run(
-                    f"DELETE FROM {table} WHERE branch_id IN (SELECT id FROM branch WHERE run_id=?)",
-                    (run_id,),
-                )
+            self._database.run("DELETE FROM place WHERE branch_id IN (SELECT id FROM branch WHERE run_id=?)", (run_id,))
+            self._database.run("DELETE FROM entry WHERE branch_id IN (SELECT id FROM branch WHERE run_id=?)", (run_id,))
             self._database.run("DELETE FROM branch WHERE run_id=?", (run_id,))
             if self._set_aside(run_id):
                 self._database.run("DELETE FROM aside WHERE run_id=?", (run_id,))
