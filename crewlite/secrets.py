@@ -59,9 +59,7 @@ class Secrets:
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values = frozenset(values)
-        distinct = {
-            value for value in self._values if len(value) >= _SHORTEST and value not in MASK
-        }  # masks would grow
+        distinct = {one for one in self._values if len(one) >= _SHORTEST and one not in MASK}  # else masks would grow
         self._longest_first = sorted(distinct, key=lambda value: (-len(value), value))
         self._pattern = re.compile("|".join(map(re.escape, self._longest_first)))
 

@@ -227,10 +227,8 @@ async def _take_up(
 
     def wanted() -> Located:
         located = found or copy_if_elsewhere(branch_for(root, request, config), request.from_checkpoint)
-        request.progress.target, request.progress.location = (
-            located,
-            located.location,
-        )  # also known to a caller who is refused
+        request.progress.target = located  # also known to a caller who is refused
+        request.progress.location = located.location
         return located
 
     if found or request.run_id or config.restore_from:

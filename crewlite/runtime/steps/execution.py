@@ -139,7 +139,7 @@ class Execution(Generic[T]):
         self.origin = Origin(address, step.title, self.outer.origin.parent, settings)
         if self.slots:
             await self.slots.take()
-        may_be_known = address in run.doubts or step.cache or step.effect == "once"  # for speed: else no coroutine
+        may_be_known = address in run.doubts or step.cache or step.effect == "once"  # for speed: no others are
         if may_be_known and (known := await self._known()):
             return known
         if step.own_state and address:

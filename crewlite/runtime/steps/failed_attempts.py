@@ -122,12 +122,8 @@ def kept(step: Step[Any], frame: Frame) -> FailedAttempt | None:
     Sets the frame's failed child steps and sayings to those of that attempt.
     """
     run = frame.run
-    record, at = run.record, _address(frame)
-    if (
-        frame.address not in run.undecided
-        or frame.inherited.mode.diverged
-        or is_retried(frame.address, record, run.rerun)
-    ):
+    record, address, at = run.record, frame.address, _address(frame)
+    if address not in run.undecided or frame.inherited.mode.diverged or is_retried(address, record, run.rerun):
         return None
     outcome = record.outcomes.get(at)
     if outcome is None or outcome.fingerprint != codec.digest([kinds.CLASSIFICATION.name, frame.fingerprint]):
@@ -137,10 +133,8 @@ def kept(step: Step[Any], frame: Frame) -> FailedAttempt | None:
         return None
     with contextlib.suppress(CrewliteError, LookupError, TypeError):  # of a later release; the attempt is made again
         description, failure = cast(ErrorRecord, data["error"]), codec.decode(data["failure"])
-        reported = ReportedFailure(
-            description["type"], description["message"], description["traceback"], data["raised"]
-        )
-        error = raised(step.title, reported)
+        about = description["type"], description["message"], description["traceback"], data["raised"]
+        error = raised(step.title, ReportedFailure(*about))
         outcome = step.decode(data["outcome"]) if "outcome" in data else None
         frame.children.failed = dict.fromkeys(description["causes"], error)
         if frame.sayings is not None and data["said"]:
