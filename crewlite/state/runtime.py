@@ -148,7 +148,7 @@ class RuntimeState(Bag):
         started = time.perf_counter()
         at = None if location is None else manual.opened_at(os.fspath(location), provider)
         named = manual.name_checkpoint(self._journal, lambda: self._checkpoint_parts(label, metadata), at).result()
-        self._journal.completed(named.parts, started, named.queue)
+        self._journal.completed(named.parts, started)
         return named.queue.store.ref(named.parts["place"])
 
     async def acheckpoint(
@@ -167,7 +167,7 @@ class RuntimeState(Bag):
             at = await background.acquire(lambda: manual.opened_at(path, provider), Writer.release)
         naming = manual.name_checkpoint(self._journal, lambda: self._checkpoint_parts(label, metadata), at)
         named = await asyncio.wrap_future(naming)
-        self._journal.completed(named.parts, started, named.queue)
+        self._journal.completed(named.parts, started)
         return named.queue.store.ref(named.parts["place"])
 
     def flush(self) -> int:

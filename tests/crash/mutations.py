@@ -56,11 +56,11 @@ def _plain_write(replace: Any) -> Any:
     return written
 
 
-def _unawaited(begin: Any) -> Any:
-    def begun(journal: Journal, parts: Any, sealed: Any) -> None:
-        begin(journal, parts, sealed)
+def _unawaited(store: Any) -> Any:
+    def stored(journal: Journal, parts: Any) -> None:
+        store(journal, parts)
 
-    return begun
+    return stored
 
 
 def _without_intents(save: Any) -> Any:
@@ -103,7 +103,7 @@ SWITCHES: dict[str, Callable[[], None]] = {
     "run in place": replaced(disk, "rename", _one_by_one),
     "no fsync": _no_fsync,
     "a removed file comes back": replaced(disk.SyncBatch, "remove", _unsynced),
-    "a save is not awaited": replaced(Journal, "_begin", _unawaited),
+    "a save is not awaited": replaced(Journal, "store", _unawaited),
     "no intent": replaced(Journal, "save", _without_intents),
     "no record is heeded": replaced(replay, "decide", lambda _: lambda *asked: replay.Run()),
     "no shape": replaced(entry, "read_commit", lambda _: lambda data: data),

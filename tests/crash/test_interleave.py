@@ -200,10 +200,10 @@ def test_a_store_that_rewrites_a_journal_which_has_moved_on_is_found(act):
 class Hasty(Journal):
     """A journal that announces a checkpoint between numbering and sealing it."""
 
-    def commit(self, parts, done, loop=None, sealed=None):
-        if self.writer and parts.get("place"):
+    def commit(self, parts, done, loop=None, *, behind=False):
+        if self.queue and parts.get("place"):
             self.emit(CheckpointStartedEvent, **naming(parts["place"]))
-        return super().commit(parts, done, loop, sealed)
+        return super().commit(parts, done, loop, behind=behind)
 
 
 @pytest.mark.parametrize("fresh", PROVIDERS, indirect=True)

@@ -236,14 +236,15 @@ class Run:
             shown = {name: mask(fields[name]) for name in SHOWN if name in fields}  # before any of it is cut
             created = self.subscriber.checkpoint_parts(note, shown, setting, self.record, at, journal.bases)
             parts = {**(parts or {}), **created}
-        moment: list[CommitView] = []
+        moment = None
         if parts:
-            noted = (lambda: moment.append(CommitView.of(self.record))) if heard else None
-            await journal.save(parts, now=now, sealed=noted)
+            saved = journal.save(parts, now=now)
+            moment = CommitView.of(self.record) if heard else None  # before handlers of the commit may commit more
+            await saved
         if ahead:
             journal.buffered_events += recorded
         if event:
-            self._emit(source, event, moment[0] if moment else None, again=again)
+            self._emit(source, event, moment, again=again)
         return event or note
 
     def tell(self, source: object, said: Said, origin: Origin) -> None:

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
@@ -73,6 +73,8 @@ class Journal:
     buffered_events: list[EventNote] = field(default_factory=list)
     """Events that the next commit records."""
     _tombstones: list[Tombstone] = field(default_factory=list)
+    _refused: list[NotCodable] = field(default_factory=list)
+    """Errors of values that a commit could not record, until they are announced."""
     unsettled: int = 0
     """The number of commits for which nobody waits any more, after a cancellation, a failure or a manual commit."""
     _behind: int = 0
@@ -119,16 +121,14 @@ class Journal:
         parts: CommitParts,
         done: Done,
         loop: asyncio.AbstractEventLoop | None = None,
-        sealed: Callable[[], None] | None = None,
         *,
         behind: bool = False,
     ) -> bool:
         """Seal a commit, apply it to the record, and queue it for the store. Returns whether there is a store.
 
-        `sealed` is called before the commit is queued, while the record is as the commit leaves it. `done` is called
-        once the commit is stored or has failed, never without a store; see WriteQueue.put, also for `behind`. Events
-        are emitted last, because a handler may commit, and the numbers in `parts` are those of this commit. Raises
-        StoreError if closed.
+        `done` is called once the commit is stored or has failed, never without a store; see WriteQueue.put, also for
+        `behind`. The record stays as the commit leaves it until the caller calls `announce`. Raises StoreError if
+        closed.
         """
         if self.closed:
             raise self.ended()
@@ -141,30 +141,30 @@ class Journal:
         if self._tombstones and not parts.keys().isdisjoint(MAY_VOID):
             whole["steps"], self._tombstones = with_void(parts, self._tombstones)
         states, queue = self.states, self.queue
-        refused = states.add_to(whole, strict=self.on_save_error == "raise") if states.shared.used else ()
+        if states.shared.used:
+            self._refused += states.add_to(whole, strict=self.on_save_error == "raise")
         entry = seal(whole, after=self.record.sum) if queue else unsealed(whole)
         self.record.apply(entry)
-        if sealed:
-            sealed()
         if queue:
             queue.put((entry,), done, loop, behind=behind)
         else:
             self.unstored.append(whole)
-        if checkpoint and queue and event_bus.hears(events.CheckpointStartedEvent):
-            self.emit(events.CheckpointStartedEvent, **naming(checkpoint))
-        for error in refused:
-            self.failed(error)
         return queue is not None
 
-    async def store(self, parts: CommitParts, sealed: Callable[[], None] | None = None) -> None:
-        """Commit, and wait until the commit is durable. Raises the error of the store. `sealed`: see `commit`."""
-        if stored := self._begin(parts, sealed):
-            await stored
+    def announce(self, parts: CommitParts) -> None:
+        """Emit the events of the commit with these parts. A handler may commit."""
+        if self.queue and "place" in parts and event_bus.hears(events.CheckpointStartedEvent):
+            self.emit(events.CheckpointStartedEvent, **naming(parts["place"]))
+        while self._refused:
+            self.failed(self._refused.pop(0))
 
-    def _begin(self, parts: CommitParts, sealed: Callable[[], None] | None) -> Awaitable[None] | None:
-        """Commit. Returns what ends once the commit is durable; without a store None, or a turn of the loop if due."""
+    def store(self, parts: CommitParts) -> Awaitable[None] | None:
+        """Commit. Returns what ends once the commit is durable, or raises the error of the store.
+
+        Without a store it returns None, or a turn of the loop if one is due.
+        """
         if not self.queue:
-            self.commit(parts, lambda error: None, sealed=sealed)
+            self.commit(parts, lambda error: None)
             return self.loop_turns.due()
         waiting = self.loop.create_future()
 
@@ -175,30 +175,61 @@ class Journal:
                 self.unsettled -= 1
                 waiting.set_result(None)
 
-        self.commit(parts, settle, self.loop, sealed)
+        self.commit(parts, settle, self.loop)
         self.unsettled += 1
         return waiting
 
-    async def save(self, parts: CommitParts, *, now: bool = False, sealed: Callable[[], None] | None = None) -> None:
-        """Commit. Waits until the commit is durable, unless durability is "async" and `now` is False.
+    def save(self, parts: CommitParts, *, now: bool = False) -> Awaitable[None]:
+        """Commit at once, and return the wait until it is durable: with durability="async", only if `now`.
 
-        Emits the events of a checkpoint and of a failure. When this returns, there may be later commits already.
-        `sealed`: see `commit`. Raises StoreError if the journal is closed, or a failed save must stop the run.
+        The wait emits the events of a checkpoint and of a failure. When it ends, there may be later commits already.
+        Raises StoreError, as the wait does, if the journal is closed or a failed save must stop the run.
         """
         if self.closed:  # a save by abandoned work is not a failed save of the run
             raise self.ended()
+        if self.broken is not None:
+            raise self.broken
         started = time.perf_counter()
-        if self.durability == "async" and not now:
-            await self._save_behind(parts, started, sealed)
-            return
         try:
-            if stored := self._begin(parts, sealed):
+            if self.durability == "async" and not now:
+                return self._behind_disk(parts, self._commit_behind(parts, started))
+            return self._durable(parts, started, self.store(parts))
+        except Exception as error:  # nothing is committed, so there is nothing to wait for
+            self._not_saved(error)
+            return asyncio.sleep(0)
+
+    async def _durable(self, parts: CommitParts, started: float, stored: Awaitable[None] | None) -> None:
+        """Emit the events of a commit, and wait until it is durable."""
+        try:
+            self.announce(parts)
+            if stored:
                 await stored
         except Exception as error:  # whatever storage raises is announced, and raised if it must stop the run
             self._not_saved(error)
-            return
-        if self.queue and "place" in parts:
-            self.completed(parts, started, self.queue)
+        else:
+            self.completed(parts, started)
+
+    async def _behind_disk(self, parts: CommitParts, commits: int) -> None:
+        """Emit the events of a commit. Wait only if too many `commits` are being written."""
+        self.announce(parts)
+        if commits >= _FARTHEST_BEHIND:
+            await self.flush()
+
+    def _commit_behind(self, parts: CommitParts, started: float) -> int:
+        """Commit, without a wait for the disk. Returns the number of commits that are being written."""
+
+        def settle(error: BaseException | None) -> None:
+            self._behind -= 1
+            try:
+                if error is not None:
+                    self._not_saved(error)
+                else:
+                    self.completed(parts, started)
+            except Exception as stop:  # raised by the next save of the run
+                self.broken = stop
+
+        self._behind += self.commit(parts, settle, self.loop, behind=True)
+        return self._behind
 
     def take_claim(self) -> Claim:
         """Build a claim of this process, to be committed. `at_work_on` finds this journal by the claim."""
@@ -229,32 +260,6 @@ class Journal:
             if self.queue.backlog:
                 problem = 'a call with effect="once" is not made while nothing can be saved: make the store writable'
                 raise StoreError(self.location or "", problem)
-
-    async def _save_behind(self, parts: CommitParts, started: float, sealed: Callable[[], None] | None) -> None:
-        """Commit without waiting for the disk, unless too many earlier commits are still being written."""
-        if self.broken is not None:
-            raise self.broken
-
-        def settle(error: BaseException | None) -> None:
-            self._behind -= 1
-            if error is None:
-                if self.queue and "place" in parts:
-                    self.completed(parts, started, self.queue)
-                return
-            try:
-                self._not_saved(error)
-            except Exception as stop:  # raised by the next save of the run
-                self.broken = stop
-
-        try:
-            stored = self.commit(parts, settle, self.loop, sealed, behind=True)
-        except NotCodable as error:
-            self._not_saved(error)
-            return
-        if stored:
-            self._behind += 1
-            if self._behind >= _FARTHEST_BEHIND:
-                await self.flush()
 
     def _not_saved(self, error: BaseException) -> None:
         """Announce a failed save, or raise the error that stops the run, as on_save_error says."""
@@ -293,11 +298,12 @@ class Journal:
             why = f"it is written by process {self.claim['pid']}, from which this process was forked: do this there"
         return self.location or self.run_id, f"nothing more of {self.run_id!r} can be recorded: {why}"
 
-    def completed(self, parts: CommitParts, started: float, queue: WriteQueue) -> None:
-        """Emit the events of a durable checkpoint. `started`: when it was requested."""
-        checkpoint = parts["place"]
+    def completed(self, parts: CommitParts, started: float) -> None:
+        """Emit the events of a durable commit, if it has a checkpoint. `started`: when it was requested."""
+        if not self.queue or not (checkpoint := parts.get("place")):
+            return
         if event_bus.hears(events.CheckpointCompletedEvent):
-            fields = {"ref": queue.store.ref(checkpoint), "duration_ms": (time.perf_counter() - started) * 1000}
+            fields = {"ref": self.queue.store.ref(checkpoint), "duration_ms": (time.perf_counter() - started) * 1000}
             self.emit(events.CheckpointCompletedEvent, **naming(checkpoint), **fields)
         if drops := parts.get("drops"):
             self.emit(events.CheckpointPrunedEvent, removed_count=len(drops), max_checkpoints=parts["keep"])
@@ -345,6 +351,7 @@ class Journal:
         try:
             if self.states.waiting:
                 self.unsettled += self.commit({}, lambda error: None)
+                self.announce({})
         except NotCodable as error:
             self.failed(error)
 

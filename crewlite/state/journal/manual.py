@@ -62,6 +62,7 @@ def name_checkpoint(journal: Journal, make: Callable[[], CommitParts], at: Write
 
         journal.unsettled += 1
         journal.commit(parts, done)
+        journal.announce(parts)
 
     naming = _on_its_thread(journal, act)
     if at:
@@ -80,31 +81,31 @@ def change(
     """
 
     def act(changed: Future[T]) -> None:
-        parts, found, failed = make(), list[T](), list[Exception]()
-        if not parts:
+        if not (parts := make()):
             changed.set_result(seen(parts))
             return
-
-        def look() -> None:
-            try:
-                found.append(seen(parts))
-            except Exception as error:  # raised here, it would keep the sealed commit out of the store
-                failed.append(error)
-
-        def done(error: BaseException | None) -> None:
-            if isinstance(error, BranchConflictError):
-                changed.set_exception(error)
-            elif error is not None:
-                changed.set_exception(StoreError(journal.location or "", f"{what} not saved: {text_of(error)}"))
-            elif failed:
-                changed.set_exception(failed[0])
-            else:
-                changed.set_result(found[0])
-
-        if journal.commit(parts, done, sealed=look):
+        stored: Future[BaseException | None] = Future()
+        if journal.commit(parts, stored.set_result):
             journal.unsettled += 1
         else:
-            done(None)
+            stored.set_result(None)
+        found: Future[T] = Future()
+        try:
+            found.set_result(seen(parts))
+        except Exception as error:  # raised to the caller once the commit is stored
+            found.set_exception(error)
+        journal.announce(parts)
+
+        def settle(stored: Future[BaseException | None]) -> None:
+            problem = stored.result()
+            if problem is not None and not isinstance(problem, BranchConflictError):
+                problem = StoreError(journal.location or "", f"{what} not saved: {text_of(problem)}")
+            if problem := problem or found.exception():
+                changed.set_exception(problem)
+            else:
+                changed.set_result(found.result())
+
+        stored.add_done_callback(settle)
 
     return _on_its_thread(journal, act)
 

@@ -217,8 +217,7 @@ class Bag(NamedValues):
         return manual.change(journal, lambda: self._snapshot(label, metadata), seen)
 
     def _completed(self, parts: CommitParts, made: Checkpoint, started: float) -> Checkpoint:
-        if self._journal.queue:
-            self._journal.completed(parts, started, self._journal.queue)
+        self._journal.completed(parts, started)
         return made
 
     def _put_back(self, coded: Mapping[str, Json], origin: Checkpoint | None = None) -> None:

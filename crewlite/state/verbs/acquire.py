@@ -68,7 +68,8 @@ async def store_claim(journal: Journal, parts: CommitParts) -> None:
     """
     mine = journal.take_claim()  # before the wait, so that a cancellation during it still releases the claim
     try:
-        await journal.store({**parts, "claim": mine})
+        if stored := journal.store({**parts, "claim": mine}):
+            await stored
     except Exception as error:
         journal.give_up_claim()  # nothing was started, so there is nothing to save later
         if isinstance(error, BranchConflictError) and journal.queue:
