@@ -103,12 +103,16 @@ class WriteQueue:
         self.writer.put(_Job(self, entries, done, loop, behind))
 
     def ask(self, act: Callable[[Store], T]) -> Future[T]:
-        """Call `act(store)` on the writer's thread, after earlier requests. Returns a future of its result."""
+        """Call `act(store)` on the writer's thread, after earlier requests. Returns a future of its result.
+
+        `act` is called though earlier entries could not be written. If the store is closed first, the future gets a
+        StoreError.
+        """
         done: Future[T] = Future()
         done.set_running_or_notify_cancel()  # so that the caller cannot cancel it, and the thread can always set it
 
         def run(error: BaseException | None) -> None:
-            if error is not None:
+            if error is not None and self.writer.over:
                 done.set_exception(error)
                 return
             try:
@@ -116,7 +120,7 @@ class WriteQueue:
             except BaseException as problem:  # whatever storage raises is raised where the future is awaited
                 done.set_exception(ordinary(problem))
 
-        self.writer.put(run)
+        self.put((), run)
         return done
 
     def leave(self) -> Future[None] | None:
@@ -126,11 +130,13 @@ class WriteQueue:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
+    """A call of `WriteQueue.put`."""
+
     queue: WriteQueue
     entries: tuple[Entry, ...]
     done: Done
     loop: asyncio.AbstractEventLoop | None
-    behind: bool = False
+    behind: bool
 
 
 @dataclass(eq=False)
@@ -144,8 +150,8 @@ class Writer:
     beat: float = BEAT
     """Seconds between signs of life."""
     users: int = 0
-    _jobs: SimpleQueue[_Job | Done | None] = field(default_factory=SimpleQueue)
-    """Commits, and functions to call with None, or with an error if refused. None ends the thread."""
+    _jobs: SimpleQueue[_Job | None] = field(default_factory=SimpleQueue)
+    """None ends the thread."""
     _hurry: SimpleQueue[None] = field(default_factory=SimpleQueue)
     """Receives an item when the thread can stop lingering: see `_linger`."""
     _lingers: bool = False
@@ -157,10 +163,10 @@ class Writer:
     _lived: float = field(default_factory=time.monotonic)
     _looked: float = field(default_factory=time.monotonic)
 
-    def put(self, job: _Job | Done) -> None:
+    def put(self, job: _Job) -> None:
         """Queue a job for the thread. After the thread has ended, the job fails with a StoreError."""
         self._jobs.put(job)
-        if self._lingers and not (isinstance(job, _Job) and job.behind):
+        if self._lingers and not job.behind:
             self._hurry.put(None)
         if self.over:  # the thread no longer reads the queue
             self._refuse()
@@ -211,21 +217,16 @@ class Writer:
     def _work(self) -> None:
         job = self._next()
         while job:
-            if isinstance(job, _Job) and job.behind:
+            if job.behind:
                 self._linger()
             elif self._crowded:
                 time.sleep(_LINGER)
             jobs = [job]
             while not self._jobs.empty() and (job := self._jobs.get()):
                 jobs.append(job)
-            commits = [each for each in jobs if isinstance(each, _Job)]
-            self._crowded = len(commits) > 1 and self.users > 1
-            if commits:
-                self._write(commits)
-            for errand in jobs:
-                if not isinstance(errand, _Job):
-                    errand(None)
-            for queue in {each.queue for each in commits if each.queue.drops}:
+            self._crowded = len(jobs) > 1 and self.users > 1
+            self._write(jobs)
+            for queue in {each.queue for each in jobs if each.queue.drops}:
                 self._compact(queue)
             job = job and self._next()
         try:
@@ -255,12 +256,10 @@ class Writer:
                 job = self._jobs.get_nowait()
             except Empty:
                 return
-            if isinstance(job, _Job):
+            if job:
                 self._answer([job], error)
-            elif job:
-                job(error)
 
-    def _next(self) -> _Job | Done | None:
+    def _next(self) -> _Job | None:
         """Return the next job. While there is none, and between jobs, check the branches that are being run."""
         while True:
             if (left := self._looked + min(_LOOK, self.beat) - time.monotonic()) <= 0:
@@ -349,15 +348,13 @@ class Writer:
 
     def _answer(self, jobs: list[_Job], error: BaseException | None) -> None:
         """Call the `done` callback of each job: on the event loop of the job, or on this thread if it has none."""
-        by_loop: dict[asyncio.AbstractEventLoop | None, list[Done]] = {}
+        by_loop, here = dict[asyncio.AbstractEventLoop, list[Done]](), list[Done]()
         for job in jobs:
-            by_loop.setdefault(job.loop, []).append(job.done)
+            (by_loop.setdefault(job.loop, []) if job.loop else here).append(job.done)
         for loop, dones in by_loop.items():
-            if loop is None:
-                _call_all(dones, error)
-                continue
             with contextlib.suppress(RuntimeError):  # the loop was closed, so nothing awaits them
                 loop.call_soon_threadsafe(_call_all, dones, error)
+        _call_all(here, error)  # last, as it may take time
 
 
 def _set(fence: asyncio.Future[BaseException], error: BaseException) -> None:
