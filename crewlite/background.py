@@ -286,12 +286,12 @@ def confine(error: BaseException) -> Never:
 def ends_task(error: BaseException) -> bool:
     """Return whether an error is to end the current task: the task's cancellation, or Ctrl-C on a loop of the user's.
 
-    While Python's own handler is installed, nobody else hears of Ctrl-C. (The one of `asyncio.run` cancels its task.)
+    While Python's own handler is installed, nobody else hears of Ctrl-C. That of `asyncio.run` first cancels its task.
     """
     if isinstance(error, asyncio.CancelledError):
         return is_cancelled()
     in_main = isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
-    return in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return in_main and (is_cancelled() or signal.getsignal(signal.SIGINT) is signal.default_int_handler)
 
 
 def is_cancelled() -> bool:

@@ -1,0 +1,115 @@
+"""Ctrl-C on an event loop of the program ends the program, and leaves a run that can go on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from typing import Literal
+
+import pytest
+
+from crewlite import Agent, ToolCall, around, event_bus, tool
+from crewlite.events import StepCompletedEvent
+from crewlite.flow import Flow, flow, listen, router, start, step
+from crewlite.testing import ScriptedLLM
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no POSIX signals")
+
+
+@pytest.mark.parametrize("where", ["step", "tool", "handler", "hook before", "hook after", "router"])
+def test_ctrl_c_in_code_on_a_loop_of_the_program_ends_the_program_and_not_one_call(memory, where):
+    left = [where]
+
+    def press(*args):
+        if left:
+            left.clear()
+            signal.raise_signal(signal.SIGINT)
+
+    async def pressing(*args):
+        press()
+
+    @tool
+    async def busy():
+        """Be busy."""
+        press()
+
+    @contextlib.contextmanager
+    def after(attempt):
+        yield
+        press()
+
+    agent = Agent(role="A", goal="g", llm=ScriptedLLM([ToolCall("busy", {}), "told"]), tools=[busy])
+    probe = step(name="probe")(pressing if where == "step" else asyncio.sleep)
+
+    @flow(name="f", checkpoint=memory())
+    async def careless():
+        with contextlib.suppress(Exception):
+            await (agent.akickoff("Well?") if where == "tool" else probe(0))
+            await asyncio.sleep(0)  # the handler's turn
+        return "went on"
+
+    read = []
+
+    class Label(str):
+        def __str__(self):
+            read.append(self)
+            if len(read) == 2:  # after its method has ended, where the flow goes on
+                press()
+            return "left"
+
+    class Routed(Flow):
+        @start()
+        def begin(self):
+            return None
+
+        @router(begin)
+        def turn(self) -> Literal["left"]:
+            return Label("left")
+
+        @listen("left")
+        def end(self):
+            return "went on"
+
+    if where == "router":
+        careless = Routed(checkpoint=memory())
+    loop, before = asyncio.new_event_loop(), signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with contextlib.ExitStack() as around_it, pytest.raises(KeyboardInterrupt):
+            if where == "handler":
+                around_it.enter_context(event_bus.on(StepCompletedEvent, pressing))
+            elif where.startswith("hook"):
+                around_it.enter_context(around(after if where == "hook after" else press))
+            loop.run_until_complete(careless.akickoff(run_id="r"))
+    finally:
+        signal.signal(signal.SIGINT, before)
+        while tasks := [task for task in asyncio.all_tasks(loop) if task.cancel()]:
+            with contextlib.suppress(KeyboardInterrupt):  # which tasks that await the interrupted one raise too
+                loop.run_until_complete(asyncio.wait(tasks))
+        loop.close()
+    assert not left
+    assert careless.kickoff(run_id="r") == "went on"
+
+
+def test_a_second_ctrl_c_ends_a_program_in_asyncio_run_whose_step_ignores_the_first(memory):
+    @step
+    async def stubborn():
+        signal.raise_signal(signal.SIGINT)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            signal.raise_signal(signal.SIGINT)
+
+    @flow(name="f", checkpoint=memory())
+    async def careless():
+        with contextlib.suppress(Exception):
+            await stubborn()
+        return "went on"
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            asyncio.run(careless.akickoff(run_id="r"))
+    finally:
+        signal.signal(signal.SIGINT, before)
