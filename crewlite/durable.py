@@ -135,8 +135,8 @@ class Step(Generic[T]):
     """The limits on the usage of this step and everything inside it."""
     auto_approve: bool | None = None
     """Whether calls of tools inside this step that require approval are approved; None inherits."""
-    checkpoint_settings: tuple[Any, ...] = ()
-    """The checkpoint settings for this step's events, innermost first; those of enclosing steps come after them."""
+    checkpoint: Any = None
+    """The checkpoint setting for the events of this step and of the steps inside it; None inherits."""
     own_state: bool = False
     """Whether the state inside the step begins empty, and is no part of the enclosing state."""
     after: int | None = None
@@ -314,9 +314,7 @@ class Scope:
         """Return whether an event of this class would reach a handler, or create a checkpoint."""
         return False
 
-    async def announce(
-        self, source: object, event: type[Any], about: Mapping[str, Any], checkpoint_settings: tuple[Any, ...] = ()
-    ) -> str:
+    async def announce(self, source: object, event: type[Any], about: Mapping[str, Any]) -> str:
         """Emit an event that is not the outcome of a step, with the fields `about`. Returns the id of the event."""
         return ""
 

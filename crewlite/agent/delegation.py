@@ -76,7 +76,7 @@ class _ToCoworker(BaseTool):
         persona = _found(self.coworkers, arguments["coworker"])
         message = templates.render(PROMPTS, "delegated.j2", wish=arguments[self.wish], context=arguments["context"])
         step = answering(persona, [{"role": "user", "content": message}], name=address_name(persona.role))
-        step = dataclasses.replace(step, checkpoint_settings=(persona.agent.checkpoint,))
+        step = dataclasses.replace(step, checkpoint=persona.agent.checkpoint)
         return (await durable.scope().step(step)).raw
 
 

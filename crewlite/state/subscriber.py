@@ -36,26 +36,22 @@ class CheckpointSubscriber:
     asleep: bool = False
     """Whether the run has its result already, so that no event creates a checkpoint."""
 
-    def wants(self, kind: str, outward: tuple[Setting, ...], *, fleeting: bool = False) -> CheckpointConfig | bool:
-        """Return the setting by which an event of this type creates a checkpoint; False if the event creates none.
+    def wants(self, kind: str, setting: Setting, *, fleeting: bool = False) -> bool:
+        """Return whether an event of this type creates a checkpoint.
 
-        `outward`: the settings of the enclosing definitions, innermost first. `fleeting`: whether "*" leaves the
-        event out, as it does signals and the chunks of streams.
+        `setting`: that of the innermost definition that has one. `fleeting`: whether "*" leaves the event out, as it
+        does signals and the chunks of streams.
         """
-        for setting in () if self.asleep else outward:
-            if setting is None:
-                continue
-            if isinstance(setting, bool):
-                return setting and kind in self.natural
-            events = self.natural if setting.on_events is True else setting.on_events
-            return setting if kind in events or ("*" in events and not fleeting) else False
-        return False
+        if self.asleep or not setting:
+            return False
+        events = self.natural if setting is True or setting.on_events is True else setting.on_events
+        return kind in events or ("*" in events and not fleeting)
 
     def checkpoint_parts(
         self,
         event: EventNote,
         fields: Mapping[str, Any],
-        setting: CheckpointConfig | bool,
+        setting: Setting,
         record: Record,
         seq: int,
         bases: frozenset[str] = frozenset(),

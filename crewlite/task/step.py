@@ -115,7 +115,7 @@ def task_step(
         child_policy=task.failure_policy or agent.failure_policy,
         refuses=lambda remedy: refused(filled.tools, remedy),
         drift=drift,
-        checkpoint_settings=(task.checkpoint, agent.checkpoint),
+        checkpoint=agent.checkpoint if task.checkpoint is None else task.checkpoint,
     )
 
 

@@ -80,7 +80,7 @@ async def _driven(
     root: Root[T], run: Run, inputs: dict[str, Any], setting: Setting, listener: Listener | None, progress: Progress
 ) -> T:
     step = root.step(inputs, run)
-    frame = StepScope(run, Origin("", root.name, settings=(setting,)))
+    frame = StepScope(run, Origin("", root.name, checkpoint=setting))
     frame.sayings = sayings.around.get()
     try:
         work = _while_ours(run.journal, frame.step(step, root.address))
@@ -101,7 +101,7 @@ async def _driven(
 async def _announce_budget(root: Root[Any], run: Run, setting: Setting, error: BudgetExceeded) -> None:
     """Record and emit the event of a budget that is used up, which stops the run, and the checkpoint it may create."""
     about = {"owner": error.owner, "setting": error.setting, "limit": error.limit, "used": error.used}
-    frame = StepScope(run, Origin("", root.name, settings=(setting,)))
+    frame = StepScope(run, Origin("", root.name, checkpoint=setting))
     committed: CommitParts = {"events": [], "worked": worked(run)}  # the event itself is added
     committed["stopped"] = run.journal.secrets.mask(error.found)
     await frame.announce(root.source, events.BudgetExceededEvent, about, parts=committed)
@@ -156,7 +156,7 @@ def _run_again(root: Root[Any], run: Run) -> Run:
 
 async def _paused(root: Root[Any], run: Run, setting: Setting) -> Suspended:
     """Emit the event that the run waits for people. Returns the error to raise, which lists the open questions."""
-    frame = StepScope(run, Origin("", root.name, settings=(setting,)))
+    frame = StepScope(run, Origin("", root.name, checkpoint=setting))
     waiting = {asked["address"]: asked["question"] for asked in run.record.waiting}
     if root.waits:
         await frame.announce(root.source, root.waits, {"flow_name": root.name, "waiting": waiting})
@@ -188,7 +188,7 @@ async def inside(scope: StepScope, root: Root[T], request: Request, step: Step[T
         part_of = scope.addressed(
             dataclasses.replace(
                 step,
-                checkpoint_settings=(root.setting, *step.checkpoint_settings),
+                checkpoint=step.checkpoint if root.setting is None else root.setting,
                 auto_approve=request.auto_approve,
             )
         )
@@ -218,5 +218,5 @@ def _listener(root: Root[Any], run: Run, setting: Setting) -> Listener | None:
     if run.subscriber.asleep or not asked:
         return None
     again = Request(progress=Progress(run.run_id, run.journal.location, run.branch))
-    frame = StepScope(run, Origin("", root.name, settings=(setting,)))
+    frame = StepScope(run, Origin("", root.name, checkpoint=setting))
     return Listener(asked, frame, root.source, lambda: again.how_to_go_on(root.kind))

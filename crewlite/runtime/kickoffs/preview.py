@@ -42,7 +42,6 @@ from crewlite.runtime.kickoffs.resumption import (
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.kickoffs.secret_inputs import refuse_masked
 from crewlite.runtime.kickoffs.traces import Traces
-from crewlite.runtime.steps import remedies
 from crewlite.runtime.steps.attempts import failed_before, next_attempt
 from crewlite.runtime.steps.doubts import NOTHING_EARLIER, calls_before
 from crewlite.runtime.steps.replay import Reraise, Reuse, recorded_answer
@@ -271,15 +270,10 @@ class DryScope(StepScope):
 
     async def enter(self, step: Step[T], address: str = "", fingerprint: str = "") -> T:
         """Drive the code inside a step. Raises _Unknown if the step's outcome depends on an unknown one."""
-        tries, once = self.run.record.attempts.get(address, []), not address and not step.kind.begins_anew
-        number, _ = next_attempt(tries, self.run.record.base, once=once)
-        origin = Origin(address, step.title, settings=(*step.checkpoint_settings, *self.inherited.settings))
-        inner = self.child(step, origin, remedies.place(tries, number, once=once))
-        if remedies.goes_on(tries):
-            inner.go_on_otherwise()
-        inner.fingerprint = fingerprint
-        states = self.run.journal.states
-        inner.children.view = view = states.begin(address, self.start_inside())
+        record, states = self.run.record, self.run.journal.states
+        failed, view = record.attempts.get(address, ()), states.begin(address, self.start_inside())
+        number, _ = next_attempt(failed, record.base)
+        inner = self.child(step, self.origin_of(step, address), fingerprint, number, failed, view=view)
         lines = len(self.run.steps)
         try:
             value = await _worked(step, inner)

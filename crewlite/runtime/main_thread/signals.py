@@ -171,7 +171,7 @@ class Listener:
         about: dict[str, Any] = {"signal_number": int(signal.Signals[name]), "reason": _MEANING[name]}
         run = self._frame.run
         try:
-            await self._frame.announce(self._source, _event(name), about, (self.asked[name],))
+            await self._frame.announce(self._source, _event(name), about, self.asked[name])
             await run.journal.flush()
         except CrewliteError as error:  # the process ends, or stops, nevertheless
             run.journal.warn(f"{name} is not recorded: {error}")

@@ -13,7 +13,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.journal.view import Change
 
 
-def next_attempt(past: Sequence[Attempt], base: int, *, once: bool) -> tuple[int, list[Remedy]]:
+def next_attempt(past: Sequence[Attempt], base: int) -> tuple[int, list[Remedy]]:
     """Return the number of the next attempt, and the remedies already charged to its retry budget.
 
     A resume after a final failure starts a new budget. So does a fork: only failures after `base`, the commit it is
@@ -21,13 +21,18 @@ def next_attempt(past: Sequence[Attempt], base: int, *, once: bool) -> tuple[int
 
     After a final failure the resume repeats the last attempt number if the step is a flow or a method of one, if a
     child step failed, if the error tells of a mistake in the program, or if time ran out: the child steps that finished
-    are then reused. In all other cases the number goes up, so that the child steps run again. `once`: the step is a
-    root whose finished steps answer in every attempt, so a new budget begins with attempt 1.
+    are then reused. In all other cases the number goes up, so that the child steps run again. For a root that keeps
+    its steps, a new budget begins with attempt 1.
     """
     if not past:
         return 1, []
     remedies = [attempt.remedy or Retry(kind=attempt.failure) for attempt in since_given_up(past, base)]
-    return following(past[-1]) if remedies or not once else 1, remedies
+    return following(past[-1]) if remedies or not keeps_steps(past[-1]) else 1, remedies
+
+
+def keeps_steps(attempt: Attempt) -> bool:
+    """Return whether this is an attempt at a root whose finished steps answer in every attempt."""
+    return not attempt.address and not kinds.of(attempt.kind).begins_anew
 
 
 def since_given_up(past: Sequence[Attempt], base: int) -> list[Attempt]:

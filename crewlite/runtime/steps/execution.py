@@ -23,7 +23,6 @@ from crewlite.errors import CONTROL_FLOW, DeadlineExceeded, NotCodable, StateCon
 from crewlite.events.base import BaseEvent
 from crewlite.ids import after, now, now_text
 from crewlite.recovery import Abort, Remedy
-from crewlite.runtime.steps import remedies
 from crewlite.runtime.steps.attempts import beside_conflict, following, next_attempt
 from crewlite.runtime.steps.budgets import HeldBudget, admit, held, limited
 from crewlite.runtime.steps.deciding import announce_success, remedied
@@ -96,14 +95,14 @@ class Execution(Generic[T]):
         run, step, address, outer = self.outer.run, self.step, self.address, self.outer
         if known := await self._prepared():
             return await self._succeed(*known)
-        once, number, past = self._next()
+        number, past = next_attempt(run.record.attempts.get(address, ()), run.record.base)
         states = run.journal.states
         view = states.begin(address, self.start)  # handlers of the start may change it
         announced = await self._begin()
         remedy: Remedy | None
         by_handlers = view.changes() if announced and address and states.shared.used else ()
         while True:
-            frame = self._frame(number, view, past, once=once)
+            frame = self._frame(number, view, past)
             clock = time.perf_counter()
             earlier = kept(step, frame) if address in run.undecided else None
             try:
@@ -135,8 +134,7 @@ class Execution(Generic[T]):
     async def _prepared(self) -> tuple[T, Ended] | None:
         """Do what precedes the first attempt. Return an outcome that takes no work, if there is one (see `_known`)."""
         run, step, address, inherited = self.outer.run, self.step, self.address, self.outer.inherited
-        settings = step.checkpoint_settings + inherited.settings
-        self.origin = Origin(address, step.title, self.outer.origin.parent, settings)
+        self.origin = self.outer.origin_of(step, address)
         if self.slots:
             await self.slots.take()
         may_be_known = address in run.doubts or step.cache or step.effect == "once"  # for speed: no others are
@@ -185,8 +183,8 @@ class Execution(Generic[T]):
             earlier = calls_before(run, step, address, self.fingerprint)
         only_intended = bool(earlier.made or earlier.released)  # and not made: it waited for a decision about another
         if in_doubt and not only_intended and not is_made_again(run, address):
-            once, number, _ = self._next()
-            if kept(step, self._frame(number, once=once)) is None:  # else it waits for its remedy
+            number, _ = next_attempt(run.record.attempts.get(address, ()), run.record.base)
+            if kept(step, self._frame(number)) is None:  # else it waits for its remedy
                 raise doubt(step, address, run)
         return earlier
 
@@ -215,12 +213,6 @@ class Execution(Generic[T]):
         if self.step.kind.asks_model:
             await admit(self.step, self.outer.inherited.budgets, self.outer.announce)
 
-    def _next(self) -> tuple[bool, int, list[Remedy]]:
-        """Return (`once` of `next_attempt`, the next attempt's number, the remedies charged to the step's budget)."""
-        record, once = self.outer.run.record, not self.address and not self.step.kind.begins_anew
-        tries = record.attempts.get(self.address)
-        return once, *(next_attempt(tries, record.base, once=once) if tries else (1, []))
-
     def _changes(self, view: View) -> tuple[Sequence[Operation], Sequence[str]]:
         """Return (an attempt's changes of the state, the names that concurrent steps changed as well).
 
@@ -245,17 +237,13 @@ class Execution(Generic[T]):
         edited = self.outer.run.record.edited
         return not self.step.cache and self.address not in edited | addresses.around(edited)
 
-    def _frame(self, attempt: int, view: View | None = None, past: Sequence[Remedy] = (), *, once: bool) -> Frame:
-        """Build the frame of one attempt. `once`: see next_attempt."""
-        tries = self.outer.run.record.attempts.get(self.address)
-        inside = remedies.place(tries, attempt, once=once) if tries else attempt
-        origin = Origin(self.address, self.origin.name, self.started, self.origin.settings)
-        frame = self.outer.child(self.step, origin, inside, self.budgets, self.slots)
-        frame.fingerprint, frame.past = self.fingerprint, tuple(past)
-        frame.children.view = view
-        if tries and remedies.goes_on(tries):
-            frame.go_on_otherwise()
-        return frame
+    def _frame(self, number: int, view: View | None = None, past: Sequence[Remedy] = ()) -> Frame:
+        """Build the frame of one attempt."""
+        origin = self.origin._replace(parent=self.started)
+        failed = self.outer.run.record.attempts.get(self.address, ())
+        return self.outer.child(
+            self.step, origin, self.fingerprint, number, failed, past, view, self.budgets, self.slots
+        )
 
     def _attempt(self, frame: Frame, number: int) -> Awaitable[T]:
         """Return the awaitable of attempt `number`, with the hooks and limits around its work."""
@@ -339,7 +327,7 @@ class Execution(Generic[T]):
         children.record_child(self.address, digest, data, drifted)
         if ended.conflicts and inner:
             names = {"names": tuple(ended.conflicts)}
-            await inner.announce(step.voice.source, events.StepStateConflictEvent, names, step.checkpoint_settings)
+            await inner.announce(step.voice.source, events.StepStateConflictEvent, names)
         if inner and inner.past:
             await announce_success(step, inner)
         if step.cache and exact and self.started:  # it was done here: neither reused, nor answered by a person

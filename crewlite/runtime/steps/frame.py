@@ -18,17 +18,17 @@ from crewlite.forked import in_child
 from crewlite.recovery import Guard, Policy, Remedy
 from crewlite.recovery.guards import Shared, guards_of
 from crewlite.recovery.types import RecoveryContext
-from crewlite.runtime.steps import replay
+from crewlite.runtime.steps import remedies, replay
 from crewlite.runtime.steps.budgets import HeldBudget
 from crewlite.runtime.steps.children import Children
 from crewlite.runtime.steps.numbering import is_counted
-from crewlite.runtime.steps.remedies import context_of, is_behind, is_unit
 from crewlite.runtime.steps.run import Origin, Run
 from crewlite.runtime.steps.sayings import Sayings
 from crewlite.runtime.steps.slots import Slots
 from crewlite.state.format.addresses import outers
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.failed import SaidRecord
+from crewlite.state.format.outcome import Attempt
 from crewlite.state.journal.conflicts import Start
 from crewlite.state.journal.view import View
 from crewlite.state.subscriber import Setting
@@ -43,8 +43,6 @@ class Inherited(NamedTuple):
     """What a step hands down to the steps inside it: one frozen value, so that no step can change another's."""
 
     mode: replay.Mode
-    settings: tuple[Setting, ...] = ()
-    """Checkpoint settings of this step and the enclosing steps, innermost first."""
     limits: tuple[Limit, ...] = ()
     """Limits on how many steps run at once, which apply to every step inside."""
     policy: Policy | None = None
@@ -61,17 +59,15 @@ class Inherited(NamedTuple):
     def inside(
         self,
         step: Step[Any],
-        settings: tuple[Setting, ...],
         budgets: tuple[HeldBudget, ...] = (),
         slots: Slots | None = None,
     ) -> Inherited:
-        """Return what a child step hands down, which has these settings, budgets and slots."""
+        """Return what a child step hands down, which has these budgets and slots."""
         mode = self.mode
         if mode.strict_replay is not step.strict_replay:
             mode = dataclasses.replace(mode, strict_replay=step.strict_replay)
         return Inherited(
             mode,
-            settings,
             self.limits + step.inherited_limits,
             step.child_policy or self.policy,
             self.budgets + budgets,
@@ -105,9 +101,7 @@ class Frame(Scope):
         self.origin = origin
         """Where the events that this attempt announces come from."""
         self.address = address = origin.address
-        self.inherited = inherited or Inherited(
-            run.mode, origin.settings, budgets=run.enclosing, auto_approve=run.record.auto_approve
-        )
+        self.inherited = inherited or Inherited(run.mode, budgets=run.enclosing, auto_approve=run.record.auto_approve)
         prefix = f"{address}!{attempt}/" if attempt > 1 else f"{address}/" if address else ""
         self.children = Children(prefix, run.inside.get(prefix, ()))
         self.fingerprint = ""
@@ -195,20 +189,36 @@ class Frame(Scope):
         """The tokens and cost of this step and all steps inside it so far, in all kickoffs of the run."""
         return self.run.record.paid.inside(self.address)
 
+    def origin_of(self, step: Step[Any], address: str) -> Origin:
+        """Return where the events about a child step come from."""
+        checkpoint = self.origin.checkpoint if step.checkpoint is None else step.checkpoint
+        return Origin(address, step.title, self.origin.parent, checkpoint)
+
     def child(
         self,
         step: Step[Any],
         origin: Origin,
-        attempt: int = 1,
+        fingerprint: str = "",
+        number: int = 1,
+        failed: Sequence[Attempt] = (),
+        past: Sequence[Remedy] = (),
+        view: View | None = None,
         budgets: tuple[HeldBudget, ...] = (),
         slots: Slots | None = None,
     ) -> Self:
-        """Build the frame of an attempt at a child step, which has these budgets and slots of its own."""
-        inherited = self.inherited.inside(step, origin.settings, budgets, slots)
-        frame = type(self)(self.run, origin, inherited=inherited, attempt=attempt)
-        frame.around = self
+        """Build the frame of attempt `number` at a child step, after its failed attempts.
+
+        `origin`: where the events that the attempt announces come from. `past`: the remedies charged to the step's
+        retry budget. `budgets`, `slots`: those that the step has of its own.
+        """
+        inherited = self.inherited.inside(step, budgets, slots)
+        inside = remedies.place(failed, number) if failed else number
+        frame = type(self)(self.run, origin, inherited=inherited, attempt=inside)
+        frame.around, frame.fingerprint, frame.past, frame.children.view = self, fingerprint, tuple(past), view
         if step.hears or self.sayings is not None:
             frame.sayings = Sayings()
+        if failed and remedies.goes_on(failed):
+            frame.go_on_otherwise()
         return frame
 
     def basis(self, address: str) -> replay.Basis:
@@ -252,10 +262,10 @@ class Frame(Scope):
         if not record.attempts:
             return None
         for at in dict.fromkeys((self.address, *outers(self.address), "")):
-            if at != self.address and not around and is_unit(record, at):
+            if at != self.address and not around and remedies.is_unit(record, at):
                 return None
             tries = record.attempts.get(at, ())
-            if (context := context_of(tries)) and (at or not is_behind(record, tries, self.address)):
+            if (context := remedies.context_of(tries)) and (at or not remedies.is_behind(record, tries, self.address)):
                 return context
         return None
 
@@ -290,17 +300,18 @@ class Frame(Scope):
         source: object,
         event: type[Any],
         about: Mapping[str, Any],
-        checkpoint_settings: tuple[Setting, ...] = (),
+        checkpoint: Setting = None,
         parts: CommitParts | None = None,
     ) -> str:
         """Record an event that is no step's outcome, with the fields `about`; then emit it. Returns the event's id.
 
         `parts` are committed together with the event and the checkpoint that it creates, before handlers are called.
-        An event without parts and checkpoint is recorded by the next commit.
+        An event without parts and checkpoint is recorded by the next commit. `checkpoint`: the setting by which it
+        creates one; None stands for that of this step.
         """
         origin = self.origin
-        if checkpoint_settings:
-            origin = origin._replace(settings=checkpoint_settings + origin.settings)
+        if checkpoint is not None:
+            origin = origin._replace(checkpoint=checkpoint)
         made = await self.run.publish(source, (event, about), origin, parts=parts, now=bool(parts))
         return made.event_id if made else ""
 

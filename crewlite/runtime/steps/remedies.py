@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from crewlite import codec, kinds
 from crewlite.recovery import Compensate, FailureType, RecordedStep, Remedy, Replan, Resume, Retry, Rollback
 from crewlite.recovery.types import RecoveryContext
-from crewlite.runtime.steps.attempts import following, goes_back, since_given_up
+from crewlite.runtime.steps.attempts import following, goes_back, keeps_steps, since_given_up
 from crewlite.state.format.addresses import is_right_below, outer, outers, prefix_around, prefix_beside, without_tries
 from crewlite.state.format.outcome import Attempt
 from crewlite.state.format.record import Record
@@ -109,26 +109,27 @@ def counted(record: Record, address: str, past: Sequence[Remedy]) -> list[Remedy
     return [*around, *past]
 
 
-def place(attempts: Sequence[Attempt], number: int, *, once: bool) -> int:
-    """Return the number that the addresses of the steps inside an attempt have.
+def place(attempts: Sequence[Attempt], number: int) -> int:
+    """Return the number that the addresses of the steps inside an attempt have, after these failed attempts.
 
-    That is the number of the attempt. In a root whose finished steps answer in every attempt (`once`), it grows only
-    with a Replan, which makes the root begin anew.
+    That is the number of the attempt. In a root that keeps its steps, it grows only with a Replan, which makes the root
+    begin anew.
     """
-    return 1 + sum(isinstance(attempt.remedy, Replan) for attempt in attempts) if once else number
+    if not keeps_steps(attempts[-1]):
+        return number
+    return 1 + sum(isinstance(attempt.remedy, Replan) for attempt in attempts)
 
 
 def _opening(attempts: Sequence[Attempt]) -> Attempt | None:
     """Return the failed attempt whose remedy led to the current attempt; None if the current one is a first attempt.
 
-    A kickoff after a final failure continues with the attempt that failed, unless it begins anew. A root whose finished
-    steps answer in every attempt never begins anew, so that the questions of its steps stay the same.
+    A kickoff after a final failure continues with the attempt that failed, unless it begins anew. A root that keeps its
+    steps never begins anew, so that the questions of its steps stay the same.
     """
     for attempt in reversed(attempts):
         if not attempt.final:
             return attempt
-        answers = not attempt.address and not kinds.of(attempt.kind).begins_anew
-        if following(attempt) != attempt.number and not answers:
+        if following(attempt) != attempt.number and not keeps_steps(attempt):
             return None
     return None
 

@@ -10,6 +10,7 @@ from crewlite.resuming import nth_attempt
 from crewlite.runtime.steps.frame import Frame
 from crewlite.runtime.steps.questions import Drifted
 from crewlite.runtime.steps.replay import Reuse
+from crewlite.runtime.steps.run import Origin
 from crewlite.state.format.outcome import Attempt, Outcome
 
 
@@ -21,8 +22,9 @@ async def announce_failed(frame: Frame, step: Step[Any], failure: Attempt) -> No
         f"(rerun={[last]!r}, or --rerun {last}, tries it): "
         f"{failure.error_type}: {failure.message}"
     )
-    if _is_heard(frame, step):
-        await _announce(frame, step, failure.address, failed=True)
+    origin = frame.origin_of(step, failure.address)
+    if frame.run.hears(events.StepReplayedEvent, origin.checkpoint):
+        await _announce(frame, step, origin, failed=True)
 
 
 async def announce_reused(frame: Frame, step: Step[Any], decision: Reuse, fingerprint: str) -> None:
@@ -35,13 +37,14 @@ async def announce_reused(frame: Frame, step: Step[Any], decision: Reuse, finger
             f"{recorded.address} is finished and kept, though it is asked something else now "
             f"(on_drift='keep'): it {how}"
         )
-    if _is_heard(frame, step):
+    origin = frame.origin_of(step, recorded.address)
+    if frame.run.hears(events.StepReplayedEvent, origin.checkpoint):
         changed = [key for key, now in (step.provenance or {}).items() if before.get(key, now) != now]
         drifted = decision.drifted if recorded.address else frame.run.drifted
         if differs or drifted:
             changed.insert(0, "question")
         addresses = tuple(filter(None, drifted))
-        await _announce(frame, step, recorded.address, changed=tuple(changed), drifted=addresses)
+        await _announce(frame, step, origin, changed=tuple(changed), drifted=addresses)
 
 
 def how_drifted(frame: Frame, step: Step[Any], recorded: Outcome) -> str:
@@ -50,12 +53,6 @@ def how_drifted(frame: Frame, step: Step[Any], recorded: Outcome) -> str:
     return str(Drifted(recorded.address, recorded.question, asked))
 
 
-def _is_heard(frame: Frame, step: Step[Any]) -> bool:
-    return frame.run.hears(events.StepReplayedEvent, step.checkpoint_settings + frame.inherited.settings)
-
-
-async def _announce(frame: Frame, step: Step[Any], address: str, **how: Any) -> None:
-    name = step.title
-    about = {"kind": step.kind.name, "name": name, "step_type": step.label, **how}
-    about |= {"address": address, "source_id": address, "source_name": name}
-    await frame.announce(step.voice.source, events.StepReplayedEvent, about, step.checkpoint_settings)
+async def _announce(frame: Frame, step: Step[Any], origin: Origin, **how: Any) -> None:
+    about = {"kind": step.kind.name, "name": origin.name, "step_type": step.label, **how}
+    await frame.run.publish(step.voice.source, (events.StepReplayedEvent, about), origin)

@@ -65,8 +65,8 @@ class Origin(NamedTuple):
     parent: str | None = None
     """The id of the event around it: of the start of the step that announces it, or for an event of a step itself, of
     the start of the enclosing step."""
-    settings: tuple[Setting, ...] = ()
-    """The checkpoint settings of the step and of the steps that enclose it, innermost first."""
+    checkpoint: Setting = None
+    """The checkpoint setting of the step, or of the nearest enclosing step that has one."""
 
 
 @dataclass(eq=False)
@@ -183,15 +183,14 @@ class Run:
                 used += usage()
         return used
 
-    def hears(self, event: type[BaseEvent], settings: tuple[Setting, ...]) -> bool:
-        """Return whether an event of this class has a handler or creates a checkpoint. If not, it need not be built.
+    def hears(self, event: type[BaseEvent], checkpoint: Setting) -> bool:
+        """Return whether an event of this class has a handler or, by this setting, creates a checkpoint.
 
-        `settings`: the checkpoint settings of the step that emits the event and of the steps that enclose it, innermost
-        first.
+        If neither, it need not be built.
         """
         if event_bus.hears(event):
             return True
-        return bool(self.subscriber.wants(type_of(event), settings, fleeting=event.fleeting))
+        return self.subscriber.wants(type_of(event), checkpoint, fleeting=event.fleeting)
 
     async def publish(
         self,
@@ -220,10 +219,10 @@ class Run:
         cls: Any
         cls, about = said
         heard = event_bus.hears(cls)
-        setting = self.subscriber.wants(type_of(cls), origin.settings, fleeting=cls.fleeting)
+        makes_checkpoint = self.subscriber.wants(type_of(cls), origin.checkpoint, fleeting=cls.fleeting)
         event: BaseEvent | None = None
         if heard:
-            seq = journal.next_seq if (parts or setting) and not ahead else None
+            seq = journal.next_seq if (parts or makes_checkpoint) and not ahead else None
             event = self._event(cls, {**more, **about}, origin, seq)
             note = event.noted
         else:
@@ -231,10 +230,10 @@ class Run:
         recorded = () if cls.fleeting else (note,)
         if not ahead:
             journal.buffered_events += recorded
-        if setting:
+        if makes_checkpoint:
             fields, at, mask = {"source_name": origin.name, **about}, journal.next_seq, journal.secrets.mask_data
             shown = {name: mask(fields[name]) for name in SHOWN if name in fields}  # before any of it is cut
-            created = self.subscriber.checkpoint_parts(note, shown, setting, self.record, at, journal.bases)
+            created = self.subscriber.checkpoint_parts(note, shown, origin.checkpoint, self.record, at, journal.bases)
             parts = {**(parts or {}), **created}
         moment = None
         if parts:
