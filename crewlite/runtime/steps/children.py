@@ -45,7 +45,7 @@ class Children:
     spawned: Siblings | None = None
     """The steps that were begun and not awaited at once."""
 
-    def __init__(self, prefix: str, recorded: Collection[str], view: View | None = None) -> None:
+    def __init__(self, prefix: str, recorded: Collection[str]) -> None:
         self.numbering = Numbering(prefix)
         """Gives the child steps their addresses, which begin with `prefix`."""
         self.unrequested: set[str] | frozenset[str] = set(recorded) if recorded else _NONE
@@ -61,7 +61,7 @@ class Children:
         """Long texts in outcomes of child steps, each with the child's address: the parent's outcome refers to that."""
         self.compensators: dict[str, Callable[[Any], Any]] = {}
         """By address of a requested step: the function that undoes its work."""
-        self.view = view
+        self.view: View | None = None
         """The state as this attempt sees it, including the changes of the child steps."""
 
     def record_child(self, address: str, digest: str, data: Any, drifted: Iterable[str] = ()) -> None:

@@ -117,12 +117,7 @@ class Journal:
         self._tombstones.append(Tombstone(invalidated(address, kind), at_once))
 
     def commit(
-        self,
-        parts: CommitParts,
-        done: Done,
-        loop: asyncio.AbstractEventLoop | None = None,
-        *,
-        behind: bool = False,
+        self, parts: CommitParts, done: Done, loop: asyncio.AbstractEventLoop | None = None, *, behind: bool = False
     ) -> bool:
         """Seal a commit, apply it to the record, and queue it for the store. Returns whether there is a store.
 
@@ -206,7 +201,8 @@ class Journal:
                 await stored
         except Exception as error:  # whatever storage raises is announced, and raised if it must stop the run
             self._not_saved(error)
-        else:
+            return
+        if "place" in parts:
             self.completed(parts, started)
 
     async def _behind_disk(self, parts: CommitParts, commits: int) -> None:
@@ -223,7 +219,7 @@ class Journal:
             try:
                 if error is not None:
                     self._not_saved(error)
-                else:
+                elif "place" in parts:
                     self.completed(parts, started)
             except Exception as stop:  # raised by the next save of the run
                 self.broken = stop
@@ -299,9 +295,10 @@ class Journal:
         return self.location or self.run_id, f"nothing more of {self.run_id!r} can be recorded: {why}"
 
     def completed(self, parts: CommitParts, started: float) -> None:
-        """Emit the events of a durable commit, if it has a checkpoint. `started`: when it was requested."""
-        if not self.queue or not (checkpoint := parts.get("place")):
+        """Emit the events of a durable checkpoint, if there is a store. `started`: when it was requested."""
+        if not self.queue:
             return
+        checkpoint = parts["place"]
         if event_bus.hears(events.CheckpointCompletedEvent):
             fields = {"ref": self.queue.store.ref(checkpoint), "duration_ms": (time.perf_counter() - started) * 1000}
             self.emit(events.CheckpointCompletedEvent, **naming(checkpoint), **fields)

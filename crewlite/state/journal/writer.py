@@ -354,7 +354,8 @@ class Writer:
         for loop, dones in by_loop.items():
             with contextlib.suppress(RuntimeError):  # the loop was closed, so nothing awaits them
                 loop.call_soon_threadsafe(_call_all, dones, error)
-        _call_all(here, error)  # last, as it may take time
+        if here:
+            _call_all(here, error)  # last, as it may take time
 
 
 def _set(fence: asyncio.Future[BaseException], error: BaseException) -> None:
