@@ -75,8 +75,6 @@ class Journal:
     _tombstones: list[Tombstone] = field(default_factory=list)
     _refused: list[NotCodable] = field(default_factory=list)
     """Errors of values that a commit could not record, until they are announced."""
-    unsettled: int = 0
-    """The number of commits for which nobody waits any more, after a cancellation, a failure or a manual commit."""
     _behind: int = 0
     """The number of commits that are being written while the run continues."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
@@ -164,14 +162,14 @@ class Journal:
         waiting = self.loop.create_future()
 
         def settle(error: BaseException | None) -> None:
-            if error is not None and not waiting.done():  # else the caller was cancelled
+            if waiting.done():  # the caller was cancelled
+                return
+            if error is not None:
                 waiting.set_exception(error)
-            elif not waiting.done():
-                self.unsettled -= 1
+            else:
                 waiting.set_result(None)
 
         self.commit(parts, settle, self.loop)
-        self.unsettled += 1
         return waiting
 
     def save(self, parts: CommitParts, *, now: bool = False) -> Awaitable[None]:
@@ -242,12 +240,15 @@ class Journal:
 
     async def flush(self) -> None:
         """Wait until all commits are durable. A failure is raised or announced, as `on_save_error` says."""
-        unsettled = self._behind or self.unsettled or (self.queue and self.queue.backlog)
-        problem = await asyncio.wrap_future(settling(self.queue)) if self.queue and unsettled else None
+        problem = await asyncio.wrap_future(settling(self.queue)) if self.queue and self._is_ahead(self.queue) else None
         if problem is not None:
             self._not_saved(problem)
         if self.broken is not None:
             raise self.broken
+
+    def _is_ahead(self, queue: WriteQueue) -> bool:
+        """Return whether there are commits that are not stored, or whose events are not emitted yet."""
+        return self._behind > 0 or queue.seq != self.record.seq
 
     async def assured(self) -> None:
         """Wait until all commits are durable, before a call with effect="once". Raises StoreError if they are not."""
@@ -325,7 +326,7 @@ class Journal:
                 queue.backlog = ()
             elif self.claim and self.record.claim and not queue.backlog:
                 self._give_back(queue, {"cancelled": True} if cancelled else {})
-            if self.unsettled or self._behind or queue.backlog:
+            if self._is_ahead(queue):
                 await self._settle_and_warn(queue)
         finally:
             self._drop_claim()
@@ -347,7 +348,7 @@ class Journal:
         """Commit the changes of values after the last commit, if there are any."""
         try:
             if self.states.waiting:
-                self.unsettled += self.commit({}, lambda error: None)
+                self.commit({}, lambda error: None)
                 self.announce({})
         except NotCodable as error:
             self.failed(error)
@@ -356,7 +357,6 @@ class Journal:
         """Commit the release of the branch: this process stops running the run, which has not ended."""
         entry = next_entry({"released": True, **why}, after=self.record.head)
         self.record.apply(entry)
-        self.unsettled += 1
         queue.put((entry,), lambda error: None)
 
     async def _settle_and_warn(self, queue: WriteQueue) -> None:

@@ -60,7 +60,6 @@ def name_checkpoint(journal: Journal, make: Callable[[], CommitParts], at: Write
             else:
                 named.set_result(DurableCheckpoint(parts, queue))
 
-        journal.unsettled += 1
         journal.commit(parts, done)
         journal.announce(parts)
 
@@ -85,9 +84,7 @@ def change(
             changed.set_result(seen(parts))
             return
         stored: Future[BaseException | None] = Future()
-        if journal.commit(parts, stored.set_result):
-            journal.unsettled += 1
-        else:
+        if not journal.commit(parts, stored.set_result):
             stored.set_result(None)
         found: Future[T] = Future()
         try:

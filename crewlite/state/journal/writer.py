@@ -340,7 +340,7 @@ class Writer:
             self._answer(jobs, error)
             return
         for queue, commit in commits.items():
-            (queue.seq, queue.sum), queue.backlog, queue.read = commit.head, (), ()
+            queue.backlog, queue.read, (queue.seq, queue.sum) = (), (), commit.head  # the seq last: see Journal.flush
             queue.held, queue.moved, queue.touched = True, True, committed_at(commit)
             for entry in commit.entries:
                 queue.drops |= "drops" in entry.commit
