@@ -11,8 +11,9 @@ import pytest
 from crewlite import CheckpointConfig, event_bus
 from crewlite.errors import BranchConflictError, StoreError
 from crewlite.events import CrewKickoffStartedEvent, TaskCompletedEvent
+from crewlite.state.format.entry import next_entry
 from crewlite.state.journal.opening import open_writer
-from crewlite.state.providers import JsonProvider
+from crewlite.state.providers import InMemoryProvider, JsonProvider
 from crewlite.testing import ScriptedLLM
 
 
@@ -42,6 +43,30 @@ def test_whatever_is_put_to_a_writer_that_has_ended_is_refused(config):
     assert isinstance(errors[1], StoreError)
     with pytest.raises(StoreError, match="nothing more"):
         queue.ask(lambda store: 1).result(10)
+
+
+class Full:
+    """A provider on whose stores nothing can be written."""
+
+    name = "full"
+
+    def open(self, location):
+        store = InMemoryProvider().open(location)
+
+        def append(commits):
+            raise OSError("no space left")
+
+        store.append = append
+        return store
+
+
+def test_what_is_asked_of_a_store_is_answered_though_nothing_can_be_written():
+    writer, failed = open_writer(Full(), "full"), Future()
+    queue = writer.enter("r", "main")
+    queue.put((next_entry({"released": True}, after=(0, "")),), failed.set_result)
+    assert isinstance(failed.result(10), OSError)
+    assert queue.ask(lambda store: store.location).result(10) == "full"
+    queue.leave().result(10)
 
 
 VERBS = {
