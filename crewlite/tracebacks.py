@@ -18,6 +18,8 @@ from crewlite.errors import CrewliteError, add_note, notes_of
 _WHERE = "In step "
 RECORDED = "Recorded: "
 """How the note begins that says what is recorded of a run that has failed."""
+INTERRUPTED = "Interrupted. "
+"""How the advice begins that says how to go on with a run that Ctrl-C, or a cancellation, has ended."""
 _OURS = "crewlite"
 _STAND_INS = "crewlite.testing"  # models and tools for tests, which count as code of the user
 _CARRIERS = {"asyncio", "concurrent", "contextlib", "threading"}  # modules through which crewlite calls other code

@@ -6,6 +6,7 @@ prints it as before, and `CREWLITE_TRACEBACK=full` leaves it to Python.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import sysconfig
@@ -17,13 +18,13 @@ from crewlite.cli.shell import Again
 from crewlite.errors import CrewliteError, Suspended, notes_of, text_of
 from crewlite.resuming import branch_ref, to_resume
 from crewlite.state.history import History
-from crewlite.tracebacks import is_full, is_of_a_run
+from crewlite.tracebacks import INTERRUPTED, is_full, is_of_a_run
 from crewlite.wording import escaped_lines
 
 _LINES, _TEXT, _NOTES, _CAUSES = 15, 3, 4, 2
 """The lines in all; of the error's text; of its notes; of the errors that led to it."""
 _CUTS = "_crewlite_cuts_a_run"
-"""The attribute of an error that has cut a run short."""
+"""The attribute of an error that has cut a run short, after which how to go on was printed."""
 _FOREIGN = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
 _OURS = str(Path(__file__).parents[1])
 
@@ -62,11 +63,18 @@ def brief(error: BaseException) -> list[str]:
 
 
 def _interrupted(error: KeyboardInterrupt) -> list[str]:
-    """Return where Ctrl-C has ended a kickoff, which has said how to go on; [] if it has ended no kickoff."""
+    """Return where Ctrl-C has ended a kickoff, and how to go on unless that was said; [] if it has ended no kickoff.
+
+    `asyncio.run` cancels what it runs, so how to go on is said by that cancellation, which comes before the error.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     own = [_where(frame) for frame in frames if _is_own(frame.filename)]
-    of_a_run = hasattr(error, _CUTS) or any(frame.filename.startswith(_OURS) for frame in frames)
-    return [*own[-1:], "KeyboardInterrupt"] if of_a_run else []
+    said = hasattr(error, _CUTS)
+    before = error.__context__ if isinstance(error.__context__, asyncio.CancelledError) else None
+    notes = [str(note) for one in (before, error) if one and not said for note in notes_of(one)]
+    advice = [line for note in notes if note.startswith(INTERRUPTED) for line in ("", *note.splitlines())]
+    of_a_run = said or advice or any(frame.filename.startswith(_OURS) for frame in frames)
+    return [*advice, *own[-1:], "KeyboardInterrupt"] if of_a_run else []
 
 
 def _waits(error: Suspended) -> list[str]:

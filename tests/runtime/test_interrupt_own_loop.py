@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
 from typing import Literal
 
 import pytest
@@ -14,6 +15,7 @@ from crewlite import Agent, ToolCall, around, event_bus, tool
 from crewlite.events import StepCompletedEvent
 from crewlite.flow import Flow, flow, listen, router, start, step
 from crewlite.testing import ScriptedLLM
+from tests import children
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no POSIX signals")
 
@@ -84,6 +86,7 @@ def test_ctrl_c_in_code_on_a_loop_of_the_program_ends_the_program_and_not_one_ca
             loop.run_until_complete(careless.akickoff(run_id="r"))
     finally:
         signal.signal(signal.SIGINT, before)
+        loop.set_exception_handler(lambda loop, about: None)  # nobody awaits the tasks that Ctrl-C has ended
         while tasks := [task for task in asyncio.all_tasks(loop) if task.cancel()]:
             with contextlib.suppress(KeyboardInterrupt):  # which tasks that await the interrupted one raise too
                 loop.run_until_complete(asyncio.wait(tasks))
@@ -116,3 +119,62 @@ def test_a_second_ctrl_c_ends_a_program_in_asyncio_run_whose_step_ignores_the_fi
             asyncio.run(careless.akickoff(run_id="r"))
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+ON_A_LOOP = """
+import asyncio, os, signal, sys
+from crewlite import Agent, CheckpointConfig, Crew, Task
+from crewlite.testing import ScriptedLLM
+class Slow(ScriptedLLM):
+    async def acall(self, messages, **context):
+        global pressed
+        if not pressed:
+            pressed = asyncio.get_running_loop().call_later(0.01, os.kill, os.getpid(), signal.SIGINT)
+        await asyncio.Event().wait()  # for ever
+async def read():
+    async with crew.stream(run_id="r") as stream:
+        async for event in stream:
+            pass
+pressed, what, events = None, *sys.argv[2:4]
+who = Agent(role="W", goal="g", llm=Slow([]))
+store = CheckpointConfig(location=sys.argv[1], on_events=events.split())
+crew = Crew(tasks=[Task(name="t", description="d", expected_output="x", agent=who)], checkpoint=store)
+match what:
+    case "run":
+        asyncio.run(crew.akickoff(run_id="r"))
+    case "run of several":
+        asyncio.run(crew.akickoff_for_each([{}, {}], run_id="r"))
+    case "run that reads a stream":
+        asyncio.run(read())
+    case "run_until_complete":
+        asyncio.new_event_loop().run_until_complete(crew.akickoff(run_id="r"))
+"""
+ONE, ALL = "run the same script again, or crew.kickoff(run_id='r')", "call kickoff_for_each again with run_id='r'"
+
+
+@pytest.mark.parametrize(
+    ("what", "events", "way_on"),
+    [
+        ("run", "task_completed", ONE),
+        ("run", "SIGINT", "crew.kickoff(run_id='r')"),  # which the run itself prints
+        ("run that reads a stream", "task_completed", ONE),
+        ("run of several", "task_completed", ALL),
+    ],
+)
+def test_ctrl_c_on_a_loop_of_the_program_says_once_how_to_go_on(tmp_path, what, events, way_on):
+    script = [sys.executable, "-c", ON_A_LOOP, str(tmp_path / "store"), what, events]
+    ended = children.run(script, capture_output=True, text=True)
+    assert ended.returncode in (130, -signal.SIGINT)
+    assert ended.stderr.startswith(f"\nInterrupted. To go on: {way_on}\n")
+    assert ended.stderr.endswith("\nKeyboardInterrupt\n")
+    assert ended.stderr.count("To go on") == 1
+    assert "Traceback" not in ended.stderr
+
+
+def test_ctrl_c_in_a_loop_that_cancels_nothing_says_how_to_go_on_at_the_end_of_the_program(tmp_path):
+    script = [sys.executable, "-c", ON_A_LOOP, str(tmp_path / "store"), "run_until_complete", "task_completed"]
+    ended = children.run(script, capture_output=True, text=True)
+    assert ended.returncode in (130, -signal.SIGINT)
+    assert "\nKeyboardInterrupt\n" in ended.stderr
+    said = f"This program ends before 1 run that it awaits. Run 'r' of crew 'crew': To go on: {ONE}\n"
+    assert ended.stderr.count("This program ends") == ended.stderr.count(said) == 1

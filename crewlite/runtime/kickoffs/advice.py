@@ -13,7 +13,7 @@ from crewlite.state.format.addresses import is_question, outer
 from crewlite.state.format.record import Record
 from crewlite.state.providers.base import declares
 from crewlite.state.verbs.effects import repeats
-from crewlite.tracebacks import RECORDED
+from crewlite.tracebacks import INTERRUPTED, RECORDED
 from crewlite.wording import number_of
 
 _NAMED = 3  # steps that a note names
@@ -63,11 +63,15 @@ def to_run_again(kind: str, ref: str, record: Record, steps: Sequence[str]) -> t
     return call, (*words, "--allow-effects") if allow else words
 
 
-def note_way_on(error: Exception, kind: str, request: Request) -> None:
+def note_way_on(error: BaseException, kind: str, request: Request) -> None:
     """Add a note to an error that ends the outermost kickoff of a run: what is recorded, and how to resume.
 
-    `kind`: the kind of the run. Adds none if no store outlives the process, or if the error says this itself.
+    `kind`: the kind of the run. Adds none if no store outlives the process, or if the error says this itself. What is
+    no Exception has interrupted the run: the cancellation by `asyncio.run` after Ctrl-C, or Ctrl-C itself.
     """
+    if not isinstance(error, Exception):
+        add_note(error, f"{INTERRUPTED}{request.how_to_go_on(kind)}", in_place_of=INTERRUPTED)
+        return
     progress = request.progress
     if ends_run(error) and not isinstance(error, Redacted):
         return

@@ -20,6 +20,7 @@ from crewlite.runtime.kickoffs.answers import answers_given, approvals_given
 from crewlite.runtime.kickoffs.handle import RunHandle
 from crewlite.runtime.kickoffs.joining import check_joined, when_free
 from crewlite.runtime.kickoffs.kickoff import drive, inside
+from crewlite.runtime.kickoffs.left_behind import awaited
 from crewlite.runtime.kickoffs.plan import Plan, check_one_store, continued, plan
 from crewlite.runtime.kickoffs.preview import Preview, preview as foresee
 from crewlite.runtime.kickoffs.program import named
@@ -106,19 +107,20 @@ async def kickoff(definition: Runnable[R], request: Request, root: Root[Any] | N
     request, progress = request.going_on_from(definition.bound_at), request.progress
     root = root.again() if root else definition.as_root(request)
     root.progress = progress
-    verbose = root.verbose or request.verbose
-    try:
-        if verbose or root.log_file:
-            with _progress_shown(progress, root.log_file, verbose=verbose):
-                finished = await _finished(root, request)
-        else:
+    verbose, outermost = root.verbose or request.verbose, not isinstance(durable.scope(), StepScope)
+    with contextlib.ExitStack() as around:
+        if outermost and not background.on_loop_thread():
+            name = f"{root.kind} {definition.run_name!r}"
+            around.enter_context(awaited(name, progress, partial(request.how_to_go_on, root.kind)))
+        try:
+            if verbose or root.log_file:
+                around.enter_context(_progress_shown(progress, root.log_file, verbose=verbose))
             finished = await _finished(root, request)
-    except BaseException as error:
-        if not isinstance(durable.scope(), StepScope):
-            if isinstance(error, Exception):
+        except BaseException as error:
+            if outermost:
                 note_way_on(error, root.kind, request)
-            print_briefly()  # also where Ctrl-C has cancelled the run and is about to end the program
-        raise
+                print_briefly()  # also where Ctrl-C has cancelled the run and is about to end the program
+            raise
     progress.outcome = finished.value
     return definition.as_result(finished)
 

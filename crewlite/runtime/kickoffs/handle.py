@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
-import logging
 import os
 import queue
 import threading
@@ -12,20 +10,16 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Generic, Literal, TypeVar
 
 from crewlite import background
-from crewlite.errors import OnLoopThread, RunCancelled, Suspended
+from crewlite.errors import OnLoopThread, RunCancelled, Suspended, add_note
 from crewlite.keywords import methods_with_known_keywords
+from crewlite.runtime.kickoffs.left_behind import named, submitted, told
 from crewlite.runtime.kickoffs.request import Progress
 from crewlite.runtime.main_thread.sync_bridge import cut_short
-from crewlite.state.providers.base import declares
-from crewlite.tracebacks import shortened
+from crewlite.tracebacks import INTERRUPTED, shortened
 from crewlite.usage import Usage
-from crewlite.wording import number_of
 
 R = TypeVar("R")
 Status = Literal["running", "waiting", "finished", "failed", "cancelled"]
-log = logging.getLogger("crewlite.run")
-_unfinished: dict[RunHandle[Any], None] = {}
-"""The handles of runs that have not ended, in the order in which they were submitted."""
 _TO_BEGIN = 0.02  # seconds that `submit` may block a running loop to learn whether the run has begun
 
 
@@ -47,8 +41,8 @@ class RunHandle(Generic[R]):
         self._process = os.getpid()
         known = progress.known = queue.SimpleQueue()
         self._future = background.submit(self._run(kickoff))
-        _unfinished[self] = None
-        self._future.add_done_callback(lambda _: _unfinished.pop(self, None))
+        ended = submitted(self, self._left_behind)
+        self._future.add_done_callback(lambda _: ended())
         self._future.add_done_callback(lambda _: known.put(None))
         try:
             background.next_of(known, _TO_BEGIN if background.running_loop() else None)
@@ -137,18 +131,19 @@ class RunHandle(Generic[R]):
         self.when_ended(ended.set)
         cut_short(error, self._cut, ended, self._how_to_go_on)
 
-    @property
+    def note_way_on(self, error: BaseException) -> None:
+        """Add a note to the cancellation that has ended the run, or to Ctrl-C: how to go on."""
+        add_note(error, f"{INTERRUPTED}{self._how_to_go_on()}")
+
     def _left_behind(self) -> str:
         """What to tell if the program ends now: how to go on with the run; "" if it has ended, or is being ended."""
         if not self.at_work or self._is_cut:
             return ""
-        target = self._progress.target
-        lost = target is not None and declares(target.provider, "in_memory")
-        return f"{self._what}: {'Its record was in memory only.' if lost else self._how_to_go_on()}"
+        return told(self._what, self._progress, self._how_to_go_on)
 
     @property
     def _what(self) -> str:
-        return f"Run {self.run_id!r} of {self._name}" if self.run_id else f"A run of {self._name}"
+        return named(self._name, self.run_id)
 
     def _cut(self) -> None:
         self._is_cut = True
@@ -163,14 +158,3 @@ class RunHandle(Generic[R]):
             return await kickoff()
         except asyncio.CancelledError:
             raise RunCancelled(self.run_id, self._progress.branch) from None
-
-
-@atexit.register
-def _warn_of_unfinished() -> None:
-    """Warn of the runs that the end of this program interrupts. Called before the background loop halts."""
-    if left := [warning for handle in [*_unfinished] if (warning := handle._left_behind)]:
-        log.warning(
-            "This program ends before %s that it has submitted: wait for the result() of a handle to prevent that. %s",
-            number_of(len(left), "run"),
-            "; ".join(left),
-        )

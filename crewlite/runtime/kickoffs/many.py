@@ -23,6 +23,7 @@ from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.runtime.main_thread.sync_bridge import run_sync
 from crewlite.secrets import Secrets
+from crewlite.tracebacks import INTERRUPTED
 from crewlite.wording import cut
 
 R = TypeVar("R")
@@ -91,6 +92,7 @@ async def akickoff_for_each(
         return []
     request_for(len(all_inputs) - 1)  # which has the longest run id
     results, failures = dict[int, Any](), dict[int, BaseException]()
+    begun = [] if begun is None else begun
     root: Root[Any] | None = None
 
     async def in_turn(number: int, request: Request) -> None:
@@ -110,7 +112,8 @@ async def akickoff_for_each(
             failures[number] = error  # a signal has ended this one
 
     works = (in_turn(number, request_for(number)) for number in range(len(all_inputs)))
-    await side_by_side(works, min(max_concurrency or width(), len(all_inputs)))
+    with _noting_way_on(definition.run_kind, run_id, begun):
+        await side_by_side(works, min(max_concurrency or width(), len(all_inputs)))
     for _, error in sorted(failures.items()):
         if not return_exceptions or not isinstance(error, Exception):
             raise error
@@ -119,14 +122,24 @@ async def akickoff_for_each(
 
 
 @contextlib.contextmanager
-def _noted(begun: list[Progress] | None, progress: Progress) -> Iterator[None]:
-    first = begun is not None and not (begun and begun[-1].run_id)
-    if begun is not None and first:
+def _noting_way_on(kind: Kind, run_id: str | UUID | None, begun: Sequence[Progress]) -> Iterator[None]:
+    """Add a note to the cancellation of all runs: how to go on with them."""
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        add_note(error, f"{INTERRUPTED}{how_to_go_on(kind, run_id, begun)}")
+        raise
+
+
+@contextlib.contextmanager
+def _noted(begun: list[Progress], progress: Progress) -> Iterator[None]:
+    first = not (begun and begun[-1].run_id)
+    if first:
         begun.append(progress)
     try:
         yield
     finally:
-        if begun is not None and progress.unsettled and not first:
+        if progress.unsettled and not first:
             begun.append(progress)
 
 

@@ -102,11 +102,13 @@ class RunStream(Generic[R]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *error: object) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if self.handle.at_work:
             self.cancel()
             with contextlib.suppress(Exception):  # as in `__exit__`
                 await self.handle
+            if not isinstance(error, Exception | None):
+                self.handle.note_way_on(error)
 
     @contextlib.contextmanager
     def _ended_by_signals(self) -> Iterator[None]:

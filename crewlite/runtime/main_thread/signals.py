@@ -19,9 +19,11 @@ from crewlite import events
 from crewlite.errors import CrewliteError
 from crewlite.events.base import BaseEvent
 from crewlite.runtime.main_thread import handlers
+from crewlite.runtime.main_thread.sync_bridge import print_briefly
 from crewlite.runtime.steps.frame import Frame
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.subscriber import Setting
+from crewlite.tracebacks import INTERRUPTED
 
 T = TypeVar("T")
 log = logging.getLogger("crewlite.run")
@@ -105,11 +107,13 @@ class Listener:
         self.over.set_result(None)
         if not handlers.leave(self) or self.waiting or not self.ended_by:
             return
-        print(f"\nInterrupted. {self._how_to_go_on()}", file=sys.stderr)
+        print(f"\n{INTERRUPTED}{self._how_to_go_on()}", file=sys.stderr)
         others = [other.over for other in handlers.listeners() if other.ended_by and other.loop is self.loop]
         if others and not (await asyncio.wait(others, timeout=handlers.GRACE))[1]:
             return  # the last one has ended the process
-        raise handlers.end_process(self.ended_by) from None
+        end = handlers.end_process(self.ended_by)
+        print_briefly(end)
+        raise end from None
 
     def end(self, name: str) -> None:
         """End the run, because of this signal. Callable from any thread."""

@@ -17,6 +17,7 @@ from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.runtime.main_thread.handlers import GRACE, Waiting
 from crewlite.runtime.steps.keyed import to_another_loop
+from crewlite.tracebacks import INTERRUPTED
 
 uncaught = lazy("crewlite.cli.uncaught")  # on the roof: how errors that end a program are printed
 
@@ -84,7 +85,7 @@ def cut_short(
             _say("The run did not stop within 2 s; what it recorded is safe.")
     with contextlib.suppress(*second):
         print_briefly(error)
-    advice = f"Interrupted. {how_to_go_on()}"
+    advice = f"{INTERRUPTED}{how_to_go_on()}"
     if ending:
         _say(f"\n{advice}")
     else:

@@ -1,0 +1,73 @@
+"""The runs that the end of this program interrupts. It warns of them once, and says how to go on with each.
+
+A run that `submit` has begun works on a thread that ends with the program. A run that is awaited on an event loop of
+the program stops with that loop: Ctrl-C in `loop.run_until_complete` ends the loop and cancels nothing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Iterator
+
+from crewlite.runtime.kickoffs.request import Progress
+from crewlite.state.providers.base import declares
+from crewlite.wording import number_of
+
+log = logging.getLogger("crewlite.run")
+_submitted: dict[object, Callable[[], str]] = {}
+_awaited: dict[object, Callable[[], str]] = {}
+"""What to tell of each run that has not ended, in the order in which they began."""
+
+
+def submitted(handle: object, left_behind: Callable[[], str]) -> Callable[[], object]:
+    """Warn of a run until the callable that this returns is called.
+
+    `left_behind`: what to tell if the program ends now; "" if there is nothing to tell.
+    """
+    _submitted[handle] = left_behind
+    return lambda: _submitted.pop(handle, None)
+
+
+@contextlib.contextmanager
+def awaited(name: str, progress: Progress, how_to_go_on: Callable[[], str]) -> Iterator[None]:
+    """Warn of a run while the block, which awaits it on an event loop of the program, has not ended.
+
+    `name`: the kind and name of its definition.
+    """
+    process, key = os.getpid(), object()
+
+    def left_behind() -> str:
+        return told(named(name, progress.run_id), progress, how_to_go_on) if os.getpid() == process else ""
+
+    _awaited[key] = left_behind
+    try:
+        yield
+    finally:
+        _awaited.pop(key, None)
+
+
+def named(name: str, run_id: str | None) -> str:
+    """Return which run of a definition is meant: "Run 'order-7' of crew 'crew'"."""
+    return f"Run {run_id!r} of {name}" if run_id else f"A run of {name}"
+
+
+def told(what: str, progress: Progress, how_to_go_on: Callable[[], str]) -> str:
+    """Return the sentence about one run: which it is, and how to go on with it."""
+    lost = progress.target is not None and declares(progress.target.provider, "in_memory")
+    return f"{what}: {'Its record was in memory only.' if lost else how_to_go_on()}"
+
+
+@atexit.register
+def _warn() -> None:
+    """Warn of the runs that have not ended. Called before the background loop halts."""
+    if left := [sentence for left_behind in [*_submitted.values()] if (sentence := left_behind())]:
+        log.warning(
+            "This program ends before %s that it has submitted: wait for the result() of a handle to prevent that. %s",
+            number_of(len(left), "run"),
+            "; ".join(left),
+        )
+    if left := [sentence for left_behind in [*_awaited.values()] if (sentence := left_behind())]:
+        log.warning("This program ends before %s that it awaits. %s", number_of(len(left), "run"), "; ".join(left))
