@@ -188,9 +188,7 @@ class Run:
 
         If neither, it need not be built.
         """
-        if event_bus.hears(event):
-            return True
-        return self.subscriber.wants(type_of(event), checkpoint, fleeting=event.fleeting)
+        return event_bus.hears(event) or self.subscriber.wants(type_of(event), checkpoint, fleeting=event.fleeting)
 
     async def publish(
         self,
