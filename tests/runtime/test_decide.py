@@ -245,6 +245,7 @@ def test_the_result_of_a_run_answers_unless_it_is_superseded():
     ],
 )
 def test_the_next_attempt_and_its_budget_follow_from_the_recorded_failures(past, base, number, borne):
-    assert next_attempt(past, base) == (number, borne)
+    run = {"inputs": {}, "definition": {}} | ({"base": {"seq": base}} if base else {})
+    assert next_attempt(record(run=run, attempts={"step:go": past}), "step:go") == (number, borne)
     of_root = [replace(one, address="", kind="crew") for one in past]
-    assert next_attempt(of_root, base) == (number if borne else 1, borne)
+    assert next_attempt(record(run=run, attempts={"": of_root}), "") == (number if borne else 1, borne)

@@ -272,7 +272,7 @@ class DryScope(StepScope):
         """Drive the code inside a step. Raises _Unknown if the step's outcome depends on an unknown one."""
         record, states = self.run.record, self.run.journal.states
         failed, view = record.attempts.get(address, ()), states.begin(address, self.start_inside())
-        number, _ = next_attempt(failed, record.base)
+        number, _ = next_attempt(record, address)
         inner = self.child(step, self.origin_of(step, address), fingerprint, number, failed, view=view)
         lines = len(self.run.steps)
         try:

@@ -13,20 +13,20 @@ from crewlite.state.format.record import Record
 from crewlite.state.journal.view import Change
 
 
-def next_attempt(past: Sequence[Attempt], base: int) -> tuple[int, list[Remedy]]:
-    """Return the number of the next attempt, and the remedies already charged to its retry budget.
+def next_attempt(record: Record, address: str) -> tuple[int, list[Remedy]]:
+    """Return the number of the next attempt at a step, and the remedies already charged to its retry budget.
 
-    A resume after a final failure starts a new budget. So does a fork: only failures after `base`, the commit it is
-    forked from, are charged to the fork's budget.
+    A resume after a final failure starts a new budget. So does a fork: only failures after the commit it is forked from
+    are charged to the fork's budget.
 
     After a final failure the resume repeats the last attempt number if the step is a flow or a method of one, if a
     child step failed, if the error tells of a mistake in the program, or if time ran out: the child steps that finished
     are then reused. In all other cases the number goes up, so that the child steps run again. For a root that keeps
     its steps, a new budget begins with attempt 1.
     """
-    if not past:
+    if not (past := record.attempts.get(address)):
         return 1, []
-    remedies = [attempt.remedy or Retry(kind=attempt.failure) for attempt in since_given_up(past, base)]
+    remedies = [attempt.remedy or Retry(kind=attempt.failure) for attempt in since_given_up(past, record.base)]
     return following(past[-1]) if remedies or not keeps_steps(past[-1]) else 1, remedies
 
 

@@ -95,7 +95,7 @@ class Execution(Generic[T]):
         run, step, address, outer = self.outer.run, self.step, self.address, self.outer
         if known := await self._prepared():
             return await self._succeed(*known)
-        number, past = next_attempt(run.record.attempts.get(address, ()), run.record.base)
+        number, past = next_attempt(run.record, address)
         states = run.journal.states
         view = states.begin(address, self.start)  # handlers of the start may change it
         announced = await self._begin()
@@ -183,7 +183,7 @@ class Execution(Generic[T]):
             earlier = calls_before(run, step, address, self.fingerprint)
         only_intended = bool(earlier.made or earlier.released)  # and not made: it waited for a decision about another
         if in_doubt and not only_intended and not is_made_again(run, address):
-            number, _ = next_attempt(run.record.attempts.get(address, ()), run.record.base)
+            number, _ = next_attempt(run.record, address)
             if kept(step, self._frame(number)) is None:  # else it waits for its remedy
                 raise doubt(step, address, run)
         return earlier
