@@ -17,12 +17,13 @@ from types import TracebackType
 from crewlite.cli.shell import Again
 from crewlite.errors import CrewliteError, Suspended, notes_of, text_of
 from crewlite.resuming import branch_ref, to_resume
+from crewlite.runtime.kickoffs import left_behind
 from crewlite.state.history import History
 from crewlite.tracebacks import INTERRUPTED, is_full, is_of_a_run
 from crewlite.wording import escaped_lines
 
-_LINES, _TEXT, _NOTES, _CAUSES = 15, 3, 4, 2
-"""The lines in all; of the error's text; of its notes; of the errors that led to it."""
+_LINES, _TEXT, _NOTES, _CAUSES, _RUNS = 15, 3, 4, 2, 10
+"""The lines in all; of the error's text; of its notes; of the errors that led to it; of runs that were cancelled."""
 _CUTS = "_crewlite_cuts_a_run"
 """The attribute of an error that has cut a run short, after which how to go on was printed."""
 _FOREIGN = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
@@ -70,11 +71,22 @@ def _interrupted(error: KeyboardInterrupt) -> list[str]:
     frames = traceback.extract_tb(error.__traceback__)
     own = [_where(frame) for frame in frames if _is_own(frame.filename)]
     said = hasattr(error, _CUTS)
-    before = error.__context__ if isinstance(error.__context__, asyncio.CancelledError) else None
-    notes = [str(note) for one in (before, error) if one and not said for note in notes_of(one)]
-    advice = [line for note in notes if note.startswith(INTERRUPTED) for line in ("", *note.splitlines())]
+    advice = [] if said else _advice(error, error.__context__)
     of_a_run = said or advice or any(frame.filename.startswith(_OURS) for frame in frames)
     return [*advice, *own[-1:], "KeyboardInterrupt"] if of_a_run else []
+
+
+def _advice(error: BaseException, before: BaseException | None) -> list[str]:
+    """Return how to go on, by the notes of Ctrl-C and of the cancellation before it, and by what that has cancelled."""
+    by_loop = isinstance(before, asyncio.CancelledError)
+    cancelled = left_behind.cancelled() if by_loop else []
+    noted = [str(note) for one in (before if by_loop else None, error) if one for note in notes_of(one)]
+    notes = [note for note in noted if note.startswith(INTERRUPTED)]
+    about_one = any(note.removeprefix(INTERRUPTED) in one for note in notes for one in cancelled)
+    if (len(cancelled) > 1 and about_one) or (not notes and cancelled):
+        more = [f"and {len(cancelled) - _RUNS} more"] if len(cancelled) > _RUNS else []
+        notes = [INTERRUPTED.strip(), *cancelled[:_RUNS], *more]
+    return ["", *"\n".join(notes).splitlines()] if notes else []
 
 
 def _waits(error: Suspended) -> list[str]:

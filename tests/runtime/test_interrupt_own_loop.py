@@ -139,7 +139,18 @@ pressed, what, events = None, *sys.argv[2:4]
 who = Agent(role="W", goal="g", llm=Slow([]))
 store = CheckpointConfig(location=sys.argv[1], on_events=events.split())
 crew = Crew(tasks=[Task(name="t", description="d", expected_output="x", agent=who)], checkpoint=store)
+async def beside():
+    async with asyncio.TaskGroup() as group:
+        for name in ("r", "s"):
+            group.create_task(crew.akickoff(run_id=name))
+async def in_a_task():
+    task = asyncio.create_task(crew.akickoff(run_id="r"))
+    await asyncio.Event().wait()
 match what:
+    case "run of a group":
+        asyncio.run(beside())
+    case "run of a task":
+        asyncio.run(in_a_task())
     case "run":
         asyncio.run(crew.akickoff(run_id="r"))
     case "run of several":
@@ -169,6 +180,19 @@ def test_ctrl_c_on_a_loop_of_the_program_says_once_how_to_go_on(tmp_path, what, 
     assert ended.stderr.endswith("\nKeyboardInterrupt\n")
     assert ended.stderr.count("To go on") == 1
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(("what", "names"), [("run of a group", "rs"), ("run of a task", "r")])
+def test_ctrl_c_names_each_run_that_asyncio_run_has_cancelled(tmp_path, what, names):
+    script = [sys.executable, "-c", ON_A_LOOP, str(tmp_path / "store"), what, "task_completed"]
+    ended = children.run(script, capture_output=True, text=True)
+    lines = [
+        f"Run {name!r} of crew 'crew': To go on: run the same script again, or crew.kickoff(run_id={name!r})"
+        for name in names
+    ]
+    assert ended.stderr.splitlines()[1] == "Interrupted."
+    assert sorted(ended.stderr.splitlines()[2:-1]) == lines
+    assert ended.stderr.endswith("\nKeyboardInterrupt\n")
 
 
 def test_ctrl_c_in_a_loop_that_cancels_nothing_says_how_to_go_on_at_the_end_of_the_program(tmp_path):

@@ -6,6 +6,7 @@ the program stops with that loop: Ctrl-C in `loop.run_until_complete` ends the l
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import logging
@@ -20,6 +21,8 @@ log = logging.getLogger("crewlite.run")
 _submitted: dict[object, Callable[[], str]] = {}
 _awaited: dict[object, Callable[[], str]] = {}
 """What to tell of each run that has not ended, in the order in which they began."""
+_cancelled: list[str] = []
+"""What to tell of each run that was cancelled on an event loop of the program, since the last run began there."""
 
 
 def submitted(handle: object, left_behind: Callable[[], str]) -> Callable[[], object]:
@@ -38,6 +41,7 @@ def awaited(name: str, progress: Progress, how_to_go_on: Callable[[], str]) -> I
     `name`: the kind and name of its definition.
     """
     process, key = os.getpid(), object()
+    _cancelled.clear()
 
     def left_behind() -> str:
         return told(named(name, progress.run_id), progress, how_to_go_on) if os.getpid() == process else ""
@@ -45,8 +49,19 @@ def awaited(name: str, progress: Progress, how_to_go_on: Callable[[], str]) -> I
     _awaited[key] = left_behind
     try:
         yield
+    except asyncio.CancelledError:
+        _cancelled.append(left_behind())
+        raise
     finally:
         _awaited.pop(key, None)
+
+
+def cancelled() -> list[str]:
+    """Return what to tell of the runs that were cancelled on an event loop of the program, since a run began there.
+
+    After Ctrl-C these are the runs that `asyncio.run` has cancelled, whichever tasks of the program awaited them.
+    """
+    return list(filter(None, _cancelled))
 
 
 def named(name: str, run_id: str | None) -> str:
