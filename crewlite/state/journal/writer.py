@@ -348,7 +348,8 @@ class Writer:
 
     def _answer(self, jobs: list[_Job], error: BaseException | None) -> None:
         """Call the `done` callback of each job: on the event loop of the job, or on this thread if it has none."""
-        by_loop, here = dict[asyncio.AbstractEventLoop, list[Done]](), list[Done]()
+        by_loop: dict[asyncio.AbstractEventLoop, list[Done]] = {}
+        here: list[Done] = []  # list[Done]() takes as long as the rest of this
         for job in jobs:
             (by_loop.setdefault(job.loop, []) if job.loop else here).append(job.done)
         for loop, dones in by_loop.items():
