@@ -7,13 +7,14 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from crewlite import codec
+from crewlite.answered import Answered
 from crewlite.coming_from import Hinting
 from crewlite.step_parts import Durability
 from crewlite.usage import Usage
 
 
 @codec.register
-class LiteAgentOutput(Hinting, BaseModel):
+class LiteAgentOutput(Hinting, Answered, BaseModel):
     """An agent's answer."""
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, defer_build=True)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from crewlite import codec
+from crewlite.answered import Answered
 from crewlite.coming_from import Hinting
 from crewlite.errors import ConfigError
 from crewlite.usage import Usage
 
 
-class Structured:
+class Structured(Answered):
     """An answer that is a text, and a structure if one was asked for."""
 
     if TYPE_CHECKING:

@@ -482,6 +482,19 @@ def test_a_field_that_a_result_does_not_have_cannot_be_set():
         crew_of(["done"], after_kickoff_callbacks=[lambda result: setattr(result, "note", 1)]).kickoff({"topic": "t"})
 
 
+@pytest.mark.parametrize("field", ["callback", "guardrail"])
+def test_an_output_that_is_changed_in_place_says_what_changes_an_answer(field):
+    def change(output):
+        output.raw = "changed"
+
+    with pytest.raises(ConfigError, match=r"'raw' of a TaskOutput cannot be set.*guardrail.*\(True, value\)"):
+        crew_of(["done"], task={field: change}).kickoff({"topic": "t"})
+    answer = Agent(role="Clerk", goal="g", llm=ScriptedLLM(["done"])).kickoff("Well?")
+    for output, name in ((answer, "LiteAgentOutput"), (crew_of(["done"]).kickoff({"topic": "t"}), "CrewOutput")):
+        with pytest.raises(ConfigError, match=f"'raw' of a {name} cannot be set"):
+            output.raw = "changed"
+
+
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [

@@ -29,6 +29,7 @@ FLOORS = {
         "callables",
         "coming_from",
         "comparable",
+        "answered",
         "definition",
         "forked",
         "file_locks",
