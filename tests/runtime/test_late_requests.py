@@ -69,6 +69,19 @@ def test_what_is_asked_of_a_store_is_answered_though_nothing_can_be_written():
     queue.leave().result(10)
 
 
+def test_a_run_that_waits_for_its_commits_hears_nothing_of_a_commit_of_another_run_that_fails():
+    writer, busy, failed, waited = open_writer(Full(), "full"), threading.Event(), Future(), Future()
+    other, queue = writer.enter("other", "main"), writer.use().enter("r", "main")
+    queue.ask(lambda store: busy.wait(10))  # so that the next two are taken up together
+    other.put((next_entry({"released": True}, after=(0, "")),), failed.set_result)
+    queue.put((), waited.set_result)
+    busy.set()
+    assert isinstance(failed.result(10), OSError)
+    assert waited.result(10) is None
+    queue.leave()
+    other.leave().result(10)
+
+
 VERBS = {
     "flush": lambda state: state.flush(),
     "checkpoints": lambda state: state.checkpoints(),

@@ -334,10 +334,10 @@ class Writer:
                 for queue in {job.queue: None for job in jobs}:
                     self._write([job for job in jobs if job.queue is queue])
                 return
-            for queue, commit in commits.items():
-                queue.backlog = commit.entries
-                error = self._fence(queue, error)
-            self._answer(jobs, error)
+            [(failed, commit)] = commits.items()
+            failed.backlog = commit.entries
+            self._answer([job for job in jobs if job.queue is failed], self._fence(failed, error))
+            self._answer([job for job in jobs if job.queue is not failed], None)  # which had nothing to write
             return
         for queue, commit in commits.items():
             queue.backlog, queue.read, (queue.seq, queue.sum) = (), (), commit.head  # the seq last: see Journal.flush
