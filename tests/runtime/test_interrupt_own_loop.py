@@ -14,6 +14,7 @@ import pytest
 from crewlite import Agent, ToolCall, around, event_bus, tool
 from crewlite.events import StepCompletedEvent
 from crewlite.flow import Flow, flow, listen, router, start, step
+from crewlite.runtime.kickoffs import left_behind
 from crewlite.testing import ScriptedLLM
 from tests import children
 
@@ -202,3 +203,21 @@ def test_ctrl_c_in_a_loop_that_cancels_nothing_says_how_to_go_on_at_the_end_of_t
     assert "\nKeyboardInterrupt\n" in ended.stderr
     said = f"This program ends before 1 run that it awaits. Run 'r' of crew 'crew': To go on: {ONE}\n"
     assert ended.stderr.count("This program ends") == ended.stderr.count(said) == 1
+
+
+@pytest.mark.parametrize(("seconds", "named"), [(60, 1), (0, 0)])
+def test_ctrl_c_does_not_name_a_run_that_the_program_gave_up_long_before(memory, monkeypatch, seconds, named):
+    @flow(name="f", checkpoint=memory())
+    async def endless():
+        await asyncio.Event().wait()
+
+    async def program():
+        run = asyncio.ensure_future(endless.akickoff(run_id="r"))
+        await asyncio.sleep(0)
+        run.cancel()
+        await asyncio.wait({run})
+        await asyncio.sleep(0.01)
+        return left_behind.cancelled()
+
+    monkeypatch.setattr(left_behind, "_ENDING", seconds)
+    assert len(asyncio.run(program())) == named

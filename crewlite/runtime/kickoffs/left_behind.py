@@ -21,8 +21,9 @@ log = logging.getLogger("crewlite.run")
 _submitted: dict[object, Callable[[], str]] = {}
 _awaited: dict[object, Callable[[], str]] = {}
 """What to tell of each run that has not ended, in the order in which they began."""
-_cancelled: list[str] = []
-"""What to tell of each run that was cancelled on an event loop of the program, since the last run began there."""
+_cancelled: dict[object, str] = {}
+"""What to tell of each run that was just cancelled on an event loop of the program, since the last run began there."""
+_ENDING = 10.0  # seconds in which Ctrl-C ends a loop; one that turns longer was not ended by what cancelled the run
 
 
 def submitted(handle: object, left_behind: Callable[[], str]) -> Callable[[], object]:
@@ -50,18 +51,19 @@ def awaited(name: str, progress: Progress, how_to_go_on: Callable[[], str]) -> I
     try:
         yield
     except asyncio.CancelledError:
-        _cancelled.append(left_behind())
+        _cancelled[key] = left_behind()
+        asyncio.get_running_loop().call_later(_ENDING, _cancelled.pop, key, None)
         raise
     finally:
         _awaited.pop(key, None)
 
 
 def cancelled() -> list[str]:
-    """Return what to tell of the runs that were cancelled on an event loop of the program, since a run began there.
+    """Return what to tell of the runs that were just cancelled on an event loop of the program.
 
     After Ctrl-C these are the runs that `asyncio.run` has cancelled, whichever tasks of the program awaited them.
     """
-    return list(filter(None, _cancelled))
+    return list(filter(None, _cancelled.values()))
 
 
 def named(name: str, run_id: str | None) -> str:
