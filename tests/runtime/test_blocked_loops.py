@@ -15,7 +15,7 @@ from crewlite.flow import flow, step
 def warned(monkeypatch, caplog):
     """An event that is set by the warning, which comes at the second look."""
     monkeypatch.setattr(blocked_loops, "_PATIENCE", 0.0)
-    monkeypatch.setattr(blocked_loops, "_told", set())
+    monkeypatch.setattr(blocked_loops, "_warned_about", set())
     event = threading.Event()
     caplog.set_level(logging.WARNING)
     caplog.handler.addFilter(lambda record: event.set() or True)

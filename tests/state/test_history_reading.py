@@ -28,7 +28,7 @@ def test_a_ref_names_a_checkpoint_and_a_run_its_newest(on_disk, make_crew):
 
 def test_a_run_without_checkpoints_has_none_to_name(on_disk, make_crew):
     make_crew(["a", "b", "c"], checkpoint=on_disk(on_events=["task_failed"])).kickoff(run_id="r")
-    with History(on_disk().location) as history, pytest.raises(RefError, match="r/main has none"):
+    with History(on_disk().location) as history, pytest.raises(RefError, match="r/main has no checkpoints"):
         history.checkpoint("r")
 
 
