@@ -66,6 +66,8 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
         kind, policy = self.made_by
         self.name = named(kind, called(func) if name is None else name)
         returning(self.label, func)
+        if inspect.isclass(func):
+            raise ConfigError(f"{self.label} is a class; wanted a function. A flow of methods: class {self.name}(Flow)")
         functools.update_wrapper(self, func)
         self.func = func
         homes.note(func)

@@ -75,6 +75,14 @@ def test_a_function_that_yields_is_told_to_return_a_list(made):
         made(5)
 
 
+def test_a_flow_that_is_a_class_is_told_to_inherit():
+    class Report:
+        pass
+
+    with pytest.raises(ConfigError, match=r"@flow 'Report' is a class; wanted a function. .* class Report\(Flow\)"):
+        flow(Report)
+
+
 # futures
 
 

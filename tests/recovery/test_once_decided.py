@@ -313,3 +313,35 @@ def test_a_call_that_waited_for_a_call_inside_it_is_in_doubt_once_it_has_gone_on
         program(again).kickoff(run_id=RUN, **decision)
     assert made == []
     assert program(again).kickoff(run_id=RUN, answers={"step:outer": "told"}) == "told"
+
+
+def test_a_rerun_decides_no_doubt_of_a_call_that_goes_on_after_the_call_inside_it():
+    inside, outside, made = "step:outer/step:inner", "step:outer", []
+
+    def program(setting):
+        @step(effect="once")
+        def inner():
+            return "sent"
+
+        @step(effect="once")
+        def outer():
+            got = inner()
+            made.append("outer")
+            return got
+
+        return flow(name="one", checkpoint=setting)(outer)
+
+    whole = CheckpointConfig(location="here", provider=Kept())
+    program(whole).kickoff(run_id=RUN)
+    entries = entries_of(whole)
+    setting = cut(entries, max(at for at, entry in enumerate(entries, 1) if entry.commit.get("intents")))
+    with pytest.raises(InDoubt, match="at step:outer/step:inner"):
+        program(setting).kickoff(run_id=RUN, rerun=[outside])
+    again, decision = f"{outside}!2", {"answers": {inside: "told"}}
+    program(setting).kickoff(run_id=RUN, rerun=[again], **decision)
+    *most, _ = entries_of(setting)
+    ended = 1 + [[step["address"] for step in entry.commit.get("steps", ())] for entry in most].index([inside])
+    made.clear()
+    with pytest.raises(InDoubt, match=r"rerun=\['step:outer!3'\]"):
+        program(cut(most[:ended], ended)).kickoff(run_id=RUN, rerun=[again], **decision)
+    assert made == []

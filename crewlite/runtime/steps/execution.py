@@ -50,6 +50,7 @@ from crewlite.state.format.operations import Operation, applied
 from crewlite.state.format.outcome import by_reference
 from crewlite.state.journal.conflicts import Start
 from crewlite.state.journal.view import View
+from crewlite.state.reading.steps import waits_for_inner_call
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -192,7 +193,8 @@ class Execution(Generic[T]):
         """Record that the call is about to be made, and begin it once that is on disk. `released`: see Earlier."""
         run, address = self.outer.run, self.address
         is_new = address not in run.record.intents or address in run.record.outcomes
-        if is_new or released or is_made_again(run, address):  # what is cut from here on is another doubt
+        goes_on = waits_for_inner_call(run.record, address)
+        if is_new or goes_on or released or is_made_again(run, address):  # what is cut from here on is another doubt
             await run.journal.save(intended(self.step, address, self.fingerprint, released, self.outer.mask), now=True)
         await run.journal.assured()
         run.begun_here.add(address)
