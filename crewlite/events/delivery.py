@@ -69,27 +69,33 @@ class Delivery:
 
 @dataclass(eq=False)
 class Lane:
-    """The ordered queue of one async handler on one loop. Its task exists only while the queue is not empty."""
+    """The ordered queue of one async handler on one loop. Its task exists only while the queue is not empty.
+
+    If the task is cancelled, above all by the end of its loop, what waits is delivered after the next `put`.
+    """
 
     receiver: Receiver
     loop: asyncio.AbstractEventLoop
     waiting: deque[Delivery | Future[None]] = field(default_factory=deque)
-    busy: bool = False
+    task: asyncio.Task[None] | None = None
+    """The task that delivers; None between deliveries. The loop itself holds its tasks only weakly."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is anything left to deliver, on a loop that may still deliver it."""
+        return bool(self.task or self.waiting) and not self.loop.is_closed()
 
     def put(self, item: Delivery | Future[None]) -> None:
         """Add a delivery, or a future to resolve once all before it is delivered. To be called on the lane's loop."""
         self.waiting.append(item)
-        if not self.busy:
+        if self.task is None or self.task.done():  # cancelled before it began
             self._start()
 
     def _start(self) -> None:
-        self.busy = True
         context = contextvars.copy_context()
         context.run(durable.detach)  # a kickoff inside a handler is a new run
         context.run(within_lanes.set, (*within_lanes.get(), self))
-        task = self.loop.create_task(self._work(), context=context)
-        _alive.add(task)
-        task.add_done_callback(_alive.discard)
+        self.task = self.loop.create_task(self._work(), context=context)
 
     async def _work(self) -> None:
         try:
@@ -107,14 +113,11 @@ class Lane:
                         raise
                     report(self.receiver, item.event, error)
         finally:
-            self.busy = False
-            if self.waiting and not self.loop.is_closed():  # the handler was cancelled: deliver the next events
-                self._start()
+            self.task = None
 
 
 within_lanes: contextvars.ContextVar[tuple[Lane, ...]] = contextvars.ContextVar("crewlite_lanes", default=())
 """The lanes whose handlers run the current code. They cannot become empty before it ends."""
-_alive: set[asyncio.Task[None]] = set()  # strong references: a loop holds its tasks only weakly
 
 
 def takes_state(handler: Handler) -> bool:

@@ -767,6 +767,50 @@ def test_a_cancelled_handler_loses_only_its_own_event_and_no_order(bus):
     assert heard == ["1", "2", "3", "4"]
 
 
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_handler_whose_task_was_cancelled_hears_what_waited_before_what_comes_next(bus, begun):
+    heard = []
+
+    async def handler(source, event):
+        heard.append(event.name)
+        await asyncio.sleep(60 if event.name == "0" and begun else 0)
+
+    async def main():
+        for n in range(3):
+            bus.emit(None, step(n))
+        await asyncio.sleep(0) if begun else None
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await asyncio.sleep(0)
+        await bus.aflush(5)
+        bus.emit(None, step(3))
+        await bus.aflush(5)
+
+    bus.on(StepCompletedEvent, handler)
+    asyncio.run(main())
+    assert heard == ["0", "1", "2", "3"]
+
+
+def test_what_a_loop_left_undelivered_goes_with_it(bus):
+    left = []
+
+    async def handler(source, event):
+        await asyncio.sleep(60)
+
+    async def main():
+        for n in range(3):
+            bus.emit(None, event := step(n))
+            left.append(weakref.ref(event))
+        await asyncio.sleep(0)
+
+    subscription = bus.on(StepCompletedEvent, handler)
+    for _ in range(3):
+        asyncio.run(main())
+    subscription.cancel()
+    gc.collect()
+    assert [event() for event in left] == [None] * 9
+
+
 def test_an_async_handler_may_emit_and_flush_waits_for_what_follows(bus):
     heard = []
 
