@@ -341,7 +341,13 @@ event_bus = EventBus()
 
 crewlite_event_bus = crewai_event_bus = event_bus
 CrewAIEventsBus = EventBus  # the class, by which listeners of CrewAI annotate their argument
-__getattr__ = first_use("crewlite.events.event_bus", {}, complete=False)
+_missing = first_use("crewlite.events.event_bus", {}, complete=False)
+
+
+def __getattr__(name: str) -> Any:
+    if hasattr(EventBus, name):
+        raise AttributeError("crewlite.events.event_bus is a module; the bus in it: from crewlite import event_bus")
+    return _missing(name)
 
 
 class BaseEventListener(ABC):

@@ -944,3 +944,10 @@ def test_the_recorder_listens_to_any_bus(bus):
         bus.emit(None, step())
         event_bus.emit(None, completed())
     assert events.types == ["step_completed"]
+
+
+def test_the_module_of_the_bus_says_where_the_bus_is():
+    from crewlite.events import event_bus as module
+
+    with pytest.raises(AttributeError, match="from crewlite import event_bus"):
+        module.on(BaseEvent, print)
