@@ -1,4 +1,4 @@
-"""Names of CrewAI that crewlite does not have, and what to write instead: the errors for who asks for one."""
+"""Names of CrewAI and others that crewlite lacks, and what to write instead: the errors for who asks for one."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ PAGE = "docs/crewai.md"
 """The page of the documentation that tells it in full."""
 SETTINGS_PAGE = "docs/crewai-names.md"
 """The page with the table of settings."""
+VERBS_PAGE = "docs/coming-from.md"
+"""The page about other frameworks."""
 _OF_EVERY_RESULT = ("raw", "pydantic", "token_usage", "own_usage", "run_id", "drifted", "durability")
 _OF_RESULTS = {
     "Crew": (*_OF_EVERY_RESULT, "json_dict", "tasks_output", "to_dict"),
@@ -76,6 +78,8 @@ def instead_of(kind: type, attribute: str) -> str | None:
     instead = next((members[name][attribute] for name in classes if attribute in members.get(name, ())), None)
     if instead:
         return f"{instead} ({PAGE})"
+    if "Runnable" in classes and (instead := _names().VERBS.get(attribute)):
+        return f"{instead} ({VERBS_PAGE})"
     setting = why_not(classes, attribute)
     return f"{setting} ({SETTINGS_PAGE})" if setting else None
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, ParamSpec, Type
 
 from crewlite import background, durable, homes, kinds
 from crewlite.callables import is_async, types_of
+from crewlite.coming_from import Hinting
 from crewlite.errors import ConfigError, OnLoopThread, meant
 from crewlite.flow.options import (
     again,
@@ -41,7 +42,7 @@ R = TypeVar("R")
 _YIELDING = {"wait"}  # options that are younger than flows whose functions have such a parameter
 
 
-class FlowFunction(Runnable[Any], Generic[P, R]):
+class FlowFunction(Hinting, Runnable[Any], Generic[P, R]):
     """A function whose calls are durable runs, made by `@flow`."""
 
     run_kind: ClassVar[Kind] = kinds.FLOW

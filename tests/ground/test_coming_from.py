@@ -145,6 +145,17 @@ def test_a_method_or_field_that_is_not_here_says_what_to_write(cls, name, parts)
     )
 
 
+@pytest.mark.parametrize("name", names.VERBS)
+def test_a_verb_of_another_framework_says_what_to_write(name, parts):
+    @flow
+    def report():
+        return "x"
+
+    for definition in (parts["Crew"], parts["Agent"], parts["Flow"], report):
+        with pytest.raises(AttributeError, match=rf"has no '{name}': .*\(docs/(coming-from|crewai).md\)$"):
+            getattr(definition, name)
+
+
 @pytest.mark.parametrize(
     ("cls", "name", "told"),
     [
