@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import shutil
@@ -15,15 +14,11 @@ from pathlib import Path
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, event_bus
-from crewlite.codec import dumps
 from crewlite.errors import CheckpointMismatch, JournalCorrupt
 from crewlite.events import TaskStartedEvent
-from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
-from crewlite.state.format.entry import SCHEMA, Entry, seal
-from crewlite.state.format.record import Record
+from crewlite.state import InMemoryProvider, JsonProvider
+from crewlite.state.format.entry import SCHEMA, seal
 from crewlite.state.journal.compaction import compact_branch
-from crewlite.state.journal.lineage import find_lineage
-from crewlite.state.verbs.doctor import doctor
 from crewlite.testing import CrashInjector, ScriptedLLM
 from crewlite.testing.bench import Branch
 from tests import children
@@ -710,63 +705,3 @@ def test_a_repair_cut_anywhere_can_be_done_again_and_loses_nothing(name, kill, t
             assert sorted(run.branch for run in history.runs()) == ["early", "main"]
             assert history.run("r/early").steps
     assert going_on(copy).kickoff(from_checkpoint="r/early").raw == "d"
-
-
-# A checkpoint that is not of its commit
-
-
-def misplaced(entry, after):
-    """The entry as a crewlite wrote it that numbered a checkpoint before a handler committed something else."""
-    commit = {**entry.commit, "place": {**entry.commit["place"], "seq": entry.seq - 1}}
-    body = dumps(commit)
-    return Entry.of(commit, hashlib.blake2b(body, key=after.encode(), digest_size=16).hexdigest(), body)
-
-
-def damaged_branch():
-    """A branch with such a commit in its middle, and a fork that stands behind it."""
-    branch = Branch("r").add(3)
-    checkpoint = branch.checkpoint()
-    branch.entries[-1] = misplaced(branch.entries[-1], branch.entries[-2].sum)
-    branch.add(2)
-    branch.checkpoint()
-    return branch, checkpoint, branch.forked("side", 6).add(2)
-
-
-@pytest.mark.parametrize("make", [JsonProvider, SqliteProvider])
-def test_a_checkpoint_that_is_not_of_its_commit_costs_no_outcome(make, tmp_path):
-    branch, checkpoint, side = damaged_branch()
-    location = str(tmp_path / ("runs.db" if make is SqliteProvider else "runs"))
-    store = make().open(location)
-    store.append([branch.commit(), side.commit()])
-    with pytest.raises(JournalCorrupt, match="holds a checkpoint of commit 3"):
-        store.read("r", "main")
-    found = doctor(store)
-    assert codes(found)[0] == "wrong_checkpoint"
-    assert checkpoint["id"][-8:] in found[0].problem
-    assert all(finding.repaired for finding in doctor(store, repair=True))
-    assert doctor(store) == []
-    for name, made in (("main", branch), ("side", side)):
-        read = store.read("r", name)
-        assert [entry.sum for entry in read] == [entry.sum for entry in made.entries]
-        assert [entry.commit.get("steps") for entry in read] == [entry.commit.get("steps") for entry in made.entries]
-    assert [info.seq for info in store.places()] == [7]
-    store.append([branch.add().commit(), side.add().commit(), branch.forked("late", 4).add().commit()])
-    assert Record.of(find_lineage(store, "r", "late")).parent({"parent": checkpoint["id"]}) is None
-    assert doctor(store) == []
-    store.close()
-
-
-@pytest.mark.parametrize("make", [JsonProvider, SqliteProvider])
-def test_a_repair_of_a_misplaced_checkpoint_keeps_a_copy_of_what_was(make, tmp_path):
-    branch, _, _ = damaged_branch()
-    location = tmp_path / ("runs.db" if make is SqliteProvider else "runs")
-    store = make().open(str(location))
-    store.append([branch.commit()])
-    doctor(store, repair=True)
-    store.close()
-    if make is SqliteProvider:
-        ((body,),) = query(location, f"SELECT body FROM aside WHERE sum = '{branch.entries[3].seal}'")
-        assert body == branch.entries[3].body
-    else:
-        (aside,) = location.glob("journal/r/main.jsonl.aside-*")
-        assert branch.entries[3].line in aside.read_bytes()

@@ -138,28 +138,6 @@ def start_of(body: object, total: object) -> tuple[str, ...] | None:
         return None
 
 
-def without_checkpoint(body: object, total: object, *, after: str | None) -> Entry | None:
-    """Repair an entry that is invalid only because of the checkpoint that it holds: drop that checkpoint.
-
-    Returns None for any other entry. The repaired entry keeps the checksum of the original, to which the next is
-    chained.
-    """
-    if not isinstance(body, bytes) or not isinstance(total, str):
-        return None
-    data = parse(body)
-    before = _base(data) if after is None else after
-    checkpoint = data.pop("place", None)
-    if _sum(before, body) != total or not isinstance(checkpoint, dict) or data.get("schema") != SCHEMA:
-        return None
-    try:
-        read_commit(data)
-        data["drops"] = [*data.get("drops", ()), [checkpoint.get("id"), checkpoint.get("parent")]]
-        data["folded"] = {"first": data["seq"], "sum": total} | data.get("folded", {})
-        return seal(read_commit(data), after=before)
-    except ValueError:
-        return None
-
-
 def unseal_line(line: bytes, *, after: str | None, where: str) -> Entry:
     """Read an entry from a line of a journal file, given without the newline. Raises like `unseal`."""
     return unseal(*parts_of_line(line), after=after, where=where)

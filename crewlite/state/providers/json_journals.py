@@ -47,25 +47,15 @@ class JournalFiles:
         path = self._paths.journal(run_id, branch)
         if not data:
             raise JournalCorrupt(str(path), "it is empty, and a journal always has a first line", None, self._location)
-        found: list[Entry] = []
-        total, offset = None, 0
-        while offset < len(data):
-            stop = data.find(b"\n", offset)
-            line = data[offset:] if stop < 0 else data[offset:stop]
-            try:
-                if stop < 0:
-                    raise InvalidEntry("the last line has no newline")
-                entry = unseal_line(line, after=total, where=str(path))
-                reading.check_follows(entry, found, run_id, branch, entry.seq)
-            except InvalidEntry as problem:
-                if found and is_torn(data[offset:], offset):  # the first line is never torn: it is renamed into place
-                    self._warn(str(path), offset, len(data) - offset)
-                    break
-                sound = reading.newest_sound_checkpoint(found, self._ref)
-                raise JournalCorrupt(f"{path}, line {len(found) + 1}", str(problem), sound, self._location) from None
-            total, offset = entry.sum, stop + 1
-            found.append(entry)
-        return found, offset
+        found, problem = reading.sound_part(_records(data), run_id, branch, str(path))
+        if problem is None:
+            return found, len(data)
+        offset = len(lines(found))
+        if found and is_torn(data[offset:], offset):  # the first line is never torn: it is renamed into place
+            self._warn(str(path), offset, len(data) - offset)
+            return found, offset
+        sound = reading.newest_sound_checkpoint(found, self._ref)
+        raise JournalCorrupt(f"{path}, line {len(found) + 1}", problem, sound, self._location)
 
     def _warn(self, path: str, offset: int, size: int) -> None:
         if (torn := (path, offset, size)) not in self._warned_about:
@@ -183,6 +173,16 @@ def _bytes(path: Path) -> bytes | None:
         raise
     except OSError as error:
         raise StoreError(str(path), f"cannot be read ({error.strerror})") from error
+
+
+def _records(data: bytes) -> Iterator[tuple[bytes, str, None]]:
+    """Yield (body, seal, None) of each line of a journal. Raises InvalidEntry for a line that is incomplete or none."""
+    offset = 0
+    while offset < len(data):
+        if (stop := data.find(b"\n", offset)) < 0:
+            raise InvalidEntry("the last line has no newline")
+        yield *parts_of_line(data[offset:stop]), None
+        offset = stop + 1
 
 
 def _lines_with(part: bytes, data: bytes) -> Iterator[tuple[int, int]]:

@@ -24,7 +24,6 @@ from crewlite.file_locks import locked
 from crewlite.refs import check_name
 from crewlite.state.format.entry import SCHEMA, Entry, parts
 from crewlite.state.format.rewinds import rewinds_of
-from crewlite.state.providers.base import Head
 from crewlite.state.providers.json_checkpoints import Changes, CheckpointFiles
 from crewlite.state.providers.json_heads import HeadFiles, holds_head, lacking, rewinds_in
 from crewlite.state.providers.json_journals import JournalFiles, directories_in, is_torn, journals_in
@@ -82,28 +81,28 @@ class JsonSalvage:
             return None
         return "torn_tail", f"it ends in an incomplete write of {number_of(len(tail), 'byte')}"
 
-    def rewrite(self, raw: RawBranch, records: Sequence[Record], head: Head | None, why: str) -> Callable[[], object]:
-        """Return a function that replaces the records of a branch by `records`, and quarantines those it removes."""
+    def cut(self, raw: RawBranch, sound: Sequence[Entry], why: str) -> Callable[[], object]:
+        """Return a function that quarantines the records of a branch after those of the entries `sound`."""
 
         def write() -> None:
-            path, data = Path(raw.where), _joined(raw.records)
+            path, data, kept = Path(raw.where), _joined(raw.records), _joined(raw.records[: len(sound)])
             if disk.read_complete(path) != data:
                 raise FileExistsError(f"{path} was written to")
-            if not records:
+            if not sound:
                 _quarantine(path, data)
-            elif records != raw.records:
+            elif kept != data:
                 touched = path.stat().st_mtime
                 disk.replace(_quarantine_path(path, data), data)
-                disk.replace(path, _joined(records))
+                disk.replace(path, kept)
                 disk.touch(path, touched)  # a repair is not a sign of life
             noted = self._paths.head(raw.run_id, raw.branch)
-            if (head or not records) and (content := disk.content(noted)) is not None:
+            if (content := disk.content(noted)) is not None:
                 _quarantine(noted, content)  # otherwise the shorter journal would count as damaged again
 
         return write
 
     def quarantined(self, raw: RawBranch) -> str:
-        """Return text that says where `rewrite` puts the records that it removes."""
+        """Return text that says where `cut` puts the records that it removes."""
         return f"set aside as {_quarantine_path(Path(raw.where), _joined(raw.records)).name}"
 
     def index(self, raw: RawBranch, sound: Sequence[Entry]) -> Flaw | None:

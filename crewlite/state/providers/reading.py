@@ -104,6 +104,25 @@ def check_follows(entry: Entry, before: Sequence[Entry], run_id: str, branch: st
         raise InvalidEntry(f"this commit goes back to commit {back['seq']}, which is missing")
 
 
+def sound_part(
+    records: Iterable[tuple[Any, Any, int | None]], run_id: str, branch: str, where: str
+) -> tuple[list[Entry], str | None]:
+    """Read the entries of a branch up to the first fault. Returns (entries, a sentence about the fault or None).
+
+    `records`: (body, seal, number) of each, as stored; None for the number if only the body has it. An InvalidEntry
+    that the iterator raises is a fault, too. Raises SchemaTooNew, naming `where`.
+    """
+    found: list[Entry] = []
+    try:
+        for body, seal, seq in records:
+            entry = unseal(body, seal, after=found[-1].sum if found else None, where=where)
+            check_follows(entry, found, run_id, branch, entry.seq if seq is None else seq)
+            found.append(entry)
+    except InvalidEntry as fault:
+        return found, str(fault)
+    return found, None
+
+
 def ends_claim(data: Mapping[str, Any]) -> bool:
     """Return whether a commit, damaged or not, releases its branch, or records the result or failure of its run."""
     if "released" in data:
@@ -228,13 +247,13 @@ def _check_replaces(run_id: str, branch: str, own: Sequence[Entry], entries: Seq
 
     The seq and checksum of each must be those of an entry of `own`, so that later entries and forks stay chained to it.
     """
-    ends, read = {(entry.seq, entry.sum) for entry in own}, list[Entry]()
-    for given in entries:
-        entry = unseal(given.body, given.seal, after=read[-1].sum if read else None, where=branch)
-        check_follows(entry, read, run_id, branch, given.seq)
+    ends = {(entry.seq, entry.sum) for entry in own}
+    read, problem = sound_part(((one.body, one.seal, one.seq) for one in entries), run_id, branch, branch)
+    if problem:
+        raise InvalidEntry(problem)
+    for entry in read:
         if (entry.seq, entry.sum) not in ends:
             raise InvalidEntry(f"commit {entry.seq} has another sum")
-        read.append(entry)
     if not read or (read[-1].seq, read[-1].sum) != (own[-1].seq, own[-1].sum):
         raise InvalidEntry(f"commit {own[-1].seq} is not the last one")
     if _rewinds(read) != _rewinds(own):

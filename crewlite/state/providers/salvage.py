@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from crewlite.state.format.entry import Entry
-from crewlite.state.providers.base import Head
 
 
 class Unreadable(Exception):
@@ -81,15 +80,15 @@ class Salvage(Protocol):
         `sound`: the entries before the first fault. `problem`: a sentence about that fault, or None.
         """
 
-    def rewrite(self, raw: RawBranch, records: Sequence[Record], head: Head | None, why: str) -> Callable[[], object]:
-        """Return a function that replaces the records of a branch by `records`, and quarantines the ones it removes.
+    def cut(self, raw: RawBranch, sound: Sequence[Entry], why: str) -> Callable[[], object]:
+        """Return a function that keeps the first records of a branch, those of the entries `sound`, and their head.
 
-        The function also sets the stored head to `head`, if given. With no records it removes the branch. It raises
-        FileExistsError if another process has written to the branch.
+        It quarantines the others; with no entries, the complete branch. It raises FileExistsError if another process
+        has written to the branch.
         """
 
     def quarantined(self, raw: RawBranch) -> str:
-        """Return text that says where `rewrite` puts the records it removes, such as "set aside as <file name>"."""
+        """Return text that says where `cut` puts the records it removes, such as "set aside as <file name>"."""
 
     def index(self, raw: RawBranch, sound: Sequence[Entry]) -> Flaw | None:
         """Compare the index of an undamaged branch with its entries. Returns what to repair; None if all fit."""

@@ -119,28 +119,20 @@ class SqliteStore:
 
     def read(self, run_id: str, branch: str) -> list[Entry]:
         """Return the verified entries of a branch, as Store.read describes."""
-        found: list[Entry] = []
-        total: str | None = None
         where = f"{self.location}, run {run_id}, branch {branch}"
         rows = self._database.query(
             "SELECT branch.seq, head, entry.seq, sum, body FROM branch LEFT JOIN entry ON branch_id = id "
             "WHERE run_id=? AND name=? ORDER BY entry.seq",
             (run_id, branch),
         )
-        for *_, seq, written, body in rows:
-            try:
-                entry = unseal(body, written, after=total, where=where)
-                reading.check_follows(entry, found, run_id, branch, seq)
-            except InvalidEntry as problem:
-                sound = reading.newest_sound_checkpoint(found, self.ref)
-                raise JournalCorrupt(f"{where}, commit {seq}", str(problem), sound, self.location) from None
-            total = entry.sum
-            found.append(entry)
-        if rows and (rows[0][0], rows[0][1]) != (found[-1].seq, total):
+        records = ((body, seal, seq) for *_, seq, seal, body in rows)
+        found, problem = reading.sound_part(records, run_id, branch, where)
+        at = rows[len(found)][2] if problem else None
+        if not problem and rows and rows[0][:2] != (found[-1].seq, found[-1].sum):
+            problem, at = "the commits after it are gone", found[-1].seq
+        if problem:
             sound = reading.newest_sound_checkpoint(found, self.ref)
-            raise JournalCorrupt(
-                f"{where}, commit {found[-1].seq}", "the commits after it are gone", sound, self.location
-            )
+            raise JournalCorrupt(f"{where}, commit {at}", problem, sound, self.location)
         return found
 
     def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:

@@ -20,7 +20,6 @@ from crewlite.forked import between_forks
 from crewlite.ids import now
 from crewlite.lazy import lazy
 from crewlite.state.format.entry import SCHEMA, Entry
-from crewlite.state.providers.base import Head
 from crewlite.state.providers.reading import live_checkpoints
 from crewlite.state.providers.salvage import Flaw, RawBranch, Record, Unreadable, loosely
 from crewlite.state.providers.sqlite_database import (
@@ -120,19 +119,16 @@ class _SqliteSalvage:
             return "short_journal", f"the commits after {sound[-1].seq} are missing"
         return "stale_index", "its row does not name its last commit"
 
-    def rewrite(self, raw: RawBranch, records: Sequence[Record], head: Head | None, why: str) -> Callable[[], object]:
+    def cut(self, raw: RawBranch, sound: Sequence[Entry], why: str) -> Callable[[], object]:
         number, aside = raw.handle.id, (now().isoformat(), why, raw.run_id, raw.branch)
-        statements, there = [_MAKE], set(raw.records)
-        for record in sorted(there - set(records), key=raw.records.index):
+        statements = [_MAKE]
+        for record in raw.records[len(sound) :]:
             statements.append((_ENTRY_ASIDE, (*aside, number, record.seq)))
             statements.append(("DELETE FROM entry WHERE branch_id IS ? AND seq IS ?", (number, record.seq)))
-        for record in records:
-            if record not in there:
-                row = (number, record.seq, record.seal, record.body)
-                statements.append(("INSERT INTO entry (branch_id, seq, sum, body) VALUES (?,?,?,?)", row))
-        if head:
-            statements.append(("UPDATE branch SET seq=?, head=? WHERE id=?", (*head, number)))
-        if not records:
+        if sound:
+            head = sound[-1].seq, sound[-1].sum, number
+            statements.append(("UPDATE branch SET seq=?, head=? WHERE id=?", head))
+        else:
             statements.append(("DELETE FROM place WHERE branch_id=?", (number,)))
             statements.append(("DELETE FROM branch WHERE id=?", (number,)))
         return partial(self._run, statements)

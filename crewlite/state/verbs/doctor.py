@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 from crewlite.errors import CrewliteError, JournalCorrupt, SchemaTooNew
-from crewlite.ids import short
 from crewlite.state.format.commit import Claim
-from crewlite.state.format.entry import Entry, InvalidEntry, unseal, without_checkpoint
+from crewlite.state.format.entry import Entry
 from crewlite.state.journal.lineage import find_lineage, lost_base
 from crewlite.state.providers import Store
-from crewlite.state.providers.reading import check_follows, ends_claim, newest_sound_checkpoint
+from crewlite.state.providers.reading import ends_claim, newest_sound_checkpoint, sound_part
 from crewlite.state.providers.salvage import Flaw, RawBranch, Salvage, Unreadable, loosely
 from crewlite.state.verbs.from_outside import holder_at
 from crewlite.state.verbs.transfer import document
@@ -108,9 +107,8 @@ class _Visit:
 
     def _run(self, run_id: str) -> None:
         journals, raws = dict[str, list[Entry]](), dict[str, RawBranch]()
-        for found in self._salvage.branches(run_id):
-            raw, entries = self._branch(found)
-            if entries:
+        for raw in self._salvage.branches(run_id):
+            if entries := self._branch(raw):
                 journals[raw.branch], raws[raw.branch] = entries, raw
         for branch, problem in adrift(journals, {name for run, name in self._unknown if run == run_id}).items():
             self._cut("dangling_fork", raws[branch], (), problem, "restore a copy that has that commit")
@@ -120,32 +118,30 @@ class _Visit:
             if stale:
                 self._report(stale, entries)
 
-    def _branch(self, raw: RawBranch) -> tuple[RawBranch, list[Entry]]:
-        """Check a branch, and repair it if the caller wants that. Return the branch and its valid entries."""
+    def _branch(self, raw: RawBranch) -> list[Entry]:
+        """Check a branch, and repair it if the caller wants that. Return its valid entries."""
         key = (raw.run_id, raw.branch)
         if raw.homeless:
             self._cut("damaged_journal", raw, (), "its commits belong to no branch that is stored here", "")
-            return raw, []
+            return []
         try:
-            part = sound_part(raw)
+            records = ((record.body, record.seal, record.seq) for record in raw.records)
+            entries, problem = sound_part(records, raw.run_id, raw.branch, raw.where)
         except SchemaTooNew as newer:
             self._found.append(Finding("newer_schema", newer.where, str(newer), _UPGRADE))
             self._unknown.add(key)
-            return raw, []
-        entries, problem = part.entries, part.problem
+            return []
         said = [
             *(entry.commit for entry in entries),
             *(loosely(record.body) for record in raw.records[len(entries) :]),
         ]
         self._writers[key] = _writer_of(self._store.location, raw, said)
-        if part.without:
-            raw = self._without_checkpoints(raw, part)
         if ends := self._salvage.ending(raw, entries, problem):
             self._cut(ends[0], raw, entries, ends[1], f"a resume continues after commit {entries[-1].seq}")
         elif problem or not entries:
             left = f"the branch ends at commit {entries[-1].seq}" if entries else "nothing in it is sound"
             self._cut("damaged_journal", raw, entries, problem or "it has no commits", left)
-        return raw, entries
+        return entries
 
     def _cut(self, what: str, raw: RawBranch, entries: Sequence[Entry], problem: str, then: str) -> None:
         """Report damage whose repair keeps the intact commits of a branch and quarantines the rest.
@@ -153,35 +149,16 @@ class _Visit:
         Without intact commits, the repair quarantines the complete branch. `then` ends the description of the repair.
         """
         lost = len(raw.records) - len(entries) or not entries
-        act = "; ".join(
-            filter(None, [self._salvage.quarantined(raw) if lost else "the commits that are left are accepted", then])
-        )
-        head = (entries[-1].seq, entries[-1].sum) if entries else None
-        mend = self._salvage.rewrite(raw, raw.records[: len(entries)], head, problem)
+        done = self._salvage.quarantined(raw) if lost else "the commits that are left are accepted"
+        act = f"{done}; {then}" if then else done
+        mend = self._salvage.cut(raw, entries, problem)
         where = _after(raw, entries) if what == "damaged_journal" else raw.where
         self._report(Flaw(what, where, problem, act, mend, (raw.run_id, raw.branch)), entries)
         if self._writers.get((raw.run_id, raw.branch)):
             self._unknown.add((raw.run_id, raw.branch))
 
-    def _without_checkpoints(self, raw: RawBranch, part: SoundPart) -> RawBranch:
-        """Report commits that hold a checkpoint of another commit; the repair removes that checkpoint from them.
-
-        Returns the branch as it is afterwards.
-        """
-        records = list(raw.records)
-        for at in part.without:
-            entry = part.entries[at]
-            records[at] = records[at]._replace(seal=entry.seal, body=entry.body, line=entry.line + b"\n")
-        named = ", ".join(map(short, part.without.values()))
-        problem = f"checkpoint {named} does not belong to the commit that names it"
-        act = f"a copy {self._salvage.quarantined(raw)}, and that checkpoint removed; no outcome is lost"
-        where = _after(raw, part.entries[: min(part.without)])
-        mend = self._salvage.rewrite(raw, records, None, problem)
-        flaw = Flaw("wrong_checkpoint", where, problem, act, mend, (raw.run_id, raw.branch))
-        return replace(raw, records=records) if self._report(flaw, part.entries) else raw
-
-    def _report(self, flaw: Flaw, entries: Sequence[Entry] = ()) -> bool:
-        """Add a finding; repair it if `repair` and no process runs the branch. Returns whether it was repaired."""
+    def _report(self, flaw: Flaw, entries: Sequence[Entry] = ()) -> None:
+        """Add a finding; repair it if `repair` and no process runs the branch."""
         writer, repaired = self._writers.get(flaw.branch), False
         if flaw.mend is None:
             remedy = flaw.act
@@ -197,7 +174,6 @@ class _Visit:
                 remedy = "Another process wrote to the branch meanwhile, so nothing was changed: repair it again."
         sound = newest_sound_checkpoint(entries, self._store.ref)
         self._found.append(Finding(flaw.what, flaw.where, flaw.problem, remedy, sound, repaired))
-        return repaired
 
 
 def _after(raw: RawBranch, sound: Sequence[Entry]) -> str:
@@ -205,36 +181,6 @@ def _after(raw: RawBranch, sound: Sequence[Entry]) -> str:
     if raw.records and raw.records[0].seq is not None:
         return f"{raw.where}, commit {sound[-1].seq + 1}" if sound else raw.where
     return f"{raw.where}, line {len(sound) + 1}"
-
-
-@dataclass(frozen=True, slots=True)
-class SoundPart:
-    """The entries of a branch before the first fault, and a sentence about the fault; None without one."""
-
-    entries: list[Entry]
-    problem: str | None = None
-    without: dict[int, str] = field(default_factory=dict)
-    """{index in `entries`: id of a checkpoint}, for entries that are valid only without the checkpoint they hold."""
-
-
-def sound_part(raw: RawBranch) -> SoundPart:
-    """Read a branch up to its first fault. Raises SchemaTooNew if a later crewlite wrote an entry."""
-    found, without = list[Entry](), dict[int, str]()
-    for seal, body, seq, _ in raw.records:
-        after = found[-1].sum if found else None
-        try:
-            try:
-                entry = unseal(body, seal, after=after, where=raw.where)
-            except InvalidEntry:
-                mended = without_checkpoint(body, seal, after=after)
-                if mended is None:
-                    raise
-                entry, without[len(found)] = mended, mended.commit["drops"][-1][0]
-            check_follows(entry, found, raw.run_id, raw.branch, entry.seq if seq is None else seq)
-        except InvalidEntry as problem:
-            return SoundPart(found, str(problem), {at: gone for at, gone in without.items() if at < len(found)})
-        found.append(entry)
-    return SoundPart(found, None, without)
 
 
 def adrift(journals: Mapping[str, Sequence[Entry]], unknown: Collection[str]) -> dict[str, str]:

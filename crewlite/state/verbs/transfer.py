@@ -19,11 +19,11 @@ from crewlite.codec import JsonObject
 from crewlite.errors import BranchConflictError, ConfigError, JournalCorrupt, RefError, RunExists, SchemaTooNew
 from crewlite.refs import check_name
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.format.entry import Entry, InvalidEntry, unseal
+from crewlite.state.format.entry import Entry, InvalidEntry
 from crewlite.state.journal.lineage import Journals, gone, head_of, journals_of_branch, journals_of_run, lost_base
 from crewlite.state.providers import Commit, Store, provider_for
 from crewlite.state.providers.base import Head
-from crewlite.state.providers.reading import check_follows
+from crewlite.state.providers.reading import sound_part
 from crewlite.state.providers.sqlite_database import is_database_file
 from crewlite.state.reading.locate import Located
 
@@ -175,27 +175,21 @@ def _name(parsed: Any, kind: str, where: str) -> str:
 def _entries(parsed: Any, run_id: str, branch: str, where: str) -> list[Entry]:
     if not isinstance(parsed, list) or not parsed:
         raise _unsound(where, "it has no entries")
-    found: list[Entry] = []
-    for number, line in enumerate(parsed, 1):
-        try:
-            entry = _unseal(line, found[-1].sum if found else None, f"{where}, entry {number}")
-            check_follows(entry, found, run_id, branch, entry.seq)
-        except InvalidEntry as problem:
-            raise _unsound(f"{where}, entry {number}", str(problem)) from None
-        found.append(entry)
+    found, problem = sound_part(map(_record, parsed), run_id, branch, where)
+    if problem:
+        raise _unsound(f"{where}, entry {len(found) + 1}", problem)
     return found
 
 
-def _unseal(line: Any, after: str | None, where: str) -> Entry:
-    """Read an entry from its JSON object, whose canonical bytes are the bytes that were sealed."""
+def _record(line: Any) -> tuple[bytes, str, None]:
+    """Return (body, seal, None) of an entry from its JSON object, whose canonical bytes are those that were sealed."""
     if not isinstance(line, dict) or not isinstance(line.get("sum"), str):
         raise InvalidEntry("this is not an entry")
     unchecked: JsonObject = {name: value for name, value in line.items() if name != "sum"}
     try:
-        body = codec.dumps(unchecked)
+        return codec.dumps(unchecked), line["sum"], None
     except (ValueError, RecursionError) as error:
         raise InvalidEntry(f"this is not an entry ({error})") from None
-    return unseal(body, line["sum"], after=after, where=where)
 
 
 def _unsound(where: str, problem: str) -> JournalCorrupt:
