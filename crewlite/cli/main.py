@@ -22,8 +22,8 @@ from crewlite.lazy import lazy
 
 listing = lazy("crewlite.cli.checkpoint.listing")
 view = lazy("crewlite.tui.verbs")
-_OTHER_NAMES = {"tui": "crewlite checkpoint"}
-"""Words that are no commands, with the command that opens what they name."""
+_OTHER_NAMES = {"tui": "crewlite checkpoint", "flow": "crewlite run", "replay": "crewlite checkpoint fork"}
+"""Words that are no commands, with the command that does what they name. The last two are commands of CrewAI."""
 _TO_COMPLETE = {
     "bash": 'eval "$(crewlite completion bash)"    # in ~/.bashrc',
     "zsh": 'eval "$(crewlite completion zsh)"    # in ~/.zshrc',

@@ -16,7 +16,7 @@ from crewlite.cli.options import RunOptions, pairs, run_options
 from crewlite.cli.runner import Runner
 from crewlite.cli.shell import Again
 from crewlite.crew import learned, repeated
-from crewlite.errors import ConfigError
+from crewlite.errors import ConfigError, NoModel
 from crewlite.lazy import lazy
 
 if TYPE_CHECKING:
@@ -99,8 +99,17 @@ def test(eval_llm: str | None, iterations: int, **how: Any) -> None:
 
     The table of scores goes to stdout. MODULE:ATTRIBUTE is a Crew, as for `crewlite run`.
     """
+
+    def trial(crew: Crew) -> Trial:
+        try:
+            return testing.trial_of(crew, iterations, eval_llm)
+        except NoModel:
+            raise click.UsageError(
+                "no model scores the answers: --eval-llm M, or the environment's CREWLITE_MODEL"
+            ) from None
+
     words = ["test", "--iterations", str(iterations), *(["--eval-llm", eval_llm] if eval_llm else [])]
-    _carried_out(words, lambda crew: testing.trial_of(crew, iterations, eval_llm), {"n_iterations": iterations}, **how)
+    _carried_out(words, trial, {"n_iterations": iterations}, **how)
 
 
 @click.command()

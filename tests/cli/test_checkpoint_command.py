@@ -247,6 +247,7 @@ def test_a_misspelt_command_gets_the_one_that_was_meant(tmp_path):
     assert (done.exit_code, "Did you mean 'crewlite checkpoint show'?" in done.stderr) == (2, True)
     assert "No such command 'xyz'" in ask("xyz").stderr
     assert "Did you mean 'crewlite checkpoint'?" in ask("tui").stderr
+    assert "Did you mean 'crewlite checkpoint fork'?" in ask("replay", "-t", "1").stderr
 
 
 def test_the_command_is_also_a_module():

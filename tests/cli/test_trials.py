@@ -48,6 +48,11 @@ def test_a_crew_is_tested_and_goes_on_where_it_was_cut(office):
     assert (result["type"], result["run_id"], len(result["value"]["scores"])) == ("result", "t", 2)
 
 
+def test_a_crew_that_no_model_scores_is_told_the_option(office):
+    done = office.ask("test", "judges:crew", "--input", "topic=tides")
+    assert (done.returncode, "no model scores the answers: --eval-llm M" in done.stderr) == (2, True)
+
+
 def test_a_crew_is_trained_and_a_person_is_asked_without_feedback(office):
     words = ["train", "judges:crew", "-n", "1", "--input", "topic=tides"]
     done = office.ask(*words, "-f", "own.json", "--feedback", "Shorter.")
