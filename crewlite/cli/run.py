@@ -100,7 +100,7 @@ def test(eval_llm: str | None, iterations: int, **how: Any) -> None:
     The table of scores goes to stdout. MODULE:ATTRIBUTE is a Crew, as for `crewlite run`.
     """
 
-    def trial(crew: Crew) -> Trial:
+    def trial(crew: Crew) -> Any:
         try:
             return testing.trial_of(crew, iterations, eval_llm)
         except NoModel:
