@@ -7,7 +7,7 @@ form a consistent state of the run, unless it was deleted and started again in b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from crewlite.errors import JournalCorrupt, RefError, SchemaTooNew
 from crewlite.state.format.checkpoints import recorded_in
@@ -64,22 +64,18 @@ def trace(store: Store, run_id: str, branch: str) -> tuple[list[Entry], dict[str
 
 def journals_of_branch(store: Store, run_id: str, branch: str) -> Journals:
     """Read a branch and the branches that it is forked from; {} if the branch does not exist. Raises JournalCorrupt."""
-    before: Mapping[str, str] = {}
-    while (found := dict(_downward(store, run_id, branch))) and (adrift := _adrift(found)):
-        before = _unless_damaged(store, run_id, found, before, adrift)
-    return dict(reversed(found.items()))
+    return _bases_first(store, run_id, lambda: dict(_downward(store, run_id, branch)))
 
 
 def journals_of_run(store: Store, run_id: str) -> Journals:
     """Read all branches of a run; {} if there is no such run. Raises JournalCorrupt."""
-    before: Mapping[str, str] = {}
-    while infos := store.branches(run_id):
+
+    def forks_first() -> Journals:
+        infos = store.branches(run_id)
         infos.sort(key=lambda info: (info.base["seq"] if info.base else 0, info.branch), reverse=True)
-        found = {info.branch: store.read(run_id, info.branch) for info in infos}
-        if not (adrift := _adrift(found)):
-            return dict(reversed(found.items()))
-        before = _unless_damaged(store, run_id, found, before, adrift)
-    return {}
+        return {info.branch: store.read(run_id, info.branch) for info in infos}
+
+    return _bases_first(store, run_id, forks_first)
 
 
 UNREADABLE = JournalCorrupt, SchemaTooNew
@@ -146,21 +142,20 @@ def lost_base(journals: Mapping[str, Sequence[Entry]], branch: str) -> str | Non
     return f"the commit that it is forked from (commit {base['seq']} of {base['branch']}) is missing"
 
 
-def _adrift(journals: Mapping[str, Sequence[Entry]]) -> str | None:
-    """Return the name of a branch that has no entries, or whose base entry is missing; None if all are complete."""
-    return next((branch for branch, own in journals.items() if not own or lost_base(journals, branch)), None)
+def _bases_first(store: Store, run_id: str, read: Callable[[], Journals]) -> Journals:
+    """Return the journals that `read` returns, forks before their bases, in the reverse order.
 
-
-def _unless_damaged(
-    store: Store, run_id: str, found: Journals, before: Mapping[str, str], adrift: str
-) -> Mapping[str, str]:
-    """Decide whether to read a run again because the branch `adrift` was found without its base.
-
-    Returns the first seal of each branch, for the next call. Raises JournalCorrupt if these equal those in `before`:
-    the run was then not deleted and started again while it was read, so it is damaged.
+    Reads again if one of them is empty or lacks its base: the run may have been deleted and started again meanwhile.
+    Raises JournalCorrupt if the same branches are found again, as then the run is damaged.
     """
-    beginnings = {branch: own[0].seal if own else "" for branch, own in found.items()}
-    if beginnings != before:
-        return beginnings
-    problem = (lost_base(found, adrift) if found[adrift] else None) or "its journal is missing"
-    raise JournalCorrupt(f"{store.location}, run {run_id}, branch {adrift}", problem, None, store.location)
+    before: dict[str, str] = {}
+    while True:
+        found = read()
+        adrift = next((name for name, own in found.items() if not own or lost_base(found, name)), None)
+        if adrift is None:
+            return dict(reversed(found.items()))
+        beginnings = {name: own[0].seal if own else "" for name, own in found.items()}
+        if beginnings == before:
+            problem = (lost_base(found, adrift) if found[adrift] else None) or "its journal is missing"
+            raise JournalCorrupt(f"{store.location}, run {run_id}, branch {adrift}", problem, None, store.location)
+        before = beginnings
