@@ -10,12 +10,11 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import count
 
 from crewlite.codec import Json
-from crewlite.errors import NotCodable
+from crewlite.errors import NotCodable, StoreError
 from crewlite.secrets import Secrets
 from crewlite.state.format.addresses import outer
 from crewlite.state.format.commit import Commit, CommitParts, LateChanges, ValueChanges
@@ -24,22 +23,35 @@ from crewlite.state.format.kept import is_outermost
 from crewlite.state.format.operations import ABSENT, ITEMS, Operation, alike, applied, difference, items_in
 from crewlite.state.format.record import Record
 from crewlite.state.journal.conflicts import Start
-from crewlite.state.journal.values import Values
-from crewlite.state.journal.view import Shared, View
+from crewlite.state.journal.values import Shared, Values
+from crewlite.state.journal.view import View
 from crewlite.usage import NO_USAGE, Usage
 
 
-@dataclass(eq=False)
-class Late:
-    """A view of the state from outside the running steps: for a handler, or a program that has opened a state."""
+class Late(Values):
+    """The state as seen from outside the running steps: by a handler, or by a program that has opened a state."""
 
-    address: str
-    """The address of the step to which changes belong; "" for the run itself."""
-    values: Values
-    base: Mapping[str, Json]
-    """The values when they were last settled, before any later changes through this view."""
-    moment: int
-    """`Shared.moment` at the last update."""
+    __slots__ = ("_next_id", "address", "base", "moment")
+    exact = False
+
+    def __init__(self, base: Mapping[str, Json], shared: Shared, address: str, next_id: Callable[[], str]) -> None:
+        super().__init__(base, shared)
+        self._next_id = next_id
+        self.address = address
+        """The address of the step to which changes belong; "" for the run itself."""
+        self.base = base
+        """The values when they were last settled, before any later changes through this object."""
+        self.moment = shared.moment
+        """`Shared.moment` at the last update."""
+
+    def check(self) -> None:
+        """Raise StoreError if the journal is closed."""
+        if self._shared.closed:
+            raise StoreError(*self._shared.closed)
+
+    def next_id(self) -> str:
+        """Return an id from the counter that all holders of this address share."""
+        return self._next_id()
 
 
 class States:
@@ -146,9 +158,7 @@ class States:
             if address and (view := self._running.get(address)):
                 return view
             self.settle()
-            base = self._outlook(address)
-            values = _FromOutside(base, shared, partial(self._next_id, address))
-            late = Late(address, values, base, shared.moment)
+            late = Late(self._outlook(address), shared, address, partial(self._next_id, address))
             self._late.append((weakref.ref(holder), late))
             return late
 
@@ -162,8 +172,8 @@ class States:
             for name in {**late.base, **now}:
                 then, found = late.base.get(name, ABSENT), now.get(name, ABSENT)
                 if then is not found and (name.startswith(ITEMS) or not alike(then, found)):
-                    late.values.replace(name, now.get(name, ABSENT))
-            late.base = late.values.settle(self.shared.refused)
+                    late.replace(name, now.get(name, ABSENT))
+            late.base = late.settle(self.shared.refused)
 
     def settle(self) -> None:
         """Collect the changes made through views from outside, for the next commit or the enclosing running step."""
@@ -171,8 +181,8 @@ class States:
             return
         with self.shared.lock:
             for _, late in self._late:
-                if operations := late.values.since(late.base, self.shared.refused):
-                    late.base = late.values.settle(self.shared.refused)
+                if operations := late.since(late.base, self.shared.refused):
+                    late.base = late.settle(self.shared.refused)
                     self._hand_over(late.address, operations)
             self._late = [(holder, late) for holder, late in self._late if holder() is not None]
 
@@ -303,26 +313,6 @@ class States:
         """Return the values as the next commit would record them, without the changes of running steps."""
         outermost = (late["ops"] for late in self._ended if is_outermost(late["address"]))
         return applied(self._record.values, [*self._own, *(one for operations in outermost for one in operations)])
-
-
-class _FromOutside(Values):
-    """The values that a view from outside shows."""
-
-    __slots__ = ("_next_id", "_shared")
-    exact = False
-
-    def __init__(self, base: Mapping[str, Json], shared: Shared, next_id: Callable[[], str]) -> None:
-        super().__init__(base)
-        self._shared, self._next_id = shared, next_id
-
-    def secrets(self) -> Secrets:
-        return self._shared.secrets
-
-    def check(self) -> None:
-        self._shared.check_open()
-
-    def next_id(self) -> str:
-        return self._next_id()
 
 
 def _difference(

@@ -9,7 +9,9 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, field
 from itertools import takewhile
+from threading import RLock
 from typing import Any, ClassVar, cast
 
 from crewlite.codec import IMMUTABLE, Json, declare, decode, digest, encode, encode_to_keep
@@ -21,6 +23,23 @@ from crewlite.state.format.operations import ABSENT, ITEMS, Operation, alike, di
 
 log = logging.getLogger("crewlite.state")
 _TRIES = 5
+
+
+@dataclass(eq=False)
+class Shared:
+    """The data that all views of the state of a run share."""
+
+    secrets: Secrets
+    """The secrets that the run knows by now, which are masked in what it records."""
+    closed: tuple[str, str] | None = None
+    """The arguments of the StoreError for a change after the journal was closed; None while it is open."""
+    used: bool = False
+    """Whether the run has ever used the state, in any kickoff. If not, nobody looks for changes, for speed."""
+    moment: int = 0
+    """A counter of changes to the state: a view that has seen the current number need not be updated."""
+    refused: list[NotCodable] = field(default_factory=list)
+    """The errors of values that could not be recorded and were not announced yet."""
+    lock: RLock = field(default_factory=rlock)
 
 
 class Values(MutableMapping[str, Any], ABC):
@@ -35,12 +54,14 @@ class Values(MutableMapping[str, Any], ABC):
         "_lent",
         "_lock",
         "_read",
+        "_shared",
         "_written",
     )
     exact: ClassVar[bool]
     """Whether a different order of keys in a value counts as a change."""
 
-    def __init__(self, coded: Mapping[str, Json]) -> None:
+    def __init__(self, coded: Mapping[str, Json], shared: Shared) -> None:
+        self._shared = shared
         self._coded = coded
         """All values, in order, as they were when last settled; ABSENT for a new one that has not been settled."""
         self._handed_out = True
@@ -60,10 +81,6 @@ class Values(MutableMapping[str, Any], ABC):
         """The names that the program has changed since the last `take_written`."""
         self._lock = rlock()
         """Locks these values alone: decoding runs user code (pydantic's hooks), for which no other step may wait."""
-
-    @abstractmethod
-    def secrets(self) -> Secrets:
-        """Return the secrets that are masked in what is recorded."""
 
     @abstractmethod
     def check(self) -> None:
@@ -130,7 +147,7 @@ class Values(MutableMapping[str, Any], ABC):
         """Add an item to a collection, and return its id. Raises NotCodable if it cannot be recorded."""
         self.check()
         declare(type(value))
-        coded = self.secrets().mask_data(_encoded(collection, value))
+        coded = self._shared.secrets.mask_data(_encoded(collection, value))
         with self._lock:
             identifier = self.next_id()
             self._items(collection)[identifier] = coded
@@ -300,7 +317,7 @@ class Values(MutableMapping[str, Any], ABC):
 
     def _to_record(self, key: str, value: Any, before: Json) -> Json:
         """Return the encoded and masked value to record; the object `before` itself if nothing has changed."""
-        secrets = self.secrets()
+        secrets = self._shared.secrets
         if secrets.mask(key) != key:
             raise NotCodable(_path(MASK), key, "its name contains a configured secret: choose another name")
         plain = self._plain(key, value)

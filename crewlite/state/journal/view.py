@@ -8,45 +8,19 @@ one with the later commit wins, whichever result is handed over first.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from operator import itemgetter
-from threading import RLock
 from typing import Any, Protocol
 
 from crewlite.codec import Json
-from crewlite.errors import ConfigError, NotCodable, StoreError
-from crewlite.forked import rlock
-from crewlite.secrets import Secrets
+from crewlite.errors import ConfigError
 from crewlite.state.format.kept import Order
 from crewlite.state.format.merging import CLASH, merged_at
 from crewlite.state.format.operations import ABSENT, Operation, applied, by_name, difference
 from crewlite.state.journal.conflicts import Start, Touched
-from crewlite.state.journal.values import Values
+from crewlite.state.journal.values import Shared, Values
 
 Change = tuple[Order, Sequence[Operation]]
 _NONE: Mapping[str, Sequence[Change]] = {}
-
-
-@dataclass(eq=False)
-class Shared:
-    """The data that all views of a run share."""
-
-    secrets: Secrets
-    """The secrets that the run knows by now, which are masked in what it records."""
-    closed: tuple[str, str] | None = None
-    """The arguments of the StoreError for a change after the journal was closed; None while it is open."""
-    used: bool = False
-    """Whether the run has ever used the state, in any kickoff. If not, nobody looks for changes, for speed."""
-    moment: int = 0
-    """A counter of changes to the state: a view that has seen the current number need not be updated."""
-    refused: list[NotCodable] = field(default_factory=list)
-    """The errors of values that could not be recorded and were not announced yet."""
-    lock: RLock = field(default_factory=rlock)
-
-    def check_open(self) -> None:
-        """Raise StoreError if the journal is closed, so that nothing more can be recorded."""
-        if self.closed:
-            raise StoreError(*self.closed)
 
 
 class Mirror(Protocol):
@@ -272,17 +246,14 @@ class _Own(Values):
     They do not refer to the view, so that both are freed with the step, without the garbage collector.
     """
 
-    __slots__ = ("_added", "_address", "_shared", "ended")
+    __slots__ = ("_added", "_address", "ended")
     exact = True
 
     def __init__(self, opening: Mapping[str, Json], shared: Shared, address: str, *, ended: bool) -> None:
-        super().__init__(opening)
-        self._shared, self._address, self.ended = shared, address, ended
+        super().__init__(opening, shared)
+        self._address, self.ended = address, ended
         self._added = 0
         """The number of collection items that the code of the step has added."""
-
-    def secrets(self) -> Secrets:
-        return self._shared.secrets
 
     def check(self) -> None:
         if self.ended:

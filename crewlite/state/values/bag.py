@@ -69,7 +69,7 @@ class Bag(NamedValues):
                     return found.values
                 self._late = found
             states.follow(self._late)
-            return self._late.values
+            return self._late
 
     def add_usage(
         self,
