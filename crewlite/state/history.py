@@ -24,11 +24,9 @@ from crewlite.errors import ConfigError, RefError
 from crewlite.keywords import methods_with_known_keywords
 from crewlite.lazy import lazy
 from crewlite.refs import check_name
-from crewlite.state.comparing.run_diff import RunDiff, compare, last_common
+from crewlite.state.comparing.run_diff import Reading, RunDiff, compare
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.finding import Explorable, Finder, no_checkpoint
-from crewlite.state.format.entry import Entry
-from crewlite.state.format.record import Record
 from crewlite.state.journal.cancel import cancel
 from crewlite.state.journal.lineage import gone, readable_branches
 from crewlite.state.providers import BaseProvider, BranchInfo, CheckpointInfo, exists, provider_for
@@ -178,9 +176,7 @@ class History:
         A checkpoint stands for its run as it was then. A ref with a path may lead to another location. Reads both
         journals, and writes nothing. Raises RefError, JournalCorrupt.
         """
-        (before, one, at), (after, other, other_at) = self._read(a), self._read(b)
-        common = last_common(before, after) if one.run["run_id"] == other.run["run_id"] else 0
-        return compare(one, other, common=common, places=(at, other_at))
+        return compare(self._read(a), self._read(b))
 
     def explore(
         self,
@@ -369,8 +365,8 @@ class History:
             self._store = self._provider.open(self._location)
         return found
 
-    def _read(self, ref: str | UUID | Checkpoint | RunHistory) -> tuple[list[Entry], Record, str | None]:
-        """Return (entries, record, the part of a ref behind the @ or None) at the place that a ref names."""
+    def _read(self, ref: str | UUID | Checkpoint | RunHistory) -> Reading:
+        """Read the run that a ref names, as it was at the place that the ref names."""
         if isinstance(ref, RunHistory):
             return *ref.read(), ref.place
         found = self._finder.find(ref, anywhere=True)

@@ -20,6 +20,8 @@ from crewlite.usage import Usage
 pages = lazy("crewlite.state.comparing.page")
 _INLINE = ("live", "models")
 """Keys whose content counts as settings of the definition itself: names of live objects, and settings of its models."""
+Reading = tuple[Sequence[Entry], Record, str | None]
+"""(entries, record, the part of the ref behind the @ or None) of a run at the place to compare."""
 Settings = tuple[dict[str, Json], dict[str, Json]]
 """(the settings of models, all other settings), each by name."""
 
@@ -72,10 +74,12 @@ class RunDiff:
         return as_lines(self.a, self.b, self.common, fields, self.steps)
 
 
-def compare(a: Record, b: Record, *, common: int = 0, places: tuple[str | None, str | None] = (None, None)) -> RunDiff:
-    """Compare two records. `common`: the number of their last common commit, 0 if none. `places`: see Side.at."""
+def compare(first: Reading, second: Reading) -> RunDiff:
+    """Compare two runs, or two places of one."""
+    (before, a, place_a), (after, b, place_b) = first, second
+    common = _last_common(before, after) if a.run["run_id"] == b.run["run_id"] else 0
     times = Times(a), Times(b)
-    one, other = Side.of(a, times[0], places[0]), Side.of(b, times[1], places[1])
+    one, other = Side.of(a, times[0], place_a), Side.of(b, times[1], place_b)
     (models_a, settings_a), (models_b, settings_b) = _settings(a, b)
     return RunDiff(
         one,
@@ -91,7 +95,7 @@ def compare(a: Record, b: Record, *, common: int = 0, places: tuple[str | None, 
     )
 
 
-def last_common(a: Sequence[Entry], b: Sequence[Entry]) -> int:
+def _last_common(a: Sequence[Entry], b: Sequence[Entry]) -> int:
     """Return the number of the last entry that both journals share; 0 if they begin differently."""
     common = 0
     for one, other in zip(a, b, strict=False):

@@ -120,8 +120,7 @@ class StepDiff:
 
 def step_diffs(a: Record, b: Record, common: int, times: tuple[Times, Times]) -> tuple[StepDiff, ...]:
     """Compare the steps of two runs, which share `common` commits: as a tree, in the order of the first run."""
-    runs = _Run(a, times[0], Prompts(a)), _Run(b, times[1], Prompts(b))
-    ours, theirs = (_Steps(run, _keyed(run)) for run in runs)
+    ours, theirs = _Run(a, times[0], Prompts(a)), _Run(b, times[1], Prompts(b))
     ranks: dict[str, list[_Key]] = {}
     for key in _merged(ours.steps, theirs.steps):
         ranks.setdefault(key[0], []).append(key)
@@ -137,6 +136,23 @@ class _Run:
     record: Record
     times: Times
     prompts: Prompts
+
+    @cached_property
+    def steps(self) -> dict[_Key, _Step]:
+        """All steps that are still in use, in the order of their commits."""
+        record, gone = self.record, stale(self.record)
+        ended: list[tuple[int, tuple[int, ...], _Step]] = []
+        for at in {**record.outcomes, **record.attempts}:
+            outcome, tries = standing(record, at), tries_of(record, at) if at in record.attempts else ()
+            if last := outcome or (tries[-1] if tries else None):
+                ended.append((last.seq, last.order, _Step(self, at, outcome, model_of(outcome), tries)))
+        ended.sort(key=lambda one: (*one[:2], one[2].address))
+        found: dict[str, list[_Step]] = {}
+        in_doubt = (_Step(self, at, None, None, ()) for at in calls_in_doubt(record))
+        for step in (*(step for *_, step in ended), *in_doubt):
+            if not gone or gone.isdisjoint((step.address, *outers(step.address))):
+                found.setdefault(without_tries(step.address), []).append(step)
+        return {(key, rank): step for key, steps in found.items() for rank, step in enumerate(reversed(steps))}
 
     def has_dropped(self, address: str) -> bool:
         """Return whether the run had a step at this address that a prune has left out."""
@@ -216,19 +232,12 @@ class _Step(NamedTuple):
         )
 
 
-class _Steps(NamedTuple):
-    """One of the runs, and its steps that are still in use."""
-
-    run: _Run
-    steps: dict[_Key, _Step]
-
-
-def _compared(key: _Key, ours: _Steps, theirs: _Steps, common: int) -> StepDiff:
+def _compared(key: _Key, ours: _Run, theirs: _Run, common: int) -> StepDiff:
     a, b = ours.steps.get(key), theirs.steps.get(key)
     if b is None:
-        return _only("a", ours.steps[key], theirs.run)
+        return _only("a", ours.steps[key], theirs)
     if a is None:
-        return _only("b", b, ours.run)
+        return _only("b", b, ours)
     one, other = a.outcome, b.outcome
     shared = bool(one and other and one.seq == other.seq <= common and a.address == b.address)
     changes = () if shared else tuple(_changes(a, b))
@@ -281,23 +290,6 @@ def _texts(a: Mapping[str, str | None], b: Mapping[str, str | None]) -> Iterator
         if before != after:
             status: Status = "only_b" if before is None else "only_a" if after is None else "changed"
             yield FieldDiff(name, status, before, after)
-
-
-def _keyed(run: _Run) -> dict[_Key, _Step]:
-    """Return all steps that are still in use, in the order of their commits."""
-    record, gone = run.record, stale(run.record)
-    ended: list[tuple[int, tuple[int, ...], _Step]] = []
-    for at in {**record.outcomes, **record.attempts}:
-        outcome, tries = standing(record, at), tries_of(record, at) if at in record.attempts else ()
-        if last := outcome or (tries[-1] if tries else None):
-            ended.append((last.seq, last.order, _Step(run, at, outcome, model_of(outcome), tries)))
-    ended.sort(key=lambda one: (*one[:2], one[2].address))
-    found: dict[str, list[_Step]] = {}
-    in_doubt = (_Step(run, at, None, None, ()) for at in calls_in_doubt(record))
-    for step in (*(step for *_, step in ended), *in_doubt):
-        if not gone or gone.isdisjoint((step.address, *outers(step.address))):
-            found.setdefault(without_tries(step.address), []).append(step)
-    return {(key, rank): step for key, steps in found.items() for rank, step in enumerate(reversed(steps))}
 
 
 def _merged(ours: Mapping[_Key, _Step], theirs: Iterable[_Key]) -> Iterator[_Key]:

@@ -11,7 +11,7 @@ from crewlite import kinds
 from crewlite.errors import CrewliteError
 from crewlite.pages.rendering import rendered
 from crewlite.state.comparing.page import FOLDER, for_parts
-from crewlite.state.comparing.run_diff import RunDiff, compare, last_common
+from crewlite.state.comparing.run_diff import RunDiff, compare
 from crewlite.state.format.addresses import in_order
 from crewlite.state.format.outcome import Attempt
 from crewlite.state.format.record import Record
@@ -123,15 +123,10 @@ def _part(run: RunHistory, depth: int, branches: dict[str, RunHistory], number: 
         max((row.began + row.seconds for row in rows if not row.inherited), default=0.0),
         Times(record).of(),
         by_place(checkpoint for checkpoint in run.checkpoints() if checkpoint.branch == run.branch),
-        _differences(run, beside) if beside else None,
+        compare((*beside.read(), beside.place), (*run.read(), run.place)) if beside else None,
         sorted(run.own_usage.by_agent.items()),
         Counter(row.model for row in rows if row.model and not row.inherited).most_common(),
     )
-
-
-def _differences(run: RunHistory, beside: RunHistory) -> RunDiff:
-    (before, one), (after, other) = beside.read(), run.read()
-    return compare(one, other, common=last_common(before, after), places=(beside.place, run.place))
 
 
 @dataclass(frozen=True, slots=True)
