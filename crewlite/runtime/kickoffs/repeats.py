@@ -7,11 +7,10 @@ from collections.abc import Collection, Sequence
 from crewlite.errors import RepeatedCall
 from crewlite.state.format.addresses import outers
 from crewlite.state.format.commit import MadeCall
-from crewlite.state.format.effects import once_calls
+from crewlite.state.format.effects import asked_before, is_inside, once_calls, repeated_calls
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import Journals, with_inherited
-from crewlite.state.verbs.effects import asked_before, is_inside, repeated_calls
 
 
 def made_beside(journals: Journals, branch: str) -> list[MadeCall]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -137,11 +138,15 @@ class SqliteStore:
 
     def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:
         """Return the checksum of one entry of a branch; None if the branch has no such entry."""
-        rows = self._database.query(
+        return self._sum_at(self._database.query, run_id, branch, seq)
+
+    def _sum_at(self, ask: Callable[..., Iterable[Any]], run_id: str, branch: str, seq: int) -> str | None:
+        found = ask(
             "SELECT entry.seq, sum, body FROM entry JOIN branch ON branch_id = id "
             "WHERE run_id=? AND name=? AND entry.seq<=? ORDER BY entry.seq DESC LIMIT 2",
             (run_id, branch, seq),
         )
+        rows = list(found)
         if not rows or rows[0][0] != seq:
             return None
         where = f"{self.location}, run {run_id}, branch {branch}, commit {seq}"
@@ -265,10 +270,9 @@ class SqliteStore:
         key = (commit.run_id, commit.branch)
         if run := commit.run:
             if base := run.get("base"):
-                there, ask = (commit.run_id, base["branch"]), self._database.ask
-                reading.check_base(
-                    commit, base, lambda seq: self._sum(*there, seq), lambda: self._branches(ask, commit.run_id)
-                )
+                ask, there = self._database.ask, (commit.run_id, base["branch"])
+                sum_at = partial(self._sum_at, ask, *there)
+                reading.check_base(commit, base, sum_at, lambda: self._branches(ask, commit.run_id))
             row = self._database.run(
                 "INSERT INTO branch (id, run_id, name, uid, seq, head, touched) VALUES (?,?,?,?,?,?,?) "
                 "ON CONFLICT (run_id, name) DO NOTHING",
@@ -310,17 +314,6 @@ class SqliteStore:
                     problem = f"its commits are stored, and its row in the table of branches, with id {number}, is gone"
                     raise JournalCorrupt(where, problem, None, self.location)
         return last + 1
-
-    def _sum(self, run_id: str, branch: str, seq: int) -> str | None:
-        """Return what `sum_at` returns, within a transaction; None for a damaged entry too."""
-        row = self._database.ask(
-            "SELECT sum, body FROM entry JOIN branch ON branch_id = id WHERE run_id=? AND name=? AND entry.seq=?",
-            (run_id, branch, seq),
-        ).fetchone()
-        try:
-            return _chained(*row) if row else None
-        except InvalidEntry:
-            return None
 
     def _branches(self, ask: Callable[..., sqlite3.Cursor], run_id: str | None) -> list[BranchInfo]:
         rows = ask(

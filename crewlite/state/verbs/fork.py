@@ -17,8 +17,8 @@ from crewlite.ids import new_id, short
 from crewlite.refs import check_name
 from crewlite.resuming import nth_attempt
 from crewlite.secrets import Secrets
-from crewlite.state.format import effects
 from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase, RunStart, invalidated
+from crewlite.state.format.effects import MARKS, check_effects
 from crewlite.state.format.entry import STATE, Entry
 from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import gone, read_lineage, readable_branches
@@ -26,7 +26,6 @@ from crewlite.state.providers import BranchInfo, CheckpointInfo, Commit, InMemor
 from crewlite.state.reading.locate import Located, abandoned_by
 from crewlite.state.verbs.accepted_inputs import check_accepted
 from crewlite.state.verbs.edit import changed_steps
-from crewlite.state.verbs.effects import check_effects
 from crewlite.state.verbs.from_outside import appended
 from crewlite.state.verbs.transfer import commits
 
@@ -211,7 +210,7 @@ class Origin:
     def check_effects(self, first: CommitParts, *, anew: bool = False) -> None:
         """Raise EffectsRepeat for calls with effect="once" that a fork may make again, as far as they can be read.
 
-        `first` and `anew` are those of `effects.check_effects`.
+        `first` and `anew` are those of `check_effects`.
         """
         with contextlib.suppress(errors.JournalCorrupt):  # a damaged journal can be forked before the damage
             check_effects(self.entries, self.base["seq"], self._found.ref, first, anew=anew)
@@ -289,7 +288,7 @@ def _may_have_effects(store: Store, infos: Mapping[str, BranchInfo], branch: str
     A store that is Searchable tells that faster than its entries can be read.
     """
     searchable = searchable_of(store)
-    while searchable and (info := infos.get(branch)) and not searchable.mentions(info.run_id, branch, *effects.MARKS):
+    while searchable and (info := infos.get(branch)) and not searchable.mentions(info.run_id, branch, *MARKS):
         if info.base is None:
             return False
         branch = info.base["branch"]
