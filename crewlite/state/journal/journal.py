@@ -31,7 +31,7 @@ from crewlite.state.format.kept import Order
 from crewlite.state.format.record import Record
 from crewlite.state.journal.claim import claim, release
 from crewlite.state.journal.mailbox import Mailbox
-from crewlite.state.journal.settling import settling
+from crewlite.state.journal.opening import settling
 from crewlite.state.journal.states import States
 from crewlite.state.journal.writer import Done, WriteQueue
 

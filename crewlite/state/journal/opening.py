@@ -1,17 +1,25 @@
-"""Opening a store for writing: all runs of this process at one location share a writer."""
+"""Opening a store for writing: all runs of this process at one location share a writer.
+
+A run that is cancelled twice leaves its branch while its last entries are still being written. The next run of this
+process that acquires the branch waits for them, because it must not read a branch that is still being written.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
+from concurrent.futures import Future
 from weakref import WeakValueDictionary
 
 from crewlite.forked import in_child, lock
-from crewlite.state.journal.writer import Writer, guard, writers
+from crewlite.state.journal.writer import WriteQueue, Writer, guard, writers
 from crewlite.state.providers import BaseProvider
 
 _opening: WeakValueDictionary[tuple[str, str], threading.Lock] = WeakValueDictionary()
 """Locked while a location is being opened, so that runs which open it at the same moment share the writer."""
+_Branch = tuple[tuple[str, str], str, str]
+_settling: dict[_Branch, Future[BaseException | None]] = {}
+"""The branches whose last entries are being written."""
 
 
 def open_writer(provider: BaseProvider, location: str) -> Writer:
@@ -71,9 +79,30 @@ def at_work(location: str, run_id: str, branch: str) -> bool:
         return any((run_id, branch) in w.queues for w in writers.values() if os.path.realpath(w.store.location) == real)
 
 
+def settling(queue: WriteQueue) -> Future[BaseException | None]:
+    """Return a future that ends when the queue is empty, with None, or when its entries have failed again."""
+    branch = _branch(queue)
+    settled = _settling[branch] = Future()
+    settled.set_running_or_notify_cancel()  # so that a caller that is cancelled does not cancel it
+    settled.add_done_callback(lambda _: _settling.pop(branch) if _settling.get(branch) is settled else None)
+    queue.put((), settled.set_result)
+    return settled
+
+
+def wait_for_earlier(queue: WriteQueue) -> None:
+    """Wait until the entries of an earlier run of this process in this branch are written, or have failed."""
+    if earlier := _settling.get(_branch(queue)):
+        earlier.result()
+
+
+def _branch(queue: WriteQueue) -> _Branch:
+    return queue.writer.key, queue.run_id, queue.branch
+
+
 @in_child
 def _forget() -> None:
     """Forget all writers in a forked child, which has none of their threads. What is queued is the parent's."""
+    _settling.clear()
     for writer in writers.values():
         writer.forget()
     writers.clear()

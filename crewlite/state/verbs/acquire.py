@@ -13,8 +13,7 @@ from crewlite.state.journal.claim import held_by
 from crewlite.state.journal.compaction import bases
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import find_lineage, trace
-from crewlite.state.journal.opening import open_writer, opened_already
-from crewlite.state.journal.settling import wait_for_earlier
+from crewlite.state.journal.opening import open_writer, opened_already, wait_for_earlier
 from crewlite.state.journal.writer import WriteQueue, Writer
 from crewlite.state.providers import Store
 from crewlite.state.reading.locate import Located
