@@ -178,6 +178,44 @@ def test_an_edit_holds_though_what_starts_its_method_runs_again(memory, changed,
 
 
 @pytest.mark.parametrize(
+    ("changed", "ran", "result"),
+    [
+        ({"inputs": {"topic": "new"}}, {"a", "c"}, "new"),
+        ({"rerun": ["method:a"]}, {"a", "c"}, "old"),
+        ({"edits": {"method:a": "X"}}, {"c"}, "old"),
+        ({"rerun": ["method:beside"]}, {"beside"}, "old"),
+    ],
+)
+def test_behind_an_edit_of_an_earlier_fork_methods_run_again_if_what_the_edit_is_behind_changes(
+    memory, changed, ran, result
+):
+    class Plan(Flow):
+        checkpoint = memory()
+
+        @start()
+        def a(self):
+            return self.state["topic"]
+
+        @start()
+        def beside(self): ...
+
+        @listen(a)
+        def b(self):
+            return "b"
+
+        @listen(b)
+        def c(self):
+            return self.state["topic"]
+
+    plan = Plan()
+    plan.kickoff(inputs={"topic": "old"}, run_id=RUN)
+    first = plan.fork(RUN, edits={"method:b@a": "edited"}, branch="first")
+    assert _ran(first) == ({"c"}, "old")
+    again = {"beside"} if "inputs" in changed else set()  # other inputs run all methods that are not edited
+    assert _ran(plan.fork(f"{RUN}/first", **changed)) == (ran | again, result)
+
+
+@pytest.mark.parametrize(
     ("changed", "decided", "ran"),
     [
         ({"edits": {"method:a": "X"}}, "X", {"one", "both"}),  # an edited method keeps its place

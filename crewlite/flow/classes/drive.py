@@ -72,7 +72,10 @@ class Drive:
         self._failed: dict[asyncio.Task[Any], _Asked] = {}
         self._counts = Counter[str]()
         self._commits: dict[Firing, int] = {}
-        """The number of the commit of each outcome that is recorded."""
+        """For each recorded outcome, the highest commit number of it and of all outcomes that it is behind.
+
+        In a fork, an edited outcome can have a lower number than the repeated methods before it.
+        """
         self._last: tuple[Any, _Asked] | None = None
         """(place, method) for the method whose result is the flow's so far: the furthest method in the latest round.
 
@@ -160,7 +163,7 @@ class Drive:
         firing = asked.firing
         result = asked.result = task.result()
         if recorded := self._scope.recorded(asked.step.address or ""):
-            self._commits[firing] = recorded.seq
+            self._commits[firing] = max(recorded.seq, asked.step.after or 0)
         if isinstance(result, HumanFeedbackResult) and self._asks(firing):
             self._feedback = (*self._feedback, result)
         place = self._graph.place(firing.method, firing.round), asked.count
