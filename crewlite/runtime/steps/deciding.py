@@ -123,7 +123,7 @@ async def _recorded(step: Step[Any], frame: Frame, decision: Decided, attempt: i
         attempted["error"]["said"] = said
     asked_again = frame.outer.inherited.mode.strict_replay or decision.rises
     if final and asked_again:
-        means = frame.inherited.mode.provenance(step.provenance, step.drift)
+        means = frame.inherited.mode.provenance(step)
         attempted["fingerprint"] = frame.fingerprint
         attempted |= cast(StepRecord, {"means": means} if means else {})
         frame.outer.children.committing(address, run.journal)

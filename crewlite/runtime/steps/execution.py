@@ -41,6 +41,7 @@ from crewlite.runtime.steps.doubts import (
 )
 from crewlite.runtime.steps.failed_attempts import FailedAttempt, kept
 from crewlite.runtime.steps.frame import Frame
+from crewlite.runtime.steps.replay import MAY_DIFFER
 from crewlite.runtime.steps.run import Origin
 from crewlite.runtime.steps.slots import Slots
 from crewlite.state.format import addresses
@@ -96,14 +97,15 @@ class Execution(Generic[T]):
         run, step, address, outer = self.outer.run, self.step, self.address, self.outer
         if known := await self._prepared():
             return await self._succeed(*known)
-        number, past = next_attempt(run.record, address)
+        number, past = next_attempt(run.record, address) if address in run.record.attempts else (1, [])
         states = run.journal.states
         view = states.begin(address, self.start)  # handlers of the start may change it
         announced = await self._begin()
         remedy: Remedy | None
         by_handlers = view.changes() if announced and address and states.shared.used else ()
         while True:
-            frame = self._frame(number, view, past)
+            origin, failures = self.origin._replace(parent=self.started), run.record.attempts.get(address, ())
+            frame = outer.child(step, origin, self.fingerprint, number, failures, past, view, self.budgets, self.slots)
             clock = time.perf_counter()
             earlier = kept(step, frame) if address in run.undecided else None
             try:
@@ -185,7 +187,9 @@ class Execution(Generic[T]):
         only_intended = bool(earlier.made or earlier.released)  # and not made: it waited for a decision about another
         if in_doubt and not only_intended and not is_made_again(run, address):
             number, _ = next_attempt(run.record, address)
-            if kept(step, self._frame(number)) is None:  # else it waits for its remedy
+            failures = run.record.attempts.get(address, ())
+            last = self.outer.child(step, self.origin, self.fingerprint, number, failures)
+            if kept(step, last) is None:  # else it waits for its remedy
                 raise doubt(step, address, run)
         return earlier
 
@@ -201,8 +205,7 @@ class Execution(Generic[T]):
 
     async def _settle(self, address: str, value: T) -> None:
         """Record what a person says that a call in doubt gave, so that it answers each later attempt."""
-        secrets = self.outer.run.journal.secrets
-        data = secrets.mask_data(self._encoded(value))
+        _, data, _ = self._recordable(value)
         await self.outer.run.journal.save({"steps": [{**self._outcome(data, Ended()), "address": address}]}, now=True)
 
     async def _pause(self, delay: float) -> None:
@@ -238,14 +241,6 @@ class Execution(Generic[T]):
         """
         edited = self.outer.run.record.edited
         return not self.step.cache and self.address not in edited | addresses.around(edited)
-
-    def _frame(self, number: int, view: View | None = None, past: Sequence[Remedy] = ()) -> Frame:
-        """Build the frame of one attempt."""
-        origin = self.origin._replace(parent=self.started)
-        failed = self.outer.run.record.attempts.get(self.address, ())
-        return self.outer.child(
-            self.step, origin, self.fingerprint, number, failed, past, view, self.budgets, self.slots
-        )
 
     def _attempt(self, frame: Frame, number: int) -> Awaitable[T]:
         """Return the awaitable of attempt `number`, with the hooks and limits around its work."""
@@ -301,25 +296,19 @@ class Execution(Generic[T]):
         outer, step, inner = self.outer, self.step, ended.frame
         run, children = outer.run, outer.children
         usage = step.usage(value) if step.usage and not ended.reused else None
-        if said := self._said(inner):
+        if said := self._said(inner) if inner and inner.sayings is not None else None:
             outer.hear(self.address, said)
         if children.view and ended.changes:
             children.view.commit(self.address, [(run.journal.next_order, ended.changes)])
         try:
-            data = self._encoded(value)
+            value, data, exact = self._recordable(value)
         except NotCodable as error:
             run.undurable(self.address, error)
             return outer.with_usage(step, self.address, value, usage)
-        masked = run.journal.secrets.mask_data(data)
-        exact = masked is data or bool(masked == data)
-        if not exact:
-            run.journal.warn(f"The outcome of {run.called(self.address)} held a configured secret, which was masked")
-            data, value = masked, step.decode(masked)
-        elif step.round_trip and not isinstance(value, codec.IMMUTABLE):
-            value = step.decode(data)
-        value = outer.with_usage(step, self.address, value, usage)
+        value = outer.with_usage(step, self.address, value, usage) if step.with_usage else value
         outcome = self._outcome(data, ended, usage, said)
-        commit: CommitParts = {"steps": [outcome], **(planned(step.intends(value), run.record) if step.intends else {})}
+        calls = step.intends(value) if step.intends else ()
+        commit: CommitParts = {"steps": [outcome], **(planned(calls, run.record) if calls else {})}
         once = "once" in map(itemgetter(1), commit.get("intents", ()))
         more = {"started_event_id": self.started} | ({"reused_from": ended.reused} if ended.reused else {})
         children.committing(self.address, run.journal)
@@ -336,17 +325,26 @@ class Execution(Generic[T]):
             run.cache.remember(step, step.cache, value, self.address, ended.changes)
         return value
 
-    def _encoded(self, value: T) -> Json:
-        """Encode an outcome. Raises NotCodable, also for a value that contains the text of a secret input."""
-        data: Json = self.step.encode(value)
-        passed = self.outer.run.journal.passed
-        if passed and self.step.kind.holds_value and passed.mask_data(data) != data:
+    def _recordable(self, value: T) -> tuple[T, Json, bool]:
+        """Return an outcome as the code gets it and as it is recorded, and whether it is exact: no secret was masked.
+
+        Raises NotCodable, also for a value that contains the text of a secret input.
+        """
+        step, run = self.step, self.outer.run
+        data, passed = step.encode(value), run.journal.passed
+        if passed and step.kind.holds_value and passed.mask_data(data) != data:
             raise NotCodable("", value, "it contains a secret input: return it without the secret")
-        return data
+        masked = run.journal.secrets.mask_data(data)
+        if masked is not data and masked != data:
+            run.journal.warn(f"The outcome of {run.called(self.address)} held a configured secret, which was masked")
+            return step.decode(masked), masked, False
+        if step.round_trip and not isinstance(value, codec.IMMUTABLE):
+            value = step.decode(data)
+        return value, data, True
 
     def _outcome(self, data: Json, ended: Ended, usage: Json = None, said: SaidRecord | None = None) -> StepRecord:
         """Build the record of an outcome with this value."""
-        step, frame = self.step, ended.frame
+        step, frame, run = self.step, ended.frame, self.outer.run
         mode = (frame or self.outer).inherited.mode
         texts = frame.children.texts if frame else None
         outcome: StepRecord = {
@@ -364,15 +362,16 @@ class Execution(Generic[T]):
         if frame:
             if frame.children.drifted:
                 outcome["drifted"] = [*frame.children.drifted]
-            if unused := frame.unused():
+            if (run.inherited or run.on_drift == "rerun") and (unused := frame.unused()):
                 outcome["unused"] = unused
+        marked = mode.differs or step.drift == MAY_DIFFER
         more: dict[str, Any] = {
-            "means": mode.provenance(step.provenance, step.drift),
+            "means": mode.provenance(step) if marked else step.provenance,
             "label": step.label,
             "usage": usage,
             "state": [*ended.changes] if self.outer.children.view else (),
             "said": said,
-            "question": self._masked(dict(step.texts)) if step.texts else None,
+            "question": self._masked({**step.texts}) if step.texts else None,
         }
         return cast(StepRecord, outcome | {name: part for name, part in more.items() if part})
 

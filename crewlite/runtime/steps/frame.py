@@ -379,11 +379,8 @@ class Frame(Scope):
 
         With on_drift="rerun", also those that belong to the outcome which this step's new outcome replaces.
         """
-        of_base, reruns = self.run.inherited.get(self.address), self.run.on_drift == "rerun"
-        if not (of_base or reruns):
-            return []
-        found = set(of_base or ()) - self.children.asked.keys()
-        if reruns:
+        found = set(self.run.inherited.get(self.address, ())) - self.children.asked.keys()
+        if self.run.on_drift == "rerun":
             found |= {at for at in self.children.unrequested if not kinds.at(at).is_about_failure}
         return sorted(found)
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from crewlite import codec, kinds
 from crewlite.codec import Json
+from crewlite.durable import Step
 from crewlite.homes import renamed
 from crewlite.runtime.steps.attempts import is_retried
 from crewlite.runtime.steps.numbering import is_counted
@@ -103,10 +104,10 @@ class Mode:
         """Return whether a step whose question has changed runs again. `once`: whether its repetition would do harm."""
         return self.rolled_back or self.on_drift == "rerun" or (self.differs and not once)
 
-    def provenance(self, own: Mapping[str, str] | None, drift: Drift) -> dict[str, str]:
-        """Return the provenance to record with the end of a step of this drift. `own`: what the step brings itself."""
-        means = {**(own or {})}
-        if drift == MAY_DIFFER:
+    def provenance(self, step: Step[Any]) -> dict[str, str]:
+        """Return the provenance to record with the end of a step: its own, and what the record tells of the code."""
+        means = {**(step.provenance or {})}
+        if step.drift == MAY_DIFFER:
             means[MAY_DIFFER] = "yes"
         if self.differs:
             means[DIFFERS] = "yes"

@@ -94,10 +94,10 @@ class StepScope(Frame):
         if address in children.unrequested:
             children.unrequested -= {address}
         self.run.unused.discard(address)
-        start = start or self.start_inside()
-        if children.view:
-            children.view.note_request(address, start)
-        return Asked(address, fingerprint, start, behind)
+        if view := children.view:
+            start = start or view.start_inside()
+            view.note_request(address, start)
+        return Asked(address, fingerprint, start or self.start_inside(), behind)
 
     def _in_order(self, step: Step[Any]) -> bool:
         """Return whether the running step's own coroutine makes this request; tasks beside it do so in any order."""
