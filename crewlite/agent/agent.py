@@ -203,6 +203,11 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
         return value
 
     @property
+    def plans(self) -> bool:
+        """Whether it plans before its work."""
+        return self.planning or self.reasoning or self.planning_config is not None
+
+    @property
     def planner(self) -> PlanningConfig | None:
         """How the agent plans its work and carries out the plan; None if it does not."""
         if not self.planning and self.planning_config is None:

@@ -55,7 +55,8 @@ def answering(
             tools = permitted(job.tools, recovery.tools)
             now = opening(with_recovery(messages, tools, recovery), tools=tools)
         talk = list(now.messages)
-        await prepare(now, talk)
+        if agent.plans:
+            await prepare(now, talk)
         return output(await accepted(now, talk, chain, output))
 
     def decode(data: Any) -> LiteAgentOutput:

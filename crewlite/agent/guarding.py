@@ -6,7 +6,7 @@ Each verdict is a recorded step, which is asked the answer and the guardrail's p
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,18 +48,12 @@ class Guard:
         return self.text or name_of(self.guardrail)
 
 
-def accepted(
-    job: Work, talk: list[Message], chain: Sequence[Guard], output: Callable[[Answer], Any]
-) -> Awaitable[Answer]:
+async def accepted(job: Work, talk: list[Message], chain: Sequence[Guard], output: Callable[[Answer], Any]) -> Answer:
     """Do the work until an answer passes all guardrails of `chain`, and return that answer.
 
     Adds the conversation to `talk`. `output` converts an answer to what guardrail functions get. Raises
     GuardrailFailed, ConfigError for a function that returns no verdict, and what the work and the functions raise.
     """
-    return _judged(job, talk, chain, output) if chain else work(job, talk)
-
-
-async def _judged(job: Work, talk: list[Message], chain: Sequence[Guard], output: Callable[[Answer], Any]) -> Answer:
     refused = dict[str, int]()
     while True:
         answer = await work(job, talk)

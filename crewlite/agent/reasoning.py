@@ -57,11 +57,11 @@ class Observation(BaseModel):
 
 
 async def prepare(job: Work, talk: list[Message]) -> None:
-    """Plan the work and carry out the plan, as the agent's settings say. New messages are added to `talk`."""
+    """Have an agent that plans do so, and carry out the plan as its settings say. New messages are added to `talk`."""
     agent = job.persona.agent
     if config := agent.planner:
         await _carry_out(_Planning(job, talk, config.max_attempts or 1, config.max_steps), config)
-    elif agent.reasoning:
+    else:
         planning = _Planning(job, talk, agent.max_reasoning_attempts or _ATTEMPTS, None)
         _say(talk, "plan_made.j2", steps=await planning.steps())
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from crewlite import codec, durable, events, kinds, resources
@@ -23,7 +25,7 @@ from crewlite.llm.base import (
 )
 from crewlite.llm.parts import check_sees
 from crewlite.recovery import DEFAULT, Fallback, GuardedCall
-from crewlite.recovery.guards import guarding
+from crewlite.recovery.guards import UNGUARDED, guarding
 from crewlite.recovery.port import Policy, check_policy
 from crewlite.step_parts import Intent
 from crewlite.usage import UsageRecord
@@ -64,7 +66,7 @@ def call_step(
     an error for a reply that is a failure, and not to be recorded. `more`: what else models are told that take it.
     """
     context = {"agent": agent, "from_agent": source, "from_task": task, "response_schema": response_schema, **more}
-    call = _Call(llm, messages, tools, agent, context, may_overflow, check)
+    call = _Call(llm, with_fallbacks(llm), tuple(messages), tools, agent, context, may_overflow, check, llm)
     if policy is None and llm.failure_policy is not None:
         policy = check_policy(llm.failure_policy, f"model {llm.model!r}")
     return Step(
@@ -87,28 +89,24 @@ def call_step(
     )
 
 
+@dataclass(slots=True)
 class _Call:
     """The work of the step, and its events: ask the model of the current attempt, under the guards of the run."""
 
-    def __init__(
-        self,
-        source: BaseLLM,
-        messages: Sequence[Message],
-        tools: Sequence[dict[str, Any]],
-        agent: str,
-        context: Mapping[str, Any],
-        may_overflow: bool,
-        check: Callable[[LLMReply], object] | None,
-    ) -> None:
-        self.source, self.messages, self.tools, self.agent = source, tuple(messages), tools, agent
-        self.context = context
-        """What models are told besides, if they take it."""
-        self.may_overflow, self.check = may_overflow, check
-        self.models = with_fallbacks(source)
-        self.asked = source
-        """The model of the current attempt: the source itself, or a fallback."""
-        self.used: UsageRecord = {}
-        """The usage of the reply. It is stored separately: a reply that is read from the record does not hold it."""
+    source: BaseLLM
+    models: Sequence[BaseLLM]
+    """The source and its fallbacks."""
+    messages: Sequence[Message]
+    tools: Sequence[dict[str, Any]]
+    agent: str
+    context: Mapping[str, Any]
+    """What models are told besides, if they take it."""
+    may_overflow: bool
+    check: Callable[[LLMReply], object] | None
+    asked: BaseLLM
+    """The model of the current attempt: the source itself, or a fallback."""
+    used: UsageRecord = field(default_factory=UsageRecord)
+    """The usage of the reply. It is stored separately: a reply that is read from the record does not hold it."""
 
     async def work(self) -> LLMReply:
         scope = durable.scope()
@@ -117,15 +115,12 @@ class _Call:
         for model in self.models:  # fallbacks too: a missing key is an error before anything is paid
             await resources.ready(model)
         check_sees(asked, self.messages)
+        guarded: AbstractAsyncContextManager[None] = UNGUARDED
+        if guards := scope.guards:
+            seen = GuardedCall("model", asked.model, address=scope.address, shared=scope.shared)
+            guarded = guarding(guards, seen, scope.mask)
         try:
-            async with (
-                guarding(
-                    scope.guards,
-                    lambda: GuardedCall("model", asked.model, address=scope.address, shared=scope.shared),
-                    scope.mask,
-                ),
-                _Chunks(asked, self.agent, scope) as chunks,
-            ):
+            async with guarded, _Chunks(asked, self.agent, scope) as chunks:
                 reply = await ask_once(asked, self.messages, self.tools, {**self.context, "on_chunk": chunks})
                 if self.check:
                     self.check(reply)
@@ -204,7 +199,7 @@ class _Chunks:
     async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
         """End the call, however it ends. After GeneratorExit nothing can be awaited, as the loop is closed."""
         self._over = True
-        if kind is not GeneratorExit:
+        if kind is not GeneratorExit and any(self._held.values()):
             await self._end(True, False)
 
     async def __call__(self, text: str, thinking: bool = False) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -166,21 +166,16 @@ def guards_of(policy: object) -> tuple[Guard, ...]:
     return getattr(policy, "guards", ())
 
 
-def guarding(
-    guards: Sequence[Guard], seen: Callable[[], GuardedCall], mask: Callable[[str], str] = str
-) -> AbstractAsyncContextManager[None]:
-    """Let the guards refuse the call that the block makes, which `seen` returns, and tell the others how it ended.
-
-    `mask` hides secrets in what is logged.
-    """
-    return _guarding(guards, seen(), mask) if guards else _UNGUARDED
-
-
-_UNGUARDED = nullcontext()
+UNGUARDED = nullcontext()
+"""What `guarding` is for no guards."""
 
 
 @asynccontextmanager
-async def _guarding(guards: Sequence[Guard], call: GuardedCall, mask: Callable[[str], str]) -> AsyncIterator[None]:
+async def guarding(guards: Sequence[Guard], call: GuardedCall, mask: Callable[[str], str] = str) -> AsyncIterator[None]:
+    """Let the guards refuse the call that the block makes, and tell those that let it pass how it ended.
+
+    `mask` hides secrets in what is logged.
+    """
     passed: list[Guard] = []
     error: BaseException | None = None
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import filterfalse
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from crewlite.agent import input_files
 from crewlite.agent.approval import feedback
 from crewlite.agent.guarding import accepted
 from crewlite.agent.input_files import InputFile
-from crewlite.agent.loop import Answer
+from crewlite.agent.loop import Answer, work
 from crewlite.agent.opening import opened, refused, with_recovery
 from crewlite.agent.reasoning import prepare
 from crewlite.agent.shape import PROMPTS, wanted
@@ -173,15 +174,17 @@ async def _agent(filled: FilledTask, given: Given, files: Sequence[InputFile]) -
     if recovery:
         asked = with_recovery(asked, tools, recovery)
     job = opened(persona, asked, title=title, tools=tools, shape=shape, task=task)
-    talk, names, agent, chain = list(job.messages), tuple([tool.name for tool in tools]), persona.agent, filled.guards
+    talk, names, agent, chain = list(job.messages), tuple(map(attrgetter("name"), tools)), persona.agent, filled.guards
+    answers = partial(accepted, job, talk, chain, filled.output) if chain else partial(work, job, talk)
     about = {**said, "tools": names, "task_prompt": prompt}
     said["started_event_id"] = await scope.announce(agent, events.AgentExecutionStartedEvent, about)
     try:
-        await prepare(job, talk)
-        answer = await accepted(job, talk, chain, filled.output)
+        if agent.plans:
+            await prepare(job, talk)
+        answer = await answers()
         while task.human_input and (wish := await feedback(answer.text, f"{persona.role} ({title})")):
             talk.append({"role": "user", "content": wish})
-            answer = await accepted(job, talk, chain, filled.output)
+            answer = await answers()
     except (Suspended, AnswerRefused):
         raise
     except Exception as error:

@@ -15,7 +15,7 @@ from crewlite.events.voice import Voice
 from crewlite.ids import now
 from crewlite.llm.base import ToolCall
 from crewlite.recovery import EarlierCall, GuardedCall
-from crewlite.recovery.guards import VETOES, guarding
+from crewlite.recovery.guards import UNGUARDED, VETOES, guarding
 from crewlite.step_parts import Effect, Intent
 from crewlite.tools.approval import Verdict
 from crewlite.tools.base import BaseTool, as_text
@@ -132,7 +132,9 @@ async def use(tool: BaseTool, call: ToolCall, about: dict[str, Any]) -> ToolResu
     """Call the tool, which is made ready before. Raises an error that the model is not told of."""
     scope = durable.scope()
     try:
-        async with guarding(scope.guards, lambda: guarded(scope, tool, call, scope.address), scope.mask):
+        guards = scope.guards
+        seen = guarding(guards, guarded(scope, tool, call, scope.address), scope.mask) if guards else UNGUARDED
+        async with seen:
             await resources.ready(tool, tool.timeout)
             result = await tool.arun(**call.arguments)
         text = as_text(result)

@@ -79,9 +79,9 @@ def permitted(tools: Iterable[BaseTool], names: Sequence[str] | None) -> tuple[B
 class Toolbox:
     """An agent's tools at work. Of two that a model knows by the same name, the later one takes the place."""
 
-    def __init__(self, tools: Iterable[BaseTool], allowed: Sequence[str] | None = None) -> None:
+    def __init__(self, tools: Sequence[BaseTool], allowed: Sequence[str] | None = None) -> None:
         self._allowed = allowed
-        self.tools = tuple({tool.safe_name: tool for tool in tools}.values())
+        self.tools = tuple({tool.safe_name: tool for tool in tools}.values()) if tools else ()
 
     def find(self, name: str) -> BaseTool | None:
         """The tool of this name, be it its own or the one it is offered under."""

@@ -38,7 +38,7 @@ def call(breaker, error=None, name="search"):
     """Make a call that the breaker guards: what became of it."""
 
     async def work():
-        async with guarding([breaker], lambda: GuardedCall("tool", name)):
+        async with guarding([breaker], GuardedCall("tool", name)):
             if isinstance(error, BaseException):
                 raise error
             if error:

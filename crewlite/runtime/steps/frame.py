@@ -126,7 +126,7 @@ class Frame(Scope):
     @property
     def guards(self) -> Sequence[Guard]:
         """The guards of the nearest failure policy."""
-        return guards_of(self.inherited.policy)
+        return guards_of(policy) if (policy := self.inherited.policy) else ()
 
     @property
     def shared(self) -> Shared | None:
