@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from blinker import Signal
 
@@ -45,8 +45,16 @@ from crewlite.lazy import first_use
 E = TypeVar("E", bound=BaseEvent)
 H = TypeVar("H", bound=Handler)
 
-_Hearing = tuple[tuple[Receiver, ...], tuple[Signal, ...]]
-"""The receivers of a class of events; and the signals of the class and its bases, if a receiver has a source."""
+
+class Hearing(NamedTuple):
+    """Who hears a class of events."""
+
+    receivers: tuple[Receiver, ...]
+    """In the order of registration."""
+    signals: tuple[Signal, ...]
+    """Those of the class and its bases, if a receiver has a source; else ()."""
+
+
 _LONGEST_CHAIN = 64  # events that handlers may emit one inside the other
 _MOST_IN_TURN = 10_000  # events that one emit may lead to
 
@@ -78,7 +86,8 @@ class EventBus(Hinting):
 
     def __init__(self) -> None:
         self._signals: dict[type[BaseEvent], Signal] = {}
-        self._cache: dict[type[BaseEvent], _Hearing] = {}
+        self.hearing = _Hearings(self._found)
+        """Who hears each class of events. Every change of the subscriptions begins a new mapping."""
         self._lanes: dict[tuple[Receiver, asyncio.AbstractEventLoop], Lane] = {}
         self._order = itertools.count()
         self._changes = 0
@@ -121,7 +130,7 @@ class EventBus(Hinting):
 
     def hears(self, event: type[BaseEvent], source: object = None) -> bool:
         """Return whether a handler receives events of this class (from `source`). If none does, no event is needed."""
-        receivers, signals = self._cache.get(event) or self._hearing(event)
+        receivers, signals = self.hearing[event]
         return bool(receivers if source is None or not signals else _of(source, receivers, signals))
 
     def emit(self, source: object, event: BaseEvent, state: Any = None) -> None:
@@ -129,7 +138,7 @@ class EventBus(Hinting):
 
         If it is called inside a handler, the event waits until the current one was delivered to all handlers.
         """
-        receivers, signals = self._cache.get(type(event)) or self._hearing(type(event))
+        receivers, signals = self.hearing[type(event)]
         if signals:
             receivers = _of(source, receivers, signals)
         if not receivers:
@@ -236,7 +245,7 @@ class EventBus(Hinting):
 
     def _changed(self) -> None:
         self._changes += 1
-        self._cache = {}
+        self.hearing = _Hearings(self._found)
 
     def _watched(self, event: type[BaseEvent], source: object) -> weakref.ref[Any]:
         """Return a weak reference to a source, whose end may come at any moment and on any thread."""
@@ -263,15 +272,13 @@ class EventBus(Hinting):
             finally:
                 self._lock.release()
 
-    def _hearing(self, cls: type[BaseEvent]) -> _Hearing:
+    def _found(self, cls: type[BaseEvent]) -> Hearing:
         with self._lock:
-            cache = self._cache  # every change of the subscriptions begins a new cache
             signals = tuple(signal for base in cls.__mro__ if (signal := self._signals.get(base)))
             found = sorted((r for signal in signals for r in _receivers(signal)), key=lambda receiver: receiver.order)
             by_source = any(receiver.source is not None for receiver in found)
-            cache[cls] = hearing = (tuple(found), signals if by_source else ())
         self._let_go()
-        return hearing
+        return Hearing(tuple(found), signals if by_source else ())
 
     def _deliver(self, delivery: Delivery) -> None:
         source, event, state = delivery.source, delivery.event, delivery.state
@@ -309,6 +316,17 @@ class EventBus(Hinting):
             lane.put(delivery)
         else:
             loop.call_soon_threadsafe(lane.put, delivery)
+
+
+class _Hearings(dict[type[BaseEvent], Hearing]):
+    """Finds who hears a class of events when the class is first looked up."""
+
+    def __init__(self, find: Callable[[type[BaseEvent]], Hearing]) -> None:
+        self._find = find
+
+    def __missing__(self, cls: type[BaseEvent]) -> Hearing:
+        hearing = self[cls] = self._find(cls)
+        return hearing
 
 
 def _of(source: object, receivers: tuple[Receiver, ...], signals: tuple[Signal, ...]) -> tuple[Receiver, ...]:

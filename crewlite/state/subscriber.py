@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from crewlite.codec import JsonObject
 from crewlite.events.base import EventNote
@@ -27,7 +27,7 @@ _PREVIEW = 160  # characters of an output that a checkpoint shows; the journal h
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSubscriber:
-    """Selects the events that create a checkpoint, by `on_events` of the innermost definition that has a setting."""
+    """Knows which events create a checkpoint, by `on_events` of the innermost definition that has a setting."""
 
     natural: frozenset[str]
     """The events for which `on_events=True` stands: it depends on the kind of the run's root definition."""
@@ -36,22 +36,27 @@ class CheckpointSubscriber:
     asleep: bool = False
     """Whether the run has its result already, so that no event creates a checkpoint."""
 
-    def wants(self, kind: str, setting: Setting, *, fleeting: bool = False) -> bool:
-        """Return whether an event of this type creates a checkpoint.
-
-        `setting`: that of the innermost definition that has one. `fleeting`: whether "*" leaves the event out, as it
-        does signals and the chunks of streams.
-        """
+    def rule(self, setting: Setting) -> CheckpointRule | None:
+        """Return what a setting says for the steps of its definition; None if no event creates a checkpoint."""
         if self.asleep or not setting:
-            return False
-        events = self.natural if setting is True or setting.on_events is True else setting.on_events
-        return kind in events or ("*" in events and not fleeting)
+            return None
+        own = setting if isinstance(setting, CheckpointConfig) else None
+        events = self.natural if own is None or own.on_events is True else frozenset(own.on_events)
+        return CheckpointRule(events, "*" in events, (own.max_checkpoints if own else None) or self.max_checkpoints)
 
-    def checkpoint_parts(
+
+class CheckpointRule(NamedTuple):
+    """Which events create a checkpoint in a step, and how many checkpoints are kept."""
+
+    types: frozenset[str]
+    every: bool
+    """Whether all other events do too, except fleeting ones: signals and the chunks of streams."""
+    max_checkpoints: int | None
+
+    def parts(
         self,
         event: EventNote,
         fields: Mapping[str, Any],
-        setting: Setting,
         record: Record,
         seq: int,
         bases: frozenset[str] = frozenset(),
@@ -63,8 +68,7 @@ class CheckpointSubscriber:
         """
         checkpoint = new_checkpoint(record, seq, event.type, event.address, about=_about(event, fields, record))
         parts: CommitParts = {"place": checkpoint}
-        limit = setting.max_checkpoints if isinstance(setting, CheckpointConfig) else None
-        if limit := limit or self.max_checkpoints:
+        if limit := self.max_checkpoints:
             own = droppable(record.checkpoints.values(), record.counts, record.inherited | bases)
             if beyond := own[: max(0, len(own) + 1 - limit)]:
                 parts |= {"drops": [(one["id"], one["parent"]) for one in beyond], "keep": limit}

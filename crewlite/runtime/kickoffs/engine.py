@@ -193,8 +193,8 @@ async def _run(root: Root[T], request: Request, decided: Plan, enclosing: tuple[
         begin = partial(_resume_any if request.resume else _take_up, root, request, config, secrets)
         check = partial(check_of_run_at_work, root, request, secrets)
         run, inputs = await (when_free(begin, check, root, request.progress) if request.wait else begin())
-    run.config, run.enclosing = decided.own, enclosing
-    value = await drive(root, run, inputs, decided.setting, request.progress)
+    run.config, run.enclosing, run.setting = decided.own, enclosing, decided.setting
+    value = await drive(root, run, inputs, request.progress)
     request.progress.durability = run.durability  # only now, as the last save may have failed
     return Finished(value, request.progress.usage, run.durability, run.run_id)
 

@@ -27,7 +27,6 @@ from crewlite.runtime.steps.run import Origin, Run
 from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.journal.journal import Journal
-from crewlite.state.subscriber import Setting
 from crewlite.state.verbs.answer import unheard
 
 T = TypeVar("T")
@@ -37,17 +36,17 @@ _DEEPEST = 400  # steps that may enclose a kickoff; deeper is only a definition 
 _TO_STOP = 1.0  # seconds that cancelled steps have to end before they are abandoned
 
 
-async def drive(root: Root[T], run: Run, inputs: dict[str, Any], setting: Setting, progress: Progress) -> T:
+async def drive(root: Root[T], run: Run, inputs: dict[str, Any], progress: Progress) -> T:
     """Drive a run to its result, and close its journal however it ends.
 
     If the run suspends to wait for people, and they have answered by then, it is driven again at once. Tools and models
     close their connections before the branch is released, so that another process can acquire it then.
     """
-    listener = _listener(root, run, setting)
+    listener = _listener(root, run)
     async with listener or contextlib.nullcontext():
         try:
             async with InUse():
-                return await _to_its_end(root, run, inputs, setting, listener, progress)
+                return await _to_its_end(root, run, inputs, listener, progress)
         finally:
             try:
                 await event_bus.aflush(listener.patience if listener else PATIENCE)
@@ -57,18 +56,18 @@ async def drive(root: Root[T], run: Run, inputs: dict[str, Any], setting: Settin
 
 
 async def _to_its_end(
-    root: Root[T], run: Run, inputs: dict[str, Any], setting: Setting, listener: Listener | None, progress: Progress
+    root: Root[T], run: Run, inputs: dict[str, Any], listener: Listener | None, progress: Progress
 ) -> T:
     heard = frozenset[str]()
     while True:
         try:
-            result = await _driven(root, run, inputs, setting, listener, progress)
+            result = await _driven(root, run, inputs, listener, progress)
         except Suspended as waits:
             if waits.run_id != run.run_id:  # a separate run, kicked off inside this one
                 raise
             answered = unheard(run.record)
             if answered <= heard:
-                raise await _paused(root, run, setting) from None
+                raise await _paused(root, run) from None
             heard, run = heard | answered, _run_again(root, run)
         else:
             warn_unused(run)
@@ -76,11 +75,9 @@ async def _to_its_end(
             return result
 
 
-async def _driven(
-    root: Root[T], run: Run, inputs: dict[str, Any], setting: Setting, listener: Listener | None, progress: Progress
-) -> T:
+async def _driven(root: Root[T], run: Run, inputs: dict[str, Any], listener: Listener | None, progress: Progress) -> T:
     step = root.step(inputs, run)
-    frame = StepScope(run, Origin("", root.name, checkpoint=setting))
+    frame = StepScope(run, run.outermost(root.name))
     frame.sayings = sayings.around.get()
     try:
         work = _while_ours(run.journal, frame.step(step, root.address))
@@ -89,7 +86,7 @@ async def _driven(
         raise
     except (RunCancelled, BudgetExceeded) as error:
         if isinstance(error, BudgetExceeded):
-            await _announce_budget(root, run, setting, error)
+            await _announce_budget(root, run, error)
         failed = step.voice.failed(text_of(error), type(error).__qualname__)
         run.tell(step.voice.source, failed, Origin("", root.name))
         raise
@@ -98,10 +95,10 @@ async def _driven(
         raise
 
 
-async def _announce_budget(root: Root[Any], run: Run, setting: Setting, error: BudgetExceeded) -> None:
+async def _announce_budget(root: Root[Any], run: Run, error: BudgetExceeded) -> None:
     """Record and emit the event of a budget that is used up, which stops the run, and the checkpoint it may create."""
     about = {"owner": error.owner, "setting": error.setting, "limit": error.limit, "used": error.used}
-    frame = StepScope(run, Origin("", root.name, checkpoint=setting))
+    frame = StepScope(run, run.outermost(root.name))
     committed: CommitParts = {"events": [], "worked": worked(run)}  # the event itself is added
     committed["stopped"] = run.journal.secrets.mask(error.found)
     await frame.announce(root.source, events.BudgetExceededEvent, about, parts=committed)
@@ -148,15 +145,17 @@ def _run_again(root: Root[Any], run: Run) -> Run:
         run.subscriber,
         superseded=run.superseded,
         answers=run.answers,
+        enclosing=run.enclosing,
+        setting=run.setting,
         config=run.config,
         doubts=in_doubt(record),
         **from_earlier_kickoffs(root, record, run.on_drift),
     )
 
 
-async def _paused(root: Root[Any], run: Run, setting: Setting) -> Suspended:
+async def _paused(root: Root[Any], run: Run) -> Suspended:
     """Emit the event that the run waits for people. Returns the error to raise, which lists the open questions."""
-    frame = StepScope(run, Origin("", root.name, checkpoint=setting))
+    frame = StepScope(run, run.outermost(root.name))
     waiting = {asked["address"]: asked["question"] for asked in run.record.waiting}
     if root.waits:
         await frame.announce(root.source, root.waits, {"flow_name": root.name, "waiting": waiting})
@@ -212,11 +211,11 @@ async def inside(scope: StepScope, root: Root[T], request: Request, step: Step[T
     return await asyncio.wrap_future(begun)  # from a thread of blocking code
 
 
-def _listener(root: Root[Any], run: Run, setting: Setting) -> Listener | None:
+def _listener(root: Root[Any], run: Run) -> Listener | None:
     """Build the listener for signals, if the run's definitions name any. A run with a stored result listens to none."""
-    asked = listed_signals((setting, *root.inner))
+    asked = listed_signals((run.setting, *root.inner))
     if run.subscriber.asleep or not asked:
         return None
     again = Request(progress=Progress(run.run_id, run.journal.location, run.branch))
-    frame = StepScope(run, Origin("", root.name, checkpoint=setting))
+    frame = StepScope(run, run.outermost(root.name))
     return Listener(asked, frame, root.source, lambda: again.how_to_go_on(root.kind))

@@ -191,8 +191,9 @@ class Frame(Scope):
 
     def origin_of(self, step: Step[Any], address: str) -> Origin:
         """Return where the events about a child step come from."""
-        checkpoint = self.origin.checkpoint if step.checkpoint is None else step.checkpoint
-        return Origin(address, step.title, self.origin.parent, checkpoint)
+        setting, origin = step.checkpoint, self.origin
+        rule = origin.checkpoints if setting is None else self.run.subscriber.rule(setting)
+        return Origin(address, step.title, origin.parent, rule)
 
     def child(
         self,
@@ -311,7 +312,7 @@ class Frame(Scope):
         """
         origin = self.origin
         if checkpoint is not None:
-            origin = origin._replace(checkpoint=checkpoint)
+            origin = origin._replace(checkpoints=self.run.subscriber.rule(checkpoint))
         made = await self.run.publish(source, (event, about), origin, parts=parts, now=bool(parts))
         return made.event_id if made else ""
 

@@ -23,7 +23,7 @@ async def announce_failed(frame: Frame, step: Step[Any], failure: Attempt) -> No
         f"{failure.error_type}: {failure.message}"
     )
     origin = frame.origin_of(step, failure.address)
-    if frame.run.hears(events.StepReplayedEvent, origin.checkpoint):
+    if frame.run.hears(events.StepReplayedEvent, origin.checkpoints):
         await _announce(frame, step, origin, failed=True)
 
 
@@ -38,7 +38,7 @@ async def announce_reused(frame: Frame, step: Step[Any], decision: Reuse, finger
             f"(on_drift='keep'): it {how}"
         )
     origin = frame.origin_of(step, recorded.address)
-    if frame.run.hears(events.StepReplayedEvent, origin.checkpoint):
+    if frame.run.hears(events.StepReplayedEvent, origin.checkpoints):
         changed = [key for key, now in (step.provenance or {}).items() if before.get(key, now) != now]
         drifted = decision.drifted if recorded.address else frame.run.drifted
         if differs or drifted:

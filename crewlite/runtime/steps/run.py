@@ -29,7 +29,7 @@ from crewlite.state.journal.journal import Journal
 from crewlite.state.reading.steps import unsettled
 from crewlite.state.runtime import CommitView, RuntimeState
 from crewlite.state.shared import SharedData
-from crewlite.state.subscriber import SHOWN, CheckpointSubscriber, Setting
+from crewlite.state.subscriber import SHOWN, CheckpointRule, CheckpointSubscriber, Setting
 from crewlite.step_parts import Durability
 from crewlite.usage import Usage
 
@@ -65,8 +65,8 @@ class Origin(NamedTuple):
     parent: str | None = None
     """The id of the event around it: of the start of the step that announces it, or for an event of a step itself, of
     the start of the enclosing step."""
-    checkpoint: Setting = None
-    """The checkpoint setting of the step, or of the nearest enclosing step that has one."""
+    checkpoints: CheckpointRule | None = None
+    """Which of the events create a checkpoint: as the step says, or the nearest enclosing step that says it."""
 
 
 @dataclass(eq=False)
@@ -111,6 +111,8 @@ class Run:
     """(prefix of an attempt, address of a call of an earlier attempt that answers one of this attempt)."""
     begun_here: set[str] = field(default_factory=set)
     """Addresses of the calls with effect="once" that this kickoff has begun."""
+    setting: Setting = None
+    """The checkpoint setting of the definition that is kicked off."""
     config: CheckpointConfig | None = None
     """The store configuration that the definitions give, without the overrides of the kickoff."""
 
@@ -183,12 +185,17 @@ class Run:
                 used += usage()
         return used
 
-    def hears(self, event: type[BaseEvent], checkpoint: Setting) -> bool:
-        """Return whether an event of this class has a handler or, by this setting, creates a checkpoint.
+    def outermost(self, name: str) -> Origin:
+        """Return where events come from that are about the run, whose definition has this name."""
+        return Origin("", name, checkpoints=self.subscriber.rule(self.setting))
+
+    def hears(self, event: type[BaseEvent], rule: CheckpointRule | None) -> bool:
+        """Return whether an event of this class has a handler or, by this rule, creates a checkpoint.
 
         If neither, it need not be built.
         """
-        return event_bus.hears(event) or self.subscriber.wants(type_of(event), checkpoint, fleeting=event.fleeting)
+        creates = rule is not None and (type_of(event) in rule.types or (rule.every and not event.fleeting))
+        return creates or event_bus.hears(event)
 
     async def publish(
         self,
@@ -216,11 +223,11 @@ class Run:
             return None
         cls: Any
         cls, about = said
-        heard = event_bus.hears(cls)
-        makes_checkpoint = self.subscriber.wants(type_of(cls), origin.checkpoint, fleeting=cls.fleeting)
+        heard, rule = bool(event_bus.hearing[cls].receivers), origin.checkpoints
+        creates = rule if rule and (type_of(cls) in rule.types or (rule.every and not cls.fleeting)) else None
         event: BaseEvent | None = None
         if heard:
-            seq = journal.next_seq if (parts or makes_checkpoint) and not ahead else None
+            seq = journal.next_seq if (parts or creates) and not ahead else None
             event = self._event(cls, {**more, **about}, origin, seq)
             note = event.noted
         else:
@@ -228,11 +235,10 @@ class Run:
         recorded = () if cls.fleeting else (note,)
         if not ahead:
             journal.buffered_events += recorded
-        if makes_checkpoint:
+        if creates:
             fields, at, mask = {"source_name": origin.name, **about}, journal.next_seq, journal.secrets.mask_data
             shown = {name: mask(fields[name]) for name in SHOWN if name in fields}  # before any of it is cut
-            created = self.subscriber.checkpoint_parts(note, shown, origin.checkpoint, self.record, at, journal.bases)
-            parts = {**(parts or {}), **created}
+            parts = {**(parts or {}), **creates.parts(note, shown, self.record, at, journal.bases)}
         moment = None
         if parts:
             saved = journal.save(parts, now=now)

@@ -165,7 +165,7 @@ class StepScope(Frame):
 
     def hears(self, event: type[BaseEvent]) -> bool:
         """Return whether an event of this class has a handler or would create a checkpoint."""
-        return self.run.hears(event, self.origin.checkpoint)
+        return self.run.hears(event, self.origin.checkpoints)
 
     async def _drive(self, step: Step[T], asked: Asked, *, own_task: bool = False) -> T:
         """Return a step's outcome from the record, or run the step."""
