@@ -1,8 +1,8 @@
 """Support for forked children: locks that are free in them, functions to call there, and work that no fork cuts.
 
 A forked child has a copy of its parent's memory but none of its threads. A lock that another thread held during the
-fork would stay locked in the child for ever, so all locks of crewlite are created here. Locks of other libraries cannot
-be freed, so a fork waits for work that may hold them.
+fork would stay locked in the child for ever, so all locks of crewlite are created here. Locks of SQLite and of Python's
+imports cannot be freed, so a fork waits for work that may hold them.
 """
 
 from __future__ import annotations
@@ -45,11 +45,10 @@ class Closable(Protocol):
         """Close it. It is opened again when it is next used."""
 
 
-class _BetweenForks:
-    """A context manager for work with databases, which no fork may cut: one by another thread waits for its end.
+class _Uncut:
+    """A context manager for work that no fork may cut: one by another thread waits for its end, for at most 15 s.
 
-    It waits at most 15 s. Then, or if the thread that does the work forks itself, the child cannot use databases:
-    entering raises ConfigError there. A thread may enter again inside.
+    A thread may enter again inside.
     """
 
     def __init__(self) -> None:
@@ -57,19 +56,9 @@ class _BetweenForks:
         self._inside: list[int] = []
         """The threads in a block, each as often as it has entered one."""
         self.forking: dict[int, bool] = {}
-        """The threads that are about to fork, and whether all is closed for it. Nobody enters until they have."""
-        self.idle = WeakSet[Closable]()
-        """What is open between blocks, and is closed before a fork."""
-        self.carried: tuple[object, ...] = ()
-        """What was open or at work at the fork that made this process, and is never closed here."""
+        """The threads that are about to fork, and whether no work is under way. Nobody enters until they have."""
 
     def __enter__(self) -> None:
-        if self.carried:
-            raise ConfigError(
-                "This process was forked while its parent was using a database, so SQLite cannot be used here. Start "
-                "the process with the method 'spawn' or 'forkserver' of multiprocessing, or keep the runs in a "
-                "directory of JSON files"
-            )
         self._inside.append(get_ident())
         if self.forking:  # only now, so that either this thread sees the fork, or the fork sees this thread
             self._wait_for_forks()
@@ -95,28 +84,67 @@ class _BetweenForks:
             self._changed.wait_for(lambda: not self.forking)
             self._inside.append(me)
 
-    def _before(self) -> None:
+    def before_fork(self) -> None:
+        """Wait until no other thread is in a block."""
         me = get_ident()
         with self._changed:
             self.forking[me] = False
-            alone = self._changed.wait_for(lambda: set(self._inside) <= {me}, _PATIENCE) and me not in self._inside
-            for one in list(self.idle) if alone else ():
-                one.close()
-            self.forking[me] = alone
+            ended = self._changed.wait_for(lambda: set(self._inside) <= {me}, _PATIENCE)
+            self.forking[me] = ended and me not in self._inside
 
-    def _in_parent(self) -> None:
+    def in_parent(self) -> None:
+        """Let other threads go on."""
         with self._changed:
             self.forking.pop(get_ident(), None)
             self._changed.notify_all()
 
-    def _in_child(self) -> None:
-        if not self.forking.get(get_ident()):
-            self.carried = (*self.carried, *self.idle, *self._inside)
+    def in_child(self) -> None:
+        """Forget the other threads."""
         self._inside = [one for one in self._inside if one == get_ident()]
         self.forking.clear()
 
 
+class _BetweenForks(_Uncut):
+    """Work with databases, which are closed for a fork.
+
+    If a fork has waited in vain, or the thread that does the work forks itself, the child cannot use databases:
+    entering raises ConfigError there.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.idle = WeakSet[Closable]()
+        """What is open between blocks, and is closed before a fork."""
+        self.carried: tuple[object, ...] = ()
+        """What was open or at work at the fork that made this process, and is never closed here."""
+
+    def __enter__(self) -> None:
+        if self.carried:
+            raise ConfigError(
+                "This process was forked while its parent was using a database, so SQLite cannot be used here. Start "
+                "the process with the method 'spawn' or 'forkserver' of multiprocessing, or keep the runs in a "
+                "directory of JSON files"
+            )
+        super().__enter__()
+
+    def before_fork(self) -> None:
+        """Wait until no other thread uses a database, and close those that are open."""
+        with self._changed:
+            super().before_fork()
+            for one in list(self.idle) if self.forking[get_ident()] else ():
+                one.close()
+
+    def in_child(self) -> None:
+        """Forget the other threads, and note whether one of them was using a database."""
+        if not self.forking.get(get_ident()):
+            self.carried = (*self.carried, *self.idle, *self._inside)
+        super().in_child()
+
+
 between_forks = _BetweenForks()
+imports = _Uncut()
+"""Imports of modules at their first use, as a child could never import what its parent was importing at the fork."""
+_uncut: tuple[_Uncut, ...] = between_forks, imports  # in this order, as work with a database may import modules
 
 
 def in_child(act: _Act) -> _Act:
@@ -147,13 +175,24 @@ def _begin() -> None:
     for one in list(_locks):
         if not (hasattr(one, "_is_owned") and one._is_owned()):
             one._at_fork_reinit()  # as logging and concurrent.futures do
-    between_forks._in_child()
+    for work in _uncut:
+        work.in_child()
     for act in _acts:
         act()
 
 
+def _wait() -> None:
+    for work in _uncut:
+        work.before_fork()
+
+
+def _go_on() -> None:
+    for work in _uncut:
+        work.in_parent()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=between_forks._before, after_in_parent=between_forks._in_parent, after_in_child=_begin)
+    os.register_at_fork(before=_wait, after_in_parent=_go_on, after_in_child=_begin)
 
 
 def _exit_code(error: SystemExit) -> int:

@@ -8,7 +8,6 @@ run, and another one when it is imported, so its classes have two names.
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
@@ -16,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
+
+from crewlite.lazy import imported
 
 MAIN = "__main__"
 registered: dict[str, type] = {}
@@ -71,7 +72,7 @@ def find(tag: str, name: str) -> type | None:
     """
     module, _, qualified = name.partition(":")
     if name in _OF_CREWLITE:
-        importlib.import_module(module)
+        imported(module)
     found: Any = sys.modules.get(module) if module in _homes or name in _OF_CREWLITE else None
     for part in qualified.split("."):
         found = getattr(found, "__dict__", {}).get(part)  # no getattr: a module may import what it is asked for

@@ -13,14 +13,22 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from crewlite.forked import imports
+
 
 class _Lazy(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # inspecting the stand-in must not import the module
             raise AttributeError(name)
-        found = getattr(importlib.import_module(self.__name__), name)
+        found = getattr(imported(self.__name__), name)
         setattr(self, name, found)  # so that the next use is as fast as with any other module
         return found
+
+
+def imported(name: str) -> ModuleType:
+    """Import a module and return it. No fork by another thread comes in between: see `forked.imports`."""
+    with imports:
+        return importlib.import_module(name)
 
 
 def lazy(name: str) -> Any:
@@ -40,7 +48,7 @@ def first_use(package: str, homes: Mapping[str, str], *, complete: bool = True) 
 
     def find(name: str) -> Any:
         if home := homes.get(name):
-            value = getattr(importlib.import_module(home), name)
+            value = getattr(imported(home), name)
             setattr(sys.modules[package], name, value)
             return value
         is_package = "__path__" in vars(sys.modules[package])
@@ -60,4 +68,4 @@ if TYPE_CHECKING:
 else:
     asyncio, difflib, futures = lazy("asyncio"), lazy("difflib"), lazy("concurrent.futures")
 
-__all__ = ["asyncio", "difflib", "first_use", "futures", "lazy"]
+__all__ = ["asyncio", "difflib", "first_use", "futures", "imported", "lazy"]

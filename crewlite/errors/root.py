@@ -7,7 +7,6 @@ from itertools import takewhile
 from typing import ClassVar
 
 from crewlite.coming_from.settings import same_here
-from crewlite.lazy import difflib
 
 _SHORT, _LONG = 3, 7
 """The letters from which one, and from which two, typing errors in a word are likely."""
@@ -47,6 +46,8 @@ def did_you_mean(close: str | None) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
     """Return the known names, sorted by similarity to `name`, the most similar first."""
+    import difflib  # only a mistake needs it
+
     return sorted(known, key=lambda one: -difflib.SequenceMatcher(None, name.lower(), one.lower()).ratio())
 
 

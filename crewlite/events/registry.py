@@ -6,11 +6,10 @@ the classes.
 
 from __future__ import annotations
 
-import importlib
 from functools import cache
 from typing import TYPE_CHECKING, Literal, get_args
 
-from crewlite.lazy import lazy
+from crewlite.lazy import imported, lazy
 
 if TYPE_CHECKING:
     from crewlite.events import base
@@ -172,7 +171,7 @@ def load() -> dict[str, type[BaseEvent]]:
 
 
 def _classes(family: str) -> dict[str, type[BaseEvent]]:
-    module = vars(importlib.import_module(f"crewlite.events.types.{family}_events"))
+    module = vars(imported(f"crewlite.events.types.{family}_events"))
     return {
         name: value
         for name, value in module.items()

@@ -7,7 +7,6 @@ It is restricted: no look-up of prices on the network, no banners, no log lines 
 from __future__ import annotations
 
 import difflib
-import importlib
 import logging
 import os
 import sys
@@ -16,6 +15,7 @@ from typing import Any
 
 from crewlite import background
 from crewlite.forked import lock
+from crewlite.lazy import imported
 
 log = logging.getLogger("crewlite.llm")
 _ITS_OWN = (
@@ -47,7 +47,7 @@ async def litellm() -> Any:
 
 def api_error() -> type[Exception]:
     """Return the root class of the errors that litellm raises: it is the OpenAI client's."""
-    error: type[Exception] = importlib.import_module("openai").OpenAIError
+    error: type[Exception] = imported("openai").OpenAIError
     return error
 
 
@@ -96,7 +96,7 @@ def _load() -> Any:
             log.info("Loading litellm, which takes a few seconds once")
             os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
             first = "litellm" not in sys.modules
-            module = importlib.import_module("litellm")
+            module = imported("litellm")
             if first:  # else the program has set it up as it wants it
                 _quieten(module)
             _keep_secrets()

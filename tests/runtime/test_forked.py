@@ -9,12 +9,14 @@ import signal
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, bound, disk, forked
 from crewlite.errors import BranchConflictError, ConfigError, StoreError
 from crewlite.flow import ask, flow, step
+from crewlite.lazy import lazy
 from crewlite.state import RuntimeState
 from crewlite.testing import RecordedLLM, ScriptedLLM
 from tests import children
@@ -388,6 +390,27 @@ def test_a_state_that_the_parent_has_open_is_refused_in_a_child_and_not_waited_f
     change()
     assert state.snapshot().version == first.version + 1
     state.close()
+
+
+def test_a_child_that_is_forked_while_a_thread_imports_a_module_imports_it_too(tmp_path, monkeypatch):
+    begun = threading.Event()
+    monkeypatch.setitem(sys.modules, "told_by", SimpleNamespace(begun=begun))
+    (tmp_path / "slow.py").write_text("import time, told_by\ntold_by.begun.set()\ntime.sleep(0.3)\nvalue = 1")
+    monkeypatch.syspath_prepend(tmp_path)
+    slow = lazy("slow")
+    thread = threading.Thread(target=lambda: slow.value)
+    thread.start()
+    assert begun.wait(30)
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        try:
+            os._exit(slow.value != 1)
+        finally:
+            os._exit(2)
+    thread.join()
+    monkeypatch.delitem(sys.modules, "slow")
+    assert os.waitpid(child, 0)[1] == 0, "it waits for a thread that its parent has"
 
 
 def test_a_child_that_is_forked_while_a_reply_is_recorded_has_the_recorded_replies(tmp_path):
