@@ -147,9 +147,8 @@ class RuntimeState(Bag):
         """
         started = time.perf_counter()
         at = None if location is None else manual.opened_at(os.fspath(location), provider)
-        named = manual.name_checkpoint(self._journal, lambda: self._checkpoint_parts(label, metadata), at).result()
-        self._journal.completed(named.parts, started)
-        return named.queue.store.ref(named.parts["place"])
+        naming = manual.name_checkpoint(self._journal, lambda: self._checkpoint_parts(label, metadata), at)
+        return self._named(naming.result(), started)
 
     async def acheckpoint(
         self,
@@ -166,9 +165,7 @@ class RuntimeState(Bag):
             path = os.fspath(location)
             at = await background.acquire(lambda: manual.opened_at(path, provider), Writer.release)
         naming = manual.name_checkpoint(self._journal, lambda: self._checkpoint_parts(label, metadata), at)
-        named = await asyncio.wrap_future(naming)
-        self._journal.completed(named.parts, started)
-        return named.queue.store.ref(named.parts["place"])
+        return self._named(await asyncio.wrap_future(naming), started)
 
     def flush(self) -> int:
         """Wait until every commit of the run so far is on disk. That is of use with durability="async".
@@ -209,6 +206,10 @@ class RuntimeState(Bag):
         state = cls(journal, SNAPSHOT, "")
         state._then = None
         return state
+
+    def _named(self, parts: CommitParts, started: float) -> str:
+        self._journal.completed(parts, started)
+        return manual.ref_of(self._journal, parts["place"])
 
     def _checkpoint_parts(self, label: str | None, metadata: dict[str, Any] | None) -> CommitParts:
         """Build the commit parts of a checkpoint at the commit that this state shows."""

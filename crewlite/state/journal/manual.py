@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from crewlite.background import ends_task, ordinary
 from crewlite.errors import BranchConflictError, StoreError, text_of
-from crewlite.state.format.commit import Commit, CommitParts
+from crewlite.state.format.commit import CheckpointRecord, Commit, CommitParts
 from crewlite.state.format.entry import Entry, seal
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.opening import open_writer
-from crewlite.state.journal.writer import WriteQueue, Writer
+from crewlite.state.journal.writer import Writer
 from crewlite.state.providers import BaseProvider, provider_for
 
 T = TypeVar("T")
-
-
-class DurableCheckpoint(NamedTuple):
-    """A durable checkpoint: the commit parts that hold it, and the queue through which they were stored."""
-
-    parts: CommitParts
-    queue: WriteQueue
 
 
 def opened_at(location: str, provider: BaseProvider | None) -> Writer:
@@ -30,13 +23,13 @@ def opened_at(location: str, provider: BaseProvider | None) -> Writer:
     return open_writer(provider_for(location, provider), location)
 
 
-def name_checkpoint(journal: Journal, make: Callable[[], CommitParts], at: Writer | None) -> Future[DurableCheckpoint]:
-    """Commit a checkpoint with the parts that `make` returns. The future gets it once it is durable, or an error.
+def name_checkpoint(journal: Journal, make: Callable[[], CommitParts], at: Writer | None) -> Future[CommitParts]:
+    """Commit a checkpoint with the parts that `make` returns. The future gets them once they are durable, or an error.
 
     With `at`, a run without a store is stored there from now on. This function always releases `at`.
     """
 
-    def act(named: Future[DurableCheckpoint]) -> None:
+    def act(named: Future[CommitParts]) -> None:
         if at:
             _attach(journal, at)
         if (queue := journal.queue) is None:
@@ -58,7 +51,7 @@ def name_checkpoint(journal: Journal, make: Callable[[], CommitParts], at: Write
             if error is not None:
                 named.set_exception(StoreError(queue.store.location, f"the checkpoint was not saved: {text_of(error)}"))
             else:
-                named.set_result(DurableCheckpoint(parts, queue))
+                named.set_result(parts)
 
         journal.commit(parts, done)
         journal.announce(parts)
@@ -67,6 +60,11 @@ def name_checkpoint(journal: Journal, make: Callable[[], CommitParts], at: Write
     if at:
         naming.add_done_callback(lambda _: at.release())
     return naming
+
+
+def ref_of(journal: Journal, checkpoint: CheckpointRecord) -> str:
+    """Return the ref that names a checkpoint of a run; its id if the run is in memory only."""
+    return journal.queue.store.ref(checkpoint) if journal.queue else checkpoint["id"]
 
 
 def change(

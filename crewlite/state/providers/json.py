@@ -129,7 +129,7 @@ class JsonStore:
             there, _ = self.journals.scan(run_id, branch)
             found, forks = [(entry.seq, entry.seal) for entry in there], self.branches(run_id)
             reading.check_rewrite(self.location, run_id, branch, own, entries, found=found, forks=forks)
-            self.files.make(self.files.amiss(there))  # after it, the entries do not tell which files were dropped
+            self.files.make(self.files.amiss(there, {}))  # after it, the entries do not tell which files were dropped
             touched, data = self.touched(run_id, branch), lines(entries)
             disk.replace(path, data)
             disk.touch(path, touched)  # a compaction is not a sign of life
@@ -147,7 +147,7 @@ class JsonStore:
             reading.check_remove(run_id, dict(heads), {b: (es[-1].seq, es[-1].sum) for b, es in journals.items()})
             self.heads.remove(run_id)
             named = [file for entries in journals.values() for file in self.files.paths(entries).values()]
-            self.files.make(Changes(gone={file: None for file in named if os.path.exists(file)}))
+            self.files.make({file: None for file in named if os.path.exists(file)})
             gone = directory.with_name(f"~{new_id()}")
             disk.touch(directory, time.time())  # the doctor removes leftovers of an interrupted deletion by their age
             disk.rename(directory, gone)  # no reader looks at such a name
@@ -177,24 +177,22 @@ class JsonStore:
         """
         info, document = load(path, self.location)
         entry, first = self.journals.naming_entry(info)
-        if (entry is None or first is None) and not path.exists():
-            raise RefError(str(path), "does not exist any more")  # pruned in the meantime
         if entry is None or first is None:
-            sound = reading.newest_sound_checkpoint(self.journals.scan(info.run_id, info.branch)[0], self.ref)
-            raise CheckpointMismatch(
-                str(path), "its journal is missing, or does not name this checkpoint", sound, self.location
-            )
-        journal = self.paths.journal(info.run_id, info.branch)
-        made = json.loads(self.files.document(first.commit["run"], entry, journal))
-        if is_of_another(path, info) or made != document:
+            if not path.exists():
+                raise RefError(str(path), "does not exist any more")  # pruned in the meantime
+            problem = "its journal is missing, or does not name this checkpoint"
+        else:
+            journal = self.paths.journal(info.run_id, info.branch)
+            made = json.loads(self.files.document(first.commit["run"], entry, journal))
+            if made == document and not is_of_another(path, info):
+                return info
             problem = (
                 f"it was changed after it was written. Its journal is sound: kick off with "
                 f"run_id={info.run_id!r}, or delete this file and the next commit writes it again"
             )
-            entries, _ = self.journals.scan(info.run_id, info.branch)
-            sound = reading.newest_sound_checkpoint([e for e in entries if e.seq != entry.seq], self.ref)
-            raise CheckpointMismatch(str(path), problem, sound, self.location)
-        return info
+        entries, _ = self.journals.scan(info.run_id, info.branch)
+        sound = reading.newest_sound_checkpoint([one for one in entries if one != entry], self.ref)
+        raise CheckpointMismatch(str(path), problem, sound, self.location)
 
     def _warn_of_lost_runs(self) -> None:
         """Warn if the directory of all journals was deleted, though checkpoint files of their runs are left."""
@@ -233,7 +231,7 @@ class JsonStore:
         """Append to journals that exist."""
         heads: dict[Key, Head] = {}
         tails: dict[Key, Tail] = {}
-        changes = Changes()
+        changes: Changes = {}
         with disk.SyncBatch() as batch:
             lacked: list[tuple[Key, Commit, Sequence[Entry]]] = []
             for commit in commits:  # check all of them before writing any
@@ -253,9 +251,9 @@ class JsonStore:
                 except FileExistsError as error:
                     raise BranchConflictError(*key, expected=commit.after, found="a later commit") from error
                 tails[key] = self.files.follow(commit, tails[key], changes, partial(self._entries, commit, batch))
-            if len(changes.made) <= TOGETHER:
+            if len(changes) <= TOGETHER:
                 self.files.stage(changes, batch)
-                changes = Changes()
+                changes = {}
         self._settle(commits, tails, changes)
 
     def _tail_of(self, commit: Commit, changes: Changes, batch: disk.SyncBatch) -> Tail:
@@ -276,7 +274,7 @@ class JsonStore:
         if not tail or not tail.ends(file):
             entries, offset = self.journals.reread(commit.run_id, commit.branch, file)
             tail = Tail.of(path, entries, offset)
-        changes.add(self.files.amiss(entries))
+        self.files.amiss(entries, changes)
         batch.sync_names(path, self.paths.journals)  # the process that created them may have died before the sync
         return tail
 
@@ -355,7 +353,8 @@ class JsonStore:
 
     def _settle_new(self, commits: Sequence[Commit]) -> None:
         """Do what `_settle` does for commits that have created branches."""
-        tails, changes = dict[Key, Tail](), Changes()
+        tails: dict[Key, Tail] = {}
+        changes: Changes = {}
         for commit in commits:
             path = self.paths.journal(commit.run_id, commit.branch)
             tail = Tail.of(path, commit.entries, len(lines(commit.entries)))
@@ -364,8 +363,7 @@ class JsonStore:
 
     def _settle(self, commits: Sequence[Commit], tails: Mapping[Key, Tail], changes: Changes) -> None:
         """Change checkpoint files, write the heads, and remember the tails of branches that are claimed."""
-        if changes.made or changes.gone:
-            self.files.make(changes)
+        self.files.make(changes)
         for commit in commits:
             key = (commit.run_id, commit.branch)
             tail = tails[key]

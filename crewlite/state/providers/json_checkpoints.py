@@ -7,7 +7,6 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -30,39 +29,9 @@ _ID_IN_NAME = slice(-37, -5)
 _ID = re.compile("[0-9a-f]{32}")
 _NO_DIGITS_OR_LETTERS = re.compile(r"\W+")
 _text = encoder_of(json.JSONEncoder())
+Changes = dict[str, bytes | None]
+"""The content of checkpoint files to write, by path; None for a file to remove, which nothing writes again."""
 _quoted = json.encoder.encode_basestring_ascii  # what `_text` gives for a text, in a fifth of the time
-
-
-@dataclass(slots=True)
-class Changes:
-    """Checkpoint files to write (`made`: their content by path) and to remove (`gone`).
-
-    No file is in both: a file to be removed is not written, in whichever order the two were requested.
-    """
-
-    made: dict[str, bytes] = field(default_factory=dict)
-    gone: dict[str, None] = field(default_factory=dict)
-
-    def write(self, path: str, document: bytes) -> None:
-        """Write a file, unless it is to be removed."""
-        if path not in self.gone:
-            self.made[path] = document
-
-    def remove(self, path: str) -> None:
-        """Remove a file."""
-        self.made.pop(path, None)
-        self.gone[path] = None
-
-    def add(self, more: Changes) -> None:
-        """Make these changes too."""
-        for path in more.gone:
-            self.remove(path)
-        for path, document in more.made.items():
-            self.write(path, document)
-
-    def path_of(self, checkpoint: str) -> str | None:
-        """Return the path of the file to write for the checkpoint with this id; None without one."""
-        return next((path for path in self.made if path[_ID_IN_NAME] == checkpoint), None)
 
 
 class CheckpointFiles:
@@ -81,19 +50,18 @@ class CheckpointFiles:
         checkpoints = [entry.commit["place"] for entry in entries if "place" in entry.commit]
         return {one["id"]: self.path(one) for one in checkpoints}
 
-    def amiss(self, entries: Sequence[Entry]) -> Changes:
-        """Return the changes that repair what a killed writer left: missing files, and files of dropped checkpoints."""
-        dropped = set(dropped_by(entries))
-        changes, run = Changes(), entries[0].commit["run"]
+    def amiss(self, entries: Sequence[Entry], changes: Changes) -> Changes:
+        """Add the repair of what a killed writer left: missing files, and files of dropped checkpoints."""
+        dropped, run = set(dropped_by(entries)), entries[0].commit["run"]
         journal = self._paths.journal(run["run_id"], run["branch"])
         for entry in entries:
             if checkpoint := entry.commit.get("place"):
                 path, gone = self.path(checkpoint), checkpoint["id"] in dropped
                 there = os.path.exists(path)
                 if gone and there:
-                    changes.remove(path)
+                    changes[path] = None
                 elif not gone and not there:
-                    changes.write(path, self.document(run, entry, journal))
+                    changes.setdefault(path, self.document(run, entry, journal))
         return changes
 
     def follow(
@@ -110,33 +78,35 @@ class CheckpointFiles:
         for entry in commit.entries:
             if checkpoint := entry.commit.get("place"):
                 path = named[checkpoint["id"]] = self.path(checkpoint)
-                changes.write(path, self.document(tail.run, entry, tail.path))
+                changes.setdefault(path, self.document(tail.run, entry, tail.path))
             dropped += map(itemgetter(0), entry.commit.get("drops", ()))
         if dropped:
             if tail.files is None:
                 tail = tail._replace(files=self.paths(read() if read else commit.entries))
             before = tail.files or {}
-            for gone in dropped:  # perhaps one of another commit that is written at the same time
-                if file := named.get(gone) or before.get(gone) or changes.path_of(gone):
-                    changes.remove(file)
+            others = {path[_ID_IN_NAME]: path for path in changes}  # of other commits that are written at the same time
+            for gone in dropped:
+                if file := named.get(gone) or before.get(gone) or others.get(gone):
+                    changes[file] = None
         return tail
 
     def make(self, changes: Changes) -> None:
         """Write and remove files. A call that failed may be repeated."""
-        made = list(changes.made.items())
-        for start in range(0, max(len(made), 1), TOGETHER):
+        items = list(changes.items())
+        for start in range(0, len(items), TOGETHER):
             with disk.SyncBatch() as batch:
-                self.stage(Changes(dict(made[start : start + TOGETHER]), {} if start else changes.gone), batch)
+                self.stage(dict(items[start : start + TOGETHER]), batch)
 
     def stage(self, changes: Changes, batch: disk.SyncBatch) -> None:
         """Write and remove files at the end of the batch, once the commits that it holds are durable.
 
         Removed files stay removed: one that reappeared after a power failure would contradict its journal.
         """
-        for path in changes.gone:
-            batch.remove(path)
-        for path, document in changes.made.items():
-            batch.replace(path, document)
+        for path, document in changes.items():
+            if document is None:
+                batch.remove(path)
+            else:
+                batch.replace(path, document)
 
     def listed(self, part: str = "", limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
         """List the checkpoints in the files, as Store.places describes. A damaged file is left out, with a warning."""

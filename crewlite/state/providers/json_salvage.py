@@ -116,7 +116,7 @@ class JsonSalvage:
                 path, document = Path(self._files.path(checkpoint)), self._files.document(run, entry, journal)
                 data = disk.content(path)
                 if data is None or loosely(data) != json.loads(document):
-                    changes.write(str(path), document)
+                    changes[str(path)] = document
                     edited |= {path: data} if data is not None else {}
 
         rewinds, (run_id, branch) = rewinds_of(sound), (raw.run_id, raw.branch)
@@ -130,10 +130,10 @@ class JsonSalvage:
                 noted = [entry for entry in sound if holds_head(entry)]
                 self._heads.write(run_id, branch, sound[0].sum, noted[-1], rewinds)
 
-        if not changes.made and not unknown:
+        if not changes and not unknown:
             return None
-        problem = f"checkpoint files are missing or were changed: {', '.join(map(os.path.basename, changes.made))}"
-        if not changes.made:
+        problem = f"checkpoint files are missing or were changed: {', '.join(map(os.path.basename, changes))}"
+        if not changes:
             problem = f"{self._paths.head(run_id, branch).name} does not name the rewinds of the branch"
         return Flaw("stale_index", raw.where, problem, "written again", make, (raw.run_id, raw.branch))
 

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, NoReturn, Self, SupportsIndex
 
 from crewlite.codec import Json, encode
@@ -18,7 +19,7 @@ from crewlite.errors import ConfigError, CrewliteError, RefError, add_note
 from crewlite.keywords import methods_with_known_keywords
 from crewlite.refs import check_name
 from crewlite.state.format.checkpoints import SNAPSHOT
-from crewlite.state.format.commit import CheckpointRecord, CommitParts
+from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.entry import unsealed
 from crewlite.state.journal import manual
 from crewlite.state.journal.journal import Journal
@@ -134,12 +135,12 @@ class Bag(NamedValues):
 
     def _read(self) -> Checkpoints:
         journal = self._open()
+        ref = partial(manual.ref_of, journal)
         if journal.queue is None:
-            return Checkpoints([*map(unsealed, journal.unstored)], _id, {})
+            return Checkpoints([*map(unsealed, journal.unstored)], ref, {})
         manual.flush(journal).result()
-        store = journal.queue.store
-        entries, lacks = trace(store, journal.run_id, journal.branch)
-        return Checkpoints(entries, store.ref, lacks)
+        entries, lacks = trace(journal.queue.store, journal.run_id, journal.branch)
+        return Checkpoints(entries, ref, lacks)
 
     def restore(self, target: Checkpoint | int | str) -> None:
         """Set the values to those of a checkpoint, and record the change. Later checkpoints remain recorded.
@@ -211,8 +212,7 @@ class Bag(NamedValues):
         journal = self._journal
 
         def seen(parts: CommitParts) -> tuple[CommitParts, Checkpoint]:
-            ref = journal.queue.store.ref if journal.queue else _id
-            return parts, newest(journal.record, parts["place"], ref(parts["place"]))
+            return parts, newest(journal.record, parts["place"], manual.ref_of(journal, parts["place"]))
 
         return manual.change(journal, lambda: self._snapshot(label, metadata), seen)
 
@@ -305,10 +305,6 @@ class StepState(NamedValues):
             super().__setattr__(name, value)
         except AttributeError:
             self.__getattr__(name)
-
-
-def _id(checkpoint: CheckpointRecord) -> str:
-    return str(checkpoint["id"])
 
 
 def _check_counts(usage: Mapping[str, Any]) -> None:

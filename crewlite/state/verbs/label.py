@@ -74,7 +74,7 @@ def _give_at_work(journal: Journal, found: Checkpoint, total: str, name: str) ->
                 raise _label_taken(name, found.run_id, found.branch, other)
         return {"place": _checkpoint(record, record.checkpoints[found.id], total, name)}
 
-    identifier: str = name_checkpoint(journal, make, None).result().parts["place"]["id"]
+    identifier: str = name_checkpoint(journal, make, None).result()["place"]["id"]
     return identifier
 
 
