@@ -54,7 +54,7 @@ FLOORS = {
     "what is recorded": {"state.format"},
     "where it is kept": {"state.providers", "state.config"},
     "writing it": {"state.journal"},
-    "reading it": {"state.reading", "state.comparing", "state.subscriber", "state.cache", "state.shared"},
+    "reading it": {"state.reading", "state.comparing", "state.subscriber", "state.shared"},
     "changing it": {"state.verbs", "state.values"},
     "a run's state": {"state.runtime"},
     "all runs": {

@@ -19,7 +19,6 @@ from crewlite.resuming import to_resume
 from crewlite.runtime.steps.failures import class_of, lost
 from crewlite.runtime.steps.replay import Mode
 from crewlite.runtime.steps.slots import Pools
-from crewlite.state.cache import Cache
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.addresses import leaf, outers
 from crewlite.state.format.commit import CommitParts
@@ -28,7 +27,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
 from crewlite.state.reading.steps import unsettled
 from crewlite.state.runtime import CommitView, RuntimeState
-from crewlite.state.shared import SharedData
+from crewlite.state.shared import Cache, SharedData
 from crewlite.state.subscriber import SHOWN, CheckpointRule, CheckpointSubscriber, Setting
 from crewlite.step_parts import Durability
 from crewlite.usage import Usage
