@@ -368,7 +368,7 @@ class Journal:
     def listen(self) -> None:
         """Have the writer set the future `fenced` once another process has written to the branch."""
         if self.queue:
-            self.queue.loop, self.queue.fence = self.loop, self.fenced
+            self.queue.fence = self.fenced
 
     def emit(self, cls: type[BaseEvent], **fields: Any) -> None:
         """Emit an event about this journal."""

@@ -114,11 +114,18 @@ def stored_already(own: Sequence[Entry]) -> Commit:
     Appending it changes nothing in the journal, but makes the store complete the files that an interrupted call has
     left out.
     """
+    return commit_of(own, since=len(own) - 1)
+
+
+def commit_of(own: Sequence[Entry], *, since: int = 0) -> Commit:
+    """Build a commit of a branch's own entries, from the one with the index `since` on.
+
+    With the first, the commit creates the branch, so no different run can get its entries.
+    """
     run = own[0].commit["run"]
-    base, before = run.get("base"), (own[-2].seq, own[-2].sum) if own[1:] else (0, "")
-    if base and not own[1:]:
-        before = base["seq"], base["sum"]
-    return Commit(run["run_id"], run["branch"], *before, (own[-1],))
+    base = run.get("base")
+    before = head_of(own[:since]) if since else (base["seq"], base["sum"]) if base else (0, "")
+    return Commit(run["run_id"], run["branch"], *before, tuple(own[since:]))
 
 
 def _downward(store: Store, run_id: str, branch: str) -> Iterator[tuple[str, list[Entry]]]:

@@ -76,9 +76,8 @@ class WriteQueue:
     fenced: bool = False
     """Whether the store refuses further entries, because another process has written to the branch."""
     fence: asyncio.Future[BaseException] | None = None
-    """A future of `loop` that is done when the queue is fenced, with the error to raise."""
-    loop: asyncio.AbstractEventLoop | None = None
-    """The loop of the run that writes the branch; None until its journal listens."""
+    """A future on the loop of the run, done when the queue is fenced, with the error to raise; None until a journal
+    listens."""
 
     @property
     def store(self) -> Store:
@@ -175,7 +174,7 @@ class Writer:
         """Open the queue of a branch, of a run of this kind. Raises BranchConflictError if another run has it open."""
         with guard:
             if before := self.queues.get((run_id, branch)):
-                if not (before.loop and before.loop.is_closed()):
+                if not (before.fence and before.fence.get_loop().is_closed()):
                     raise BranchConflictError(run_id, branch, kind=kind)
                 self.users -= 1  # its run never ends, and never releases the writer
             queue = self.queues[run_id, branch] = WriteQueue(self, run_id, branch)

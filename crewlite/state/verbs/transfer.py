@@ -20,9 +20,8 @@ from crewlite.errors import BranchConflictError, ConfigError, JournalCorrupt, Re
 from crewlite.refs import check_name
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.entry import Entry, InvalidEntry
-from crewlite.state.journal.lineage import Journals, gone, head_of, journals_of_branch, journals_of_run, lost_base
+from crewlite.state.journal import lineage
 from crewlite.state.providers import Commit, Store, provider_for
-from crewlite.state.providers.base import Head
 from crewlite.state.providers.reading import sound_part
 from crewlite.state.providers.sqlite_database import is_database_file
 from crewlite.state.reading.locate import Located
@@ -66,19 +65,19 @@ def import_run(store: Store, path: Path) -> str:
     except FileNotFoundError:
         raise RefError(str(path), "does not exist") from None
     run_id, journals = _verified(data, str(path))
-    there = journals_of_run(store, run_id)
+    there = lineage.journals_of_run(store, run_id)
     if there and _digest(there) != _digest(journals):
         raise RunExists(run_id, store.location, str(path), found=_digest(there), wanted=_digest(journals))
     for branch in journals.keys() - there.keys():
         store.read(run_id, branch)  # raises if the branch exists and is too damaged to be listed
     # Branches that exist are appended too: that stores no entry twice, but completes their checkpoint files.
-    store.append([_commit(run_id, name, entries) for name, entries in journals.items()])
+    store.append([lineage.commit_of(own) for own in journals.values()])
     return run_id
 
 
 def commits(store: Store, run_id: str, branch: str) -> list[Commit]:
     """Build the commits that copy a branch, and the branches it is forked from, to a store that has none of them."""
-    return [_commit(run_id, name, own) for name, own in journals_of_branch(store, run_id, branch).items()]
+    return [lineage.commit_of(own) for own in lineage.journals_of_branch(store, run_id, branch).values()]
 
 
 def is_elsewhere(found: Located, given: object) -> bool:
@@ -119,24 +118,17 @@ def _copy(store: Store, copied: list[Commit], found: Located) -> None:
                 raise RunExists(found.run_id, store.location, found.location, found=known, wanted=total) from None
 
 
-def _journals(store: Store, run_id: str) -> Journals:
-    if journals := journals_of_run(store, run_id):
+def _journals(store: Store, run_id: str) -> lineage.Journals:
+    if journals := lineage.journals_of_run(store, run_id):
         return journals
-    raise gone(store, run_id, "run")
+    raise lineage.gone(store, run_id, "run")
 
 
 def _digest(journals: Mapping[str, Sequence[Entry]]) -> str:
-    return codec.digest({name: head_of(entries) for name, entries in journals.items()})
+    return codec.digest({name: lineage.head_of(entries) for name, entries in journals.items()})
 
 
-def _commit(run_id: str, branch: str, entries: Sequence[Entry]) -> Commit:
-    """Build the commit of a complete branch. It creates the branch, so no different run can get its entries."""
-    base = entries[0].commit["run"].get("base")
-    after: Head = (base["seq"], base["sum"]) if base else (0, "")
-    return Commit(run_id, branch, *after, tuple(entries))
-
-
-def _verified(data: bytes, where: str) -> tuple[str, Journals]:
+def _verified(data: bytes, where: str) -> tuple[str, lineage.Journals]:
     """Parse an export file: return the run_id and the journals, with every seal and every link between them checked."""
     try:
         parsed = json.loads(data)
@@ -156,7 +148,7 @@ def _verified(data: bytes, where: str) -> tuple[str, Journals]:
         if name in journals:
             raise _unsound(where, f"it holds branch {name!r} twice")
         journals[name] = _entries(branch.get("entries"), run_id, name, f"{where}, branch {name}")
-        if problem := lost_base(journals, name):
+        if problem := lineage.lost_base(journals, name):
             raise _unsound(f"{where}, branch {name}, entry 1", problem)
     if _digest(journals) != parsed.get("digest"):
         raise _unsound(where, "its digest does not fit: branches, or the last entries of one, are missing")
