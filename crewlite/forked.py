@@ -7,13 +7,15 @@ imports cannot be freed, so a fork waits for work that may hold them.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import logging  # noqa: F401 - it has a hook for forks too, and the one of the module imported first runs last
 import os
 import sys
 import threading
 from collections.abc import Callable
 from threading import get_ident
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 from weakref import WeakSet
 
 from crewlite.errors import ConfigError
@@ -36,6 +38,23 @@ def rlock() -> threading.RLock:
     made = threading.RLock()
     _locks.add(made)
     return made
+
+
+if TYPE_CHECKING or sys.version_info >= (3, 12):
+    cached_property = functools.cached_property
+else:
+
+    class _Unlocked(functools.cached_property):
+        """functools.cached_property without its lock, which it has in Python 3.11: all objects of a class share that.
+
+        A child could not compute the property of any object if another thread computed one during the fork.
+        """
+
+        def __init__(self, compute: Callable[[Any], Any]) -> None:
+            super().__init__(compute)
+            self.lock = contextlib.nullcontext()
+
+    cached_property = _Unlocked
 
 
 class Closable(Protocol):

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import logging
 import re
 from collections.abc import Callable, Mapping
-from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -47,10 +47,14 @@ def attributes_of(value: Any) -> dict[str, Any]:
     fields, slots = _names(kind)
     found = {name: getattr(value, name) for name in slots if hasattr(value, name)}
     found |= {name: item for name, item in getattr(value, "__dict__", {}).items() if name not in fields}
-    return {name: item for name, item in found.items() if not isinstance(getattr(kind, name, None), cached_property)}
+    return {
+        name: item
+        for name, item in found.items()
+        if not isinstance(getattr(kind, name, None), functools.cached_property)
+    }
 
 
-@lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=1024)
 def _names(kind: Any) -> tuple[frozenset[str], tuple[str, ...]]:
     """Return the names of a dataclass's fields, and of its slots that are no fields."""
     fields = frozenset(field.name for field in dataclasses.fields(kind))

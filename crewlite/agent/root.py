@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from datetime import datetime
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -25,6 +25,7 @@ from crewlite.durable import Step
 from crewlite.errors import ConfigError
 from crewlite.events.registry import checkpoint_event_types
 from crewlite.events.voice import Voice
+from crewlite.forked import cached_property
 from crewlite.llm.base import Message
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.kickoffs.facts import facts_of

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from crewlite import templates
 from crewlite.errors import AnswerMisfit, ConfigError
+from crewlite.forked import cached_property
 from crewlite.wording import an
 
 PROMPTS = "crewlite.agent"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,6 +25,7 @@ from crewlite.cli.options import (
 from crewlite.cli.runner import Runner
 from crewlite.cli.shell import Again
 from crewlite.definition import to_rerun
+from crewlite.forked import cached_property
 from crewlite.llm.models import named
 from crewlite.runtime.kickoffs.fork import forked_in_memory
 from crewlite.runtime.kickoffs.resumption import not_made

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
 from typing import Any
 
 from crewlite.codec import JsonObject, decode
 from crewlite.errors import JournalCorrupt, RefError
+from crewlite.forked import cached_property
 from crewlite.ids import now
 from crewlite.keywords import methods_with_known_keywords
 from crewlite.state.format.addresses import around

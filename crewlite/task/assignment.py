@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from crewlite.agent.input_files import InputFile, digests, read
 from crewlite.agent.loop import Answer
 from crewlite.agent.persona import Filling, Persona, Worker
 from crewlite.errors import ConfigError
+from crewlite.forked import cached_property
 from crewlite.runtime.steps.questions import FILE
 from crewlite.task.output import TaskOutput
 from crewlite.task.output_file import check_links, check_place, check_text

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import json
 from collections.abc import Callable
 from enum import Enum
-from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import (
@@ -24,6 +24,7 @@ from pydantic.errors import PydanticUserError
 from crewlite.callables import is_async, is_generator
 from crewlite.definition import Described
 from crewlite.errors import ConfigError, OnLoopThread, ends_run, text_of
+from crewlite.forked import cached_property
 from crewlite.lazy import lazy
 from crewlite.recovery.port import Policy, check_policy
 from crewlite.resources import Resource
@@ -66,7 +67,7 @@ class BaseTool(Described, Resource):
     `async def aclose(self)` lets go when the last run that uses it has ended.
     """
 
-    model_config = ConfigDict(ignored_types=(cached_property,), frozen=False)
+    model_config = ConfigDict(ignored_types=(functools.cached_property,), frozen=False)
 
     name: str
     description: str

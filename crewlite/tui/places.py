@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
 
 from rich.text import Text
 
 from crewlite.cli.checkpoint.screen import Part
 from crewlite.cli.checkpoint.words import ago, name_of
 from crewlite.errors import RefError
+from crewlite.forked import cached_property
 from crewlite.resuming import branch_ref
 from crewlite.state.providers import BranchInfo
 from crewlite.state.reading.checkpoint import Checkpoint

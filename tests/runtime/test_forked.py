@@ -413,6 +413,30 @@ def test_a_child_that_is_forked_while_a_thread_imports_a_module_imports_it_too(t
     assert os.waitpid(child, 0)[1] == 0, "it waits for a thread that its parent has"
 
 
+def test_a_child_that_is_forked_while_a_thread_works_out_a_graph_works_out_its_own():
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Slow:
+        @forked.cached_property
+        def graph(self):
+            begun.set()
+            return go_on.wait(30)
+
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(lambda: Slow().graph)
+        assert begun.wait(30)
+        child = os.fork()
+        go_on.set()
+        if not child:
+            signal.alarm(20)
+            try:
+                os._exit(Slow().graph is not True)
+            finally:
+                os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0, "it waits for a thread that its parent has"
+        assert other.result()
+
+
 def test_a_child_that_is_forked_while_a_reply_is_recorded_has_the_recorded_replies(tmp_path):
     first, llm = (RecordedLLM(tmp_path / "replies.jsonl", ScriptedLLM([reply])) for reply in ("one", "two"))
     parent, writes, go_on = os.getpid(), threading.Event(), threading.Event()

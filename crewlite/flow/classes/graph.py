@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.labels import known_labels, label_of
 from crewlite.flow.classes.methods import Decorator, FlowMethod
 from crewlite.flow.classes.rounds import Cycles, Path, Round
+from crewlite.forked import cached_property
 from crewlite.wording import an
 
 _WITH_PARENTHESES = {

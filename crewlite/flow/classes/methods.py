@@ -15,6 +15,7 @@ from crewlite.flow.classes.conditions import Condition, address_name, condition_
 from crewlite.flow.classes.feedback import Feedback
 from crewlite.flow.classes.labels import annotated_labels, listed
 from crewlite.flow.options import CallOptions, Execution, called, named, returning
+from crewlite.forked import cached_property
 from crewlite.keywords import known_keywords
 from crewlite.lazy import lazy
 from crewlite.state.config import CheckpointConfig
@@ -73,38 +74,38 @@ class FlowMethod(Generic[P, R]):
                 f"@human_feedback(emit=[...]), and not to @router"
             )
 
-    @functools.cached_property
+    @cached_property
     def name(self) -> str:
         """The name of its function."""
         return called(self.func)
 
-    @functools.cached_property
+    @cached_property
     def step_name(self) -> str:
         """The name in the address of its step, if its condition has started it."""
         return address_name(self.name, self.condition)
 
-    @functools.cached_property
+    @cached_property
     def is_async(self) -> bool:
         """Whether the method is a coroutine function."""
         return is_async(self.func)
 
-    @functools.cached_property
+    @cached_property
     def parameters(self) -> Sequence[inspect.Parameter]:
         """The parameters of the method, without the flow itself, `*args` and `**kwargs`: these get nothing."""
         _, *own = inspect.signature(self.func).parameters.values()
         return [one for one in own if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
 
-    @functools.cached_property
+    @cached_property
     def types(self) -> Mapping[str, Any]:
         """The type hints of the parameters, as far as they can be evaluated."""
         return types_of(self.func)
 
-    @functools.cached_property
+    @cached_property
     def takes(self) -> str | None:
         """The name of the parameter that is given the result of another method; None if none can be."""
         return next((one.name for one in self.parameters if one.kind is not one.KEYWORD_ONLY), None)
 
-    @functools.cached_property
+    @cached_property
     def declared(self) -> frozenset[str] | None:
         """The labels that the method may return, by `emit` or its return annotation; None if neither lists them."""
         return annotated_labels(self.func) if self.emit is None else self.emit

@@ -11,7 +11,6 @@ import copy
 import logging
 import weakref
 from collections.abc import Collection, Iterable, Mapping, MutableMapping
-from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, TypeVar, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -22,6 +21,7 @@ from crewlite.codec import Json
 from crewlite.comparable import comparable
 from crewlite.errors import ConfigError, meant
 from crewlite.flow.classes.feedback import HumanFeedbackResult
+from crewlite.forked import cached_property
 from crewlite.secrets import declared_in
 from crewlite.state.journal.values import Values
 from crewlite.state.journal.view import View

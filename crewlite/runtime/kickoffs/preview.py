@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from crewlite import background, codec, durable
@@ -25,6 +24,7 @@ from crewlite.errors import (
     RepeatedCall,
     text_of,
 )
+from crewlite.forked import cached_property
 from crewlite.resuming import nth_attempt
 from crewlite.runtime.kickoffs.answers import answers_given
 from crewlite.runtime.kickoffs.plan import continued, plan

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
-from functools import cached_property
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from crewlite.codec import Json, JsonObject, digest
 from crewlite.durable import Step
 from crewlite.errors import ConfigError
 from crewlite.events import FlowPausedEvent
+from crewlite.forked import cached_property
 from crewlite.kinds import Kind
 from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.runtime.steps.questions import Comparison

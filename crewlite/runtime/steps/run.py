@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
@@ -14,6 +13,7 @@ from crewlite.durable import Said
 from crewlite.errors import InDoubt, NotCodable, Redacted, ends_run, text_of
 from crewlite.events.base import BaseEvent, EventNote, open_fields, type_of
 from crewlite.events.event_bus import event_bus
+from crewlite.forked import cached_property
 from crewlite.ids import new_id, now_text
 from crewlite.resuming import to_resume
 from crewlite.runtime.steps.failures import class_of, lost

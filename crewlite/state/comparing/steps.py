@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
 from typing import Literal, NamedTuple
 
 from crewlite import kinds
+from crewlite.forked import cached_property
 from crewlite.state.comparing.fields import FieldDiff, Status, without_own_id
 from crewlite.state.format.addresses import in_order, outers, without_tries
 from crewlite.state.format.outcome import Attempt, Outcome

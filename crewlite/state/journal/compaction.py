@@ -10,11 +10,11 @@ are chained.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import cast
 
 from crewlite import kinds
 from crewlite.errors import JournalCorrupt
+from crewlite.forked import cached_property
 from crewlite.state.format.addresses import around, outers
 from crewlite.state.format.commit import (
     Commit,

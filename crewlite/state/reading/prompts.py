@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import islice
 from typing import Any
 
 from crewlite import kinds, templates
 from crewlite.codec import Json, JsonObject, decode
 from crewlite.errors import MissingInput
+from crewlite.forked import cached_property
 from crewlite.llm.base import OVERFLOW
 from crewlite.state.format.addresses import leaf, outer, prefix_beside, try_of
 from crewlite.state.format.earlier import definition_at, inputs_at

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import starmap
 from typing import Any
 
@@ -13,6 +12,7 @@ from crewlite import errors, events
 from crewlite.codec import Json, digest, encode, laid_over
 from crewlite.definition import check_inputs, to_rerun
 from crewlite.events.event_bus import event_bus
+from crewlite.forked import cached_property
 from crewlite.ids import new_id, short
 from crewlite.refs import check_name
 from crewlite.resuming import nth_attempt

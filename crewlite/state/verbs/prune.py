@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
-from functools import cached_property, partial
+from functools import partial
 
 from crewlite.errors import BranchConflictError, ConfigError, RefError
+from crewlite.forked import cached_property
 from crewlite.ids import now
 from crewlite.refs import check_name
 from crewlite.resuming import in_shell
