@@ -22,7 +22,7 @@ SILENT = {
     "runtime/kickoffs/stream.py: __aexit__",
     "runtime/kickoffs/stream.py: __exit__",
     "runtime/steps/failures.py: _built",
-    "runtime/steps/numbering.py: _alike",
+    "runtime/steps/beside.py: _alike",
     "runtime/steps/siblings.py: ended",
     "runtime/steps/turns.py: hand_over",
     "state/journal/writer.py: _fence",

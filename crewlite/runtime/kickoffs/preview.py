@@ -301,7 +301,7 @@ class DryScope(StepScope):
     def complete(self) -> None:
         """Note the recorded steps that were not requested. Raises NonDeterminism, as the run would."""
         known = {**self.run.before.outcomes, **self.run.record.outcomes}
-        for address in _inside(known, self.children.numbering.prefix):
+        for address in _inside(known, self.children.prefix):
             if address not in self.children.asked:
                 self.run.note(address, known[address].kind, "dropped", self._why_not(address))
         self.check_none_missed()

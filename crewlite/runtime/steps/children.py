@@ -9,6 +9,7 @@ from typing import Any
 
 from crewlite import kinds
 from crewlite.errors import CrewliteError
+from crewlite.runtime.steps.beside import Beside
 from crewlite.runtime.steps.numbering import Numbering
 from crewlite.runtime.steps.siblings import Siblings
 from crewlite.runtime.steps.turns import Turns
@@ -20,8 +21,11 @@ _NONE = frozenset[str]()
 _SHORTEST_REFERENCE = 64  # characters; a shorter text is no longer than the reference to it
 
 
-class Children:
-    """The child steps of one attempt of a step. Most attempts use little of this, so the class holds the defaults."""
+class Children(Numbering):
+    """The child steps of one attempt of a step, and their addresses.
+
+    Most attempts use little of this, so the class holds the defaults.
+    """
 
     ahead: list[str] | None = None
     """Recorded child steps that were not yet requested when `is_next` was first called, the latest first."""
@@ -42,12 +46,13 @@ class Children:
     """Addresses of child steps, and of steps inside them, that keep their answer though their question changed."""
     turns: Turns | None = None
     """The order in which child steps hand over their results: recorded ones, and those that end meanwhile."""
+    beside: Beside | None = None
+    """Gives addresses to the child steps that code beside the attempt's own requests."""
     spawned: Siblings | None = None
     """The steps that were begun and not awaited at once."""
 
     def __init__(self, prefix: str, recorded: Collection[str]) -> None:
-        self.numbering = Numbering(prefix)
-        """Gives the child steps their addresses, which begin with `prefix`."""
+        super().__init__(prefix)
         self.unrequested: set[str] | frozenset[str] = set(recorded) if recorded else _NONE
         """Addresses of recorded child steps that have not been requested yet."""
         self.asked: dict[str, str | None] = {}
@@ -118,6 +123,11 @@ class Children:
         """Note that the next commit holds the outcome or the failure of a child step, whose turn follows from it."""
         if self.turns:
             self.turns.committed(address, journal.next_order)
+
+    def beside_here(self) -> Beside:
+        """Return what gives addresses to the steps of code beside the attempt's own; create it on first use."""
+        beside: Beside = self.beside or vars(self).setdefault("beside", Beside())  # whichever thread comes first
+        return beside
 
     def siblings(self) -> Siblings:
         """Return the set of steps that run side by side here; create it on first use."""

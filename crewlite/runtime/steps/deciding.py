@@ -180,7 +180,7 @@ async def _decided(step: Step[Any], frame: Frame, failed: FailedAttempt, past: S
         return Decided(Abort(), misused, failure.kind)
     if not remedies.is_for_work(remedy):
         return Decided(remedy, error, failure.kind, failure)
-    prefix = frame.children.numbering.prefix
+    prefix = frame.children.prefix
     where = remedies.applier(record, remedy, prefix, frame.address)
     if where is None:
         return Decided(Escalate(_nowhere(remedy), type=remedy.type), error, failure.kind, failure)
@@ -278,7 +278,7 @@ async def _risen(step: Step[Any], frame: Frame, risen: Attempt, error: Exception
 
 async def _applied(step: Step[Any], frame: Frame, decision: Decided) -> Decided:
     """Return the decision with the finished steps that its remedy makes void; a Compensate first undoes them."""
-    record, remedy, prefix = frame.run.record, decision.remedy, frame.children.numbering.prefix
+    record, remedy, prefix = frame.run.record, decision.remedy, frame.children.prefix
     if step.refuses and (why := step.refuses(remedy)):
         return replace(decision, remedy=Escalate(why, type=remedy.type))
     if not isinstance(remedy, Compensate):
@@ -295,7 +295,7 @@ async def _applied(step: Step[Any], frame: Frame, decision: Decided) -> Decided:
 def _beside(step: Step[Any], frame: Frame) -> Frame:
     """Build a frame for steps about a failed attempt, such as questions. Their addresses are inside the failed step."""
     beside = frame.outer.child(step, frame.origin._replace(parent=None))
-    beside.children = Children(frame.children.numbering.prefix, ())
+    beside.children = Children(frame.children.prefix, ())
     return beside
 
 
@@ -317,7 +317,7 @@ def _failure(
     """Describe a failed attempt for its policy."""
     record, address = frame.run.record, frame.address
     left = step.fallbacks - sum(isinstance(remedy, Fallback) for remedy in past)
-    inside, beside = frame.children.numbering.prefix, frame.outer.children.numbering.prefix
+    inside, beside = frame.children.prefix, frame.outer.children.prefix
     return replace(
         _masked(frame, Failure.of(for_author(frame, error) or error, address, left)),
         is_told=step.failure is not None and not ends_run(for_author(frame, error) or error),

@@ -146,13 +146,13 @@ def kept(step: Step[Any], frame: Frame) -> FailedAttempt | None:
 def _is_answered(frame: Frame) -> bool:
     """Return whether a person was asked what follows the attempt, and has answered every such question."""
     record, number = frame.run.record, len(frame.run.record.attempts.get(frame.address, ())) + 1
-    decision = f"{frame.children.numbering.prefix}{kinds.DECISION.name}:{number}-"
+    decision = f"{frame.children.prefix}{kinds.DECISION.name}:{number}-"
     open_ones = (asked["address"] for asked in record.waiting)
     return any(at.startswith(decision) for at in record.asked) and not any(at.startswith(decision) for at in open_ones)
 
 
 def _address(frame: Frame) -> str:
-    return f"{frame.children.numbering.prefix}{kinds.CLASSIFICATION.name}:{_name(frame)}"
+    return f"{frame.children.prefix}{kinds.CLASSIFICATION.name}:{_name(frame)}"
 
 
 def _name(frame: Frame) -> str:

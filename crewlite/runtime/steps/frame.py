@@ -387,7 +387,7 @@ class Frame(Scope):
 
     def check_none_missed(self) -> None:
         """Raise NonDeterminism if the step has ended without requesting a recorded step inside it."""
-        children, mode, prefix = self.children, self.inherited.mode, self.children.numbering.prefix
+        children, mode, prefix = self.children, self.inherited.mode, self.children.prefix
         if left := replay.missed(self.run.record, mode, prefix, children.unrequested):
             asked, expected = ", ".join(list(children.asked)[-3:]) or "none", ", ".join(left[:3])
             unkeyed = [at for at in left if kinds.at(at).takes_key and "#[" not in at.removeprefix(prefix)]

@@ -62,7 +62,7 @@ class keyed:  # noqa: N801 - a context manager
         scope = durable.scope()
         if not isinstance(scope, Frame):
             return
-        if not scope.children.numbering.takes_key(self._key):
+        if not scope.children.beside_here().takes_key(self._key):
             where = scope.address or scope.origin.name
             raise ConfigError(f"keyed({self._key!r}) was used before in {where}: give each block a key of its own")
         self._token = _held.set(_Held(scope, self._key, _task_here()))
@@ -88,7 +88,7 @@ def to_another_loop() -> Context:
     elif loop is not None and scope.is_beside:
         if foreign and loop is not scope.loop and not background.on_loop_thread():
             own_threads.note_call(scope)
-        scope.children.numbering.note_asker(context)
+        scope.children.beside_here().note_asker(context)
     return context
 
 

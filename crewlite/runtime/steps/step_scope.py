@@ -63,7 +63,7 @@ class StepScope(Frame):
 
     def reserve_address(self, kind: str, name: str | None = None) -> str:
         """Return the address of the next child step of this kind and name, in the order of the calls."""
-        return self.children.numbering.next(kind, name)
+        return self.children.next(kind, name)
 
     def expect(self, address: str) -> None:
         """Reserve a step's place in the order of requests for an address, before the step itself is requested.
@@ -80,11 +80,12 @@ class StepScope(Frame):
         fingerprint, children = self._question(step), self.children
         address = step.address if address is None else address
         if address is None and step.name and step.kind.takes_key and (key := key_here(self)):
-            address = children.numbering.keyed(step.kind.name, step.name, key)
+            address = children.keyed(step.kind.name, step.name, key)
         elif address is None and self._in_order(step):
-            address = children.numbering.next(step.kind.name, step.name)
+            address = children.next(step.kind.name, step.name)
         elif address is None:
-            address = children.numbering.beside(step, fingerprint, recorded=self.run.recorded, ended=self.has_ended)
+            here, recorded = children.beside_here(), self.run.recorded
+            address = here.address(children, step, fingerprint, recorded=recorded, ended=self.has_ended)
         behind = None if step.kind.asks_person or address in children.expected else children.blocked
         children.asked[address] = None
         if self.sayings is not None:
@@ -134,11 +135,10 @@ class StepScope(Frame):
 
     def _deliver(self, address: str) -> None:
         """Apply a step's changes of the state, because the code receives the step's result now."""
-        view = self.children.view
-        if view and not self.run.journal.states.shared.used:
-            view.handed[address] = None  # for speed: without changes there is no need for the lock
-        elif view:
+        if (view := self.children.view) and self.run.journal.states.shared.used:
             view.deliver(address)
+        elif view:  # without changes there is no need for the lock
+            view.handed[address] = None
 
     def mark_awaited(self, task: asyncio.Task[Any]) -> None:
         """Mark a spawned step as awaited: its exception reaches the awaiter, so the parent need not raise it again."""
@@ -224,7 +224,7 @@ class StepScope(Frame):
             self.run.journal.states.diverge(address)
         at_once, children = self.run.on_drift != "rerun", self.children
         if diverges and self.inherited.mode.goes_otherwise:
-            for at, kind in void(record, children.numbering.prefix, children.asked.keys() - {address}):
+            for at, kind in void(record, children.prefix, children.asked.keys() - {address}):
                 self.run.journal.invalidate(at, kind, at_once=at_once)
         if address in record.outcomes:
             self.run.journal.invalidate(address, step.kind.name, at_once=at_once)
@@ -342,7 +342,7 @@ class StepScope(Frame):
                 return TaskDrifted(run_id, refused.addresses[0], how)
             case "other question":
                 came_to, found = self._shown(record.value(question.address)), self._shown(question.asked)
-                siblings = self.run.inside.get(self.children.numbering.prefix, ())
+                siblings = self.run.inside.get(self.children.prefix, ())
                 if alike := replay.asked_alike(record, question.digest, siblings):
                     found += f", which {alike[0]} was asked"
                 expected = f"what {question.address} was asked when it came to {came_to}"

@@ -1,0 +1,214 @@
+"""Give addresses to the steps that coroutines and threads beside an attempt's own code request, in any order.
+
+The address of such a step contains a digest of its question and of the function call, with its arguments, that requests
+it. Two such steps are numbered in the order of the calls only if it makes no difference which of them gets which
+answer; otherwise a resume could swap their answers, so the second one is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import types
+import weakref
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context, ContextVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, SecretStr
+
+from crewlite import codec, own_threads
+from crewlite.codec import Json
+from crewlite.comparable import Seen, alike_in_data
+from crewlite.durable import Step
+from crewlite.errors import ConfigError
+from crewlite.resources import Resource
+from crewlite.runtime.steps.numbering import TOLD_APART, Numbering, stem_of
+
+_DATA = (str, int, float, bool, type(None), tuple, dict, SecretStr, types.FunctionType)
+
+
+class _Asker(NamedTuple):
+    """The code that requests a step."""
+
+    digest: str = ""
+    """Identifies the functions of the code and their arguments; the same on every resume."""
+    code: object = None
+    """The asyncio task in which the code runs, by a weak reference; in a thread, the key of its `bound` call."""
+    holds: Seen = Seen(None)
+    """What the call of its thread was given and holds: objects among it are in no digest."""
+    asks_of: Beside | None = None
+    """The attempt in which this code, on another event loop, has a task of the engine request a step; else None."""
+
+
+_NOBODY = _Asker()
+_SEVERAL = object()
+_HasEnded = Callable[[str, str], bool]
+_asker: ContextVar[_Asker] = ContextVar("crewlite_asker", default=_NOBODY)
+"""The code that last requested a step in this context."""
+
+
+class Beside:
+    """Gives addresses to the steps that code beside the own code of one attempt requests."""
+
+    def __init__(self) -> None:
+        self._requests: dict[str, list[_Request]] = {}
+        """Requests that differ in code, worker or arguments, by address without count."""
+        self._keys: dict[str, object] = {}
+
+    def address(
+        self, numbering: Numbering, step: Step[Any], fingerprint: str, *, recorded: bool, ended: _HasEnded
+    ) -> str:
+        """Return the address of a step that a coroutine or thread beside the attempt's own code requests.
+
+        `numbering`: that of the attempt.
+
+        Such steps come in any order, so the address is made of the step's `fingerprint`. In a `recorded` run, raises
+        ConfigError if two of them have the same fingerprint and differ nevertheless: in the agent, crew or model that
+        answers, or in an argument that cannot be recorded. A resume could swap their answers. Of threads without
+        `bound`, as those of `asyncio.to_thread`, that execute the same call, this is so if the earlier step has not
+        `ended`, which is given its address, or was answered with the recorded answer of another model than its own,
+        which is given too where models differ.
+        """
+        asker, stem = self._who_asks(), stem_of(step.kind.name, step.name)
+        place = f"{stem}#{codec.digest([fingerprint, asker.digest])[:TOLD_APART]}"
+        others, address = self._requests.setdefault(place, []), numbering.at(place)
+        if recorded and (differing := _noted(others, address, asker, step, ended)):
+            raise ConfigError(
+                f"{numbering.prefix}{stem} is requested twice side by side with the same question, and what differs "
+                f"cannot be recorded ({differing}). A resume could swap the two answers: tell them apart by a "
+                f"key, `with keyed(name):`, or by a text or number that the code takes as an argument, "
+                f"and use another run_id"
+            )
+        return address
+
+    def note_asker(self, context: Context) -> None:
+        """Note in `context` which code requests a step, because another event loop takes the request."""
+        context.run(_asker.set, self._who_asks()._replace(asks_of=self))
+
+    def takes_key(self, key: str) -> bool:
+        """Reserve a key, from any thread. Returns False if it was reserved before."""
+        mine = object()
+        return self._keys.setdefault(key, mine) is mine
+
+    def _who_asks(self) -> _Asker:
+        """Return the code that requests a step: its coroutine or the call of its thread, and the calls around that."""
+        asker, call = _asker.get(), own_threads.call_here()
+        if asker.asks_of is self:
+            return asker
+        task = asyncio.current_task()
+        if task is None:
+            return _Asker(codec.digest([asker.digest, call.key]), call.key if call.is_bound else None, call.holds)
+        code = weakref.ref(task)  # one object for each task
+        if asker.code is not code:
+            asker = _Asker(codec.digest([asker.digest, call.key, _call(task.get_coro())]), code, call.holds)
+            _asker.set(asker)
+        return asker
+
+
+def _call(coroutine: Any) -> Json:
+    """Return a coroutine's function and its arguments, as they are when it first requests a step."""
+    frame = getattr(coroutine, "cr_frame", None)
+    return own_threads.call_in(frame) if isinstance(frame, types.FrameType) else type(coroutine).__qualname__
+
+
+@dataclass(slots=True)
+class _Request:
+    """A request of code beside the attempt's own, kept to compare later requests with the same question."""
+
+    code: object
+    """The code that made the request; `_SEVERAL` if several did; None for a thread without `bound`."""
+    holds: Seen
+    """What the call of its thread was given and holds."""
+    worker: object
+    given: object
+    model: str
+    addresses: list[str]
+    """The addresses of this request, and of later ones that are like it."""
+
+    def differs(self, asker: _Asker, step: Step[Any]) -> str:
+        """Return in words what differs between this request and `step` but is in no question; "" if nothing does."""
+        if codec.holds_secret(step.question):
+            return "a secret"
+        if not _alike(self.worker, step.voice.source):
+            return type(self.worker).__name__
+        if not _alike(self.given, step.given):
+            return "an argument"
+        return "" if alike_in_data(self.holds, asker.holds) else "what the functions of two threads hold"
+
+
+def _noted(others: list[_Request], address: str, asker: _Asker, step: Step[Any], ended: _HasEnded) -> str:
+    """Add a request for a step to the earlier requests with the same address, less its count.
+
+    Returns "", or in words what differs from an earlier request of other code: a resume could swap the two answers.
+    """
+    code, worker, given, known = asker.code, step.voice.source, step.given, False
+    for other in others:
+        model = "" if _alike(other.worker, worker) else other.model
+        if other.code is code and (code is not None or all(ended(at, model) for at in other.addresses)):
+            alike = other.worker is worker and other.given is given
+        elif differing := other.differs(asker, step):
+            return differing
+        else:  # from here on, any code that asks something else is other code than one of these
+            other.code, alike = code if code is other.code else _SEVERAL, True
+        if alike:
+            other.addresses.append(address)
+            known = True
+    if not known:
+        others.append(_Request(code, asker.holds, worker, given, (step.provenance or {}).get("model", ""), [address]))
+    return ""
+
+
+def _alike(one: object, other: object) -> bool:
+    """Return whether two objects are interchangeable for a step, as far as one can tell."""
+    try:
+        return _same(one, other, set())
+    except Exception:  # what comparing raises is up to the classes of users; it is no verdict
+        return False
+
+
+def _same(one: Any, other: Any, begun: set[tuple[int, int]]) -> bool:
+    """Compare two objects. Definitions, models and functions with the same parts are alike, and so are equal data.
+
+    `begun`: pairs of objects that are being compared, as a function may hold itself.
+    """
+    if one is other or (id(one), id(other)) in begun:
+        return True
+    if type(one).__qualname__ != type(other).__qualname__:  # a class made anew by the same code is another object
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_same(value, other[name], begun) for name, value in one.items())
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(_same(*pair, begun) for pair in zip(one, other, strict=True))
+    if (parts := _parts(one)) is None:
+        return bool(one == other) or bool(codec.encode(one) == codec.encode(other))
+    begun.add((id(one), id(other)))
+    return _same(parts, _parts(other), begun)
+
+
+def _parts(one: Any) -> list[Any] | dict[str, Any] | None:
+    """Return the parts that decide whether two functions, definitions, models or tools are the same.
+
+    Returns None for an object of any other kind.
+    """
+    if isinstance(one, types.FunctionType):
+        around = [cell.cell_contents for cell in one.__closure__ or ()]
+        return [one.__code__, around, one.__defaults__, one.__kwdefaults__]
+    if isinstance(one, BaseModel):
+        return vars(one)
+    if isinstance(one, Resource):
+        return _data(one)
+    if hasattr(one, "__wrapped__"):  # a step or a flow made of a function
+        return [one.__wrapped__]
+    return _made_of(one) if hasattr(one, "run_name") else None
+
+
+def _data(resource: object) -> dict[str, object]:
+    """Return the settings of a model or tool, without connections, counters and locks."""
+    return {name: value for name, value in vars(resource).items() if type(value) in _DATA}
+
+
+def _made_of(flow: object) -> dict[str, object]:
+    """Return the attributes of a flow without its collections, which its methods fill."""
+    return {name: value for name, value in vars(flow).items() if not isinstance(value, dict | list | set | deque)}
