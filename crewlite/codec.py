@@ -42,7 +42,7 @@ from crewlite.instances import (
     url_of,
     zone,
 )
-from crewlite.json_text import encoder_of
+from crewlite.json_text import chunks_of
 
 Json = Any
 """Plain JSON data: None, bool, int, float, str, list, dict with text keys."""
@@ -55,8 +55,8 @@ _looked_into: weakref.WeakSet[type] = weakref.WeakSet()
 _MAX_DEPTH = 100  # a level may become three of JSON, and recursive functions must stay within Python's stack
 _INSIDE = 1_000  # more than any depth; added to it within an attribute, of which nothing may be left out
 _LONG = 2_000  # bits; Python refuses to parse the decimal digits of much longer integers
-_compact = encoder_of(json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False))
-_sorted = encoder_of(json.JSONEncoder(sort_keys=True, separators=(",", ":")))
+_compact = chunks_of(json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False))
+_sorted = chunks_of(json.JSONEncoder(sort_keys=True, separators=(",", ":")))
 _PAIR = re.compile("(?<=[\ud800-\udbff])(?=[\udc00-\udfff])")  # two lone surrogates, which JSON would combine into one
 
 
@@ -123,14 +123,14 @@ def class_name(cls: type) -> str:
 def dumps(data: Json) -> bytes:
     """Return the canonical bytes of plain JSON data: compact, UTF-8, keys in the order given."""
     try:
-        return _compact(data).encode()
+        return "".join(_compact(data, 0)).encode()
     except UnicodeEncodeError:  # a lone surrogate has no UTF-8 form; its escape is lossless
         return json.dumps(data, separators=(",", ":"), allow_nan=False).encode()
 
 
 def digest(data: Json) -> str:
     """Return a digest of plain JSON data, independent of the order of keys: 32 hexadecimal digits."""
-    return hashlib.blake2b(_sorted(data).encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b("".join(_sorted(data, 0)).encode(), digest_size=16).hexdigest()
 
 
 def encode(value: object, path: str = "") -> Json:
@@ -151,7 +151,7 @@ def encode_to_keep(value: object, path: str = "") -> Json:
 
 def holds_secret(data: Json) -> bool:
     """Return whether encoded data stands for a value that holds a SecretStr or SecretBytes."""
-    return '"$":"secret"' in _compact(data)  # in a text, the quotes would be escaped
+    return '"$":"secret"' in "".join(_compact(data, 0))  # in a text, the quotes would be escaped
 
 
 def decode(data: Json, classes: Iterable[type] = ()) -> Any:
