@@ -69,18 +69,19 @@ async def work(job: Work, talk: list[Message] | None = None) -> Answer:
     to which new messages are added; None begins one.
     """
     agent, misfits, scope = job.persona.agent, 0, durable.scope()
-    tools, calls = Toolbox(job.tools, agent.allowed_tools), list[PlannedCall]()
+    calls = list[PlannedCall]()
 
     def intends(reply: LLMReply) -> list[Intent]:
         """Plan the tool calls that a reply requests; return their intents, which are stored with the reply."""
-        calls[:] = plan_calls(scope, reply.tool_calls, tools, job.persona) if reply.tool_calls else ()
+        asked, allowed = reply.tool_calls, agent.allowed_tools
+        calls[:] = plan_calls(scope, asked, Toolbox(job.tools, allowed), job.persona) if asked else ()
         return [call.intent for call in calls if call.intent] if calls else []
 
     messages = list(job.messages) if talk is None else talk
     if agent.verbose:
         begins = {"agent_role": job.persona.role, "task_description": job.title}
         await scope.announce(agent, events.AgentLogsStartedEvent, begins)
-    limit, shown = job.max_iter or agent.max_iter, [tool.schema_for_model for tool in tools.tools]
+    limit, shown = job.max_iter or agent.max_iter, Toolbox(job.tools).schemas if job.tools else []
     for _ in range(limit):
         calls.clear()
         reply = await _ask(job, messages, shown, intends)

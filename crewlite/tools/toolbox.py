@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crewlite.errors import ConfigError
 from crewlite.lazy import lazy
@@ -79,9 +79,14 @@ def permitted(tools: Iterable[BaseTool], names: Sequence[str] | None) -> tuple[B
 class Toolbox:
     """An agent's tools at work. Of two that a model knows by the same name, the later one takes the place."""
 
-    def __init__(self, tools: Sequence[BaseTool], allowed: Sequence[str] | None = None) -> None:
+    def __init__(self, tools: Iterable[BaseTool], allowed: Sequence[str] | None = None) -> None:
         self._allowed = allowed
-        self.tools = tuple({tool.safe_name: tool for tool in tools}.values()) if tools else ()
+        self.tools = tuple({tool.safe_name: tool for tool in tools}.values())
+
+    @property
+    def schemas(self) -> list[dict[str, Any]]:
+        """What models are told of the tools."""
+        return [tool.schema_for_model for tool in self.tools]
 
     def find(self, name: str) -> BaseTool | None:
         """The tool of this name, be it its own or the one it is offered under."""

@@ -95,10 +95,10 @@ class StepScope(Frame):
         if address in children.unrequested:
             children.unrequested -= {address}
         self.run.unused.discard(address)
-        if view := children.view:
+        if (view := children.view) and self.run.journal.states.shared.used:
             start = start or view.start_inside()
             view.note_request(address, start)
-        return Asked(address, fingerprint, start or self.start_inside(), behind)
+        return Asked(address, fingerprint, start or (view.start if view else self.start_inside()), behind)
 
     def _in_order(self, step: Step[Any]) -> bool:
         """Return whether the running step's own coroutine makes this request; tasks beside it do so in any order."""
