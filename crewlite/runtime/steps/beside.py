@@ -1,4 +1,4 @@
-"""Give addresses to the steps that coroutines and threads beside an attempt's own code request, in any order.
+"""Tell apart the steps that coroutines and threads beside an attempt's own code request, in any order.
 
 The address of such a step contains a digest of its question and of the function call, with its arguments, that requests
 it. Two such steps are numbered in the order of the calls only if it makes no difference which of them gets which
@@ -22,14 +22,12 @@ from crewlite import codec, own_threads
 from crewlite.codec import Json
 from crewlite.comparable import Seen, alike_in_data
 from crewlite.durable import Step
-from crewlite.errors import ConfigError
 from crewlite.resources import Resource
-from crewlite.runtime.steps.numbering import TOLD_APART, Numbering, stem_of
 
 _DATA = (str, int, float, bool, type(None), tuple, dict, SecretStr, types.FunctionType)
 
 
-class _Asker(NamedTuple):
+class Asker(NamedTuple):
     """The code that requests a step."""
 
     digest: str = ""
@@ -42,67 +40,66 @@ class _Asker(NamedTuple):
     """The attempt in which this code, on another event loop, has a task of the engine request a step; else None."""
 
 
-_NOBODY = _Asker()
+_NOBODY = Asker()
 _SEVERAL = object()
-_HasEnded = Callable[[str, str], bool]
-_asker: ContextVar[_Asker] = ContextVar("crewlite_asker", default=_NOBODY)
+_asker: ContextVar[Asker] = ContextVar("crewlite_asker", default=_NOBODY)
 """The code that last requested a step in this context."""
 
 
 class Beside:
-    """Gives addresses to the steps that code beside the own code of one attempt requests."""
+    """The code beside the own code of one attempt, and what it has requested."""
 
     def __init__(self) -> None:
         self._requests: dict[str, list[_Request]] = {}
-        """Requests that differ in code, worker or arguments, by address without count."""
+        """By place, those that differ in code, worker or arguments."""
         self._keys: dict[str, object] = {}
 
-    def address(
-        self, numbering: Numbering, step: Step[Any], fingerprint: str, *, recorded: bool, ended: _HasEnded
+    def differing(
+        self, place: str, address: str, asker: Asker, step: Step[Any], ended: Callable[[str, str], bool]
     ) -> str:
-        """Return the address of a step that a coroutine or thread beside the attempt's own code requests.
+        """Note the request for a step at a place, where it has this address; see `Children.address_beside`.
 
-        `numbering`: that of the attempt.
-
-        Such steps come in any order, so the address is made of the step's `fingerprint`. In a `recorded` run, raises
-        ConfigError if two of them have the same fingerprint and differ nevertheless: in the agent, crew or model that
-        answers, or in an argument that cannot be recorded. A resume could swap their answers. Of threads without
-        `bound`, as those of `asyncio.to_thread`, that execute the same call, this is so if the earlier step has not
-        `ended`, which is given its address, or was answered with the recorded answer of another model than its own,
-        which is given too where models differ.
+        Returns "", or in words what differs from an earlier request there by other code, so that a resume could swap
+        the two answers.
         """
-        asker, stem = self._who_asks(), stem_of(step.kind.name, step.name)
-        place = f"{stem}#{codec.digest([fingerprint, asker.digest])[:TOLD_APART]}"
-        others, address = self._requests.setdefault(place, []), numbering.at(place)
-        if recorded and (differing := _noted(others, address, asker, step, ended)):
-            raise ConfigError(
-                f"{numbering.prefix}{stem} is requested twice side by side with the same question, and what differs "
-                f"cannot be recorded ({differing}). A resume could swap the two answers: tell them apart by a "
-                f"key, `with keyed(name):`, or by a text or number that the code takes as an argument, "
-                f"and use another run_id"
-            )
-        return address
+        others = self._requests.setdefault(place, [])
+        code, worker, given, known = asker.code, step.voice.source, step.given, False
+        for other in others:
+            model = "" if _alike(other.worker, worker) else other.model
+            if other.code is code and (code is not None or all(ended(at, model) for at in other.addresses)):
+                alike = other.worker is worker and other.given is given
+            elif differing := other.differs(asker, step):
+                return differing
+            else:  # from here on, any code that asks something else is other code than one of these
+                other.code, alike = code if code is other.code else _SEVERAL, True
+            if alike:
+                other.addresses.append(address)
+                known = True
+        if not known:
+            model = (step.provenance or {}).get("model", "")
+            others.append(_Request(code, asker.holds, worker, given, model, [address]))
+        return ""
 
     def note_asker(self, context: Context) -> None:
         """Note in `context` which code requests a step, because another event loop takes the request."""
-        context.run(_asker.set, self._who_asks()._replace(asks_of=self))
+        context.run(_asker.set, self.who_asks()._replace(asks_of=self))
 
     def takes_key(self, key: str) -> bool:
         """Reserve a key, from any thread. Returns False if it was reserved before."""
         mine = object()
         return self._keys.setdefault(key, mine) is mine
 
-    def _who_asks(self) -> _Asker:
+    def who_asks(self) -> Asker:
         """Return the code that requests a step: its coroutine or the call of its thread, and the calls around that."""
         asker, call = _asker.get(), own_threads.call_here()
         if asker.asks_of is self:
             return asker
         task = asyncio.current_task()
         if task is None:
-            return _Asker(codec.digest([asker.digest, call.key]), call.key if call.is_bound else None, call.holds)
+            return Asker(codec.digest([asker.digest, call.key]), call.key if call.is_bound else None, call.holds)
         code = weakref.ref(task)  # one object for each task
         if asker.code is not code:
-            asker = _Asker(codec.digest([asker.digest, call.key, _call(task.get_coro())]), code, call.holds)
+            asker = Asker(codec.digest([asker.digest, call.key, _call(task.get_coro())]), code, call.holds)
             _asker.set(asker)
         return asker
 
@@ -127,7 +124,7 @@ class _Request:
     addresses: list[str]
     """The addresses of this request, and of later ones that are like it."""
 
-    def differs(self, asker: _Asker, step: Step[Any]) -> str:
+    def differs(self, asker: Asker, step: Step[Any]) -> str:
         """Return in words what differs between this request and `step` but is in no question; "" if nothing does."""
         if codec.holds_secret(step.question):
             return "a secret"
@@ -136,28 +133,6 @@ class _Request:
         if not _alike(self.given, step.given):
             return "an argument"
         return "" if alike_in_data(self.holds, asker.holds) else "what the functions of two threads hold"
-
-
-def _noted(others: list[_Request], address: str, asker: _Asker, step: Step[Any], ended: _HasEnded) -> str:
-    """Add a request for a step to the earlier requests with the same address, less its count.
-
-    Returns "", or in words what differs from an earlier request of other code: a resume could swap the two answers.
-    """
-    code, worker, given, known = asker.code, step.voice.source, step.given, False
-    for other in others:
-        model = "" if _alike(other.worker, worker) else other.model
-        if other.code is code and (code is not None or all(ended(at, model) for at in other.addresses)):
-            alike = other.worker is worker and other.given is given
-        elif differing := other.differs(asker, step):
-            return differing
-        else:  # from here on, any code that asks something else is other code than one of these
-            other.code, alike = code if code is other.code else _SEVERAL, True
-        if alike:
-            other.addresses.append(address)
-            known = True
-    if not known:
-        others.append(_Request(code, asker.holds, worker, given, (step.provenance or {}).get("model", ""), [address]))
-    return ""
 
 
 def _alike(one: object, other: object) -> bool:

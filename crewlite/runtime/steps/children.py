@@ -1,16 +1,17 @@
-"""The child steps of one running step: which ones its code requested, and their outcomes."""
+"""The child steps of one running step: their addresses, which ones its code requested, and their outcomes."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any
 
-from crewlite import kinds
-from crewlite.errors import CrewliteError
+from crewlite import codec, kinds
+from crewlite.durable import Step
+from crewlite.errors import ConfigError, CrewliteError
 from crewlite.runtime.steps.beside import Beside
-from crewlite.runtime.steps.numbering import Numbering
 from crewlite.runtime.steps.siblings import Siblings
 from crewlite.runtime.steps.turns import Turns
 from crewlite.state.format.record import Record
@@ -18,7 +19,31 @@ from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.view import View
 
 _NONE = frozenset[str]()
+_TOLD_APART = 12  # hexadecimal digits of a digest that an address shows
 _SHORTEST_REFERENCE = 64  # characters; a shorter text is no longer than the reference to it
+
+
+class Numbering:
+    """Gives each step inside one attempt an address of its own, which begins with `prefix`."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self._counts = defaultdict[str, int](int)
+
+    def next(self, kind: str, name: str | None) -> str:
+        """Return the next address for this kind and name, numbered in the order of the calls."""
+        stem = _stem(kind, name)
+        self._counts[stem] = count = self._counts[stem] + 1
+        return f"{self.prefix}{stem}" if name and count == 1 else f"{self.prefix}{stem}#{count}"
+
+    def keyed(self, kind: str, name: str, key: str) -> str:
+        """Return the address of a step requested under a key that the author gave (see `keyed`)."""
+        return self.at(f"{_stem(kind, name)}#[{key}]")
+
+    def at(self, place: str) -> str:
+        """Return the next address at a place, which a digest or a key names: the first has no number."""
+        self._counts[place] = count = self._counts[place] + 1
+        return f"{self.prefix}{place}" if count == 1 else f"{self.prefix}{place}.{count}"
 
 
 class Children(Numbering):
@@ -47,7 +72,7 @@ class Children(Numbering):
     turns: Turns | None = None
     """The order in which child steps hand over their results: recorded ones, and those that end meanwhile."""
     beside: Beside | None = None
-    """Gives addresses to the child steps that code beside the attempt's own requests."""
+    """The code beside the attempt's own, and what it has requested."""
     spawned: Siblings | None = None
     """The steps that were begun and not awaited at once."""
 
@@ -124,8 +149,33 @@ class Children(Numbering):
         if self.turns:
             self.turns.committed(address, journal.next_order)
 
+    def address_beside(
+        self, step: Step[Any], fingerprint: str, *, recorded: bool, ended: Callable[[str, str], bool]
+    ) -> str:
+        """Return the address of a step that a coroutine or thread beside the attempt's own code requests.
+
+        Such steps come in any order, so the address is made of the step's `fingerprint`. In a `recorded` run, raises
+        ConfigError if two of them have the same fingerprint and differ nevertheless: in the agent, crew or model that
+        answers, or in an argument that cannot be recorded. A resume could swap their answers. Of threads without
+        `bound`, as those of `asyncio.to_thread`, that execute the same call, this is so if the earlier step has not
+        `ended`, which is given its address, or was answered with the recorded answer of another model than its own,
+        which is given too where models differ.
+        """
+        beside, stem = self.beside_here(), _stem(step.kind.name, step.name)
+        asker = beside.who_asks()
+        place = f"{stem}#{codec.digest([fingerprint, asker.digest])[:_TOLD_APART]}"
+        address = self.at(place)
+        if recorded and (differing := beside.differing(place, address, asker, step, ended)):
+            raise ConfigError(
+                f"{self.prefix}{stem} is requested twice side by side with the same question, and what differs "
+                f"cannot be recorded ({differing}). A resume could swap the two answers: tell them apart by a "
+                f"key, `with keyed(name):`, or by a text or number that the code takes as an argument, "
+                f"and use another run_id"
+            )
+        return address
+
     def beside_here(self) -> Beside:
-        """Return what gives addresses to the steps of code beside the attempt's own; create it on first use."""
+        """Return the code beside the attempt's own; create it on first use."""
         beside: Beside = self.beside or vars(self).setdefault("beside", Beside())  # whichever thread comes first
         return beside
 
@@ -134,3 +184,15 @@ class Children(Numbering):
         if self.spawned is None:
             self.spawned = Siblings(self.turns_here())
         return self.spawned
+
+
+def _stem(kind: str, name: str | None) -> str:
+    return f"{kind}:{name}" if name else kind
+
+
+def is_counted(address: str) -> bool:
+    """Return whether an address is numbered in the order of the calls, so that it holds no digest and no key."""
+    kind_and_name, _, mark = address.rpartition("/")[2].partition("#")
+    if ":" in kind_and_name and kinds.at(address).asks_person:
+        return False
+    return not mark or (mark.isdecimal() and len(mark) < _TOLD_APART)

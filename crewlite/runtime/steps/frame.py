@@ -20,8 +20,7 @@ from crewlite.recovery.guards import Shared, guards_of
 from crewlite.recovery.types import RecoveryContext
 from crewlite.runtime.steps import remedies, replay
 from crewlite.runtime.steps.budgets import HeldBudget
-from crewlite.runtime.steps.children import Children
-from crewlite.runtime.steps.numbering import is_counted
+from crewlite.runtime.steps.children import Children, is_counted
 from crewlite.runtime.steps.run import Origin, Run
 from crewlite.runtime.steps.sayings import Sayings
 from crewlite.runtime.steps.slots import Slots

@@ -18,7 +18,7 @@ from crewlite.codec import Json
 from crewlite.durable import Step
 from crewlite.homes import renamed
 from crewlite.runtime.steps.attempts import is_retried
-from crewlite.runtime.steps.numbering import is_counted
+from crewlite.runtime.steps.children import is_counted
 from crewlite.state.format.addresses import is_right_below, prefix_beside
 from crewlite.state.format.commit import AskedQuestion, GivenAnswer
 from crewlite.state.format.earlier import has_other_inputs

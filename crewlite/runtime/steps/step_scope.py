@@ -84,8 +84,7 @@ class StepScope(Frame):
         elif address is None and self._in_order(step):
             address = children.next(step.kind.name, step.name)
         elif address is None:
-            here, recorded = children.beside_here(), self.run.recorded
-            address = here.address(children, step, fingerprint, recorded=recorded, ended=self.has_ended)
+            address = children.address_beside(step, fingerprint, recorded=self.run.recorded, ended=self.has_ended)
         behind = None if step.kind.asks_person or address in children.expected else children.blocked
         children.asked[address] = None
         if self.sayings is not None:

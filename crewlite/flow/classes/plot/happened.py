@@ -14,7 +14,7 @@ from crewlite.errors import ConfigError, RunMismatch
 from crewlite.flow.classes.conditions import address_name, method_at
 from crewlite.flow.classes.graph import Graph
 from crewlite.flow.classes.machine import Firing, Machine
-from crewlite.runtime.steps.numbering import Numbering
+from crewlite.runtime.steps.children import Numbering
 from crewlite.state.format.addresses import BEGINNING, outers
 from crewlite.state.reading.steps import StepView
 from crewlite.state.run_history import RunHistory
