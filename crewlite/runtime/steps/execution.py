@@ -89,14 +89,14 @@ class Execution(Generic[T]):
     """What its events have in common."""
     budgets: tuple[HeldBudget, ...] = ()
 
-    async def run(self) -> T:
-        """Run the step, record its outcome and return it. Raises InDoubt, or the error of the last attempt.
+    async def outcome(self) -> tuple[T, Ended]:
+        """Make attempts until one succeeds or no remedy is left. Returns the outcome, and what its commit needs.
 
-        Makes attempts until one succeeds or no remedy is left.
+        Raises InDoubt, or the error of the last attempt.
         """
         run, step, address, outer = self.outer.run, self.step, self.address, self.outer
         if known := await self._prepared():
-            return await self._succeed(*known)
+            return known
         number, past = next_attempt(run.record, address) if address in run.record.attempts else (1, [])
         states = run.journal.states
         view = states.begin(address, self.start)  # handlers of the start may change it
@@ -127,7 +127,7 @@ class Execution(Generic[T]):
                 states.end(view, finished=failed is None)
                 remedy = await remedied(step, frame, failed, number, past) if failed else None
                 if remedy is None or isinstance(remedy, Abort):
-                    return await self._succeed(value, Ended(changes, conflicts, frame, number, took))
+                    return value, Ended(changes, conflicts, frame, number, took)
             await self._pause(remedy.after)
             number = following(run.record.attempts[address][-1])
             if not address:
@@ -291,8 +291,8 @@ class Execution(Generic[T]):
         self.started = event.event_id if event else None
         return isinstance(event, BaseEvent)  # not only its note
 
-    async def _succeed(self, value: T, ended: Ended) -> T:
-        """Commit an outcome, then emit its event, and return the outcome."""
+    async def commit(self, value: T, ended: Ended) -> T:
+        """Commit an outcome, then emit its event, and return the outcome as the code gets it."""
         outer, step, inner = self.outer, self.step, ended.frame
         run, children = outer.run, outer.children
         usage = step.usage(value) if step.usage and not ended.reused else None

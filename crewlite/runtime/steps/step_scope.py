@@ -192,7 +192,8 @@ class StepScope(Frame):
         limits = () if step.kind.waits else self.inherited.limits + step.limits
         slots = Slots(self.run.pools, address, limits, self.inherited.slots) if limits else None
         try:
-            return await Execution(self, step, address, fingerprint, slots, asked.start).run()
+            execution = Execution(self, step, address, fingerprint, slots, asked.start)
+            return await execution.commit(*await execution.outcome())
         except Exception as error:
             await self._failed(error, address, awaited=not own_task)
             raise
