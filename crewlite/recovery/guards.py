@@ -11,7 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, SupportsFloat
 
 from crewlite import background
 from crewlite.callables import is_async, is_generator
@@ -150,15 +150,20 @@ class RiskThreshold(Guard):
     def __post_init__(self) -> None:
         if not callable(self.scorer):
             raise ConfigError(f"RiskThreshold: scorer is {self.scorer!r}; wanted a function of a call")
+        if is_async(self.scorer):
+            raise ConfigError("RiskThreshold: scorer is async; wanted a plain function that returns a number")
         if type(self.ask_above) not in (int, float) or not 0 <= self.ask_above <= 1:
             raise ConfigError(f"RiskThreshold: ask_above is {self.ask_above!r}; wanted a number from 0 to 1")
 
     def asks(self, call: GuardedCall) -> bool:
-        """Return whether the call is risky. Raises ConfigError if the scorer fails."""
+        """Return whether the call is risky. Raises ConfigError if the scorer fails, or returns no risk."""
         try:
-            return float(self.scorer(call)) > self.ask_above
+            risk = self.scorer(call)
         except Exception as error:  # the border: the scorer is code of the user
             raise ConfigError(f"RiskThreshold: scorer raised {type(error).__name__}: {text_of(error)}") from error
+        if not isinstance(risk, SupportsFloat) or not 0 <= float(risk) <= 1:
+            raise ConfigError(f"RiskThreshold: scorer returned {risk!r} for {call.what}; wanted a number from 0 to 1")
+        return float(risk) > self.ask_above
 
 
 def guards_of(policy: object) -> tuple[Guard, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -241,6 +242,10 @@ def test_a_veto_is_a_failure_that_a_policy_may_decide_on():
     assert_classifies_as(CircuitOpen("tool mail", 2, 1.0), FailureType.EXTERNAL_FAULT)
 
 
+async def _async_score(call):
+    return 0.5
+
+
 @pytest.mark.parametrize(
     ("make", "match"),
     [
@@ -252,6 +257,14 @@ def test_a_veto_is_a_failure_that_a_policy_may_decide_on():
         (lambda: FailurePolicy(guards=LoopDetector()), r"wanted a list of guards, such as \[LoopDetector\(\)\]"),
         (lambda: FailurePolicy.from_dict({"guards": ["loop_detecter"]}), r"did you mean 'loop_detector'\?"),
         (lambda: RiskThreshold(len).asks(GuardedCall("tool", "x", address=3)), "scorer raised TypeError"),
+        (lambda: RiskThreshold(_async_score), "scorer is async; wanted a plain function"),
+        *(
+            (
+                lambda risk=risk: RiskThreshold(lambda call: risk).asks(GuardedCall("tool", "x")),
+                f"scorer returned {risk!r} for tool x; wanted a number from 0 to 1",
+            )
+            for risk in (math.nan, 7, -1, "high", None)
+        ),
     ],
 )
 def test_what_cannot_guard_is_told_when_it_is_made(make, match):
