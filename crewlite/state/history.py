@@ -30,6 +30,7 @@ from crewlite.state.finding import Explorable, Finder, no_checkpoint
 from crewlite.state.journal.cancel import cancel
 from crewlite.state.journal.lineage import gone, readable_branches
 from crewlite.state.providers import BaseProvider, BranchInfo, CheckpointInfo, exists, provider_for
+from crewlite.state.providers.base import open_store
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.locate import Located
 from crewlite.state.run_history import RunHistory, Waiting, unfinished
@@ -60,12 +61,12 @@ class History:
         *,
         make: bool = False,
     ) -> None:
-        self._location = os.fspath(location)
-        self._provider = provider_for(self._location, provider)
+        given = CheckpointConfig(location=location, provider=provider)
+        self._location, self._provider = given.location, provider_for(given.location, provider)
         if not make and not exists(self._location, self._provider):
             raise RefError(self._location, "does not exist, so it holds no runs: pass the location of the kickoff")
         self._finder = Finder(self._provider, self._location)
-        self._store = self._provider.open(self._location)
+        self._store = open_store(self._provider, self._location)
 
     def runs(self, run_id: str | None = None) -> list[RunHistory]:
         """Return all branches of all runs, newest run first; with a `run_id`, those of this run alone."""
@@ -362,7 +363,7 @@ class History:
             found = doctor(self._store, repair=repair)
         if any(finding.repaired for finding in found):  # the open store may remember facts that the repair has changed
             self._store.close()
-            self._store = self._provider.open(self._location)
+            self._store = open_store(self._provider, self._location)
         return found
 
     def _read(self, ref: str | UUID | Checkpoint | RunHistory) -> Reading:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import logging
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.people.terminal import piped, terminal
 from crewlite.state.config import CheckpointConfig, at_ref
+from crewlite.state.providers import declares, provider_for
 from crewlite.state.subscriber import Setting
 
 log = logging.getLogger("crewlite.run")
@@ -104,13 +106,25 @@ def check_one_store(settings: Iterable[Setting], config: CheckpointConfig | None
         if not isinstance(setting, CheckpointConfig):
             continue
         own = setting.model_fields_set - _OF_EACH
-        if differing := [name for name in sorted(own) if getattr(setting, name) != getattr(config, name)]:
+        if differing := [name for name in sorted(own) if _differs(name, setting, config)]:
             says, has = (_written(differing, one) for one in (setting, config))
+            another = "another " if says == has else ""  # two objects of one class
             raise ConfigError(
-                f"An inner definition sets {says}, but the run has {has}. A run has one store and is stored in one "
-                f"way: set {', '.join(differing)} on the outermost definition only. An inner definition may set "
+                f"An inner definition sets {another}{says}, but the run has {has}. A run has one store and is stored "
+                f"in one way: set {', '.join(differing)} on the outermost definition only. An inner definition may set "
                 f"{', '.join(sorted(_OF_EACH))}."
             )
+
+
+def _differs(name: str, setting: CheckpointConfig, config: CheckpointConfig) -> bool:
+    """Return whether a field differs in meaning. Two ways to write a location mean the same."""
+    one, other = getattr(setting, name), getattr(config, name)
+    if one == other or name not in ("location", "provider"):
+        return bool(one != other)
+    ours, theirs = (provider_for(config.location, given.provider) for given in (setting, config))
+    if not declares(theirs, "named_by_location"):
+        return True
+    return type(ours) is not type(theirs) if name == "provider" else os.path.realpath(one) != os.path.realpath(other)
 
 
 def _written(names: Iterable[str], config: CheckpointConfig) -> str:

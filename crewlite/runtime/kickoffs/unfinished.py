@@ -14,7 +14,7 @@ from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import find_lineage
-from crewlite.state.providers import exists, provider_for
+from crewlite.state.providers import exists, open_store, provider_for
 from crewlite.state.reading.locate import Located
 
 log = logging.getLogger("crewlite.run")
@@ -32,7 +32,7 @@ def newest_unfinished(
     if not exists(config.location, provider):
         return None
     wanted = secrets.mask_data(encode(dict(inputs), "inputs"))
-    with contextlib.closing(provider.open(config.location)) as store:
+    with contextlib.closing(open_store(provider, config.location)) as store:
         for info in store.branches():
             if info.identity != root.identity or info.base is not None or info.run_id in passed:
                 continue

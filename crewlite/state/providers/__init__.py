@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from crewlite.errors import ConfigError
 from crewlite.state.providers.base import (
     BaseProvider as BaseProvider,
     BranchInfo as BranchInfo,
@@ -16,6 +17,7 @@ from crewlite.state.providers.base import (
     exchange_of as exchange_of,
     exists as exists,
     is_provider as is_provider,
+    open_store as open_store,
     results_of as results_of,
     searchable_of as searchable_of,
 )
@@ -25,7 +27,15 @@ from crewlite.state.providers.sqlite import SqliteProvider as SqliteProvider, is
 
 
 def provider_for(location: str, provider: BaseProvider | None = None) -> BaseProvider:
-    """Return `provider` if given; else a SqliteProvider if the location names a database file; else a JsonProvider."""
+    """Return `provider` if given; else a SqliteProvider if the location names a database file; else a JsonProvider.
+
+    Raises ConfigError for an address of a service, which neither of them opens.
+    """
     if provider is not None:
         return provider
+    if "://" in location:
+        raise ConfigError(
+            f"{location!r} is an address, and without a provider a location is a directory or a database file: choose "
+            f"one, or pass the provider that opens the address (docs/storage.md)"
+        )
     return SqliteProvider() if is_database(location) else JsonProvider()

@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from crewlite.errors import ConfigError, CrewliteError, StoreUnusable, text_of
 from crewlite.refs import check_names
 from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase, RunStart
 from crewlite.state.format.entry import Entry, next_entry
+from crewlite.wording import an
 
 Head = tuple[int, str]
 """The head of a branch: the seq and the checksum of its last entry."""
@@ -253,6 +255,38 @@ class BaseProvider(Protocol):
 def is_provider(value: object) -> bool:
     """Return whether a value can be used as a provider. A class cannot, only an instance of one."""
     return isinstance(value, BaseProvider) and not isinstance(value, type)
+
+
+def open_store(provider: BaseProvider, location: str) -> Store:
+    """Return the store that a provider opens. Raises StoreUnusable if it fails, ConfigError if it returns no Store."""
+    try:
+        store = provider.open(location)
+    except CrewliteError:
+        raise
+    except Exception as error:  # the border: a provider may be code of the user
+        problem = f"provider {provider.name!r} could not open it: {type(error).__name__}: {text_of(error)}"
+        raise StoreUnusable(location, problem) from error
+    if missing := [name for name in _OF_STORE if not hasattr(store, name)]:
+        raise ConfigError(
+            f"provider {provider.name!r} opened {an(type(store).__name__)}, which lacks {', '.join(missing)}; wanted a "
+            f"store (docs/storage.md): crewlite.testing.check_provider says what else it needs"
+        )
+    return store
+
+
+_OF_STORE = (
+    "location",
+    "append",
+    "read",
+    "sum_at",
+    "touched",
+    "rewrite",
+    "remove",
+    "branches",
+    "places",
+    "ref",
+    "close",
+)
 
 
 def declares(provider: BaseProvider | None, flag: Literal["named_by_location", "in_memory"]) -> bool:

@@ -29,6 +29,7 @@ from crewlite.state.providers import (
     Store,
     declares,
     exists,
+    open_store,
     provider_for,
 )
 from crewlite.state.providers.json import JsonStore
@@ -66,7 +67,7 @@ class Located:
 
     def opened(self) -> contextlib.closing[Store]:
         """Open the store that holds the run; a `with` closes it."""
-        return contextlib.closing(self.provider.open(self.location))
+        return contextlib.closing(open_store(self.provider, self.location))
 
 
 def locate(text: str, location: str, provider: BaseProvider | None, identity: str | None) -> Located:
@@ -85,7 +86,7 @@ def locate(text: str, location: str, provider: BaseProvider | None, identity: st
         raise RefError(text, "does not exist")
     try:
         chosen = _existing(text, location, provider)
-        return _within(chosen.open(location), chosen, location, parse(text), text, identity)
+        return _within(open_store(chosen, location), chosen, location, parse(text), text, identity)
     except RefError:
         if not _is_store(text):  # a word without a slash is tried as run, branch and checkpoint before as a directory
             raise
@@ -110,7 +111,7 @@ def _names_run(text: str, location: str, provider: BaseProvider | None) -> bool:
     chosen, path = provider_for(location, provider), re.split("[@~]", text)[0]
     if path.endswith(os.sep) or path.split(os.sep)[0] in ("", ".", "..") or not exists(location, chosen):
         return False
-    with contextlib.closing(chosen.open(location)) as store:
+    with contextlib.closing(open_store(chosen, location)) as store:
         run = _of_run(store, path)
         if not run and (os.sep in path or not _branch(store.branches(), Ref(path), None)):
             return False
@@ -151,7 +152,7 @@ def _file(text: str) -> Located:
 
 
 def _checkpoint_in(provider: BaseProvider, location: str, part: str) -> Located:
-    with contextlib.closing(provider.open(location)) as store:
+    with contextlib.closing(open_store(provider, location)) as store:
         return _one_checkpoint(store.places(part) or _fork_bases(store, part), provider, location, part)
 
 

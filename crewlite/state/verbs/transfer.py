@@ -21,7 +21,7 @@ from crewlite.refs import check_name
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.entry import Entry, InvalidEntry
 from crewlite.state.journal import lineage
-from crewlite.state.providers import Commit, Store, provider_for
+from crewlite.state.providers import Commit, Store, open_store, provider_for
 from crewlite.state.providers.reading import sound_part
 from crewlite.state.providers.sqlite_database import is_database_file
 from crewlite.state.reading.locate import Located
@@ -98,7 +98,7 @@ def copy_if_elsewhere(found: Located, given: object) -> Located:
     with found.opened() as kept:
         copied = commits(kept, found.run_id, found.branch)
     provider = provider_for(given.location, given.provider)
-    with contextlib.closing(provider.open(given.location)) as store:
+    with contextlib.closing(open_store(provider, given.location)) as store:
         _copy(store, copied, found)
     return replace(found, provider=provider, location=given.location)
 
