@@ -230,22 +230,16 @@ class Drive:
 
     def _beginning(self) -> Step[None]:
         """Build the step that sets the initial state. It is recorded, as default factories may return random values."""
-        flow, kind = self._flow, self._flow.state_kind
-        arguments = {one.name for name in flow.graph.entries for one in flow.graph.methods[name].parameters}
-        fields = {name: value for name, value in self._inputs.items() if name not in arguments or kind.has(name)}
-
+        flow, inputs = self._flow, self._inputs
         own = self._scope.run_id if flow.is_persisted and not self._scope.address else ""
 
         async def begin() -> None:
             scope = durable.scope()
-            known = {name: comparable(value) for name, value in flow.first_inputs().items()}
-            others = {name: value for name, value in fields.items() if known.get(name) != comparable(value)}
-            values = kind.begun(flow.run_name, flow.first_values(), others, own or scope.idempotency_key)
-            StepState(scope.state).update(values)
+            StepState(scope.state).update(initial_values(flow, inputs, own or scope.idempotency_key))
 
         name = BEGINNING.partition(":")[2]
         address = self._scope.reserve_address(kinds.STEP.name, name)
-        return Step(kinds.STEP, name, begin, comparable(fields), Voice.silent(flow), address=address)
+        return Step(kinds.STEP, name, begin, comparable(_fields_in(flow, inputs)), Voice.silent(flow), address=address)
 
     def _asks(self, firing: Firing) -> bool:
         return self._graph.methods[firing.method].feedback is not None
@@ -267,6 +261,20 @@ class Drive:
             first.result()
         if self._too_many:
             raise TooManyCalls(self._flow.run_name, self._too_many, self._flow.max_method_calls)
+
+
+def initial_values(flow: Flow[Any], inputs: Mapping[str, Any], new_id: str) -> dict[str, Any]:
+    """Return the values of the state that a run with these inputs begins with. Raises what `StateKind.begun` raises."""
+    known = {name: comparable(value) for name, value in flow.first_inputs().items()}
+    fields = _fields_in(flow, inputs)
+    others = {name: value for name, value in fields.items() if known.get(name) != comparable(value)}
+    return flow.state_kind.begun(flow.run_name, flow.first_values(), others, new_id)
+
+
+def _fields_in(flow: Flow[Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs that set fields of the state."""
+    arguments = {one.name for name in flow.graph.entries for one in flow.graph.methods[name].parameters}
+    return {name: value for name, value in inputs.items() if name not in arguments or flow.state_kind.has(name)}
 
 
 _NEVER = 1 << 62

@@ -17,7 +17,7 @@ from crewlite.durable import Step
 from crewlite.errors import ConfigError
 from crewlite.events.voice import Voice
 from crewlite.flow.classes.base import Flow
-from crewlite.flow.classes.drive import Drive
+from crewlite.flow.classes.drive import Drive, initial_values
 from crewlite.flow.classes.results import declare_results, encoded
 from crewlite.flow.classes.running import at_work
 from crewlite.flow.classes.state import ID, Outcome, StateKind, fields_set, values_of
@@ -29,9 +29,11 @@ from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.steps.run import Run
 from crewlite.state.config import CheckpointConfig
+from crewlite.state.format.addresses import BEGINNING
+from crewlite.state.format.earlier import inputs_at
 from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import find_lineage
-from crewlite.state.providers import exists, provider_for
+from crewlite.state.providers import exists, open_store, provider_for
 from crewlite.step_parts import Limit
 
 
@@ -76,6 +78,12 @@ class ClassRoot(Root[Outcome]):
         self._flow.check_inputs(inputs)
         if missing := [name for name in self._flow.required_inputs() if name not in inputs]:
             raise ConfigError(f"flow {self.name!r} is missing the input {', '.join(missing)}, which a method takes")
+
+    def check_beginning(self, inputs: Mapping[str, Any], record: Record) -> None:
+        """Raise ConfigError if these inputs make no initial state, and none is recorded that was made of them."""
+        recorded = BEGINNING in record.outcomes and inputs_at(record, BEGINNING)
+        if not recorded or codec.digest(recorded) != codec.digest(recordable(inputs)):
+            initial_values(self._flow, inputs, new_id="")
 
     def with_own_inputs(self, request: Request) -> Request:
         """Return the request with the fields of the state that were set on the flow as inputs."""
@@ -181,7 +189,7 @@ def _newest(state_id: str, identity: str, config: CheckpointConfig) -> tuple[str
     if not exists(config.location, provider):
         return state_id, None
     named = re.compile(re.escape(state_id) + r"(?:\.(\d+))?")
-    with contextlib.closing(provider.open(config.location)) as store:
+    with contextlib.closing(open_store(provider, config.location)) as store:
         numbers = {
             int(match[1] or 1): info.run_id
             for info in store.branches()

@@ -256,6 +256,7 @@ async def _take_up(
 async def _begin(root: Root[Any], request: Request, journal: Journal, config: CheckpointConfig | None = None) -> Begun:
     """Begin a new run. Its first commit proves that the store can be written, before anything is paid."""
     root.check(request.inputs or {})
+    root.check_beginning(request.inputs or {}, journal.record)
     inputs, coded = masked(journal, request.inputs or {})
     first: RunStart = {
         "run_id": journal.run_id,
@@ -282,6 +283,8 @@ async def _resume(
     record = journal.record
     with _announced(root.source, journal, target):
         inputs, others = inputs_of(root, request, journal)
+        if record.fresh:
+            root.check_beginning(inputs, record)
         if request.progress.waited:
             check_joined(root, journal)
         drifted = None if others else await kept_result(root, journal, inputs, config, target)

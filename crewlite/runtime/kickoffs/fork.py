@@ -87,8 +87,9 @@ def kickoff_check(definition: Runnable[Any], config: CheckpointConfig, secrets: 
         if definition.run_kind.takes_messages:
             return
         with contextlib.suppress(MissingInput):
-            root = definition.as_root(Request())
-            drift_of_result(root, record, decode(record.run["inputs"]), config.on_drift, secrets.mask)
+            root, inputs = definition.as_root(Request()), decode(record.run["inputs"])
+            root.check_beginning(inputs, record)
+            drift_of_result(root, record, inputs, config.on_drift, secrets.mask)
 
     return check
 

@@ -127,6 +127,8 @@ async def preview(root: Root[Any], request: Request) -> Preview:
     record = Record.of(entries)
     journal = Journal(found.run_id, found.branch, record, secrets_of(root, config))
     inputs, others = inputs_of(root, request, journal)
+    if record.fresh:
+        root.check_beginning(inputs, record)
     if not others and await kept_result(root, journal, inputs, config, found) is not None:
         return Preview(tuple(_reused(record.outcomes[at]) for at in _inside(record.outcomes, "")))
     refuse_masked(record.run["inputs"], request.inputs, journal.run_id, journal.branch)

@@ -113,6 +113,12 @@ class Root(ABC, Generic[T]):
     def check(self, inputs: Mapping[str, Any]) -> None:
         """Raise an error if the definition cannot run with these inputs. Called before anything is recorded or paid."""
 
+    def check_beginning(self, inputs: Mapping[str, Any], record: Record) -> None:
+        """Raise an error if a run that has not begun with these inputs yet would fail at once. `record`: its record.
+
+        Called as `check` is, so that whoever mends the inputs can use the same run_id.
+        """
+
     def defaults(self) -> JsonObject:
         """Return the encoded values that inputs have if they are left out, by name. A run records them in its facts."""
         return {}
