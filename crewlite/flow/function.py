@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, ParamSpec, Type
 from crewlite import background, durable, homes, kinds
 from crewlite.callables import is_async, types_of
 from crewlite.coming_from import Hinting
-from crewlite.errors import ConfigError, OnLoopThread, meant
+from crewlite.errors import ConfigError, OnLoopThread
 from crewlite.flow.options import (
     again,
     called,
     check_checkpoint,
     decorated,
+    misfit,
     named,
     returning,
     time_limit,
@@ -175,11 +176,7 @@ class FlowFunction(Hinting, Runnable[Any], Generic[P, R]):
         try:
             return self.signature.bind_partial(*args, **kwargs).arguments
         except TypeError as error:
-            known = self.input_names()
-            close = [hint for name in kwargs if name not in known and (hint := meant(name, known))]
-            raise ConfigError(
-                f"flow {self.name!r}: {'; '.join((str(error), *close[:1]))}; it takes {self.signature}"
-            ) from None
+            raise misfit(f"flow {self.name!r}", self.signature, kwargs, error) from None
 
 
 @overload

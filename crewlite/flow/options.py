@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypedDict, TypeVar
 
 from crewlite import durable
 from crewlite.callables import is_generator
-from crewlite.errors import ConfigError
+from crewlite.errors import ConfigError, meant
 from crewlite.keywords import refuse_unknown
 from crewlite.own_threads import blocks
 from crewlite.recovery import FailureKind, FailurePolicy, Policy, Rule, checks
@@ -148,6 +148,13 @@ def named(kind: str, name: str) -> str:
     if not can_be_name(name):
         raise ConfigError(f"{kind} is named {name!r}; {NAME_RULE}: choose another with name=")
     return name
+
+
+def misfit(what: str, signature: inspect.Signature, given: Iterable[str], error: TypeError) -> ConfigError:
+    """Return the error of a call whose arguments do not fit a signature. `given`: the names of keyword arguments."""
+    known = [*signature.parameters]
+    close = [hint for name in given if name not in known and (hint := meant(name, known))]
+    return ConfigError(f"{what}: {'; '.join((str(error), *close[:1]))}; it takes {signature}")
 
 
 def called(func: object) -> str:

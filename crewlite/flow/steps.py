@@ -18,7 +18,7 @@ from crewlite.durable import Scope, Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread
 from crewlite.events.voice import Voice
 from crewlite.flow.given_results import given_result
-from crewlite.flow.options import CallOptions, Execution, called, decorated, named, returning, whole_or_none
+from crewlite.flow.options import CallOptions, Execution, called, decorated, misfit, named, returning, whole_or_none
 from crewlite.flow.reuse import Inside, Reuse, code_of, dependencies, lifetime, version_of
 from crewlite.instances import copied
 from crewlite.runtime.steps.future import StepFuture, StepFutures, on, requested, settled
@@ -180,7 +180,10 @@ class StepFunction(Generic[P, R]):
         """Return the arguments by name."""
         if self._plain is not None and not kwargs and len(args) == len(self._plain):  # binding is slow
             return dict(zip(self._plain, args, strict=True))
-        return self._signature.bind(*args, **kwargs).arguments
+        try:
+            return self._signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise misfit(f"step {self.name!r}", self._signature, kwargs, error) from None
 
     def _question(self, arguments: dict[str, Any]) -> tuple[Any, bool]:
         """Return the arguments as plain JSON with their types, and whether all of them could be encoded.

@@ -38,6 +38,8 @@ GUARDS: dict[str, Callable[..., Any]] = {
 
 def loaded(source: str | os.PathLike[str]) -> Any:
     """Return the data of a YAML file, or of a YAML text: one that contains a line break, `: ` or `{`."""
+    if not isinstance(source, str | os.PathLike):
+        raise ConfigError(f"The policy is {source!r}; wanted the path of a YAML file, or a text that is YAML")
     text = os.fspath(source)
     where = "The policy"
     if not isinstance(source, str) or (text.strip() and not any(mark in text for mark in ("\n", ": ", "{"))):
@@ -149,14 +151,20 @@ def _rule(cls: type, where: str, value: object, problems: list[str]) -> Any:
 
 def _made(where: str, made: Callable[..., Any], args: list[Any], options: dict[str, Any], problems: list[str]) -> Any:
     """Call `made` with checked arguments. Mistakes are collected."""
-    known = inspect.signature(made).parameters
+    signature = inspect.signature(made)
+    known = signature.parameters
     if unknown := [name for name in options if name not in known]:
         takes = f"it takes {', '.join(known)}"
         problems += [f"{where} has no argument {name!r} ({meant(name, known) or takes})" for name in unknown]
         return None
     try:
+        signature.bind(*args, **options)
+    except TypeError as error:  # such as an argument that is missing
+        problems.append(f"{where}: {error} (it takes {', '.join(known)})")
+        return None
+    try:
         return made(*args, **options)
-    except (ConfigError, TypeError) as error:
+    except ConfigError as error:
         problems.append(f"{where}: {error}")
         return None
 

@@ -26,7 +26,7 @@ def as_tools(value: object) -> object:
         raise ConfigError("tools is one tool; wanted a list: tools=[...]")
     if not isinstance(value, list | tuple):
         return value
-    tools = [_as_tool(item, number) for number, item in enumerate(value)]
+    tools = [_as_tool(item, f"tools[{number}]") for number, item in enumerate(value)]
     for at, item in enumerate(tools):
         if any(value[at] is earlier for earlier in value[:at]):
             raise ConfigError(f"the tool {item.name} is listed twice; remove one")
@@ -65,7 +65,8 @@ def as_names(value: object) -> object:
         return None
     if not isinstance(value, list | tuple | set | frozenset):
         raise ConfigError(f"allowed_tools is {value!r}; wanted a list of names of tools: allowed_tools=['search']")
-    names = [item if isinstance(item, str) else _as_tool(item, number).name for number, item in enumerate(value)]
+    named = ((item, f"allowed_tools[{at}]") for at, item in enumerate(value))
+    names = [item if isinstance(item, str) else _as_tool(item, where).name for item, where in named]
     return tuple(sorted(names) if isinstance(value, set | frozenset) else names)
 
 
@@ -106,17 +107,17 @@ class Toolbox:
         return sorted(tool.safe_name for tool in self.tools)
 
 
-def _as_tool(item: object, number: int) -> BaseTool:
+def _as_tool(item: object, where: str) -> BaseTool:
     if isinstance(item, BaseTool):
         return item
     if isinstance(item, type):
-        raise ConfigError(f"tools[{number}] is the class {item.__name__}; wanted an instance: {item.__name__}(...)")
+        raise ConfigError(f"{where} is the class {item.__name__}; wanted an instance: {item.__name__}(...)")
     adopted = foreign.adopt(item)
     if adopted is not None:
         return adopted
     if callable(item):
         return function.tool(item)
     raise ConfigError(
-        f"tools[{number}] is {an(type(item).__name__)}; wanted a function with a docstring, a BaseTool, or a "
+        f"{where} is {an(type(item).__name__)}; wanted a function with a docstring, a BaseTool, or a "
         f"tool of another framework (an object with a name, a description and a run or invoke)"
     )

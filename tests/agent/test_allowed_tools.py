@@ -99,10 +99,19 @@ def test_a_list_that_is_tightened_holds_for_what_is_not_begun(on_disk):
     assert "not allowed" in again.people()[0].llm.calls[-1][-1]["content"]
 
 
-@pytest.mark.parametrize("value", ["look", 3, [3]])
-def test_what_is_no_list_of_tools_is_refused(value):
-    with pytest.raises(ConfigError, match="tools"):
-        Agent(role="Scout", goal="look", allowed_tools=value)
+@pytest.mark.parametrize(
+    ("fields", "match"),
+    [
+        ({"allowed_tools": "look"}, "allowed_tools is 'look'; wanted a list of names"),
+        ({"allowed_tools": 3}, "allowed_tools is 3; wanted a list of names"),
+        ({"allowed_tools": [3]}, r"allowed_tools\[0\] is an int"),
+        ({"tools": 3}, "tools is 3; wanted a list"),
+        ({"max_cost_usd": "x"}, "max_cost_usd is a str; wanted a number"),
+    ],
+)
+def test_what_is_no_list_of_tools_and_no_number_is_refused(fields, match):
+    with pytest.raises(ConfigError, match=f"{match}$|{match}[ ;]"):
+        Agent(role="Scout", goal="look", **fields)
 
 
 def test_a_slip_in_a_name_is_told():

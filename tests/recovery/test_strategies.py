@@ -331,7 +331,7 @@ def test_all_mistakes_in_a_written_policy_are_told_at_once():
         "TIMEOUT": "rety",
         "GOAL_DRIFT": {"replan": {"max_replan": 2}},
         "UNKNOWN": {"sequence": ["retry", {"retry": -1}]},
-        "rules": [{"kinds": ["timeuot"], "retries": 1}, "timeout"],
+        "rules": [{"kinds": ["timeuot"], "retries": 1}, "timeout", {"kinds": ["timeout"]}],
         "classifier": "llm",
         "default": {"retry": 1, "replan": 2},
     }
@@ -344,6 +344,7 @@ def test_all_mistakes_in_a_written_policy_are_told_at_once():
         "UNKNOWN: sequence: retry: retry: max_attempts is -1; wanted a whole number, 0 or more",
         "rules: Rule: 'timeuot' is not a kind of failure (did you mean 'timeout'?)",
         "rules: 'timeout' is no Rule (wanted a mapping of its settings)",
+        "rules: missing a required argument: 'retries' (it takes kinds, retries, base, cap)",
         "classifier: 'llm' cannot be written here (wanted rules; give any other as an object)",
         "default: {'retry': 1, 'replan': 2} is no strategy (wanted one of retry, backoff_and_retry,",
     ):
@@ -361,6 +362,7 @@ def test_all_mistakes_in_a_written_policy_are_told_at_once():
             lambda: FailurePolicy(classifier=RulesClassifier),
             r"wanted a RulesClassifier\(\), or an object with classify",
         ),
+        (lambda: FailurePolicy.from_yaml(3), "policy is 3; wanted the path of a YAML file"),
         (lambda: retry("3"), "retry: max_attempts is '3'; wanted a whole number, 0 or more"),
         (lambda: backoff_and_retry(base=-1), "backoff_and_retry: base is -1; wanted seconds"),
         (lambda: retry_with_tool_manifest("look"), r"wanted a list of names, such as \['look'\]"),

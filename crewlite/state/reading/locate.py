@@ -129,7 +129,7 @@ def _is_store(text: str) -> bool:
 def _newest_at(text: str, provider: BaseProvider | None, identity: str | None) -> Located:
     by_its_path = is_database(text) or declares(provider, "named_by_location")
     chosen = _existing(text, text, None if by_its_path else provider)
-    return _newest(chosen.open(text), chosen, text, identity)
+    return _newest(open_store(chosen, text), chosen, text, identity)
 
 
 def _existing(ref: str, location: str, provider: BaseProvider | None) -> BaseProvider:
