@@ -4,54 +4,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from crewlite import kinds
 from crewlite.errors import CrewliteError
 from crewlite.pages.rendering import rendered
 from crewlite.state.comparing.page import FOLDER, for_parts
-from crewlite.state.comparing.run_diff import RunDiff, compare
+from crewlite.state.comparing.run_diff import compare
 from crewlite.state.format.addresses import in_order
-from crewlite.state.format.outcome import Attempt
 from crewlite.state.format.record import Record
 from crewlite.state.format.times import CountedUsage, Times
 from crewlite.state.journal.lineage import UNREADABLE, readable_branches
 from crewlite.state.providers import Store
-from crewlite.state.reading.checkpoint import Checkpoint
-from crewlite.state.reading.checkpoints import NamedPlace, by_place
-from crewlite.state.reading.prompts import Prompt, Prompts
+from crewlite.state.reading.checkpoints import by_place
+from crewlite.state.reading.prompts import Prompts
 from crewlite.state.reading.shown import as_text, plain, said
 from crewlite.state.reading.steps import StepView, model_of, standing, steps_of
 from crewlite.state.run_history import RunHistory
-from crewlite.usage import Usage
 
 _LONG = 6_000  # characters of a text that are shown
 
 
-@dataclass(frozen=True, slots=True)
-class BranchPart:
-    """A branch on the page."""
-
-    run: RunHistory
-    id: str
-    """The anchor that links lead to."""
-    depth: int
-    status: str
-    """The status of the branch, as `RunHistory.status_text`; "abandoned" for what a rewind abandoned."""
-    inputs: tuple[tuple[str, str], ...]
-    rows: Sequence[Row]
-    span: float
-    """Seconds from the beginning of the branch to the end of its last own step."""
-    seconds: float
-    """How long the branch has worked, including the branches it is forked from, up to the fork."""
-    places: Sequence[NamedPlace[Checkpoint]]
-    """The places with checkpoints that were made on the branch itself."""
-    diff: RunDiff | None
-    """The differences to the branch it is forked from; of an abandoned end, to the branch as it is now."""
-    costs: Sequence[tuple[str, Usage]]
-    models: Sequence[tuple[str, int]]
-    """How many calls of each model were made on the branch itself."""
+Shown = dict[str, Any]
+"""What the template shows of a branch, or of one of its steps, by name."""
 
 
 def page_of(store: Store, run_id: str, shown: str) -> str:
@@ -78,7 +54,7 @@ def _page(branches: Sequence[RunHistory], shown: str, damage: Sequence[str]) -> 
     ordered = _as_tree(branches)
     by_name = {run.branch: run for run in branches}
     parts = [_part(run, depth, by_name, number) for number, (run, depth) in enumerate(ordered, 1)]
-    first = next((part for part in parts if part.run.branch == shown), parts[0])
+    first = next((part for part in parts if part["run"].branch == shown), parts[0])
     return rendered(
         "page.html.j2",
         "crewlite/state/run_page",
@@ -107,54 +83,30 @@ def _as_tree(branches: Sequence[RunHistory]) -> list[tuple[RunHistory, int]]:
     return found
 
 
-def _part(run: RunHistory, depth: int, branches: dict[str, RunHistory], number: int) -> BranchPart:
+def _part(run: RunHistory, depth: int, branches: dict[str, RunHistory], number: int) -> Shown:
     _, record = run.read()
-    rows, base = rows_of(record), run.base
+    rows, base = _rows(record), run.base
+    own = [row for row in rows if not row["inherited"]]
     beside = branches.get(base.branch) if base else None
     if run.abandoned_by is not None:
         beside = branches[run.branch]
-    return BranchPart(
-        run,
-        f"branch-{number}",
-        depth,
-        run.status_text if run.abandoned_by is None else "abandoned",
-        tuple((name, cut(as_text(value))) for name, value in plain(record.run["inputs"]).items()),
-        rows,
-        max((row.began + row.seconds for row in rows if not row.inherited), default=0.0),
-        Times(record).of(),
-        by_place(checkpoint for checkpoint in run.checkpoints() if checkpoint.branch == run.branch),
-        compare((*beside.read(), beside.place), (*run.read(), run.place)) if beside else None,
-        sorted(run.own_usage.by_agent.items()),
-        Counter(row.model for row in rows if row.model and not row.inherited).most_common(),
-    )
+    return {
+        "run": run,
+        "id": f"branch-{number}",  # the anchor that links lead to
+        "depth": depth,
+        "status": run.status_text if run.abandoned_by is None else "abandoned",
+        "inputs": [(name, cut(as_text(value))) for name, value in plain(record.run["inputs"]).items()],
+        "rows": rows,
+        "span": max((row["began"] + row["seconds"] for row in own), default=0.0),  # to the end of the last own step
+        "seconds": Times(record).of(),
+        "places": by_place(checkpoint for checkpoint in run.checkpoints() if checkpoint.branch == run.branch),
+        "diff": compare((*beside.read(), beside.place), (*run.read(), run.place)) if beside else None,
+        "costs": sorted(run.own_usage.by_agent.items()),
+        "models": Counter(row["model"] for row in own if row["model"]).most_common(),
+    }
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A step of a branch."""
-
-    address: str
-    kind: str
-    state: str
-    """`finished`, `edited`, `reused`, `failed`, or `in doubt`."""
-    inherited: bool
-    """Whether the branch inherited the step from the branch it is forked from."""
-    began: float
-    """Seconds since the branch began, at least 0."""
-    seconds: float
-    tokens: int
-    """The tokens of the step and all steps inside it."""
-    cost: float | None
-    model: str
-    asked: tuple[tuple[str, str], ...]
-    """The texts of the step's question, by their names."""
-    prompt: Prompt | None
-    """For a model call, what the model was told since the call before it; None for any other step."""
-    output: str
-    failures: tuple[Attempt, ...]
-
-
-def rows_of(record: Record) -> list[Row]:
+def _rows(record: Record) -> list[Shown]:
     """Return the steps of a branch, each before the steps inside it."""
     prompts, spent, steps = Prompts(record), CountedUsage(record), {step.address: step for step in steps_of(record)}
     begun = datetime.fromisoformat(record.started_at)
@@ -167,7 +119,7 @@ def cut(text: str) -> str:
     return text if len(text) <= _LONG else f"{text[:_LONG]}\n... ({len(text):,} characters)"
 
 
-def _row(record: Record, prompts: Prompts, spent: CountedUsage, step: StepView, begun: datetime) -> Row:
+def _row(record: Record, prompts: Prompts, spent: CountedUsage, step: StepView, begun: datetime) -> Shown:
     outcome, kind = standing(record, step.address), kinds.of(step.kind)
     asks = kind.asks_model and outcome is not None
     last = step.attempts[-1] if step.attempts else None
@@ -177,20 +129,18 @@ def _row(record: Record, prompts: Prompts, spent: CountedUsage, step: StepView, 
         output = f"{last.error_type}: {last.message}" if last else ""
     used = step.usage if asks else spent.of(step.address)
     state = "edited" if step.edited else "reused" if step.reused_from else step.status.replace("_", " ")
-    state = "failed" if last and not outcome else state
-    began = max((step.begun_at or begun) - begun, timedelta())
-    return Row(
-        step.address,
-        step.kind,
-        state,
-        bool(outcome and outcome.seq <= record.base),
-        began.total_seconds(),
-        step.milliseconds / 1000,
-        used.total_tokens,
-        used.cost,
-        model_of(outcome) or "",
-        tuple((name, cut(text)) for name, text in outcome.question.items() if text) if outcome else (),
-        prompts.added(step.address) if asks else None,
-        cut(output),
-        step.attempts,
-    )
+    return {
+        "address": step.address,
+        "kind": step.kind,
+        "state": "failed" if last and not outcome else state,
+        "inherited": bool(outcome and outcome.seq <= record.base),
+        "began": max((step.begun_at or begun) - begun, timedelta()).total_seconds(),
+        "seconds": step.milliseconds / 1000,
+        "tokens": used.total_tokens,
+        "cost": used.cost,
+        "model": model_of(outcome) or "",
+        "asked": [(name, cut(text)) for name, text in outcome.question.items() if text] if outcome else [],
+        "prompt": prompts.added(step.address) if asks else None,
+        "output": cut(output),
+        "failures": step.attempts,
+    }
