@@ -14,7 +14,7 @@ from crewlite import kinds
 from crewlite.codec import Json
 from crewlite.errors import EffectsRepeat, RepeatedCall
 from crewlite.state.format.addresses import leaf, outers, prefix_beside
-from crewlite.state.format.commit import Commit, CommitParts, MadeCall, StepRecord
+from crewlite.state.format.commit import CommitParts, MadeCall, StepRecord
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.tools.naming import address_name
@@ -31,22 +31,27 @@ def once_calls(entries: Sequence[Entry]) -> list[MadeCall]:
     """
     if not any(map(_has_any, entries)):  # most runs: what their models request need not be looked at
         return []
-    found, requested = list[MadeCall | None](), _Requested()
+    found: list[MadeCall | None] = []
     unfinished: dict[str, list[int]] = {}
+    arguments: dict[str, str] = {}
+    counts: dict[str, Counter[str]] = {}
     for entry in entries:
         commit = entry.commit
         for step in commit.get("steps", ()):
-            requested.add(step)
+            arguments.update(_arguments(step, counts))
             if "fingerprint" in step and "error" not in step:
                 for number in unfinished.pop(step["address"], ()):
                     call = found[number]
                     found[number] = {**call, "finished": True} if call and "reused" not in step else None
-        made, intents = commit.get("made", ()), commit.get("intents", ())
-        listed = {call["address"] for call in made}
-        intended = (requested.call(at, commit) for at, effect, *_ in intents if effect == "once" and at not in listed)
+        seq, time, approved = commit["seq"], commit["at"], commit.get("arguments", {})
         # the outcomes merged with them have this number too
-        merged = [MadeCall(**{**call, "seq": commit["seq"]}) for call in made]
-        for call in (*merged, *intended):
+        made = [MadeCall(**{**call, "seq": seq}) for call in commit.get("made", ())]
+        listed = {call["address"] for call in made}
+        for at, effect, *_ in commit.get("intents", ()):
+            if effect == "once" and at not in listed:
+                shown = approved.get(at) or arguments.get(at, "")
+                made.append(MadeCall(address=at, seq=seq, at=time, arguments=shown, finished=False))
+        for call in made:
             if not call["finished"]:
                 unfinished.setdefault(call["address"], []).append(len(found))
             found.append(call)
@@ -128,25 +133,15 @@ def _has_any(entry: Entry) -> bool:
     return "made" in entry.commit or any(effect == "once" for _, effect, *_ in entry.commit.get("intents", ()))
 
 
-class _Requested:
-    """The arguments of the tool calls that replies of models request, by address."""
+def _arguments(step: StepRecord, counts: dict[str, Counter[str]]) -> Iterator[tuple[str, str]]:
+    """Yield (address, the beginning of its arguments) for each tool call that a recorded reply of a model requests.
 
-    def __init__(self) -> None:
-        self._arguments: dict[str, str] = {}
-        self._counts: dict[str, Counter[str]] = {}
-
-    def add(self, step: StepRecord) -> None:
-        """Add the calls that a recorded reply of a model requests."""
-        value, prefix = step.get("value"), prefix_beside(step["address"])
-        if not (kinds.of(step["kind"]).asks_model and isinstance(value, dict)):
-            return
-        if leaf(step["address"]) == f"{kinds.LLM.name}#1":
-            self._counts[prefix] = Counter()
-        counts = self._counts.setdefault(prefix, Counter())
-        for at, call in requested_calls(value, prefix, counts):
-            self._arguments[at] = shown_arguments(call[1])
-
-    def call(self, address: str, commit: Commit) -> MadeCall:
-        """Build the record of a call that `commit` intends."""
-        arguments = commit.get("arguments", {}).get(address) or self._arguments.get(address, "")
-        return MadeCall(address=address, seq=commit["seq"], at=commit["at"], arguments=arguments, finished=False)
+    `counts`: the calls requested so far, by the prefix of the conversation.
+    """
+    value, prefix = step.get("value"), prefix_beside(step["address"])
+    if not (kinds.of(step["kind"]).asks_model and isinstance(value, dict)):
+        return
+    if leaf(step["address"]) == f"{kinds.LLM.name}#1":
+        counts[prefix] = Counter()
+    for at, call in requested_calls(value, prefix, counts.setdefault(prefix, Counter())):
+        yield at, shown_arguments(call[1])
