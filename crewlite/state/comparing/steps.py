@@ -177,8 +177,6 @@ class _Run:
 
 
 class _Step(NamedTuple):
-    """A step of one of the runs."""
-
     run: _Run
     address: str
     outcome: Outcome | None

@@ -98,7 +98,6 @@ def alike(one: Json, other: Json) -> bool:
 
 
 def _changed(before: Json, after: Json, at: Path) -> list[Operation]:
-    """Return the operations that turn one value into another."""
     if is_plain(before) and is_plain(after):
         return difference(before, after, at)
     if isinstance(before, list) and isinstance(after, list) and len(before) <= len(after):

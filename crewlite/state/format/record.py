@@ -266,7 +266,6 @@ class Record:
         return JournalCorrupt(f"run {self.run.get('run_id')}, branch {self.run.get('branch')}", problem, None)
 
     def _run_parts(self, commit: Commit) -> None:
-        """Apply the parts of a commit that concern the run itself."""
         self.worked |= {worked["address"]: worked for worked in commit.get("worked", ())}
         if run := commit.get("run"):
             self._begin(run, commit["at"])
@@ -285,7 +284,6 @@ class Record:
         self.restored = commit.get("values", {}).get("restored", self.restored)
 
     def _values(self, commit: Commit) -> None:
-        """Apply the changes that a commit makes to the named values."""
         self.kept = self.kept.after(commit)
         for late in commit.get("late", ()):
             self.late.setdefault(late["address"], []).append((tuple(late.get("order", (self.seq,))), late["ops"]))

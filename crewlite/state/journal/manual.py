@@ -167,7 +167,6 @@ def _attach(journal: Journal, at: Writer) -> None:
 
 
 def _sealed(commits: Iterable[Commit]) -> tuple[Entry, ...]:
-    """Seal the commits of a run without a store."""
     sealed = list[Entry]()
     for commit in commits:
         sealed.append(seal(commit, after=sealed[-1].sum if sealed else ""))

@@ -306,7 +306,6 @@ class _Inside:
                 self.placed[name] = order
 
     def catch_up(self, values: Values) -> None:
-        """Compute the values of the names in `behind`."""
         behind, self.behind = self.behind, {}
         for name in behind:
             trail = self.trails[name]

@@ -129,8 +129,6 @@ class WriteQueue:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A call of `WriteQueue.put`."""
-
     queue: WriteQueue
     entries: tuple[Entry, ...]
     done: Done

@@ -224,11 +224,9 @@ class JsonStore:
         return not directory.exists()
 
     def _creates_branch(self, commit: Commit) -> bool:
-        """Return whether a commit creates a branch that does not exist."""
         return commit.run is not None and not self.paths.journal(commit.run_id, commit.branch).exists()
 
     def _go_on(self, commits: Sequence[Commit]) -> None:
-        """Append to journals that exist."""
         heads: dict[Key, Head] = {}
         tails: dict[Key, Tail] = {}
         changes: Changes = {}
@@ -279,7 +277,6 @@ class JsonStore:
         return tail
 
     def _entries(self, commit: Commit, batch: disk.SyncBatch) -> Sequence[Entry]:
-        """Return all entries of a branch whose journal `batch` holds."""
         file = batch.hold(self.paths.journal(commit.run_id, commit.branch))
         return self.journals.reread(commit.run_id, commit.branch, file)[0]
 
@@ -352,7 +349,6 @@ class JsonStore:
             disk.touch(path, reading.committed_at(commit))
 
     def _settle_new(self, commits: Sequence[Commit]) -> None:
-        """Do what `_settle` does for commits that have created branches."""
         tails: dict[Key, Tail] = {}
         changes: Changes = {}
         for commit in commits:

@@ -263,7 +263,6 @@ def _check_replaces(run_id: str, branch: str, own: Sequence[Entry], entries: Seq
 
 
 def _rewinds(entries: Iterable[Entry]) -> list[tuple[int, Rewind]]:
-    """Return (number, target) of each entry that goes back to an earlier one."""
     found = [(entry.first, entry.commit.get("rewind")) for entry in entries]
     return [(first, back) for first, back in found if back]
 

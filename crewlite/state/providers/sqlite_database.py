@@ -198,7 +198,6 @@ class Database:
         return (found.st_dev, found.st_ino) == self._file
 
     def _failure(self, error: Exception) -> OSError:
-        """Build the error to raise for an error of SQLite while writing."""
         if code_of(error) in BUSY:
             return StoreBusy(self.location, disk.PATIENCE)
         return OSError(f"{self.location}: {words_of(error)}")

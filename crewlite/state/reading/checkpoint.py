@@ -232,7 +232,6 @@ def _checked(data: object) -> dict[str, Any]:
 
 
 def _misfit(problem: str) -> ConfigError:
-    """Build the error for data that is not a written checkpoint."""
     return ConfigError(f"This is not a checkpoint: {problem}. Pass a dict that Checkpoint.to_dict() returned.")
 
 

@@ -217,7 +217,6 @@ def _reply(outcome: Outcome, value: Any) -> Any:
 
 
 def _is_reply(value: Any) -> bool:
-    """Return whether a value is a reply of a model, or tool calls that a model requests."""
     if isinstance(value, list):
         return bool(value) and all(isinstance(item, ToolCall) for item in value)
     return isinstance(value, ToolCall | LLMReply)

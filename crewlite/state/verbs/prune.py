@@ -111,7 +111,6 @@ class _Run:
         return all(record.finished for record in self.records.values()) and not any(map(self.holder, self.records))
 
     def holder(self, branch: str) -> str | None:
-        """Return the live process that runs a branch, as text; None if none does."""
         return holder(self.store, self.run_id, branch, self.records[branch].claim)
 
     def unless_busy(self, act: Callable[[], Pruned], *branches: str) -> Pruned:
