@@ -57,6 +57,17 @@ def test_a_kickoff_with_the_id_goes_on_with_the_state_that_the_run_has_left(memo
     assert chat(memory()).kickoff(run_id=f"{known}.2") == "a b", "a run_id says which run, and answers from the record"
 
 
+def test_a_kickoff_with_resume_is_that_of_the_id(memory):
+    place = memory()
+    with pytest.raises(ConnectionError):
+        chat(place, broken=True).kickoff({"id": "mine", "message": "a"})
+    done = []
+    assert chat(place, done=done).kickoff({"id": "mine", "message": "a"}, resume=True) == "a"
+    assert done == [], "the run that was cut short went on behind its first method"
+    assert chat(place).kickoff({"id": "mine", "message": "b"}, resume=True) == "a b"
+    assert runs_of(place) == ["mine", "mine.2"]
+
+
 def test_states_whose_ids_differ_in_a_number_at_their_end_share_nothing(memory):
     ids, turns = ("mine", "mine.2", "mine.2.2"), ("a", "b", "c")
     for turn in turns:

@@ -90,11 +90,14 @@ class ClassRoot(Root[Outcome]):
         return request.with_preset(self._flow.first_inputs())
 
     def continuing(self, request: Request) -> Callable[[CheckpointConfig], Request] | None:
-        """Return a function that finds the run of the state whose id is an input, if the flow has `@persist`."""
-        names_one = request.run_id is not None or request.resume or request.from_checkpoint is not None
+        """Return a function that finds the run of the state whose id is an input, if the flow has `@persist`.
+
+        `resume` asks for no more: an unfinished run of the state is resumed in any case.
+        """
+        names_one = request.run_id is not None or request.from_checkpoint is not None
         if names_one or not self._flow.is_persisted or ID not in (request.inputs or ()):
             return None
-        return partial(_continued, self._flow.state_kind, self.identity, request)
+        return partial(_continued, self._flow.state_kind, self.identity, replace(request, resume=False))
 
     def question(self, inputs: Mapping[str, Any]) -> Any:
         """Return what the root step is asked: the inputs."""
