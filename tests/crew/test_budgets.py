@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 
 import pytest
@@ -18,10 +19,17 @@ from crewlite import (
     Task,
     ToolCall,
     Usage,
+    event_bus,
     tool,
 )
 from crewlite.errors import BudgetExceeded, ConfigError, CrewliteError, Suspended, TimeBudgetExceeded
-from crewlite.events import BudgetExceededEvent, LLMCallPacedEvent, LLMCallStartedEvent, RecoveryStartedEvent
+from crewlite.events import (
+    BudgetExceededEvent,
+    HumanFeedbackRequestedEvent,
+    LLMCallPacedEvent,
+    LLMCallStartedEvent,
+    RecoveryStartedEvent,
+)
 from crewlite.flow import ask, flow, step
 from crewlite.pacing import paced_by
 from crewlite.recovery import Rule
@@ -198,6 +206,41 @@ def test_all_budgets_around_a_crew_hold_also_where_it_has_a_store_of_its_own(on_
         with pytest.raises(BudgetExceeded, match="crew 'outer' has used 300 tokens"):
             outer.kickoff()
         assert (len(outer_llm.calls), len(inner_llm.calls)) == (1, 2)
+
+
+def test_a_budget_around_a_run_holds_in_it_also_once_a_person_has_answered_meanwhile(on_disk):
+    llm, asked = ScriptedLLM(["done"] * 2), threading.Event()
+    work = Crew(tasks=[Task(description=d, expected_output="x", agent=Agent(role=d, goal="g", llm=llm)) for d in "ab"])
+
+    @step
+    def asks() -> bool:
+        return ask("Go on?", bool, name="go")
+
+    @step
+    def answers() -> None:
+        asked.wait(60)
+        with History(on_disk().location) as history:
+            history.answer("r", history.run("r").waiting[0].address, True)
+
+    @flow(checkpoint=on_disk())
+    def asking() -> str:
+        waits, beside = asks.submit(), answers.submit()
+        beside.result()
+        waits.result()
+        return work.kickoff().raw
+
+    @tool
+    def begin() -> str:
+        """Begin the work."""
+        return asking.kickoff(run_id="r")
+
+    outer = Agent(role="O", goal="g", llm=ScriptedLLM([ToolCall("begin", {})]), tools=[begin], max_tokens=5)
+    with (
+        event_bus.on(HumanFeedbackRequestedEvent, lambda source, event: asked.set()),
+        pytest.raises(BudgetExceeded),
+    ):
+        Crew(tasks=[Task(description="d", expected_output="x", agent=outer)]).kickoff()
+    assert len(llm.calls) == 1
 
 
 def test_tasks_side_by_side_may_exceed_a_budget_by_the_calls_in_flight_and_lose_nothing(on_disk):
