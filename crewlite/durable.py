@@ -147,11 +147,6 @@ class Step(Generic[T]):
     asked_model: Callable[[], str] | None = None
     """Of a model call: returns the model of the current attempt, which may be a fallback."""
 
-    @property
-    def title(self) -> str:
-        """The short name for messages, where an address would be too long."""
-        return self.name or self.kind.name
-
 
 class Scope:
     """The scope of the running code: the step that it belongs to.

@@ -130,7 +130,7 @@ async def _recorded(step: Step[Any], frame: Frame, decision: Decided, attempt: i
     if final and (asked_again or not address):  # those who wait for the run hear of the root's failure
         attempted["error"]["raised"] = raised = cast(RaisedError, masked(written(thrown)))
         if address and not decision.rises and not ends_run(thrown):
-            run.incomplete(address, step.title, raised)
+            run.incomplete(address, frame.origin.name, raised)
     about = {"error": message_of(shown), "error_type": type_of(shown)}
     more: dict[str, Any] = {"started_event_id": frame.origin.parent}
     if final:
@@ -223,7 +223,7 @@ def tries(frame: Frame) -> int:
 def _started(step: Step[Any], frame: Frame, decision: Decided) -> dict[str, Any]:
     """Return the fields of the event which says that a remedy is applied."""
     remedy, kind = decision.remedy, decision.remedy.type
-    about = {"kind": step.kind.name, "name": _name(step), "failure": decision.kind, "remedy": remedy.name}
+    about = {"kind": step.kind.name, "name": _name(step, frame), "failure": decision.kind, "remedy": remedy.name}
     about |= {"failure_type": kind.value if kind else "", "hint": remedy.hint}
     return about | {"attempt": tries(frame), "delay": remedy.after}
 
@@ -250,13 +250,13 @@ def _about(step: Step[Any], frame: Frame, failure: Failure) -> dict[str, Any]:
 
 def _of_step(step: Step[Any], frame: Frame) -> dict[str, Any]:
     """Return the fields that all events about the recovery of a step have."""
-    about = {"kind": step.kind.name, "name": _name(step), "address": frame.address, "source_id": frame.address}
-    return {**about, "source_name": step.title, "attempt": tries(frame)}
+    about = {"kind": step.kind.name, "name": _name(step, frame), "address": frame.address, "source_id": frame.address}
+    return {**about, "source_name": frame.origin.name, "attempt": tries(frame)}
 
 
-def _name(step: Step[Any]) -> str:
+def _name(step: Step[Any], frame: Frame) -> str:
     """Return the name that events about the recovery of a step give to the step."""
-    return step.asked_model() if step.asked_model else step.title
+    return step.asked_model() if step.asked_model else frame.origin.name
 
 
 async def _risen(step: Step[Any], frame: Frame, risen: Attempt, error: Exception) -> Decided:

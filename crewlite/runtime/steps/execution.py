@@ -277,7 +277,7 @@ class Execution(Generic[T]):
     def _info(self, attempt: int) -> AttemptInfo:
         """Return the information about an attempt that hooks get."""
         run, step = self.outer.run, self.step
-        return AttemptInfo(run.run_id, run.branch, self.address, step.kind.name, step.title, attempt)
+        return AttemptInfo(run.run_id, run.branch, self.address, step.kind.name, self.origin.name, attempt)
 
     async def _begin(self) -> bool:
         """Emit the event of the start, and return whether handlers may have been called.

@@ -134,7 +134,7 @@ def kept(step: Step[Any], frame: Frame) -> FailedAttempt | None:
     with contextlib.suppress(CrewliteError, LookupError, TypeError):  # of a later release; the attempt is made again
         description, failure = cast(ErrorRecord, data["error"]), codec.decode(data["failure"])
         about = description["type"], description["message"], description["traceback"], data["raised"]
-        error = raised(step.title, ReportedFailure(*about))
+        error = raised(frame.origin.name, ReportedFailure(*about))
         outcome = step.decode(data["outcome"]) if "outcome" in data else None
         frame.children.failed = dict.fromkeys(description["causes"], error)
         if frame.sayings is not None and data["said"]:

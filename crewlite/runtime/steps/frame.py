@@ -192,7 +192,7 @@ class Frame(Scope):
         """Return where the events about a child step come from."""
         setting, origin = step.checkpoint, self.origin
         rule = origin.checkpoints if setting is None else self.run.subscriber.rule(setting)
-        return Origin(address, step.title, origin.parent, rule)
+        return Origin(address, step.name or step.kind.name, origin.parent, rule)
 
     def child(
         self,

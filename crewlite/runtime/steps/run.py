@@ -60,7 +60,7 @@ class Origin(NamedTuple):
 
     address: str
     name: str
-    """The name of the step."""
+    """The name of the step, or else that of its kind: for events and messages, where an address would be too long."""
     parent: str | None = None
     """The id of the event around it: of the start of the step that announces it, or for an event of a step itself, of
     the start of the enclosing step."""

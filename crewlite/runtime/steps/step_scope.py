@@ -369,7 +369,7 @@ class StepScope(Frame):
     def _raised(self, step: Step[Any], failure: Attempt) -> BaseException:
         """Build the error that a step failed with before, and note it as the step's failure."""
         self.hear(failure.address, failure.said)
-        error = self.children.failed[failure.address] = raised(step.title, failure)
+        error = self.children.failed[failure.address] = raised(self.origin_of(step, failure.address).name, failure)
         tracebacks.name_step(error, failure.address)
         return error
 
