@@ -193,14 +193,7 @@ async def inside(scope: StepScope, root: Root[T], request: Request, step: Step[T
         )
         if not own:
             request.progress.run_id, request.progress.address = scope.run.run_id, part_of.address or ""
-        if scope.in_other_task:
-            return await scope.step(part_of)
-        part = scope.spawn(part_of)  # cancelled together with the enclosing step
-        try:
-            return await scope.in_turn(part, part)
-        finally:
-            scope.hand_over(part)
-            scope.mark_awaited(part)
+        return await scope.beside(part_of)
 
     journal = scope.run.journal
     journal.learn(*root.secret_sources, *holding_secrets(request.inputs or {}).values(), extra=root.redact)

@@ -171,7 +171,7 @@ class StepScope(Frame):
         address, fingerprint = asked.address, asked.fingerprint
         beside = own_task or step.chained  # what an agent asks its model comes after all else in its conversation
         if not beside and (self.in_other_task or await self._others_first(address)):
-            return await self._beside(step, asked)
+            return await self.beside(step, asked)
         if self.run.journal.closed:  # abandoned work, in a thread that outlived its timeout
             raise self.run.journal.ended()
         self.children.asked[address] = ""
@@ -247,8 +247,7 @@ class StepScope(Frame):
             tracebacks.name_step(error, address)
         tracebacks.shorten(error)
         self._stop(error, awaited=awaited)
-        turns = self.children.turns
-        if not awaited and not (turns and turns.has(address)):
+        if not awaited and not ((turns := self.children.turns) and turns.has(address)):
             await self.children.siblings().take_turn()
 
     def _stop(self, error: Exception, *, awaited: bool) -> None:
@@ -263,8 +262,9 @@ class StepScope(Frame):
             await asyncio.sleep(0)  # tasks that the code has just created request their steps now
         return self.children.others_first
 
-    async def _beside(self, step: Step[T], asked: Asked) -> T:
-        """Run a step beside steps that other tasks await. This step ends only after that step."""
+    async def beside(self, step: Step[T], asked: Asked | None = None) -> T:
+        """Run a step as a task, and return its result in its turn: see `in_turn`. The task is cut with this step."""
+        asked = asked or self._asked(step)
         part = self.children.siblings().begin(self._drive(step, asked, own_task=True), asked.address)
         try:
             return await self.in_turn(part, part)
