@@ -10,7 +10,7 @@ from crewlite import durable, events, kinds
 from crewlite.agent.guarding import Guard, accepted
 from crewlite.agent.guardrail import rule_of
 from crewlite.agent.loop import Answer
-from crewlite.agent.opening import opened, refused, with_recovery
+from crewlite.agent.opening import opened, refused
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.agent.persona import Persona
 from crewlite.agent.reasoning import prepare
@@ -18,7 +18,6 @@ from crewlite.agent.shape import Shape, wanted
 from crewlite.durable import Step
 from crewlite.events.voice import Voice
 from crewlite.llm.base import Message
-from crewlite.tools.toolbox import permitted
 
 _EVENTS = (
     events.LiteAgentExecutionStartedEvent,
@@ -50,10 +49,8 @@ def answering(
         return LiteAgentOutput(raw=answer.text, pydantic=answer.value, agent_role=persona.role, **more)
 
     async def act() -> LiteAgentOutput:
-        now = job
-        if recovery := durable.scope().recovery():
-            tools = permitted(job.tools, recovery.tools)
-            now = opening(with_recovery(messages, tools, recovery), tools=tools)
+        recovery = durable.scope().recovery()
+        now = opening(messages, recovery=recovery) if recovery else job
         talk = list(now.messages)
         if agent.plans:
             await prepare(now, talk)

@@ -32,14 +32,19 @@ def opened(
     say: str = "",
     began: datetime | None = None,
     task: object | None = None,
+    recovery: RecoveryContext | None = None,
 ) -> Work:
     """Build the work of answering messages: they follow a text about the agent's role, to which `say` is added.
 
     `tools`: None takes the agent's own. `began`: the time at which the run began; None takes that of the running step.
-    Raises ConfigError for a template that cannot be rendered.
+    `recovery`: what the agent is told of the failed attempt before this one, which may leave it fewer tools. Raises
+    ConfigError for a template that cannot be rendered.
     """
     agent, asked = persona.agent, list(messages)
     has = agent.may_use(agent.tools) if tools is None else tools
+    if recovery:
+        has = permitted(has, recovery.tools)
+        asked = with_recovery(asked, has, recovery)
     who = "\n\n".join(filter(None, (_who(persona, has, began), say)))
     if agent.prompt_template:
         asked = [_in_template(persona, message) for message in asked]

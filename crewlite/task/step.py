@@ -15,7 +15,7 @@ from crewlite.agent.approval import feedback
 from crewlite.agent.guarding import accepted
 from crewlite.agent.input_files import InputFile
 from crewlite.agent.loop import Answer, work
-from crewlite.agent.opening import opened, refused, with_recovery
+from crewlite.agent.opening import opened, refused
 from crewlite.agent.reasoning import prepare
 from crewlite.agent.shape import PROMPTS, wanted
 from crewlite.durable import Step
@@ -29,7 +29,6 @@ from crewlite.task.assignment import ContextItem, FilledTask
 from crewlite.task.output import TaskOutput
 from crewlite.task.output_file import write
 from crewlite.task.task import ConditionalTask
-from crewlite.tools.toolbox import permitted
 from crewlite.usage import Usage
 
 _EVENTS = events.TaskStartedEvent, events.TaskCompletedEvent, events.TaskFailedEvent
@@ -154,10 +153,7 @@ async def _holds(title: str, condition: Callable[[TaskOutput], Any], previous: T
 async def _agent(filled: FilledTask, given: Given, files: Sequence[InputFile]) -> Answer:
     """Have the agent answer, between the events of its start and its end."""
     task, persona, scope = filled.task, filled.persona, durable.scope()
-    recovery, shape, title = scope.recovery(), filled.assignment.shape, f"task {filled.title!r}"
-    tools, said = filled.tools, {"agent_role": persona.role}
-    if recovery:
-        tools = permitted(tools, recovery.tools)
+    shape, title, said = filled.assignment.shape, f"task {filled.title!r}", {"agent_role": persona.role}
     prompt = templates.render(
         PROMPTS,
         "task.j2",
@@ -171,12 +167,11 @@ async def _agent(filled: FilledTask, given: Given, files: Sequence[InputFile]) -
     )
     content: Any = with_pictures(prompt, input_files.pictures(files)) if files else prompt
     asked: list[Message] = [{"role": "user", "content": content}]
-    if recovery:
-        asked = with_recovery(asked, tools, recovery)
-    job = opened(persona, asked, title=title, tools=tools, shape=shape, task=task)
-    talk, names, agent, chain = list(job.messages), tuple(map(attrgetter("name"), tools)), persona.agent, filled.guards
+    recovery, tools = scope.recovery(), filled.tools
+    job = opened(persona, asked, title=title, tools=tools, shape=shape, task=task, recovery=recovery)
+    talk, agent, chain = list(job.messages), persona.agent, filled.guards
     answers = partial(accepted, job, talk, chain, filled.output) if chain else partial(work, job, talk)
-    about = {**said, "tools": names, "task_prompt": prompt}
+    about = {**said, "tools": tuple(map(attrgetter("name"), job.tools)), "task_prompt": prompt}
     said["started_event_id"] = await scope.announce(agent, events.AgentExecutionStartedEvent, about)
     try:
         if agent.plans:
