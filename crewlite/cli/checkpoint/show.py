@@ -251,7 +251,7 @@ def _find(run: RunHistory, address: str) -> StepView:
     where = f"of {run.run_id}/{run.branch}"
     if ends:
         raise RefError(address, f"names {len(ends)} steps {where}", [step.address for step in ends])
-    raise no_step(address, f"names no step that is recorded {where}", steps, run.events())
+    raise no_step(address, f"names no step that is recorded {where}", run.read()[1], list(filter(None, steps)))
 
 
 def _value(screen: Screen, value: Any) -> None:

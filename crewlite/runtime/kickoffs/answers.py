@@ -67,7 +67,7 @@ def check_results(record: Record, answers: Mapping[str, Any], secrets: Secrets) 
         outcome = record.outcomes.get(address) if address else None
         if outcome is None:
             problem = "is no call in doubt and no question to a person, so it takes no answer"
-            raise no_step(address, problem, record.outcomes, record.events, sorted(doubts | record.asked.keys()))
+            raise no_step(address, problem, record, sorted(doubts | record.asked.keys()))
         if not _has_result(record, outcome, value, secrets):
             raise AnswerRefused(address, "it has finished with another result, and that is kept", second=True)
 

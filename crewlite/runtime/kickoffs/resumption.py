@@ -293,7 +293,7 @@ def check_rerun(journal: Journal, rerun: Mapping[str, int], kind: str) -> None:
         if address not in known and (not address or address not in record.outcomes):
             problem = "is no call in doubt, and has neither failed nor finished: it cannot be run again"
             candidates = [*sorted(known), *filter(None, record.outcomes)]
-            raise no_step(address, problem, record.outcomes, record.events, candidates)
+            raise no_step(address, problem, record, candidates)
         of_finished = attempt if record.intents.get(address) == "once" else 1  # whose attempts are not counted any more
         if (times := record.begun_once.get(address, of_finished)) < attempt:
             raise not_made(address, attempt, times)

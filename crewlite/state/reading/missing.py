@@ -5,36 +5,20 @@ A prune keeps the events of a run, so they tell which it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Protocol
 
 from crewlite.errors import RefError, did_you_mean, meant, nearest
 from crewlite.state.format.addresses import bare_name, hollow, leaf, outer
+from crewlite.state.format.record import Record
 
 
-class _Step(Protocol):
-    @property
-    def edited(self) -> bool: ...
-
-
-class _Event(Protocol):
-    @property
-    def address(self) -> str: ...
-
-
-def no_step(
-    address: str,
-    problem: str,
-    finished: Mapping[str, _Step],
-    events: Iterable[_Event],
-    candidates: Sequence[str] | None = None,
-) -> RefError:
+def no_step(address: str, problem: str, record: Record, candidates: Sequence[str] | None = None) -> RefError:
     """Build the error for an address that names none of the steps that are wanted.
 
-    `finished`: the finished steps of the run. `candidates`: what may be named instead; None for any step.
+    `candidates`: what may be named instead; None for any finished step.
     """
-    begun = {event.address for event in events}
+    finished, begun = record.outcomes, {event.address for event in record.events}
     others = [at for at in finished if at] if candidates is None else candidates
     known = {*others, *(begun - finished.keys())} - {""}
     around = hollow(address, finished, begun)

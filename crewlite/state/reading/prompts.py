@@ -87,7 +87,7 @@ class Prompts:
         if outcome is None or not kinds.of(outcome.kind).asks_model:
             calls = [at for at, one in self._record.outcomes.items() if kinds.of(one.kind).asks_model]
             problem = "names no model call with a recorded reply"
-            raise no_step(address, problem, self._record.outcomes, self._record.events, calls)
+            raise no_step(address, problem, self._record, calls)
         return self._prompt(address, whole=True)
 
     def added(self, address: str) -> Prompt:

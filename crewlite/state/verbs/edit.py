@@ -92,7 +92,7 @@ def _finished(record: Record, address: str, what: str) -> Outcome:
         raise RefError(address, f"has failed, so there is no outcome to change; {again}")
     if outcome is None or not address:
         problem = f"names no finished step at that checkpoint, so it cannot be {what}"
-        raise no_step(address, problem, record.outcomes, record.events)
+        raise no_step(address, problem, record)
     return outcome
 
 
