@@ -72,9 +72,8 @@ class Checkpoints:
         """Return the checkpoint with this record, the same object each time."""
         name = recorded["id"]
         if name not in self._built:
-            then, counts = self._then[recorded["seq"]], self.record.counts(recorded["seq"])
-            parent = self.record.parent(recorded)
-            self._built[name] = _build(recorded, then, parent, self._homes[name], self._ref(recorded), counts)
+            then, home = self._then[recorded["seq"]], self._homes[name]
+            self._built[name] = _build(recorded, self.record, then, home, self._ref(recorded))
         return self._built[name]
 
 
@@ -100,18 +99,15 @@ class RecordView(NamedTuple):
 
 def newest(record: Record, checkpoint: CheckpointRecord, ref: str) -> Checkpoint:
     """Build the checkpoint that the last commit of a record created."""
-    then, parent, counts = RecordView.of(record), record.parent(checkpoint), record.counts(checkpoint["seq"])
-    return _build(checkpoint, then, parent, record.run["branch"], ref, counts)
+    return _build(checkpoint, record, RecordView.of(record), record.run["branch"], ref)
 
 
-def _build(
-    checkpoint: CheckpointRecord, then: RecordView, parent: str | None, branch: str, ref: str, counts: bool
-) -> Checkpoint:
+def _build(checkpoint: CheckpointRecord, record: Record, then: RecordView, branch: str, ref: str) -> Checkpoint:
     return Checkpoint(
         id=checkpoint["id"],
         run_id=then.run["run_id"],
         branch=branch,
-        parent_id=parent,
+        parent_id=record.parent(checkpoint),
         seq=checkpoint["seq"],
         version=checkpoint["version"],
         trigger=checkpoint["trigger"],
@@ -125,7 +121,7 @@ def _build(
         ref=ref,
         _kept=(then.values, then.versions),
         _history=then.history,
-        abandoned=not counts,
+        abandoned=not record.counts(checkpoint["seq"]),
     )
 
 
