@@ -128,15 +128,16 @@ from crewlite import Agent, CheckpointConfig, Crew, Task
 from crewlite.testing import ScriptedLLM
 class Slow(ScriptedLLM):
     async def acall(self, messages, **context):
-        global pressed
-        if not pressed:
-            pressed = asyncio.get_running_loop().call_later(0.01, os.kill, os.getpid(), signal.SIGINT)
+        global begun
+        begun += 1
+        if begun == (2 if what == "run of a group" else 1):
+            asyncio.get_running_loop().call_later(0.01, os.kill, os.getpid(), signal.SIGINT)
         await asyncio.Event().wait()  # for ever
 async def read():
     async with crew.stream(run_id="r") as stream:
         async for event in stream:
             pass
-pressed, what, events = None, *sys.argv[2:4]
+begun, what, events = 0, *sys.argv[2:4]
 who = Agent(role="W", goal="g", llm=Slow([]))
 store = CheckpointConfig(location=sys.argv[1], on_events=events.split())
 crew = Crew(tasks=[Task(name="t", description="d", expected_output="x", agent=who)], checkpoint=store)
