@@ -65,12 +65,17 @@ class Assignment:
         self.title = task.title
         self.shape = task.shape
         self.budgets = *task.budgets, worker.budget
+        agent = worker.agent
+        self.tools = agent.may_use((*agent.tools, *task.tools))
+        """The tools that the agent may use for the task, without those to delegate with."""
+        self.plans = agent.plans
+        """Whether the agent plans before its work."""
         own, of_crew = task.callback, task_callback
         callbacks = [("", own), ("task_callback", of_crew if of_crew is not own else None)]
         self.callbacks = [(role, callback) for role, callback in callbacks if callback]
         """The callbacks for the output, each with its role."""
         self.chain = task.chain
-        guardrails = [rule_of(one) for one in (*worker.agent.guardrails, *self.chain)]
+        guardrails = [rule_of(one) for one in (*agent.guardrails, *self.chain)]
         rules: dict[str, Any] = {"guardrails": guardrails} if guardrails else {}
         self.rules = rules | ({"markdown": True} if task.markdown else {})
         """The guardrails that models judge by, and the form of the text, where they are part of what the task asks."""
@@ -117,8 +122,7 @@ class FilledTask(NamedTuple):
     @property
     def tools(self) -> tuple[BaseTool, ...]:
         """The tools that the agent may use for the task."""
-        agent = self.persona.agent
-        own = agent.may_use((*agent.tools, *self.task.tools))
+        own = self.assignment.tools
         return (*own, *delegation_tools(self.coworkers)) if self.coworkers else own
 
     def place(self) -> Path:

@@ -174,7 +174,7 @@ async def _agent(filled: FilledTask, given: Given, files: Sequence[InputFile]) -
     about = {**said, "tools": tuple(map(attrgetter("name"), job.tools)), "task_prompt": prompt}
     said["started_event_id"] = await scope.announce(agent, events.AgentExecutionStartedEvent, about)
     try:
-        if agent.plans:
+        if filled.assignment.plans:
             await prepare(job, talk)
         answer = await answers()
         while task.human_input and (wish := await feedback(answer.text, f"{persona.role} ({title})")):
