@@ -91,10 +91,7 @@ def new_checkpoint(
     Its parent is the newest checkpoint at or before that commit; for a snapshot after a restore, the restored one.
     `total`: the checksum of that commit, if a later commit records the checkpoint.
     """
-    parent = record.newest_checkpoint
-    if seq <= record.seq:
-        before = (p for p in record.checkpoints.values() if p["seq"] <= seq and record.counts(p["seq"]))
-        parent = max(before, key=lambda p: (p["seq"], p["id"]), default=None)
+    parent = record.newest_checkpoint if seq > record.seq else record.newest_up_to(seq)
     restored = record.restored if trigger == SNAPSHOT else None
     undated: Any = {  # the journal that commits it adds the time
         "id": new_id(behind=parent["id"] if parent else None),

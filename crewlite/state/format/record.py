@@ -205,7 +205,7 @@ class Record:
         then.seq, then.sum, then.claim, then.paid = self.seq, self.sum, self.claim, self.paid.back_at(then.paid)
         then.cancelled, then.worked, then.named = self.cancelled, self.worked, self.named
         then.checkpoints, then.dropped, then.inherited = self.checkpoints, self.dropped, self.inherited
-        then.newest_checkpoint, then.stopped = then._newest(), None
+        then.newest_checkpoint, then.stopped = then.newest_up_to(self.seq), None
         return then
 
     def apply(self, entry: Entry) -> None:
@@ -238,7 +238,7 @@ class Record:
             self.checkpoints.pop(gone, None)
             self.dropped[gone] = parent
         if self.newest_checkpoint and self.newest_checkpoint["id"] in dropped:
-            self.newest_checkpoint = self._newest()
+            self.newest_checkpoint = self.newest_up_to(self.seq)
 
     def check_checkpoints(self, sums: Mapping[int, str]) -> None:
         """Raise JournalCorrupt if a checkpoint is at a missing commit. `sums`: the checksums of all entries, by seq."""
@@ -257,6 +257,11 @@ class Record:
         except (LookupError, TypeError, ValueError, RecursionError) as error:
             problem = f"the outcome of {address!r} is not recorded completely ({type(error).__name__}: {error})"
             raise self._damaged(problem) from error
+
+    def newest_up_to(self, seq: int) -> CheckpointRecord | None:
+        """Return the last valid checkpoint at or before a commit; None if there is none."""
+        valid = (one for one in self.checkpoints.values() if one["seq"] <= seq and self.counts(one["seq"]))
+        return max(valid, key=along, default=None)
 
     def parent(self, checkpoint: CheckpointRecord) -> str | None:
         """Return the id of the nearest ancestor of a checkpoint that was not removed; None if there is none."""
@@ -309,9 +314,6 @@ class Record:
         newest = self.newest_checkpoint
         if self.counts(checkpoint["seq"]) and (newest is None or along(checkpoint) > along(newest)):
             self.newest_checkpoint = checkpoint
-
-    def _newest(self) -> CheckpointRecord | None:
-        return max((p for p in self.checkpoints.values() if self.counts(p["seq"])), key=along, default=None)
 
     def _calls_and_questions(self, commit: Commit) -> None:
         """Apply the calls that are about to be made, the questions to people and their answers."""
