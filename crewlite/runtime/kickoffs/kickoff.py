@@ -98,10 +98,10 @@ async def _driven(root: Root[T], run: Run, inputs: dict[str, Any], listener: Lis
 async def _announce_budget(root: Root[Any], run: Run, error: BudgetExceeded) -> None:
     """Record and emit the event of a budget that is used up, which stops the run, and the checkpoint it may create."""
     about = {"owner": error.owner, "setting": error.setting, "limit": error.limit, "used": error.used}
-    frame = StepScope(run, run.outermost(root.name))
     committed: CommitParts = {"events": [], "worked": worked(run)}  # the event itself is added
     committed["stopped"] = run.journal.secrets.mask(error.found)
-    await frame.announce(root.source, events.BudgetExceededEvent, about, parts=committed)
+    said = events.BudgetExceededEvent, about
+    await run.publish(root.source, said, run.outermost(root.name), parts=committed, now=True)
     await run.journal.flush()
 
 
@@ -155,10 +155,10 @@ def _run_again(root: Root[Any], run: Run) -> Run:
 
 async def _paused(root: Root[Any], run: Run) -> Suspended:
     """Emit the event that the run waits for people. Returns the error to raise, which lists the open questions."""
-    frame = StepScope(run, run.outermost(root.name))
     waiting = {asked["address"]: asked["question"] for asked in run.record.waiting}
     if root.waits:
-        await frame.announce(root.source, root.waits, {"flow_name": root.name, "waiting": waiting})
+        said = root.waits, {"flow_name": root.name, "waiting": waiting}
+        await run.publish(root.source, said, run.outermost(root.name))
     warn_unused(run)
     await run.journal.flush()
     return Suspended(run.run_id, run.journal.location or "", waiting, run.branch, kind=root.kind)
@@ -210,5 +210,4 @@ def _listener(root: Root[Any], run: Run) -> Listener | None:
     if run.subscriber.asleep or not asked:
         return None
     again = Request(progress=Progress(run.run_id, run.journal.location, run.branch))
-    frame = StepScope(run, run.outermost(root.name))
-    return Listener(asked, frame, root.source, lambda: again.how_to_go_on(root.kind))
+    return Listener(asked, run, run.outermost(root.name), root.source, lambda: again.how_to_go_on(root.kind))

@@ -20,7 +20,7 @@ from crewlite.errors import CrewliteError
 from crewlite.events.base import BaseEvent
 from crewlite.runtime.main_thread import handlers
 from crewlite.runtime.main_thread.sync_bridge import print_briefly
-from crewlite.runtime.steps.frame import Frame
+from crewlite.runtime.steps.run import Origin, Run
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.subscriber import Setting
 from crewlite.tracebacks import INTERRUPTED
@@ -53,9 +53,14 @@ class Listener:
     """Receives signals for one run, records and emits them."""
 
     def __init__(
-        self, asked: Mapping[str, CheckpointConfig], frame: Frame, source: object, how_to_go_on: Callable[[], str]
+        self,
+        asked: Mapping[str, CheckpointConfig],
+        run: Run,
+        origin: Origin,
+        source: object,
+        how_to_go_on: Callable[[], str],
     ) -> None:
-        """`frame` encloses the run's root and announces the events. `asked` maps signals to checkpoint settings."""
+        """`asked` maps signals to checkpoint settings. `origin`, `source`: of their events."""
         self.asked = dict(asked)
         self.loop = asyncio.get_running_loop()
         self.waiting: handlers.Waiting | None = None
@@ -64,7 +69,7 @@ class Listener:
         """The signal that ends the run; "" if there is none."""
         self.over: asyncio.Future[None] = self.loop.create_future()
         """Done when the run has ended and its journal is closed."""
-        self._frame, self._source, self._how_to_go_on = frame, source, how_to_go_on
+        self._run, self._origin, self._source, self._how_to_go_on = run, origin, source, how_to_go_on
         self._cut: asyncio.Future[None] = self.loop.create_future()
         self._telling: set[asyncio.Task[None]] = set()
         self._context = contextvars.copy_context()  # a signal handler runs in the context of the code it interrupts
@@ -173,9 +178,9 @@ class Listener:
     async def _record(self, name: str) -> None:
         """Commit the event of a signal and the checkpoint that it creates, then emit the event."""
         about: dict[str, Any] = {"signal_number": int(signal.Signals[name]), "reason": _MEANING[name]}
-        run = self._frame.run
+        run, rule = self._run, self._run.subscriber.rule(self.asked[name])
         try:
-            await self._frame.announce(self._source, _event(name), about, self.asked[name])
+            await run.publish(self._source, (_event(name), about), self._origin._replace(checkpoints=rule))
             await run.journal.flush()
         except CrewliteError as error:  # the process ends, or stops, nevertheless
             run.journal.warn(f"{name} is not recorded: {error}")

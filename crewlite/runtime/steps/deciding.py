@@ -235,7 +235,8 @@ async def _announce_type(step: Step[Any], frame: Frame, failure: Failure) -> Non
 
 
 async def _announce(step: Step[Any], frame: Frame, event: type[BaseEvent], about: dict[str, Any]) -> None:
-    await frame.outer.announce(step.voice.source, event, about, step.checkpoint)
+    origin = frame.outer.origin._replace(checkpoints=frame.origin.checkpoints)
+    await frame.run.publish(step.voice.source, (event, about), origin)
 
 
 def _about(step: Step[Any], frame: Frame, failure: Failure) -> dict[str, Any]:

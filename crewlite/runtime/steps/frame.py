@@ -30,7 +30,6 @@ from crewlite.state.format.failed import SaidRecord
 from crewlite.state.format.outcome import Attempt
 from crewlite.state.journal.conflicts import Start
 from crewlite.state.journal.view import View
-from crewlite.state.subscriber import Setting
 from crewlite.step_parts import Limit
 from crewlite.usage import Usage
 
@@ -296,23 +295,14 @@ class Frame(Scope):
         return self.run.journal.secrets.shown_of_beginning(text)
 
     async def announce(
-        self,
-        source: object,
-        event: type[Any],
-        about: Mapping[str, Any],
-        checkpoint: Setting = None,
-        parts: CommitParts | None = None,
+        self, source: object, event: type[Any], about: Mapping[str, Any], parts: CommitParts | None = None
     ) -> str:
         """Record an event that is no step's outcome, with the fields `about`; then emit it. Returns the event's id.
 
         `parts` are committed together with the event and the checkpoint that it creates, before handlers are called.
-        An event without parts and checkpoint is recorded by the next commit. `checkpoint`: the setting by which it
-        creates one; None stands for that of this step.
+        An event without parts and checkpoint is recorded by the next commit.
         """
-        origin = self.origin
-        if checkpoint is not None:
-            origin = origin._replace(checkpoints=self.run.subscriber.rule(checkpoint))
-        made = await self.run.publish(source, (event, about), origin, parts=parts, now=bool(parts))
+        made = await self.run.publish(source, (event, about), self.origin, parts=parts, now=bool(parts))
         return made.event_id if made else ""
 
     def tell(self, event: type[Any], about: Mapping[str, Any]) -> bool:
