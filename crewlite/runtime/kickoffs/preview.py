@@ -363,7 +363,7 @@ class DryScope(StepScope):
 
 
 async def _worked(step: Step[T], inner: DryScope) -> T:
-    """Do the work of a step and await the steps that it began, as `work_in_full` does in a run."""
+    """Do the work of a step and await the steps that it began, as `Frame.work` does in a run."""
     try:
         with durable.entered(inner):
             value = await step.work()
