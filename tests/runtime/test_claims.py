@@ -512,6 +512,48 @@ def test_a_run_whose_loop_was_closed_holds_nothing(config):
     assert done.stdout == "[0, 1, 2] [0, 1, 2]\n", done.stderr
 
 
+BEGINNING = """
+import asyncio, sys, threading
+from crewlite import CheckpointConfig
+from crewlite.flow import flow
+from crewlite.state import InMemoryProvider
+from crewlite.state.journal.writer import writers
+from tests.state.wrapped import Wrapped
+
+class Held(Wrapped):
+    in_memory = True
+
+    def _do(self, store, verb, call, args):
+        opened = any(("r", "main") in one.queues for one in writers.values())
+        if verb == sys.argv[1] and opened and not began.is_set():
+            began.set()
+            go_on.wait(30)
+        return call()
+
+began, go_on, loop = threading.Event(), threading.Event(), asyncio.new_event_loop()
+
+@flow(checkpoint=CheckpointConfig(location="here", provider=Held(InMemoryProvider())))
+def asked():
+    return "x"
+
+async def left():
+    global task
+    task = asyncio.create_task(asked.akickoff(run_id="r"))
+    await asyncio.to_thread(began.wait, 30)
+
+loop.run_until_complete(left())
+loop.close()
+threading.Timer(0.1, go_on.set).start()
+print(asked.kickoff(run_id="r"))
+"""
+
+
+@pytest.mark.parametrize("held_up", ["branches", "append"])
+def test_a_run_whose_loop_was_closed_while_it_began_holds_nothing(held_up):
+    done = children.run([sys.executable, "-c", BEGINNING, held_up], capture_output=True, text=True)
+    assert done.stdout == "x\n", done.stderr
+
+
 def test_a_live_holder_in_this_process_is_known_without_asking(make_crew, config):
     llm = Sleeper()
 

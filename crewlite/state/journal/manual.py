@@ -155,7 +155,7 @@ def _attach(journal: Journal, at: Writer) -> None:
     """Store a run through `at` from now on. The commits made so far are written before any later one."""
     if journal.queue is None:
         entries = _sealed(journal.unstored)
-        journal.queue = at.use().enter(journal.run_id, journal.branch, journal.record.kind)
+        journal.queue = at.use().enter(journal.run_id, journal.branch, journal.record.kind, journal.loop)
         journal.queue.backlog, journal.unstored = entries, []
         journal.record.sum, journal.sums = entries[-1].sum, {entry.seq: entry.sum for entry in entries}
         journal.listen()

@@ -91,8 +91,9 @@ def settling(queue: WriteQueue) -> Future[BaseException | None]:
 
 def wait_for_earlier(queue: WriteQueue) -> None:
     """Wait until the entries of an earlier run of this process in this branch are written, or have failed."""
-    if earlier := _settling.get(_branch(queue)):
-        earlier.result()
+    for earlier in (queue.earlier, _settling.get(_branch(queue))):
+        if earlier:
+            earlier.exception()
 
 
 def _branch(queue: WriteQueue) -> _Branch:

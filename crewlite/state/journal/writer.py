@@ -52,6 +52,10 @@ class WriteQueue:
     writer: Writer
     run_id: str
     branch: str
+    loop: asyncio.AbstractEventLoop | None = None
+    """The event loop of the run; None if it is not known."""
+    earlier: Future[None] | None = None
+    """Done when all is written that was queued in the queue that this one replaces."""
     seq: int = 0
     """The number of the last stored entry; `sum` is its checksum."""
     sum: str = ""
@@ -168,14 +172,20 @@ class Writer:
         if self.over:  # the thread no longer reads the queue
             self._refuse()
 
-    def enter(self, run_id: str, branch: str, kind: str = "crew") -> WriteQueue:
-        """Open the queue of a branch, of a run of this kind. Raises BranchConflictError if another run has it open."""
+    def enter(
+        self, run_id: str, branch: str, kind: str = "crew", loop: asyncio.AbstractEventLoop | None = None
+    ) -> WriteQueue:
+        """Open the queue of a branch, of a run of this kind on `loop`. Raises BranchConflictError if it is open.
+
+        One that was opened on a loop that is closed now is replaced.
+        """
         with guard:
             if before := self.queues.get((run_id, branch)):
-                if not (before.fence and before.fence.get_loop().is_closed()):
+                if not (before.loop and before.loop.is_closed()):
                     raise BranchConflictError(run_id, branch, kind=kind)
                 self.users -= 1  # its run never ends, and never releases the writer
-            queue = self.queues[run_id, branch] = WriteQueue(self, run_id, branch)
+            queue = self.queues[run_id, branch] = WriteQueue(self, run_id, branch, loop)
+        queue.earlier = before.ask(lambda store: None) if before else None
         return queue
 
     def leave(self, queue: WriteQueue) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from crewlite import background
@@ -27,11 +28,12 @@ async def acquire_branch(target: Callable[[], Located], kind: str) -> AcquiredBr
     `kind`: of the definition that goes on with it. Raises BranchConflictError if a live process is running the branch,
     JournalCorrupt if the branch is damaged, StoreUnusable if the location cannot be used.
     """
-    return await background.acquire(lambda: _acquired(target(), kind), _release)
+    loop = asyncio.get_running_loop()
+    return await background.acquire(lambda: _acquired(target(), kind, loop), _release)
 
 
-def _acquired(target: Located, kind: str) -> AcquiredBranch:
-    queue = _entered(open_writer(target.provider, target.location), target, kind)
+def _acquired(target: Located, kind: str, loop: asyncio.AbstractEventLoop) -> AcquiredBranch:
+    queue = _entered(open_writer(target.provider, target.location), target, kind, loop)
     try:
         wait_for_earlier(queue)
         return target, queue, _read(queue.store, queue, target)
@@ -42,18 +44,19 @@ def _acquired(target: Located, kind: str) -> AcquiredBranch:
 
 async def acquire_new_branch(target: Located, kind: str) -> AcquiredBranch:
     """Open the branch of a new run for writing, without reading it. Its record is empty."""
+    loop = asyncio.get_running_loop()
     if writer := opened_already(target.provider, target.location):
-        return target, _entered(writer, target, kind), Record()
+        return target, _entered(writer, target, kind, loop), Record()
 
     def opened() -> AcquiredBranch:
-        return target, _entered(open_writer(target.provider, target.location), target, kind), Record()
+        return target, _entered(open_writer(target.provider, target.location), target, kind, loop), Record()
 
     return await background.acquire(opened, _release)
 
 
-def _entered(writer: Writer, target: Located, kind: str) -> WriteQueue:
+def _entered(writer: Writer, target: Located, kind: str, loop: asyncio.AbstractEventLoop) -> WriteQueue:
     try:
-        return writer.enter(target.run_id, target.branch, kind)
+        return writer.enter(target.run_id, target.branch, kind, loop)
     except BaseException:
         writer.release()
         raise
