@@ -308,7 +308,7 @@ def test_a_checkpoint_is_restored_by_version_label_id_and_ref(state):
     [
         (9, RefError, r"'version 9' names no checkpoint of this branch. Candidates: 1 \(only\)"),
         ("@label:other", RefError, "names no checkpoint of this branch"),
-        ("latest~5", RefError, "names no checkpoint of this branch"),
+        ("latest~5", RefError, "goes back 5 checkpoints, which is further than the first one"),
         (True, ConfigError, "True is not a checkpoint; wanted a Checkpoint, the version of one, or a ref"),
         (None, ConfigError, "None is not a checkpoint"),
         ({"values": {}}, ConfigError, "is not a checkpoint"),

@@ -5,22 +5,18 @@ They and the record are read in one replay. A checkpoint is built when it is fir
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, NamedTuple, TypeVar
 
 from crewlite.codec import Json, decode
-from crewlite.errors import RefError
-from crewlite.ids import short
-from crewlite.refs import parse
 from crewlite.state.format.checkpoints import along, recorded_in
 from crewlite.state.format.commit import CheckpointRecord, RunStart
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record, replay
 from crewlite.state.providers import CheckpointInfo
-from crewlite.state.reading.checkpoint import Checkpoint, TasksAndEvents, no_checkpoint
+from crewlite.state.reading.checkpoint import Checkpoint, TasksAndEvents
 from crewlite.usage import Counted
 
 C = TypeVar("C", bound="Checkpoint | CheckpointInfo")
@@ -125,34 +121,6 @@ def _build(checkpoint: CheckpointRecord, record: Record, then: RecordView, branc
     )
 
 
-def chosen(checkpoints: Sequence[Checkpoint], target: object) -> Checkpoint:
-    """Return the one of these checkpoints, ordered first to last, that `target` names.
-
-    `target` is the `version` of a checkpoint, which counts from 1, or a ref. Raises RefError if it names none of them
-    or several, ConfigError if it is neither.
-    """
-    if isinstance(target, int) and not isinstance(target, bool):
-        found = [one for one in checkpoints if one.version == target]
-        return _only(found, f"version {target}", checkpoints)
-    if not isinstance(target, str):
-        raise no_checkpoint(target, "a Checkpoint, the version of one, or a ref")
-    if exact := [one for one in checkpoints if target in (one.ref, one.id) or _file(target) == _file(one.ref)]:
-        return exact[-1]
-    ref = parse(target)
-    by_id = ref.at is None and ref.path != "latest"
-    found = [one for one in checkpoints if ref.path in one.id] if by_id else meant(checkpoints, ref.at)
-    checkpoint, known = _only(found, target, checkpoints), {one.id: one for one in checkpoints}
-    for _ in range(ref.back):
-        parent = known.get(checkpoint.parent_id or "")
-        checkpoint = _only([parent] if parent else [], target, checkpoints)
-    return checkpoint
-
-
-def _file(ref: str) -> str:
-    """Return the file name of a ref to a checkpoint file, so that all paths to it are equal; any other ref as is."""
-    return os.path.basename(ref) if ref.endswith(".json") else ref
-
-
 def meant(checkpoints: Sequence[C], at: str | None) -> list[C]:
     """Return the checkpoints that match `at`, the part of a ref after its `@`; the last one if `at` is None.
 
@@ -163,14 +131,6 @@ def meant(checkpoints: Sequence[C], at: str | None) -> list[C]:
     if at.startswith("label:"):
         return [one for one in checkpoints if one.label == at.removeprefix("label:")]
     return [one for one in checkpoints if one.address == at][-1:] or [one for one in checkpoints if at in one.id]
-
-
-def _only(found: Sequence[Checkpoint], target: str, checkpoints: Sequence[Checkpoint]) -> Checkpoint:
-    if len(found) != 1:
-        named = [f"{one.version} ({one.label or short(one.id)})" for one in checkpoints]
-        many = f"matches {len(found)} checkpoints of this branch: give a version, or more of the id"
-        raise RefError(target, many if found else "names no checkpoint of this branch", named)
-    return found[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,8 @@ from crewlite.state.providers import (
 from crewlite.state.providers.json import JsonStore
 from crewlite.state.providers.reading import checkpoint_info
 from crewlite.state.providers.sqlite import is_database
-from crewlite.state.reading.checkpoints import meant
+from crewlite.state.reading.checkpoint import Checkpoint, no_checkpoint
+from crewlite.state.reading.checkpoints import Checkpoints, meant
 from crewlite.state.reading.missing import spelt_alike
 from crewlite.wording import number_of
 
@@ -272,6 +273,28 @@ def _branch(branches: Sequence[BranchInfo], ref: Ref, identity: str | None) -> B
             return info
     newest = mine[0].run_id if mine else None
     return next((info for info in mine if info.run_id == newest and info.branch == ref.path), None)
+
+
+def chosen(checkpoints: Checkpoints, target: object) -> Checkpoint:
+    """Return the checkpoint of a branch that `target` names: its `version`, which counts from 1, or a ref.
+
+    Raises RefError if it names none of them or several, ConfigError if it is neither.
+    """
+    known = [checkpoints.of(one) for one in checkpoints.recorded()]
+    if isinstance(target, int) and not isinstance(target, bool):
+        if found := next((one for one in known if one.version == target), None):
+            return found
+        versions = [f"{one.version} ({one.label or short(one.id)})" for one in known]
+        raise RefError(f"version {target}", "names no checkpoint of this branch", versions)
+    if not isinstance(target, str):
+        raise no_checkpoint(target, "a Checkpoint, the version of one, or a ref")
+    file = os.path.basename(target) if target.endswith(".json") else None  # any path to it
+    for one in known:
+        if target in (one.ref, one.id) or os.path.basename(one.ref) == file:
+            return one
+    ref = parse(target)
+    at = ref.at if ref.at or ref.path == "latest" else ref.path
+    return checkpoints.of(checkpoints.record.checkpoints[_walk(checkpoints.record, ref._replace(at=at), target)])
 
 
 def _walk(record: Record, ref: Ref, text: str) -> str:

@@ -28,7 +28,8 @@ from crewlite.state.journal.states import Late
 from crewlite.state.journal.values import Values
 from crewlite.state.journal.view import View
 from crewlite.state.reading.checkpoint import Checkpoint
-from crewlite.state.reading.checkpoints import Checkpoints, chosen, newest
+from crewlite.state.reading.checkpoints import Checkpoints, newest
+from crewlite.state.reading.locate import chosen
 from crewlite.state.subscriber import new_checkpoint
 from crewlite.state.values.mapping import NamedValues
 from crewlite.usage import NO_USAGE, Usage
@@ -157,7 +158,7 @@ class Bag(NamedValues):
             ConfigError: `target` is neither a checkpoint, nor a version, nor a ref.
             StoreError: the change was not saved.
         """
-        found = target if isinstance(target, Checkpoint) else chosen(self.checkpoints(), target)
+        found = target if isinstance(target, Checkpoint) else chosen(self._read(), target)
         self._put_back(found.coded_values(), found)
 
     @contextlib.contextmanager
