@@ -1,4 +1,4 @@
-"""The checkpoints of a journal: all of them, the one that a version or ref names, and those at one place as a group.
+"""The checkpoints of a journal: all of them, the newest one, and those at one place as a group.
 
 They and the record are read in one replay. A checkpoint is built when it is first asked for.
 """
@@ -119,18 +119,6 @@ def _build(checkpoint: CheckpointRecord, record: Record, then: RecordView, branc
         _history=then.history,
         abandoned=not record.counts(checkpoint["seq"]),
     )
-
-
-def meant(checkpoints: Sequence[C], at: str | None) -> list[C]:
-    """Return the checkpoints that match `at`, the part of a ref after its `@`; the last one if `at` is None.
-
-    `at` is `label:x`, the address of a step (the last checkpoint of that step), or a part of an id.
-    """
-    if at is None:
-        return list(checkpoints[-1:])
-    if at.startswith("label:"):
-        return [one for one in checkpoints if one.label == at.removeprefix("label:")]
-    return [one for one in checkpoints if one.address == at][-1:] or [one for one in checkpoints if at in one.id]
 
 
 @dataclass(frozen=True, slots=True)

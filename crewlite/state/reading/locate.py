@@ -12,7 +12,7 @@ from itertools import count, takewhile
 from pathlib import Path
 
 from crewlite import kinds
-from crewlite.errors import ConfigError, JournalCorrupt, RefError, did_you_mean, meant as meant_name, nearest
+from crewlite.errors import ConfigError, JournalCorrupt, RefError, did_you_mean, meant, nearest
 from crewlite.ids import SHORT, short
 from crewlite.refs import Ref, check_name, parse
 from crewlite.state.format.checkpoints import along
@@ -36,7 +36,7 @@ from crewlite.state.providers.json import JsonStore
 from crewlite.state.providers.reading import checkpoint_info
 from crewlite.state.providers.sqlite import is_database
 from crewlite.state.reading.checkpoint import Checkpoint, no_checkpoint
-from crewlite.state.reading.checkpoints import Checkpoints, meant
+from crewlite.state.reading.checkpoints import Checkpoints
 from crewlite.state.reading.missing import spelt_alike
 from crewlite.wording import number_of
 
@@ -219,7 +219,7 @@ def _within(store: Store, provider: BaseProvider, location: str, ref: Ref, text:
             if not ref.back:
                 return found
             ref = ref._replace(at=None)
-        return replace(found, checkpoint=_walk(Record.of(entries, lacks), ref, text), abandoned=None)
+        return replace(found, checkpoint=_walk(Record.of(entries, lacks), ref, text)["id"], abandoned=None)
 
 
 def no_run(ref: str, name: str, problem: str, branches: Iterable[BranchInfo]) -> RefError:
@@ -229,7 +229,7 @@ def no_run(ref: str, name: str, problem: str, branches: Iterable[BranchInfo]) ->
     `branches`: those of the location, newest run first, as a store lists them.
     """
     known = [one.run_id if one.branch == "main" else f"{one.run_id}/{one.branch}" for one in branches]
-    hint = meant_name(name, known)
+    hint = meant(name, known)
     if hint:
         return RefError(ref, f"{problem}; {hint}", nearest(name, known))
     return RefError(ref, problem, known)
@@ -294,15 +294,14 @@ def chosen(checkpoints: Checkpoints, target: object) -> Checkpoint:
             return one
     ref = parse(target)
     at = ref.at if ref.at or ref.path == "latest" else ref.path
-    return checkpoints.of(checkpoints.record.checkpoints[_walk(checkpoints.record, ref._replace(at=at), target)])
+    return checkpoints.of(_walk(checkpoints.record, ref._replace(at=at), target))
 
 
-def _walk(record: Record, ref: Ref, text: str) -> str:
-    """Return the id of the checkpoint that `@...` names or, with `~n`, of its n-th predecessor."""
-    ordered = sorted(record.checkpoints.values(), key=lambda one: (record.counts(one["seq"]), *along(one)))
-    checkpoints = [checkpoint_info(record.run, one) for one in ordered]  # abandoned ones first
-    counting = [one for one in checkpoints if record.counts(one.seq)]
-    found = _end_of_turn(record, counting, ref.at) or meant(counting, ref.at) or meant(checkpoints, ref.at)
+def _walk(record: Record, ref: Ref, text: str) -> CheckpointRecord:
+    """Return the checkpoint that `@...` names or, with `~n`, its n-th predecessor."""
+    checkpoints = sorted(record.checkpoints.values(), key=lambda one: (record.counts(one["seq"]), *along(one)))
+    counting = [one for one in checkpoints if record.counts(one["seq"])]  # behind the abandoned ones
+    found = _end_of_turn(record, counting, ref.at) or _meant(counting, ref.at) or _meant(checkpoints, ref.at)
     if len(found) != 1 or ref.back >= len(checkpoints):
         if ref.back:
             raise RefError(text, _too_far(ref), _named(counting))
@@ -312,33 +311,45 @@ def _walk(record: Record, ref: Ref, text: str) -> str:
             )
         many = f"matches {len(found)} checkpoints of this branch: give more of the id"
         raise RefError(text, many, _named(checkpoints))
-    checkpoint: CheckpointRecord | None = record.checkpoints[found[0].id]
+    checkpoint: CheckpointRecord | None = found[0]
     for _ in range(ref.back):
         here = checkpoint["seq"] if checkpoint else None
         while checkpoint and checkpoint["seq"] == here:  # a label has made a second one at the same place
             checkpoint = record.checkpoints.get(record.parent(checkpoint) or "")
     if checkpoint is None:
         raise RefError(text, _too_far(ref), _named(counting))
-    identifier: str = checkpoint["id"]
-    return identifier
+    return checkpoint
 
 
-def _named(checkpoints: Iterable[CheckpointInfo]) -> list[str]:
-    return [f"{short(one.id)} ({one.address or one.trigger})" for one in checkpoints]
+def _meant(checkpoints: Sequence[CheckpointRecord], at: str | None) -> Sequence[CheckpointRecord]:
+    """Return the checkpoints that match `at`, the part of a ref after its `@`; the last one if `at` is None.
+
+    `at` is `label:x`, the address of a step (the last checkpoint of that step), or a part of an id.
+    """
+    if at is None:
+        return checkpoints[-1:]
+    if at.startswith("label:"):
+        return [one for one in checkpoints if one.get("label") == at.removeprefix("label:")]
+    of_step = [one for one in checkpoints if one["address"] == at]
+    return of_step[-1:] or [one for one in checkpoints if at in one["id"]]
+
+
+def _named(checkpoints: Iterable[CheckpointRecord]) -> list[str]:
+    return [f"{short(one['id'])} ({one['address'] or one['trigger']})" for one in checkpoints]
 
 
 def _no_checkpoint(
-    record: Record, text: str, at: str, checkpoints: Sequence[CheckpointInfo], turns: list[str]
+    record: Record, text: str, at: str, checkpoints: Sequence[CheckpointRecord], turns: list[str]
 ) -> RefError:
     """Build the error for a ref whose part after the @ names no checkpoint: one was dropped, or it is misspelt."""
     problem, named = "names no checkpoint of this branch", turns or _named(checkpoints)
     if at.startswith("label:"):  # a checkpoint with a label is never dropped
-        labels = [one.label for one in checkpoints if one.label]
-        hint = meant_name(label := at.removeprefix("label:"), labels)
+        labels = [label for one in checkpoints if (label := one.get("label"))]
+        hint = meant(label := at.removeprefix("label:"), labels)
         problem += f": it has no label {label!r}{hint and f'; {hint}'}"
         return RefError(text, problem, [f"@label:{one}" for one in nearest(label, labels)] or named)
     begun = {event.address for event in record.events} | record.outcomes.keys()
-    known = begun | {one.address for one in checkpoints if one.address}
+    known = begun | {one["address"] for one in checkpoints if one["address"]}
     known |= {task["address"] for task in record.run["definition"].get("tasks", ())}
     gone = record.named - len(record.checkpoints)
     if gone and (at in begun or record.left or any(at in one for one in record.dropped)):
@@ -352,7 +363,7 @@ def _no_checkpoint(
     return RefError(text, problem, named)
 
 
-def _turns_with_checkpoints(record: Record, checkpoints: list[CheckpointInfo], at: str | None) -> list[str]:
+def _turns_with_checkpoints(record: Record, checkpoints: Sequence[CheckpointRecord], at: str | None) -> list[str]:
     """Return refs to the turns that have checkpoints, newest first; [] unless `at` looks like the address of a turn."""
     if not (at or "").startswith(kinds.TURN.name):
         return []
@@ -360,7 +371,7 @@ def _turns_with_checkpoints(record: Record, checkpoints: list[CheckpointInfo], a
     return [f"@{turn}" for turn in takewhile(lambda turn: _end_of_turn(record, checkpoints, turn), known)][::-1]
 
 
-def _end_of_turn(record: Record, checkpoints: Sequence[CheckpointInfo], at: str | None) -> list[CheckpointInfo]:
+def _end_of_turn(record: Record, checkpoints: Sequence[CheckpointRecord], at: str | None) -> Sequence[CheckpointRecord]:
     """If `at` is the address of a turn, return [the last checkpoint before the next question]; otherwise []."""
     kind, _, number = (at or "").partition("#")
     if kind != kinds.TURN.name or not number.isdigit() or int(number) < 1:
@@ -369,7 +380,7 @@ def _end_of_turn(record: Record, checkpoints: Sequence[CheckpointInfo], at: str 
     if asked is None and (int(number) > 1 or following is None):
         return []
     begin, end = asked.seq if asked else 0, following.seq if following else math.inf
-    return [one for one in checkpoints if begin <= one.seq < end][-1:]
+    return [one for one in checkpoints if begin <= one["seq"] < end][-1:]
 
 
 def _too_far(ref: Ref) -> str:
