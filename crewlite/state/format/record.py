@@ -15,7 +15,7 @@ from crewlite import kinds
 from crewlite.codec import Json, JsonObject
 from crewlite.errors import JournalCorrupt
 from crewlite.kinds import Kind
-from crewlite.state.format.addresses import is_in_a_task_or_call, last_about_each, outer, outers
+from crewlite.state.format.addresses import is_in_a_task_or_call, last_about_each, outers
 from crewlite.state.format.checkpoints import SNAPSHOT, along, at_no_commit, parent_of
 from crewlite.state.format.commit import (
     AskedQuestion,
@@ -365,7 +365,7 @@ class Record:
             return
         if (kind := kinds.of(step["kind"])).is_task and not is_in_a_task_or_call(address):
             self.tasks[address] = None
-        if address in self.outcomes:
+        if self.settled(address):
             self._replace(address)
         self.failures.pop(address, None)
         self.begun_once.pop(address, None)
@@ -384,9 +384,15 @@ class Record:
             self.answers[address] = bound
 
     def _replace(self, address: str) -> None:
-        """Remove the outcome of a step that runs again, and the outcomes of the enclosing steps, which depend on it."""
-        while self.outcomes.pop(address, None):
-            address = outer(address)
+        """Remove the outcome of a step that runs again, and the outcomes of the enclosing steps, which depend on it.
+
+        A prune may have removed that of the step alone.
+        """
+        ran_before = self.outcomes.pop(address, None) is not None
+        for around in outers(address):
+            ran_before |= self.outcomes.pop(around, None) is not None
+        if ran_before:
+            self.outcomes.pop("", None)
 
 
 def replay(entries: Iterable[Entry]) -> Iterator[tuple[Entry, Record]]:
