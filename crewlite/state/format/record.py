@@ -384,14 +384,8 @@ class Record:
             self.answers[address] = bound
 
     def _replace(self, address: str) -> None:
-        """Remove the outcome of a step that runs again, and the outcomes of the enclosing steps, which depend on it.
-
-        A prune may have removed that of the step alone.
-        """
-        ran_before = self.outcomes.pop(address, None) is not None
-        for around in outers(address):
-            ran_before |= self.outcomes.pop(around, None) is not None
-        if ran_before:
+        """Remove the outcome of a step that runs again, if no prune has, and those of the enclosing steps."""
+        if [at for at in (address, *outers(address)) if self.outcomes.pop(at, None)]:
             self.outcomes.pop("", None)
 
 
