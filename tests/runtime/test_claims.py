@@ -16,6 +16,7 @@ import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, disk
 from crewlite.errors import BranchConflictError
+from crewlite.flow import flow, step
 from crewlite.ids import now
 from crewlite.state.format.entry import SCHEMA, seal
 from crewlite.state.format.record import Record
@@ -510,6 +511,24 @@ print(waits.kickoff(run_id="r"), waits.kickoff(run_id="r"))
 def test_a_run_whose_loop_was_closed_holds_nothing(config):
     done = children.run([sys.executable, "-c", LEFT, config().location], capture_output=True, text=True)
     assert done.stdout == "[0, 1, 2] [0, 1, 2]\n", done.stderr
+
+
+def test_it_holds_nothing_for_other_processes_either(on_disk):
+    script = LEFT.rpartition("print(")[0] + "print('left', flush=True)\nsys.stdin.read()"
+
+    @step(name="wait")
+    async def wait(n):
+        return n
+
+    @flow(name="waits", checkpoint=on_disk())
+    async def waits():
+        return [await wait(n) for n in range(3)]
+
+    with children.Child(
+        [sys.executable, "-c", script, on_disk().location], stdin=children.PIPE, stdout=children.PIPE, text=True
+    ) as left:
+        assert left.stdout.readline() == "left\n"
+        assert waits.submit(run_id="r", wait=True).result(30) == [0, 1, 2]
 
 
 BEGINNING = """

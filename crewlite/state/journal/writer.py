@@ -21,7 +21,7 @@ from typing import TypeVar
 from crewlite.background import ordinary
 from crewlite.errors import BranchConflictError, RunCancelled, StoreError, text_of
 from crewlite.forked import lock
-from crewlite.state.format.entry import Entry
+from crewlite.state.format.entry import Entry, next_entry
 from crewlite.state.journal.cancel import why_refused
 from crewlite.state.journal.claim import BEAT
 from crewlite.state.journal.compaction import bases, compact_branch
@@ -283,8 +283,11 @@ class Writer:
         if due := self._looked - self._lived >= self.beat:
             self._lived = self._looked
         with guard:
-            queues = [queue for queue in self.queues.values() if queue.held and not (queue.backlog or queue.fenced)]
-        for queue in queues:
+            queues = [*self.queues.values()]
+        for queue in queues if self._jobs.empty() else ():
+            if queue.loop and queue.loop.is_closed():
+                self._abandon(queue)
+        for queue in (queue for queue in queues if queue.held and not (queue.backlog or queue.fenced)):
             try:
                 if due or not (queue.moved or self.store.touched(queue.run_id, queue.branch) == queue.touched):
                     sign = Commit(queue.run_id, queue.branch, queue.seq, queue.sum, ())
@@ -297,6 +300,18 @@ class Writer:
                 why = self._fence(queue, error)
                 if (due or queue.fenced) and not isinstance(why, RunCancelled):  # the kickoff reports a cancellation
                     log.warning("%s/%s gave no sign of life: %s", queue.run_id, queue.branch, text_of(why))
+
+    def _abandon(self, queue: WriteQueue) -> None:
+        """Release the branch of a run whose loop was closed, for other processes too: it never goes on."""
+        try:
+            if queue.held and not (queue.backlog or queue.fenced):
+                entry = next_entry({"released": True}, after=(queue.seq, queue.sum))
+                self.store.append([Commit(queue.run_id, queue.branch, queue.seq, queue.sum, (entry,))])
+        except BaseException as error:  # whatever storage raises: the branch is held until this process ends
+            log.warning("%s/%s was not released: %s", queue.run_id, queue.branch, text_of(ordinary(error)))
+        queue.fenced = True
+        if self.leave(queue):
+            self.release()
 
     def _fence(self, queue: WriteQueue, error: BaseException) -> Exception:
         """Return the reason why a write failed. If another process has written to the branch, fence its queue."""
