@@ -109,18 +109,12 @@ async def _while_ours(journal: Journal, work: Awaitable[T]) -> T:
     """Await the work of a run. If another process claims the branch or cancels the run, cancel the work and raise."""
     ended = journal.loop.create_future()
 
-    def wake(_: object = None) -> None:
+    def wake(_: object) -> None:
         if not ended.done():
             ended.set_result(None)
 
-    async def to_its_end() -> T:
-        try:
-            return await work
-        finally:
-            wake()  # a turn of the loop before the task's callbacks are called
-
-    doing = asyncio.ensure_future(to_its_end())
-    doing.add_done_callback(wake)  # if it is cancelled before it begins
+    doing = asyncio.ensure_future(work)
+    doing.add_done_callback(wake)
     journal.fenced.add_done_callback(wake)
     try:
         await ended
