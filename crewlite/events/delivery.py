@@ -9,7 +9,6 @@ import logging
 import weakref
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,12 +70,13 @@ class Delivery:
 class Lane:
     """The ordered queue of one async handler on one loop. Its task exists only while the queue is not empty.
 
-    If the task is cancelled, above all by the end of its loop, what waits is delivered after the next `put`.
+    If the task is cancelled, above all by the end of its loop, what waits is delivered once a flush waits for it, or
+    with the next delivery.
     """
 
     receiver: Receiver
     loop: asyncio.AbstractEventLoop
-    waiting: deque[Delivery | Future[None]] = field(default_factory=deque)
+    waiting: deque[Delivery | asyncio.Future[None]] = field(default_factory=deque)
     task: asyncio.Task[None] | None = None
     """The task that delivers; None between deliveries. The loop itself holds its tasks only weakly."""
 
@@ -85,7 +85,7 @@ class Lane:
         """Whether there is anything left to deliver, on a loop that may still deliver it."""
         return bool(self.task or self.waiting) and not self.loop.is_closed()
 
-    def put(self, item: Delivery | Future[None]) -> None:
+    def put(self, item: Delivery | asyncio.Future[None]) -> None:
         """Add a delivery, or a future to resolve once all before it is delivered. To be called on the lane's loop."""
         self.waiting.append(item)
         if self.task is None or self.task.done():  # cancelled before it began
@@ -96,24 +96,29 @@ class Lane:
         context.run(durable.detach)  # a kickoff inside a handler is a new run
         context.run(within_lanes.set, (*within_lanes.get(), self))
         self.task = self.loop.create_task(self._work(), context=context)
+        self.task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if self.task is task:
+            self.task = None
+            if any(not isinstance(item, Delivery) and not item.done() for item in self.waiting):
+                self._start()  # it was cancelled, and a flush waits
 
     async def _work(self) -> None:
-        try:
-            while self.waiting:
-                item = self.waiting.popleft()
-                if isinstance(item, Future):
+        while self.waiting:
+            item = self.waiting.popleft()
+            if not isinstance(item, Delivery):
+                if not item.done():
                     item.set_result(None)
-                    continue
-                event_chain.set(item.chain)
-                try:
-                    state = (item.state,) if self.receiver.wants_state else ()
-                    await self.receiver.handler(item.source, item.event, *state)
-                except BaseException as error:  # the border: a handler ends neither its queue nor a loop
-                    if ends_task(error):
-                        raise
-                    report(self.receiver, item.event, error)
-        finally:
-            self.task = None
+                continue
+            event_chain.set(item.chain)
+            try:
+                state = (item.state,) if self.receiver.wants_state else ()
+                await self.receiver.handler(item.source, item.event, *state)
+            except BaseException as error:  # the border: a handler ends neither its queue nor a loop
+                if ends_task(error):
+                    raise
+                report(self.receiver, item.event, error)
 
 
 within_lanes: contextvars.ContextVar[tuple[Lane, ...]] = contextvars.ContextVar("crewlite_lanes", default=())

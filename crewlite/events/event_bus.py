@@ -18,7 +18,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from typing import Any, NamedTuple, TypeVar
 
 from blinker import Signal
@@ -176,12 +176,16 @@ class EventBus(Hinting):
         marks = {}
         for lane in list(self._lanes.values()):
             if lane.loop is here and lane.busy and lane not in within_lanes.get():
-                mark: Future[None] = Future()
+                mark: asyncio.Future[None] = here.create_future()
                 lane.put(mark)
-                marks[asyncio.wrap_future(mark)] = lane.receiver.name
+                marks[mark] = lane.receiver.name
         if not marks:
             return []
-        _, late = await asyncio.wait(marks, timeout=timeout)
+        try:
+            _, late = await asyncio.wait(marks, timeout=timeout)
+        finally:
+            for mark in marks:
+                mark.cancel()  # nobody waits any more
         names = sorted(marks[mark] for mark in late)
         if names:
             log.warning("Event handlers still busy after %g s: %s", timeout, ", ".join(names))

@@ -791,6 +791,27 @@ def test_a_handler_whose_task_was_cancelled_hears_what_waited_before_what_comes_
     assert heard == ["0", "1", "2", "3"]
 
 
+def test_a_flush_goes_on_though_the_task_of_a_handler_is_cancelled_meanwhile(bus):
+    heard = []
+
+    async def handler(source, event):
+        heard.append(event.name)
+        await asyncio.sleep(60 if event.name == "0" else 0)
+
+    async def main():
+        for n in range(3):
+            bus.emit(None, step(n))
+        (handling,) = asyncio.all_tasks() - {asyncio.current_task()}
+        flushed = asyncio.create_task(bus.aflush(5))
+        await asyncio.sleep(0)
+        handling.cancel()
+        return await flushed
+
+    bus.on(StepCompletedEvent, handler)
+    assert asyncio.run(main()) == []
+    assert heard == ["0", "1", "2"]
+
+
 def test_what_a_loop_left_undelivered_goes_with_it(bus):
     left = []
 
