@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 from crewlite.codec import JsonObject
-from crewlite.events.base import EventNote
+from crewlite.events.base import BaseEvent, EventNote, type_of
 from crewlite.ids import new_id
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.checkpoints import SNAPSHOT, droppable
@@ -52,6 +52,10 @@ class CheckpointRule(NamedTuple):
     every: bool
     """Whether all other events do too, except fleeting ones: signals and the chunks of streams."""
     max_checkpoints: int | None
+
+    def covers(self, event: type[BaseEvent]) -> bool:
+        """Return whether an event of this class creates a checkpoint."""
+        return type_of(event) in self.types or (self.every and not event.fleeting)
 
     def parts(
         self,

@@ -41,7 +41,6 @@ from crewlite.runtime.steps.doubts import (
 )
 from crewlite.runtime.steps.failed_attempts import FailedAttempt, kept
 from crewlite.runtime.steps.frame import Frame
-from crewlite.runtime.steps.replay import MAY_DIFFER
 from crewlite.runtime.steps.run import Origin
 from crewlite.runtime.steps.slots import Slots
 from crewlite.state.format import addresses
@@ -364,9 +363,8 @@ class Execution(Generic[T]):
                 outcome["drifted"] = [*frame.children.drifted]
             if (run.inherited or run.on_drift == "rerun") and (unused := frame.unused()):
                 outcome["unused"] = unused
-        marked = mode.differs or step.drift == MAY_DIFFER
         more: dict[str, Any] = {
-            "means": mode.provenance(step) if marked else step.provenance,
+            "means": mode.provenance(step),
             "label": step.label,
             "usage": usage,
             "state": [*ended.changes] if self.outer.children.view else (),

@@ -104,13 +104,13 @@ class Mode:
         """Return whether a step whose question has changed runs again. `once`: whether its repetition would do harm."""
         return self.rolled_back or self.on_drift == "rerun" or (self.differs and not once)
 
-    def provenance(self, step: Step[Any]) -> dict[str, str]:
+    def provenance(self, step: Step[Any]) -> Mapping[str, str] | None:
         """Return the provenance to record with the end of a step: its own, and what the record tells of the code."""
-        means = {**(step.provenance or {})}
+        means = step.provenance
         if step.drift == MAY_DIFFER:
-            means[MAY_DIFFER] = "yes"
+            means = {**(means or {}), MAY_DIFFER: "yes"}
         if self.differs:
-            means[DIFFERS] = "yes"
+            means = {**(means or {}), DIFFERS: "yes"}
         return means
 
     def after(self, decision: Decision) -> Mode:

@@ -193,8 +193,7 @@ class Run:
 
         If neither, it need not be built.
         """
-        creates = rule is not None and (type_of(event) in rule.types or (rule.every and not event.fleeting))
-        return creates or event_bus.hears(event)
+        return (rule is not None and rule.covers(event)) or event_bus.hears(event)
 
     async def publish(
         self,
@@ -223,7 +222,7 @@ class Run:
         cls: Any
         cls, about = said
         heard, rule = bool(event_bus.hearing[cls].receivers), origin.checkpoints
-        creates = rule if rule and (type_of(cls) in rule.types or (rule.every and not cls.fleeting)) else None
+        creates = rule if rule and rule.covers(cls) else None
         event: BaseEvent | None = None
         if heard:
             seq = journal.next_seq if (parts or creates) and not ahead else None
