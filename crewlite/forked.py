@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import logging  # noqa: F401 - it has a hook for forks too, and the one of the module imported first runs last
 import os
 import sys
@@ -17,8 +18,6 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 from weakref import WeakSet
-
-from crewlite.errors import ConfigError
 
 _Act = TypeVar("_Act", bound=Callable[[], object])
 _locks: WeakSet[Any] = WeakSet()
@@ -139,7 +138,8 @@ class _BetweenForks(_Uncut):
 
     def __enter__(self) -> None:
         if self.carried:
-            raise ConfigError(
+            errors = importlib.import_module("crewlite.errors")  # which imports this module by way of crewlite.lazy
+            raise errors.ConfigError(
                 "This process was forked while its parent was using a database, so SQLite cannot be used here. Start "
                 "the process with the method 'spawn' or 'forkserver' of multiprocessing, or keep the runs in a "
                 "directory of JSON files"
