@@ -79,8 +79,9 @@ def forked_in_memory(
 def kickoff_check(definition: Runnable[Any], config: CheckpointConfig, secrets: Secrets) -> Callable[[Record], None]:
     """Return a check of the record of a fork: it raises what the fork's kickoff would raise for changed questions.
 
-    Those are QuestionsChanged and TaskDrifted. What a kickoff would say to inputs that it may still be given is left to
-    the kickoff, and so is the next message of a conversation.
+    Those are QuestionsChanged and TaskDrifted; ConfigError for inputs that make no initial state of a flow. A
+    placeholder that no input fills is left to the kickoff, which may be given more of them, and so is the next message
+    of a conversation.
     """
 
     def check(record: Record) -> None:

@@ -274,19 +274,7 @@ def open_store(provider: BaseProvider, location: str) -> Store:
     return store
 
 
-_OF_STORE = (
-    "location",
-    "append",
-    "read",
-    "sum_at",
-    "touched",
-    "rewrite",
-    "remove",
-    "branches",
-    "places",
-    "ref",
-    "close",
-)
+_OF_STORE = [name for name in (*Store.__annotations__, *vars(Store)) if not name.startswith("_")]
 
 
 def declares(provider: BaseProvider | None, flag: Literal["named_by_location", "in_memory"]) -> bool:
