@@ -303,6 +303,17 @@ def test_a_checkpoint_is_restored_by_version_label_id_and_ref(state):
         assert state["n"] == number, target
 
 
+def test_a_ref_goes_back_past_a_label_that_was_given_afterwards(tmp_path):
+    with RuntimeState.open("bag", tmp_path) as state, History(tmp_path) as history:
+        for number in range(1, 4):
+            state["n"] = number
+            state.checkpoint()
+        history.label("latest", "good")
+        for target, number in (("@label:good", 3), ("@label:good~1", 2)):
+            state.restore(target)
+            assert state["n"] == number
+
+
 @pytest.mark.parametrize(
     ("target", "error", "said"),
     [
