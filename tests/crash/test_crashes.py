@@ -99,7 +99,7 @@ def test_a_hundred_kills_with_ten_megabytes(provider, tmp_path):
 @pytest.mark.soak
 @pytest.mark.parametrize("provider", ["json", "sqlite"])
 def test_a_thousand_kills_among_them_one_at_every_operation(provider, tmp_path):
-    code, found = run("nursery.py", "--provider", provider, "--directory", tmp_path, "--random", 900, "--seed", 7)
+    code, found = run("nursery.py", "--provider", provider, "--directory", tmp_path, "--random", 1300, "--seed", 7)
     print(found)
     assert found["violations"] == []
     assert code == 0

@@ -139,6 +139,14 @@ def test_a_doctor_passes_over_a_run_that_is_deleted_while_it_looks(which, tmp_pa
 
 
 @forks
+def test_a_label_for_a_checkpoint_that_the_run_drops_meanwhile_is_refused(tmp_path):
+    pair = ("--verb", "label", "--act", "the run goes on", "--scene", "cut")
+    code, found = run("interleave.py", "--provider", "json", "--directory", tmp_path, *pair)
+    assert found["violations"] == {}
+    assert code == 0
+
+
+@forks
 @pytest.mark.soak
 @pytest.mark.parametrize("provider", ["json", "sqlite"])
 def test_thousands_of_acts_of_another_process_before_steps_on_the_disk(provider, tmp_path):

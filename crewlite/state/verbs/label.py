@@ -44,7 +44,7 @@ def label(store: Store, found: Checkpoint, name: str, source: object, provider: 
             is_last = same[1] == lines[same[0]][-1].commit.get("place", {}).get("id")
             return [lineage.stored_already(own_of(lines[same[0]]))] if is_last else [], (*same, False)
         if journal := at_work_on(record.claim, store.location):
-            return [], (found.branch, _give_at_work(journal, found, total, name), True)
+            return [], (found.branch, _give_at_work(store, journal, found, total, name), True)
         instead = in_shell(f"fork {short(found.id)} --branch {name} --no-run", store.location)
         check_idle(
             store,
@@ -64,11 +64,13 @@ def label(store: Store, found: Checkpoint, name: str, source: object, provider: 
     return branch, identifier
 
 
-def _give_at_work(journal: Journal, found: Checkpoint, total: str, name: str) -> str:
+def _give_at_work(store: Store, journal: Journal, found: Checkpoint, total: str, name: str) -> str:
     """Have the run commit the label. Returns the id of the new checkpoint."""
 
     def make() -> CommitParts:
         record = journal.record
+        if found.id not in record.checkpoints:  # the run has dropped it meanwhile
+            raise lineage.gone(store, found.ref, "checkpoint")
         for other in record.checkpoints.values():
             if other.get("label") == name and record.counts(other["seq"]):  # the run has given it meanwhile
                 raise _label_taken(name, found.run_id, found.branch, other)
