@@ -267,15 +267,15 @@ def test_a_call_made_again_that_fails_and_is_handled_is_not_made_again_by_the_sa
     assert len(made) == 2
 
 
-@pytest.mark.parametrize("decided", ["answers", "rerun", "rerun that fails"])
-def test_a_call_that_waited_for_a_call_inside_it_is_in_doubt_once_it_has_gone_on(decided):
-    inside, made = "step:outer/step:inner", []
+def _cut_in_an_inner_call(*, fails=False):
+    """A program with a call inside a call, what it has done, and a store in which both were begun and cut."""
+    made = []
 
     def program(setting):
         @step(effect="once")
         def inner():
             made.append("inner")
-            if decided == "rerun that fails":
+            if fails:
                 raise ConnectionError("no route")
             return "sent"
 
@@ -293,7 +293,14 @@ def test_a_call_that_waited_for_a_call_inside_it_is_in_doubt_once_it_has_gone_on
     whole = CheckpointConfig(location="here", provider=Kept())
     program(whole).kickoff(run_id=RUN)
     entries = entries_of(whole)
-    setting = cut(entries, max(at for at, entry in enumerate(entries, 1) if entry.commit.get("intents")))
+    begun = max(at for at, entry in enumerate(entries, 1) if entry.commit.get("intents"))
+    return program, made, cut(entries, begun)
+
+
+@pytest.mark.parametrize("decided", ["answers", "rerun", "rerun that fails"])
+def test_a_call_that_waited_for_a_call_inside_it_is_in_doubt_once_it_has_gone_on(decided):
+    inside = "step:outer/step:inner"
+    program, made, setting = _cut_in_an_inner_call(fails=decided == "rerun that fails")
     with pytest.raises(InDoubt, match="step outer at step:outer was interrupted"):
         program(setting).kickoff(run_id=RUN)
     with pytest.raises(InDoubt, match="step inner at step:outer/step:inner was interrupted"):
@@ -316,25 +323,8 @@ def test_a_call_that_waited_for_a_call_inside_it_is_in_doubt_once_it_has_gone_on
 
 
 def test_a_rerun_decides_no_doubt_of_a_call_that_goes_on_after_the_call_inside_it():
-    inside, outside, made = "step:outer/step:inner", "step:outer", []
-
-    def program(setting):
-        @step(effect="once")
-        def inner():
-            return "sent"
-
-        @step(effect="once")
-        def outer():
-            got = inner()
-            made.append("outer")
-            return got
-
-        return flow(name="one", checkpoint=setting)(outer)
-
-    whole = CheckpointConfig(location="here", provider=Kept())
-    program(whole).kickoff(run_id=RUN)
-    entries = entries_of(whole)
-    setting = cut(entries, max(at for at, entry in enumerate(entries, 1) if entry.commit.get("intents")))
+    inside, outside = "step:outer/step:inner", "step:outer"
+    program, made, setting = _cut_in_an_inner_call()
     with pytest.raises(InDoubt, match="at step:outer/step:inner"):
         program(setting).kickoff(run_id=RUN, rerun=[outside])
     again, decision = f"{outside}!2", {"answers": {inside: "told"}}
