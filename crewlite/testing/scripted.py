@@ -45,17 +45,15 @@ class ScriptedLLM(BaseLLM):
             self.calls.append(messages)
         if self.delay:
             await asyncio.sleep(self.delay)
-        line = self._line(number, messages, context)
+        if callable(self._script):
+            line = self._script(messages, **context_for(self._script, context))
+        elif number < len(self._script):
+            line = self._script[number]
+        else:
+            raise ScriptExhausted(len(self._script))
         if isinstance(line, BaseException):
             raise line
         return _counted(line, messages)
-
-    def _line(self, number: int, messages: list[Message], context: dict[str, Any]) -> Line:
-        if callable(self._script):
-            return self._script(messages, **context_for(self._script, context))
-        if number >= len(self._script):
-            raise ScriptExhausted(len(self._script))
-        return self._script[number]
 
 
 def _counted(line: Reply, messages: list[Message]) -> Reply:

@@ -15,7 +15,6 @@ from crewlite.runtime.steps.beside import Beside
 from crewlite.runtime.steps.siblings import Siblings
 from crewlite.runtime.steps.turns import Turns
 from crewlite.state.format.record import Record
-from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.view import View
 
 _NONE = frozenset[str]()
@@ -143,11 +142,6 @@ class Children(Numbering):
         if self.turns is None:
             self.turns = Turns()
         return self.turns
-
-    def committing(self, address: str, journal: Journal) -> None:
-        """Note that the next commit holds the outcome or the failure of a child step, whose turn follows from it."""
-        if self.turns:
-            self.turns.committed(address, journal.next_order)
 
     def address_beside(
         self, step: Step[Any], fingerprint: str, *, recorded: bool, ended: Callable[[str, str], bool]

@@ -310,7 +310,8 @@ class Execution(Generic[T]):
         commit: CommitParts = {"steps": [outcome], **(planned(calls, run.record) if calls else {})}
         once = "once" in map(itemgetter(1), commit.get("intents", ()))
         more = {"started_event_id": self.started} | ({"reused_from": ended.reused} if ended.reused else {})
-        children.committing(self.address, run.journal)
+        if children.turns:
+            children.turns.committed(self.address, run.journal.next_order)
         done = step.voice.completed(value)
         await run.publish(step.voice.source, done, self.origin, more, parts=commit, now=once)
         digest, drifted = outcome["digest"] if step.kind.heard else "", outcome.get("drifted", ())

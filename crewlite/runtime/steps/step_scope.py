@@ -77,7 +77,10 @@ class StepScope(Frame):
 
     def _asked(self, step: Step[Any], address: str | None = None, start: Start | None = None) -> Asked:
         """Note the request for a step. Returns the request, with the step's address. `start`: see `spawn`."""
-        fingerprint, children = self._question(step), self.children
+        children, asked = self.children, [step.kind.name, step.question]
+        if step.chained:  # with its parent's question and the outcomes so far
+            asked += [self.fingerprint, list(filter(None, children.asked.values()))]
+        fingerprint = codec.digest(asked)
         address = step.address if address is None else address
         if address is None and step.name and step.kind.takes_key and (key := key_here(self)):
             address = children.keyed(step.kind.name, step.name, key)
@@ -391,10 +394,3 @@ class StepScope(Frame):
             problem = f"the outcome of {address!r} is not that of {an(step.kind.title)} ({why})"
             branch = f"run {self.run.run_id}, branch {self.run.branch}"
             raise JournalCorrupt(branch, problem, None, self.run.journal.location) from error
-
-    def _question(self, step: Step[Any]) -> str:
-        """Return the digest of a step's question; if chained, with its parent's question and the outcomes so far."""
-        if not step.chained:
-            return codec.digest([step.kind.name, step.question])
-        heard = list(filter(None, self.children.asked.values()))
-        return codec.digest([step.kind.name, step.question, self.fingerprint, heard])

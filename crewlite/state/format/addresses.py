@@ -27,8 +27,10 @@ def without_tries(address: str) -> str:
 def outers(address: str) -> list[str]:
     """Return the addresses of the enclosing steps, innermost first, without the run itself."""
     found: list[str] = []  # list[str]() takes as long as all else here
-    while address := outer(address):
-        found.append(address)
+    while address := address.rpartition("/")[0]:
+        address = _TRY.sub("", address) if "!" in address else address
+        if address:  # else this was an attempt at the run itself
+            found.append(address)
     return found
 
 

@@ -365,8 +365,7 @@ class Record:
             return
         if (kind := kinds.of(step["kind"])).is_task and not is_in_a_task_or_call(address):
             self.tasks[address] = None
-        if self.settled(address):
-            self._replace(address)
+        self._replace(address)
         self.failures.pop(address, None)
         self.begun_once.pop(address, None)
         self.outcomes[address] = outcome_of(step, self.seq, at, place)

@@ -233,8 +233,6 @@ class Writer:
                 jobs.append(job)
             self._crowded = len(jobs) > 1 and self.users > 1
             self._write(jobs)
-            for queue in {each.queue for each in jobs if each.queue.drops}:
-                self._compact(queue)
             job = job and self._next()
         try:
             self.store.close()
@@ -328,8 +326,6 @@ class Writer:
 
     def _compact(self, queue: WriteQueue) -> None:
         """Compact a branch that has dropped checkpoints, if it has grown enough since its last compaction."""
-        if queue.backlog:
-            return
         queue.drops = False
         try:
             queue.bases = bases(self.store.branches(queue.run_id), queue.branch)
@@ -367,6 +363,9 @@ class Writer:
             for entry in commit.entries:
                 queue.drops |= "drops" in entry.commit
         self._answer(jobs, None)
+        for queue in commits:
+            if queue.drops:
+                self._compact(queue)
 
     def _answer(self, jobs: list[_Job], error: BaseException | None) -> None:
         """Call the `done` callback of each job: on the event loop of the job, or on this thread if it has none."""

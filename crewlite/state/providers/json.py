@@ -249,7 +249,7 @@ class JsonStore:
                 except FileExistsError as error:
                     raise BranchConflictError(*key, expected=commit.after, found="a later commit") from error
                 tails[key] = self.files.follow(commit, tails[key], changes, partial(self._entries, commit, batch))
-            if len(changes) <= TOGETHER:
+            if 0 < len(changes) <= TOGETHER:
                 self.files.stage(changes, batch)
                 changes = {}
         self._settle(commits, tails, changes)
@@ -359,7 +359,8 @@ class JsonStore:
 
     def _settle(self, commits: Sequence[Commit], tails: Mapping[Key, Tail], changes: Changes) -> None:
         """Change checkpoint files, write the heads, and remember the tails of branches that are claimed."""
-        self.files.make(changes)
+        if changes:
+            self.files.make(changes)
         for commit in commits:
             key = (commit.run_id, commit.branch)
             tail = tails[key]
