@@ -8,7 +8,7 @@ import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, tool
 from crewlite.errors import EffectsRepeat
-from crewlite.flow import flow, step
+from crewlite.flow import Flow, flow, listen, start, step
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.testing import ScriptedLLM
 from tests.state.wrapped import ReadOnce
@@ -152,12 +152,39 @@ def test_calls_before_the_place_that_an_edit_or_other_inputs_make_again_are_list
         assert calls_of(lambda: fork("s", inputs={"what": "milk"})) == ["step:charge"]
         assert calls_of(lambda: fork("s", rerun=["step:noted"])) == ["step:charge"]
         assert calls_of(lambda: fork("s@step:noted", inputs={"what": "milk"})) == ["step:charge"]
-        assert calls_of(lambda: fork("s", edits={"step:noted": "tea"}, branch="same")) == []
+        assert calls_of(lambda: fork("s", edits={"step:noted": "tea"})) == ["step:charge"]
         assert calls_of(lambda: fork("s", inputs={"what": "tea"}, branch="same-inputs")) == []
         assert calls_of(lambda: fork("s", edits={"step:noted#2": "ciao"}, branch="behind")) == []
         assert calls_of(lambda: fork("s", edits={"step:charge": "paid by cash"}, branch="itself")) == []
         fork("s", rerun=["step:charge"], branch="open", allow_effects=True)
         assert calls_of(lambda: fork("s/open")) == ["step:charge"], "it is to be made again there"
+
+
+def test_behind_an_edit_to_the_same_value_methods_run_again_so_their_calls_are_listed(store):
+    prices = iter((7, 9))
+
+    class Sale(Flow):
+        checkpoint = store
+
+        @start()
+        def what(self):
+            return "tea"
+
+        @listen(what)
+        def price(self):
+            return next(prices)
+
+        @listen(price)
+        def sell(self, price):
+            return charge(price)
+
+    Sale().kickoff(run_id="s")
+    paid.clear()
+    there = CheckpointConfig(restore_from="s", location=store.location, provider=store.provider)
+    again = {"edits": {"method:what": "tea"}}
+    assert calls_of(lambda: Sale().fork(there, **again)) == ["method:sell@price/step:charge"]
+    assert Sale().fork(there, **again, allow_effects=True).kickoff() == "charged 9"
+    assert paid == [9]
 
 
 @pytest.mark.parametrize("changes", [{"inputs": {"what": "milk"}}, {"edits": {"step:noted": "milk"}}])

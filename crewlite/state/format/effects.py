@@ -86,16 +86,15 @@ def check_effects(
     then = Record.of(entry for entry in entries if entry.seq <= seq)
     steps = [step for step in (first or {}).get("steps", ()) if step["address"]]
     again = {step["address"] for step in steps if step.get("again")}
-    answered = {step["address"]: step["digest"] for step in steps if "digest" in step}  # nothing inside these runs
-    other = {at for at, digest in answered.items() if at not in then.outcomes or then.outcomes[at].digest != digest}
-    ends = [ended for at in again | other if (ended := asked_before(then, at)) is not None]
+    edited = {step["address"] for step in steps if "digest" in step}  # nothing inside these runs
+    ends = [ended for at in again | edited if (ended := asked_before(then, at)) is not None]
     since = 0 if anew or "inputs" in (first or {}) else min(ends, default=float("inf"))
 
     def may_repeat(call: MadeCall) -> bool:
         address, is_open = call["address"], not then.settled(call["address"])
         if call["seq"] > seq:
             return is_open
-        if is_inside(address, answered):
+        if is_inside(address, edited):
             return False
         taken_back = call["finished"] and is_open
         return taken_back or call["seq"] >= since or is_inside(address, again)
