@@ -20,7 +20,7 @@ from crewlite.state.format.outcome import Attempt, LightEvent
 from crewlite.state.format.record import Record
 from crewlite.state.format.rewinds import counting_at, ends_of_tails
 from crewlite.state.format.times import CountedUsage
-from crewlite.state.journal.lineage import gone, read_lineage
+from crewlite.state.journal.lineage import Lineage, gone, read_lineage
 from crewlite.state.providers import Store
 from crewlite.state.reading.checkpoint import Checkpoint, collections_in, usage_change, values_in
 from crewlite.state.reading.checkpoints import Checkpoints
@@ -98,12 +98,12 @@ class RunHistory:
         return f"RunHistory({self.ref!r})"
 
     @cached_property
-    def _trace(self) -> tuple[list[Entry], dict[str, str | None]]:
+    def _lineage(self) -> Lineage:
         return read_lineage(self._store, self.run_id, self.branch)
 
     @cached_property
     def _entries(self) -> list[Entry]:
-        entries = self._trace[0]
+        entries = self._lineage.entries
         if self.as_of is not None:
             places = (place for entry in entries for place in recorded_in(entry))
             if (seq := next((place["seq"] for place in places if place["id"] == self.as_of), None)) is None:
@@ -131,7 +131,7 @@ class RunHistory:
         count = len(ends_of_tails(self._entries))
         tails = tuple(RunHistory(self._store, self.run_id, self.branch, number) for number in range(1, count + 1))
         for tail in tails:
-            tail._trace = self._trace  # the branch is read once
+            tail._lineage = self._lineage  # the branch is read once
         return tails
 
     @property
@@ -353,7 +353,7 @@ class RunHistory:
 
     @cached_property
     def _checkpoints(self) -> Checkpoints:
-        entries, lacks = self._trace
+        entries, lacks = self._lineage
         return Checkpoints(entries, self._store.ref, lacks)
 
     def events(self) -> list[LightEvent]:

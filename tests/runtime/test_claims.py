@@ -19,7 +19,6 @@ from crewlite.errors import BranchConflictError
 from crewlite.flow import flow, step
 from crewlite.ids import now
 from crewlite.state.format.entry import SCHEMA, seal
-from crewlite.state.format.record import Record
 from crewlite.state.journal.claim import SILENCE, claim, holds
 from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.journal.writer import Writer
@@ -89,7 +88,7 @@ def store_of(config):
 def record_of(config):
     store = store_of(config)
     try:
-        return Record.of(find_lineage(store, "r", "main"))
+        return find_lineage(store, "r", "main").record()
     finally:
         store.close()
 
@@ -424,7 +423,7 @@ def test_a_branch_that_was_only_read_so_far_is_given_no_sign_of_life(make_crew, 
     read, beside = writer.enter("r", "main"), writer.enter("s", "main")
     read.seq, read.sum = record.seq, record.sum
     crew_of(make_crew, on_disk, ["a", "b", "c"]).kickoff(run_id="s")
-    other = Record.of(find_lineage(store, "s", "main"))
+    other = find_lineage(store, "s", "main").record()
     beside.seq, beside.sum, beside.held = other.seq, other.sum, True
     claimed_by(on_disk, **ELSEWHERE)  # somebody was faster
     heard_of(on_disk, 1000.0)
@@ -594,7 +593,9 @@ def test_an_agent_of_its_own_holds_its_run_too(on_disk):
     agent.kickoff("hello", run_id="r")
     assert record_of(on_disk).claim is None
     claimed = [
-        entry.commit["claim"] for entry in find_lineage(store_of(on_disk), "r", "main") if "claim" in entry.commit
+        entry.commit["claim"]
+        for entry in find_lineage(store_of(on_disk), "r", "main").entries
+        if "claim" in entry.commit
     ]
     assert [found["pid"] for found in claimed] == [os.getpid()]
     assert isinstance(Crew(tasks=[Task(description="d", expected_output="x", agent=agent)]), Crew)

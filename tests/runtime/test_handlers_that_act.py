@@ -10,7 +10,6 @@ from crewlite import Agent, Crew, History, Task, ToolCall, event_bus
 from crewlite.errors import CrewliteError
 from crewlite.events import BaseEvent, CheckpointCompletedEvent, CheckpointStartedEvent, CrewKickoffStartedEvent
 from crewlite.state.format.entry import InvalidEntry, seal
-from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import find_lineage
 from crewlite.testing import ScriptedLLM
 from tests.parts import look
@@ -107,7 +106,7 @@ def test_a_handler_may_act_at_any_event_and_the_run_stays_whole(config, verb, mo
     assert not refused or mode == "async", refused  # an async one may come too late
     store = kept.provider.open(kept.location)
     try:
-        assert Record.of(find_lineage(store, "r", "main")).finished
+        assert find_lineage(store, "r", "main").record().finished
     finally:
         store.close()
     before = len(paid)

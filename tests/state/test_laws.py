@@ -140,7 +140,7 @@ class Private(Broken):
 
 class Copying(Broken):
     def read(self, run_id, branch):
-        return find_lineage(self._store, run_id, branch)
+        return find_lineage(self._store, run_id, branch).entries
 
 
 class Baseless(Broken):

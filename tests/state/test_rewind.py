@@ -39,7 +39,7 @@ class Kept:
     def entries(self, branch="main"):
         store = self.provider.open(self.location)
         try:
-            return find_lineage(store, "r", branch)
+            return find_lineage(store, "r", branch).entries
         finally:
             store.close()
 

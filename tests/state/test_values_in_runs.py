@@ -15,7 +15,6 @@ from crewlite.errors import NotCodable, StoreError
 from crewlite.events import CheckpointFailedEvent, CrewKickoffCompletedEvent, LLMCallCompletedEvent, TaskCompletedEvent
 from crewlite.flow import flow, step
 from crewlite.state import RuntimeState
-from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.providers import provider_for
 from crewlite.testing import EventRecorder, ScriptedLLM
@@ -34,7 +33,7 @@ def recorded(config, branch="main"):
     provider = provider_for(config.location, config.provider)
     store = provider.open(config.location)
     try:
-        return Record.of(find_lineage(store, "r", branch)).values
+        return find_lineage(store, "r", branch).record().values
     finally:
         store.close()
 

@@ -200,7 +200,7 @@ def _newest(state_id: str, identity: str, config: CheckpointConfig) -> tuple[str
         }
         free = f"{state_id}.{max(numbers) + 1}" if numbers else state_id
         for number in sorted(numbers, reverse=True):
-            record = Record.of(find_lineage(store, numbers[number], "main"))
+            record = find_lineage(store, numbers[number], "main").record()
             if _state_of(record) in (state_id, None):
                 return free, record
         return free, None

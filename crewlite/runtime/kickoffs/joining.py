@@ -124,13 +124,13 @@ class _Watch:
             if self.store.sum_at(self.run_id, self.branch, record.seq + 1):
                 record = None
         if record is None:
-            record = self._record = Record.of(find_lineage(self.store, self.run_id, self.branch))
+            record = self._record = find_lineage(self.store, self.run_id, self.branch).record()
         return record.claim
 
 
 def _record_of(target: Located) -> Record:
     with target.opened() as store:
-        return Record.of(find_lineage(store, target.run_id, target.branch))
+        return find_lineage(store, target.run_id, target.branch).record()
 
 
 def _cancel(target: Located) -> None:

@@ -12,7 +12,6 @@ from crewlite.errors import JournalCorrupt
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.providers import exists, open_store, provider_for
 from crewlite.state.reading.locate import Located
@@ -37,7 +36,7 @@ def newest_unfinished(
             if info.identity != root.identity or info.base is not None or info.run_id in passed:
                 continue
             try:
-                record = Record.of(find_lineage(store, info.run_id, info.branch))
+                record = find_lineage(store, info.run_id, info.branch).record()
             except JournalCorrupt as error:
                 log.warning("resume: run %s cannot be read and is skipped: %s", info.run_id, error)
                 continue

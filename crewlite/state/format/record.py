@@ -112,7 +112,7 @@ class Record:
 
     @classmethod
     def of(cls, entries: Iterable[Entry], lacks: Mapping[str, str | None] = {}) -> Record:
-        """Build the record of a journal, without the checkpoints `lacks` (`lineage.trace`). Raises JournalCorrupt."""
+        """Build the record of a journal, without the checkpoints `lacks` (see `Lineage`). Raises JournalCorrupt."""
         record, sums = cls(), dict[int, str]()
         for entry, record in replay(entries):
             sums[entry.seq] = record.sum

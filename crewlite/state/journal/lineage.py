@@ -8,6 +8,7 @@ form a consistent state of the run, unless it was deleted and started again in b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from crewlite.errors import JournalCorrupt, RefError, SchemaTooNew
 from crewlite.state.format.checkpoints import recorded_in
@@ -20,16 +21,31 @@ Journals = dict[str, list[Entry]]
 """The entries of each branch itself, by branch; a base comes before its forks."""
 
 
+class Lineage(NamedTuple):
+    """What a branch adds up to: its entries with those that it inherits, and the checkpoints among them that it lacks.
+
+    A branch lacks the checkpoints that were dropped, and those that its base branches created after the fork. It does
+    not lack those that a fork starts from: the fork has a copy.
+    """
+
+    entries: list[Entry]
+    lacks: dict[str, str | None]
+    """The ids of these checkpoints, each with the id of its parent."""
+
+    def record(self) -> Record:
+        """Return the record of the branch; an empty one if it does not exist. Raises JournalCorrupt."""
+        return Record.of(self.entries, self.lacks)
+
+
 def recorded(store: Store, run_id: str, branch: str) -> Record:
     """Read the record of a branch. Raises RefError if the branch was deleted meanwhile, JournalCorrupt."""
-    return Record.of(*read_lineage(store, run_id, branch))
+    return read_lineage(store, run_id, branch).record()
 
 
-def read_lineage(store: Store, run_id: str, branch: str) -> tuple[list[Entry], dict[str, str | None]]:
-    """Read a branch as `trace` does. Raises RefError if it does not exist any more."""
-    entries, lacks = trace(store, run_id, branch)
-    if entries:
-        return entries, lacks
+def read_lineage(store: Store, run_id: str, branch: str) -> Lineage:
+    """Read a branch as `find_lineage` does. Raises RefError if it does not exist any more."""
+    if (found := find_lineage(store, run_id, branch)).entries:
+        return found
     raise gone(store, f"{run_id}/{branch}", "branch")
 
 
@@ -38,17 +54,8 @@ def gone(store: Store, name: str, kind: str) -> RefError:
     return RefError(name, f"names no {kind} in {store.location} any more: it was deleted")
 
 
-def find_lineage(store: Store, run_id: str, branch: str) -> list[Entry]:
-    """Read the entries of a branch, including inherited ones; [] if there is no such branch. Raises JournalCorrupt."""
-    return trace(store, run_id, branch)[0]
-
-
-def trace(store: Store, run_id: str, branch: str) -> tuple[list[Entry], dict[str, str | None]]:
-    """Return (the entries that `find_lineage` returns, {id of a checkpoint that the branch lacks: id of its parent}).
-
-    A branch lacks the checkpoints that were dropped, and those that its base branches created after the fork. It does
-    not lack those that a fork starts from: the fork has a copy.
-    """
+def find_lineage(store: Store, run_id: str, branch: str) -> Lineage:
+    """Read a branch with what it is forked from; without entries if there is no such branch. Raises JournalCorrupt."""
     entries, lacks, stood = list[Entry](), dict[str, str | None](), set[str]()
     for own in journals_of_branch(store, run_id, branch).values():
         if base := own[0].commit["run"].get("base"):
@@ -59,7 +66,7 @@ def trace(store: Store, run_id: str, branch: str) -> tuple[list[Entry], dict[str
         for entry in own:
             lacks |= entry.commit.get("drops", ())
         entries += own
-    return entries, {at: parent for at, parent in lacks.items() if at not in stood}
+    return Lineage(entries, {at: parent for at, parent in lacks.items() if at not in stood})
 
 
 def journals_of_branch(store: Store, run_id: str, branch: str) -> Journals:

@@ -25,7 +25,7 @@ C = TypeVar("C", bound="Checkpoint | CheckpointInfo")
 class Checkpoints:
     """The checkpoints of a journal, first to last, including those that a rewind abandoned.
 
-    `ref` makes the ref of a checkpoint from its record. `lacks`: checkpoints to leave out, as `lineage.trace` returns
+    `ref` makes the ref of a checkpoint from its record. `lacks`: checkpoints to leave out, as `Lineage` has
     them. Raises JournalCorrupt if the checkpoints contradict the journal.
     """
 

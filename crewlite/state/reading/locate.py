@@ -20,7 +20,7 @@ from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.format.rewinds import ends_of_tails
-from crewlite.state.journal.lineage import read_lineage, trace
+from crewlite.state.journal.lineage import find_lineage, read_lineage
 from crewlite.state.providers import (
     BaseProvider,
     BranchInfo,
@@ -178,7 +178,7 @@ def _holding_branch(store: Store, fork: BranchInfo, identifier: str) -> str:
     """
     assert fork.base
     base = fork.base["branch"]
-    return base if identifier in Record.of(*trace(store, fork.run_id, base)).checkpoints else fork.branch
+    return base if identifier in find_lineage(store, fork.run_id, base).record().checkpoints else fork.branch
 
 
 def _one_checkpoint(checkpoints: Sequence[CheckpointInfo], provider: BaseProvider, location: str, part: str) -> Located:

@@ -23,7 +23,7 @@ from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.entry import unsealed
 from crewlite.state.journal import manual
 from crewlite.state.journal.journal import Journal
-from crewlite.state.journal.lineage import trace
+from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.journal.states import Late
 from crewlite.state.journal.values import Values
 from crewlite.state.journal.view import View
@@ -140,7 +140,7 @@ class Bag(NamedValues):
         if journal.queue is None:
             return Checkpoints([*map(unsealed, journal.unstored)], ref, {})
         manual.flush(journal).result()
-        entries, lacks = trace(journal.queue.store, journal.run_id, journal.branch)
+        entries, lacks = find_lineage(journal.queue.store, journal.run_id, journal.branch)
         return Checkpoints(entries, ref, lacks)
 
     def restore(self, target: Checkpoint | int | str) -> None:

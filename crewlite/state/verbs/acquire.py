@@ -13,7 +13,7 @@ from crewlite.state.format.rewinds import own_of
 from crewlite.state.journal.claim import held_by
 from crewlite.state.journal.compaction import bases
 from crewlite.state.journal.journal import Journal
-from crewlite.state.journal.lineage import find_lineage, trace
+from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.journal.opening import open_writer, opened_already, wait_for_earlier
 from crewlite.state.journal.writer import WriteQueue, Writer
 from crewlite.state.providers import Store
@@ -86,7 +86,7 @@ async def store_claim(journal: Journal, parts: CommitParts) -> None:
 def _with_holder(conflict: BranchConflictError, store: Store) -> BranchConflictError:
     """Return the error with the process that has claimed the branch meanwhile, if that is alive."""
     run_id, branch = conflict.run_id, conflict.branch
-    record = Record.of(find_lineage(store, run_id, branch))
+    record = find_lineage(store, run_id, branch).record()
     by = held_by(record.claim, store.touched(run_id, branch)) if record.claim else None
     return BranchConflictError(run_id, branch, holder=by, kind=record.kind) if by else conflict
 
@@ -97,12 +97,12 @@ def _release(acquired: AcquiredBranch) -> None:
 
 def _read(store: Store, queue: WriteQueue, target: Located) -> Record:
     """Return the record of a branch, and ready its queue to append. Raises BranchConflictError if a process runs it."""
-    entries, lacks = trace(store, target.run_id, target.branch)
-    record = Record.of(entries, lacks)
+    found = find_lineage(store, target.run_id, target.branch)
+    record = found.record()
     if holder := held_by(record.claim, store.touched(target.run_id, target.branch)):
         raise BranchConflictError(target.run_id, target.branch, holder=holder, kind=record.kind)
     queue.seq, queue.sum = record.head
-    queue.read = own_of(entries)
+    queue.read = own_of(found.entries)
     try:
         queue.bases = bases(store.branches(target.run_id), target.branch)
     except JournalCorrupt:  # a damaged fork may start from any checkpoint, so none is dropped

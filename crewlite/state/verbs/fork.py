@@ -21,7 +21,7 @@ from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase
 from crewlite.state.format.effects import MARKS, check_effects
 from crewlite.state.format.entry import STATE, Entry
 from crewlite.state.format.record import Record
-from crewlite.state.journal.lineage import gone, read_lineage, readable_branches
+from crewlite.state.journal.lineage import Lineage, gone, read_lineage, readable_branches
 from crewlite.state.providers import BranchInfo, CheckpointInfo, Commit, InMemoryProvider, Store, searchable_of
 from crewlite.state.reading.locate import Located, abandoned_by
 from crewlite.state.verbs.accepted_inputs import check_accepted
@@ -164,13 +164,13 @@ class Origin:
         self._store, self._found, self._same = store, found, same
 
     @cached_property
-    def _trace(self) -> tuple[list[Entry], dict[str, str | None]]:
+    def _lineage(self) -> Lineage:
         return read_lineage(self._store, self._found.run_id, self._found.branch)
 
     @property
     def entries(self) -> list[Entry]:
         """All entries of the branch, also those after the base."""
-        return self._trace[0]
+        return self._lineage.entries
 
     @property
     def base(self) -> ForkBase:
@@ -185,7 +185,7 @@ class Origin:
     @cached_property
     def _place(self) -> tuple[ForkBase, Record]:
         """The commit that the fork starts from, and the record there."""
-        found, (entries, lacks) = self._found, self._trace
+        found, (entries, lacks) = self._found, self._lineage
         if found.abandoned is not None:
             entries = abandoned_by(entries, found.abandoned, found.ref)
         whole = Record.of(entries, lacks)
