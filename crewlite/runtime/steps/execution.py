@@ -22,7 +22,7 @@ from crewlite.durable import Step
 from crewlite.errors import CONTROL_FLOW, DeadlineExceeded, NotCodable, StateConflict
 from crewlite.events.base import BaseEvent
 from crewlite.ids import after, now, now_text
-from crewlite.recovery import Abort, Remedy
+from crewlite.recovery import Abort
 from crewlite.runtime.steps.attempts import beside_conflict, following, next_attempt
 from crewlite.runtime.steps.budgets import HeldBudget, admit, held, limited
 from crewlite.runtime.steps.deciding import announce_success, remedied
@@ -100,7 +100,6 @@ class Execution(Generic[T]):
         states = run.journal.states
         view = states.begin(address, self.start)  # handlers of the start may change it
         announced = await self._begin()
-        remedy: Remedy | None
         by_handlers = view.changes() if announced and address and states.shared.used else ()
         while True:
             origin, failures = self.origin._replace(parent=self.started), run.record.attempts.get(address, ())
@@ -114,19 +113,18 @@ class Execution(Generic[T]):
                 changes, conflicts = self._changes(view) if states.shared.used and failed is None else ((), ())
             except BaseException as error:  # the border: a failure is recorded, then raised unless a remedy is left
                 frame.cut()  # what it has left behind begins nothing more
-                states.end(view)
                 if isinstance(error, CONTROL_FLOW) or not isinstance(error, Exception):
+                    states.end(view)
                     raise
                 failed = earlier or FailedAttempt(error, _ms(clock), self._said(frame))
-                remedy = await remedied(step, frame, failed, number, past)
-                if isinstance(error, StateConflict) and error.address == address and outer.state:
-                    self.start = outer.state.newest_inside()
-            else:
-                took = failed.milliseconds if failed else _ms(clock)
-                states.end(view, finished=failed is None)
-                remedy = await remedied(step, frame, failed, number, past) if failed else None
-                if remedy is None or isinstance(remedy, Abort):
-                    return value, Ended(changes, conflicts, frame, number, took)
+            took = failed.milliseconds if failed else _ms(clock)
+            states.end(view, finished=failed is None)
+            remedy = await remedied(step, frame, failed, number, past) if failed else None
+            if remedy is None or isinstance(remedy, Abort):  # without an outcome, `remedied` has raised
+                return value, Ended(changes, conflicts, frame, number, took)
+            conflict = failed.error if failed else None
+            if isinstance(conflict, StateConflict) and conflict.address == address and outer.state:
+                self.start = outer.state.newest_inside()
             await self._pause(remedy.after)
             number = following(run.record.attempts[address][-1])
             if not address:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from crewlite.state.format.addresses import outers
-from crewlite.state.format.commit import CommitParts, StepRecord
+from crewlite.state.format.commit import CommitParts
 from crewlite.usage import NOTHING_COUNTED, Counted, Usage, UsageRecord, counted
 
 
@@ -61,26 +61,16 @@ class Paid:
 
     def take(self, commit: CommitParts) -> None:
         """Add all usage in a commit."""
-        if steps := commit.get("steps"):
-            self.take_steps(steps)
-        if "usage" in commit or "usage_inside" in commit:
-            self.take_totals(commit)
-        if self._counting:
-            self._counting.take(commit)
-
-    def take_totals(self, commit: CommitParts) -> None:
-        """Add the usage in a commit that is not part of a step's outcome."""
+        for step in commit.get("steps", ()):
+            if paid := step.get("usage"):
+                address = step["address"]
+                self._add(paid, [address, *outers(address), ""] if address else [""])
         if usage := commit.get("usage"):
             self._add(usage, [""])
         for address, part in commit.get("usage_inside", {}).items():  # `usage` includes it already
             self._add(part, [address])
-
-    def take_steps(self, steps: Iterable[StepRecord]) -> None:
-        """Add the usage of these steps."""
-        for step in steps:
-            if usage := step.get("usage"):
-                address = step["address"]
-                self._add(usage, [address, *outers(address), ""] if address else [""])
+        if self._counting:
+            self._counting.take(commit)
 
     def _add(self, usage: UsageRecord, addresses: Iterable[str]) -> None:
         paid = counted(usage)

@@ -150,8 +150,8 @@ def _merged(
         said = entry.commit
         names = (name for name in ("run", "rewind", "definition", "inputs", "auto_approve") if name in said)
         begins |= cast(CommitParts, {name: said[name] for name in names})
-        paid.take_totals(entry.commit)
-    paid.take_steps(step for step in steps if step["address"] in gone)
+        paid.take({"usage": said.get("usage", {}), "usage_inside": said.get("usage_inside", {})})
+    paid.take({"steps": [step for step in steps if step["address"] in gone]})
     kept = [shortened.timed(_resolved(step, gone, live)) for step in steps if step["address"] not in gone]
     ends |= {"claim": live.claim} if live.claim else {"released": True}
     ends |= {"cancelled": True} if live.cancelled else {}
