@@ -187,7 +187,7 @@ async def inside(scope: StepScope, root: Root[T], request: Request, step: Step[T
         )
         if not own:
             request.progress.run_id, request.progress.address = scope.run.run_id, part_of.address or ""
-        return await scope.beside(part_of)
+        return await scope.as_task(part_of)
 
     journal = scope.run.journal
     journal.learn(*root.secret_sources, *holding_secrets(request.inputs or {}).values(), extra=root.redact)

@@ -162,19 +162,19 @@ async def _decided(step: Step[Any], frame: Frame, failed: FailedAttempt, past: S
     if policy is None:
         return Decided(Abort(), error)
     failure = failed.failure or _failure(step, frame, error, past, failed.said)
-    beside = _beside(step, frame)
-    asked = beside.children
-    keeping = partial(keep, step, frame, failed, failure, _beside(step, frame))
+    deciding = _deciding(step, frame)
+    asked = deciding.children
+    keeping = partial(keep, step, frame, failed, failure, _deciding(step, frame))
     asked.before_first = keeping
     if (classifier := getattr(policy, "classifier", None)) is not None:
-        with durable.entered(beside):
+        with durable.entered(deciding):
             failure = await classified(classifier, failure, frame.mask)
         await _announce_type(step, frame, failure)
     try:
         remedy = remedy_for(policy, failure, remedies.counted(record, frame.address, past))
         if isinstance(remedy, Suspend):
             asked.before_first = asked.before_first and partial(keeping, again=step.effect != "once")
-            with durable.entered(beside):
+            with durable.entered(deciding):
                 remedy = await suspending.chosen(remedy, failure, step.voice.source)
     except ConfigError as misused:
         return Decided(Abort(), misused, failure.kind)
@@ -284,7 +284,7 @@ async def _applied(step: Step[Any], frame: Frame, decision: Decided) -> Decided:
         return replace(decision, remedy=Escalate(why, type=remedy.type))
     if not isinstance(remedy, Compensate):
         return replace(decision, void=tuple(remedies.void_by(record, remedy, prefix)))
-    with durable.entered(_beside(step, frame)):
+    with durable.entered(_deciding(step, frame)):
         then, steps = await undone(frame, remedy)
         if isinstance(then, Suspend) and decision.failure:
             then = await suspending.chosen(then, decision.failure, step.voice.source)
@@ -293,11 +293,11 @@ async def _applied(step: Step[Any], frame: Frame, decision: Decided) -> Decided:
     return replace(decision, remedy=then, void=(*void, *remedies.void_by(record, then, prefix)))
 
 
-def _beside(step: Step[Any], frame: Frame) -> Frame:
+def _deciding(step: Step[Any], frame: Frame) -> Frame:
     """Build a frame for steps about a failed attempt, such as questions. Their addresses are inside the failed step."""
-    beside = frame.outer.child(step, frame.origin._replace(parent=None))
-    beside.children = Children(frame.children.prefix, ())
-    return beside
+    deciding = frame.outer.child(step, frame.origin._replace(parent=None))
+    deciding.children = Children(frame.children.prefix, ())
+    return deciding
 
 
 def _policy(step: Step[Any], frame: Frame, causes: Sequence[str]) -> Policy | None:

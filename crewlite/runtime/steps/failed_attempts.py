@@ -75,9 +75,9 @@ def _original(frame: Frame, error: Exception) -> Exception:
 
 
 async def keep(
-    step: Step[Any], frame: Frame, failed: FailedAttempt, failure: Failure, beside: Frame, *, again: bool = False
+    step: Step[Any], frame: Frame, failed: FailedAttempt, failure: Failure, deciding: Frame, *, again: bool = False
 ) -> None:
-    """Record a failed attempt before its remedy is chosen, in the scope `beside`.
+    """Record a failed attempt before its remedy is chosen, in the scope `deciding`.
 
     With `again`, the next kickoff makes the attempt again unless a person has decided by then what follows this one. An
     attempt that cannot be recorded completely is not recorded: after a kill it is made again.
@@ -102,7 +102,7 @@ async def keep(
     async def work() -> Any:
         return data
 
-    with durable.entered(beside):
+    with durable.entered(deciding):
         await durable.scope().step(
             Step(
                 kind=kinds.CLASSIFICATION,

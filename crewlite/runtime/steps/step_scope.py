@@ -172,9 +172,9 @@ class StepScope(Frame):
     async def _drive(self, step: Step[T], asked: Asked, *, own_task: bool = False) -> T:
         """Return a step's outcome from the record, or run the step."""
         address, fingerprint = asked.address, asked.fingerprint
-        beside = own_task or step.chained  # what an agent asks its model comes after all else in its conversation
-        if not beside and (self.in_other_task or await self._others_first(address)):
-            return await self.beside(step, asked)
+        in_order = own_task or step.chained  # what an agent asks its model comes after all else in its conversation
+        if not in_order and (self.in_other_task or await self._others_first(address)):
+            return await self.as_task(step, asked)
         if self.run.journal.closed:  # abandoned work, in a thread that outlived its timeout
             raise self.run.journal.ended()
         self.children.asked[address] = ""
@@ -265,7 +265,7 @@ class StepScope(Frame):
             await asyncio.sleep(0)  # tasks that the code has just created request their steps now
         return self.children.others_first
 
-    async def beside(self, step: Step[T], asked: Asked | None = None) -> T:
+    async def as_task(self, step: Step[T], asked: Asked | None = None) -> T:
         """Run a step as a task, and return its result in its turn: see `in_turn`. The task is cut with this step."""
         asked = asked or self._asked(step)
         part = self.children.siblings().begin(self._drive(step, asked, own_task=True), asked.address)
