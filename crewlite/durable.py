@@ -141,6 +141,8 @@ class Step(Generic[T]):
     """Whether the state inside the step begins empty, and is no part of the enclosing state."""
     after: int | None = None
     """The number of the commit that the step reacts to: an earlier outcome, unless it was edited, is outdated."""
+    decides: Callable[[str], bool] | None = None
+    """Of a router: returns whether its label may decide that the step with this address, beside it, is requested."""
     rests_on_more: bool = False
     """Whether the outcome depends on more than the question, as with a question to a person: a recorded outcome then
     counts only while the questions of the enclosing steps, and what their models have heard, are the same."""

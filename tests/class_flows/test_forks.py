@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from pydantic import BaseModel
 
 from crewlite import Agent, Crew, History, event_bus
 from crewlite.errors import ConfigError, RefError, RunMismatch
@@ -16,7 +17,7 @@ from tests.cuts import RUN
 
 def _ran(flow) -> tuple[set[str], object]:
     """The methods that a fork runs, as its preview has foreseen, and its result."""
-    foreseen = {one.address for one in flow.preview() if one.verdict == "runs" and one.kind == "method"}
+    foreseen = {one.address for one in flow.preview() if "run" in one.verdict and one.kind == "method"}
     begun = set()
     with event_bus.scoped():
         event_bus.on(MethodExecutionStartedEvent, lambda source, event: begun.add(event.address))
@@ -97,6 +98,58 @@ def test_of_methods_joined_first_with_first_only_those_behind_a_changed_one_run_
     second = plan.fork(RUN, rerun=["method:two@again#2"], branch="second")
     begun = [one.address for one in second.preview() if one.verdict == "runs" and one.kind == "method"]
     assert begun == ["method:two@again#2", "method:joined@one&two#2"]
+
+
+@pytest.mark.parametrize(
+    ("base", "changed", "ran"),
+    [
+        ({}, {"edits": {"method:facts": "X"}}, {"index", "text", "judge", "print_it"}),
+        ({}, {"rerun": ["method:style"]}, {"style", "text", "judge", "print_it"}),
+        ({}, {"edits": {"method:text@facts&style": "X"}}, {"judge", "print_it"}),
+        ({}, {"edits": {"method:facts": "X", "method:text@facts&style": "X"}}, {"index", "judge", "print_it"}),
+        ({}, {"edits": {"method:judge@text": "bad"}}, set()),
+        ({}, {"inputs": {"topic": "moons"}}, {"facts", "style", "index", "text", "judge", "print_it"}),
+        ({}, {"inputs": {"port": "Brest"}}, {"facts", "index", "text", "judge", "print_it"}),
+        ({}, {}, set()),
+        (
+            {"edits": {"method:facts": "X", "method:text@facts&style": "X"}},
+            {"rerun": ["method:facts"]},
+            {"facts", "index", "judge", "print_it"},
+        ),
+    ],
+)
+def test_the_table_of_what_runs_again_is_true(memory, base, changed, ran):
+    """The rows are those of docs/class-flows.md."""
+
+    class Topic(BaseModel):
+        topic: str = "tides"
+
+    class Leaflet(Flow[Topic]):
+        checkpoint = memory()
+
+        @start()
+        def facts(self, port="Aden"): ...
+
+        @start()
+        def style(self): ...
+
+        @listen(facts)
+        def index(self): ...
+
+        @listen(and_(facts, style))
+        def text(self): ...
+
+        @router(text)
+        def judge(self) -> Literal["good", "bad"]:
+            return "good"
+
+        @listen("good")
+        def print_it(self): ...
+
+    leaflet = Leaflet()
+    leaflet.kickoff(run_id=RUN, inputs={"port": "Aden"})
+    leaflet.fork(RUN, branch="base", **base).kickoff()
+    assert _ran(leaflet.fork(f"{RUN}/base", **changed))[0] == ran
 
 
 class Said(Enum):

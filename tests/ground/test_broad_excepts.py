@@ -18,7 +18,7 @@ SILENT = {
     "errors/foreign.py: add_note",
     "errors/foreign.py: attribute_of",
     "llm/library.py: cost",
-    "runtime/kickoffs/preview.py: _worked",
+    "runtime/kickoffs/dry_scope.py: _worked",
     "runtime/kickoffs/stream.py: __aexit__",
     "runtime/kickoffs/stream.py: __exit__",
     "runtime/steps/failures.py: _built",

@@ -225,6 +225,7 @@ class Drive:
             strict_replay=True,
             round_trip=True,
             after=after,
+            decides=partial(self._graph.decides, firing.method) if firing.method in self._graph.labels else None,
         )
         return _Asked(firing, self._counts[firing.method], step, self._scope.start_inside(), argument)
 

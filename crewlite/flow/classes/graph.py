@@ -173,6 +173,21 @@ class Graph:
             return [name, *(router for router, labels in self.labels.items() if labels and name in labels)]
         return [router for router, labels in self.labels.items() if labels is None or name in labels]
 
+    def decides(self, router: str, address: str) -> bool:
+        """Return whether labels of a router may start the method with this address, directly or through others."""
+        return method_at(address) in self._behind_labels[router]
+
+    @cached_property
+    def _behind_labels(self) -> Mapping[str, Collection[str]]:
+        """For each router, the methods that its labels may start, directly or through others."""
+        following, found = self._following, dict[str, set[str]]()
+        for router in self.labels:
+            found[router], new = set(), {one.target for one in self.edges if one.source == router and one.label}
+            while new:
+                found[router] |= new
+                new = {target for name in new for target in following.get(name, ())} - found[router]
+        return found
+
     def is_possible(self, edge: Edge) -> bool:
         """Return whether an edge is only possible: it has a label, and the labels of its router are not known."""
         return edge.label is not None and self.labels[edge.source] is None
