@@ -20,13 +20,15 @@ from crewlite.errors import (
 from crewlite.flow import flow
 from crewlite.runtime.kickoffs.answers import check_results
 from crewlite.runtime.kickoffs.request import Request
-from crewlite.runtime.kickoffs.resumption import branch_for, check_newest, from_earlier_kickoffs, in_doubt, inputs_of
+from crewlite.runtime.kickoffs.resumption import branch_for, check_newest, in_doubt, inputs_of
+from crewlite.runtime.steps.run import Run
 from crewlite.secrets import Secrets
 from crewlite.state import CheckpointConfig, InMemoryProvider
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
 from crewlite.state.reading.locate import Located
+from crewlite.state.subscriber import CheckpointSubscriber
 
 
 @flow
@@ -46,6 +48,15 @@ def recorded(*, fork=False, fresh=False, **inputs):
     run |= {"definition": {"kind": "flow", "name": "trip", "takes": ["city", "days"]}}
     run |= {"base": {"branch": "main", "seq": 1, "sum": "0" * 32, "place": None}} if fork else {}
     return Record(seq=1, run=run, fresh=fresh)
+
+
+def resumed(record):
+    """The run that goes on with a record."""
+
+    async def made():
+        return Run(Journal("r", "main", record, Secrets.of()), CheckpointSubscriber(frozenset()), resumed=True)
+
+    return asyncio.run(made())
 
 
 def go_on(definition, request, record):
@@ -160,18 +171,13 @@ def test_a_fork_knows_which_of_its_changes_nobody_has_used(edited, outcomes, unu
     record = recorded(fork=True, city="Rome")
     record.edited = frozenset(edited)
     record.outcomes = {address: outcome(address, seq) for address, seq in outcomes.items()}
-    root = trip.as_root(Request({"city": "Rome"}))
-    assert from_earlier_kickoffs(root, record, None)["unused"] == unused
+    assert resumed(record).unused == unused
 
 
 def test_a_run_knows_what_began_in_its_earlier_lives():
     record = Record(checkpoints={"c": checkpoint(3, "step:c")})
     record.events.add([("step_started", "e", "", "step:a"), ("step_completed", "f", "", "step:b")], 2)
-    assert from_earlier_kickoffs(trip.as_root(Request({"city": "Rome"})), record, None)["begun"] == {
-        "",
-        "step:a",
-        "step:c",
-    }
+    assert resumed(record).begun == {"", "step:a", "step:c"}
 
 
 @pytest.mark.parametrize(("run_id", "found"), [(None, "trip-1"), ("trip-1", "trip-1"), ("trip-2", ConfigError)])

@@ -32,7 +32,6 @@ from crewlite.runtime.kickoffs.resumption import (
     check_rerun,
     check_variant,
     definition_now,
-    from_earlier_kickoffs,
     in_doubt,
     inputs_of,
     kept_result,
@@ -307,12 +306,14 @@ async def _resume(
     run = Run(
         journal,
         _subscriber(root, config, asleep=finished),
+        config.on_drift or "keep",
+        resumed=True,
+        exact=root.exact,
         superseded=superseded,
         drifted=tuple(one.address for one in drifted or ()),
         answers=dict(request.answers or {}),
         rerun=request.attempts,
         doubts=in_doubt(record),
-        **from_earlier_kickoffs(root, record, config.on_drift),
     )
     return run, inputs
 

@@ -16,7 +16,7 @@ from crewlite.events.event_bus import event_bus
 from crewlite.resources import InUse
 from crewlite.runtime.kickoffs.advice import note_answered, warn_unused
 from crewlite.runtime.kickoffs.request import Progress, Request
-from crewlite.runtime.kickoffs.resumption import from_earlier_kickoffs, in_doubt
+from crewlite.runtime.kickoffs.resumption import in_doubt
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.kickoffs.secret_inputs import holding_secrets
 from crewlite.runtime.main_thread.signals import PATIENCE, Listener, listed_signals
@@ -133,17 +133,18 @@ async def _while_ours(journal: Journal, work: Awaitable[T]) -> T:
 
 def _run_again(root: Root[Any], run: Run) -> Run:
     """Build the run anew, as another kickoff would, once people have answered the questions it stopped for."""
-    record = run.record
     return Run(
         run.journal,
         run.subscriber,
+        run.on_drift,
+        resumed=True,
+        exact=root.exact,
         superseded=run.superseded,
         answers=run.answers,
         enclosing=run.enclosing,
         setting=run.setting,
         config=run.config,
-        doubts=in_doubt(record),
-        **from_earlier_kickoffs(root, record, run.on_drift),
+        doubts=in_doubt(run.record),
     )
 
 

@@ -24,7 +24,6 @@ from crewlite.runtime.kickoffs.resumption import (
     branch_for,
     check_newest,
     definition_now,
-    from_earlier_kickoffs,
     inputs_of,
     kept_result,
     secrets_of,
@@ -100,10 +99,12 @@ async def preview(root: Root[Any], request: Request) -> Preview:
     run = Drive(
         journal,
         CheckpointSubscriber(frozenset()),
+        config.on_drift or "keep",
+        resumed=True,
+        exact=root.exact,
         superseded=record.finished,
         before=Record.of([entry for entry in entries if entry.seq <= record.base]),
         arguments=arguments_of(entries),
-        **from_earlier_kickoffs(root, record, config.on_drift),
     )
     first = others | answers_given(root, journal, request, changed=bool(others), on_drift=config.on_drift)
     journal.commit(first | definition_now(root, journal), lambda error: None)  # in memory, as there is no store

@@ -31,15 +31,12 @@ from crewlite.runtime.kickoffs.secret_inputs import learn, names_of_masked, refu
 from crewlite.runtime.steps.questions import Drifted, OnDrift, decide_result, is_another
 from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.format.addresses import outer, outers, prefix_beside
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.record import Record
-from crewlite.state.format.undecided import undecided
 from crewlite.state.journal.journal import Journal
 from crewlite.state.providers import provider_for
 from crewlite.state.reading.locate import Located, check_stands, locate
 from crewlite.state.reading.missing import no_step
-from crewlite.state.reading.steps import inherited
 from crewlite.state.verbs.accepted_inputs import check_accepted, inputs_of_definition
 from crewlite.state.verbs.fork import with_fork_advice
 
@@ -311,36 +308,3 @@ def not_made(address: str, attempt: int, times: int) -> RefError:
     """Return the error of a rerun that names another attempt at a call than the last one. `times`: how often begun."""
     problem = f"names attempt {attempt} at a call that was begun {'once' if times == 1 else f'{times} times'}"
     return RefError(nth_attempt(address, attempt), problem, [nth_attempt(address, times)])
-
-
-def from_earlier_kickoffs(root: Root[Any], record: Record, on_drift: OnDrift | None) -> dict[str, Any]:
-    """Return fields of `Run`, by name, that follow from earlier kickoffs of the run or from the changes of a fork."""
-    started = record.events.starts
-    begun = frozenset({"", *started, *(one["address"] for one in record.checkpoints.values())})
-    heard = "" in started and bool(record.kept.own)
-    return {
-        "begun": begun,
-        "heard_start": heard,
-        "inside": _grouped(record.ends, prefix_beside) if root.exact or on_drift == "rerun" else {},
-        "on_drift": on_drift or "keep",
-        "inherited": _grouped(inherited(record), outer) if record.base else {},
-        "undecided": frozenset(undecided(record)),
-        "unused": _changed(record),
-    }
-
-
-def _grouped(addresses: Iterable[str], key: Callable[[str], str]) -> dict[str, frozenset[str]]:
-    found: dict[str, set[str]] = {}
-    for address in filter(None, addresses):
-        found.setdefault(key(address), set()).add(address)
-    return {of: frozenset(grouped) for of, grouped in found.items()}
-
-
-def _changed(record: Record) -> set[str]:
-    """Return the addresses of the steps that this fork edited or invalidated and has not used yet.
-
-    Steps inside another step that has finished are left out, as that step answers without requesting them.
-    """
-    found = record.outcomes
-    own = {at for at in record.edited if at not in found or found[at].seq == record.base + 1}
-    return {at for at in own if found.keys().isdisjoint(outers(at))}

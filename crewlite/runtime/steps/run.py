@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
@@ -20,12 +20,13 @@ from crewlite.runtime.steps.failures import class_of, lost
 from crewlite.runtime.steps.replay import Mode
 from crewlite.runtime.steps.slots import Pools
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.format.addresses import leaf, outers
+from crewlite.state.format.addresses import leaf, outer, outers, prefix_beside
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.failed import RaisedError
 from crewlite.state.format.record import Record
+from crewlite.state.format.undecided import undecided
 from crewlite.state.journal.journal import Journal
-from crewlite.state.reading.steps import unsettled
+from crewlite.state.reading.steps import inherited, unsettled
 from crewlite.state.runtime import CommitView, RuntimeState
 from crewlite.state.shared import Cache, SharedData
 from crewlite.state.subscriber import SHOWN, CheckpointRule, CheckpointSubscriber, Setting
@@ -75,6 +76,10 @@ class Run:
     journal: Journal
     subscriber: CheckpointSubscriber
     on_drift: Literal["keep", "rerun", "error"] = "keep"
+    resumed: bool = False
+    """Whether the record is that of earlier kickoffs, or of the base of a fork, and this kickoff goes on with it."""
+    exact: bool = False
+    """Whether the steps follow from the inputs alone."""
     superseded: bool = False
     """Whether the recorded result answers another question than this kickoff asks, so that the root step runs again."""
     drifted: tuple[str, ...] = ()
@@ -84,20 +89,20 @@ class Run:
     """Calls in doubt to make again, each with the number of the attempt that is in doubt, and failed steps to retry."""
     doubts: frozenset[str] = frozenset()
     """Addresses of calls that an earlier kickoff was about to make, and that have no recorded outcome."""
-    undecided: frozenset[str] = frozenset()
+    undecided: frozenset[str] = field(default=frozenset(), init=False)
     """Addresses of steps whose last attempt failed in an earlier kickoff, and whose remedy is not chosen yet."""
-    begun: frozenset[str] = frozenset()
+    begun: frozenset[str] = field(default=frozenset(), init=False)
     """Addresses of steps that an earlier kickoff started."""
-    heard_start: bool = False
+    heard_start: bool = field(default=False, init=False)
     """Whether the record has changes of the state by handlers of the run's start, made in an earlier kickoff."""
     begun_calls: BegunCalls = field(default_factory=BegunCalls)
-    inside: dict[str, frozenset[str]] = field(default_factory=dict)
+    inside: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
     """Addresses of the steps that ended in earlier kickoffs (`Record.ends`), by their prefix up to the last slash."""
-    inherited: dict[str, frozenset[str]] = field(default_factory=dict)
+    inherited: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
     """Addresses of the steps that this fork inherited from its base, by the address of the enclosing step."""
     incomplete_failures: set[tuple[str, str]] = field(default_factory=set)
     """(class, part) of failures about which `incomplete` has warned."""
-    unused: set[str] = field(default_factory=set)
+    unused: set[str] = field(default_factory=set, init=False)
     """Addresses of this fork's edits and reruns that have not been requested yet."""
     pools: Pools = field(default_factory=Pools)
     enclosing: tuple[Any, ...] = ()
@@ -118,6 +123,22 @@ class Run:
     def __post_init__(self) -> None:
         self.record: Record = self.journal.record
         """The record of the run so far."""
+        if self.resumed:
+            self._go_on(self.record)
+
+    def _go_on(self, record: Record) -> None:
+        """Note what follows from earlier kickoffs of the run, or from the changes of a fork."""
+        started = record.events.starts
+        self.begun = frozenset({"", *started, *(one["address"] for one in record.checkpoints.values())})
+        self.heard_start = "" in started and bool(record.kept.own)
+        if self.exact or self.on_drift == "rerun":
+            self.inside = _grouped(record.ends, prefix_beside)
+        if record.base:
+            self.inherited = _grouped(inherited(record), outer)
+        self.undecided = frozenset(undecided(record))
+        ended = record.outcomes
+        own = {at for at in record.edited if at not in ended or ended[at].seq == record.base + 1}
+        self.unused = {at for at in own if not record.is_inside(at)}  # else the step around answers, and asks for none
 
     @cached_property
     def mode(self) -> Mode:
@@ -324,3 +345,10 @@ class Run:
         self.journal.failed(error, warned=True)
         if self.journal.on_save_error == "raise":
             raise error
+
+
+def _grouped(addresses: Iterable[str], key: Callable[[str], str]) -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for address in filter(None, addresses):
+        found.setdefault(key(address), set()).add(address)
+    return {of: frozenset(grouped) for of, grouped in found.items()}
