@@ -105,7 +105,7 @@ SWITCHES: dict[str, Callable[[], None]] = {
     "a removed file comes back": replaced(disk.SyncBatch, "remove", _unsynced),
     "a save is not awaited": replaced(Journal, "store", _unawaited),
     "no intent": replaced(Journal, "save", _without_intents),
-    "no record is heeded": replaced(replay, "decide", lambda _: lambda *asked: replay.Run()),
+    "no record is heeded": replaced(replay, "decide", lambda _: lambda *asked: replay.Execute()),
     "no shape": replaced(entry, "read_commit", lambda _: lambda data: data),
     "no seal": replaced(entry, "_sum", _fits),
     "no checksum of a row": replaced(sqlite, "row_digest", _fits),

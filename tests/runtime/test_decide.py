@@ -13,12 +13,12 @@ from crewlite.recovery import Fallback, Retry
 from crewlite.runtime.steps.attempts import next_attempt
 from crewlite.runtime.steps.replay import (
     MAY_DIFFER,
+    Execute,
     Mode,
     Question,
     Refuse,
     Reraise,
     Reuse,
-    Run,
     asked_alike,
     decide,
     missed,
@@ -59,9 +59,9 @@ def verdict(decision: object) -> str:
             return f"reuse, drifted {drifted[0]}" if drifted else "reuse"
         case Reraise():
             return "raise again"
-        case Run(diverges=True):
+        case Execute(diverges=True):
             return "run, and diverge"
-        case Run():
+        case Execute():
             return "run"
         case Refuse(why=why):
             return f"refuse: {why}"

@@ -118,7 +118,7 @@ class Mode:
         mode = self
         if not mode.differs and not isinstance(decision, Refuse) and decision.differs:
             mode = replace(mode, differs=True)
-        if isinstance(decision, Run) and decision.diverges:
+        if isinstance(decision, Execute) and decision.diverges:
             mode = replace(mode, diverged=True)
         return mode
 
@@ -150,7 +150,7 @@ class Reraise:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Execute:
     """Run the step."""
 
     diverges: bool = False
@@ -172,10 +172,10 @@ class Refuse:
 
 _Ends = Mapping[str, Outcome | Attempt]
 """A part of `Record.ends`."""
-Decision = Reuse | Reraise | Run | Refuse
-RUN = Run()
+Decision = Reuse | Reraise | Execute | Refuse
+EXECUTE = Execute()
 """Run the step, and let later outcomes in the record apply. One case is a step of which nothing is recorded."""
-NEW_COURSE = Run(diverges=True, differs=True)
+NEW_COURSE = Execute(diverges=True, differs=True)
 """Run the step: it is the first that differs, in code that may do something else than before."""
 
 
@@ -186,23 +186,23 @@ def decide(record: Record, question: Question, mode: Mode, unrequested: Collecti
     """
     ended = record.end(question.address)
     if ended is not None and not _stands(record, ended, question):
-        return RUN
+        return EXECUTE
     if mode.diverged and not (
         question.once and (mode.goes_otherwise or _is_in_repeated_task(record, ended, question, mode))
     ):
-        return RUN
+        return EXECUTE
     if ended is not None and question.is_early and _comes_earlier(record, ended, question, mode, unrequested):
         return NEW_COURSE
     same = ended is not None and ended.fingerprint == question.digest
     if isinstance(ended, Outcome):
         verdict = _answered(record, ended, question, mode, unrequested)
-        if isinstance(verdict, Reuse) or verdict != RUN:
+        if isinstance(verdict, Reuse) or verdict != EXECUTE:
             return verdict
     elif ended and same and mode.strict_replay and not is_retried(ended.address, record, mode.rerun):
         return Reraise(ended)
     if mode.strict_replay and not mode.diverged:
         return _unanswered(record, ended, question, mode, unrequested)
-    return RUN
+    return EXECUTE
 
 
 def _stands(record: Record, ended: Outcome | Attempt, question: Question) -> bool:
@@ -249,27 +249,27 @@ def recorded_answer(record: Record, address: str, digest: str, basis: Basis) -> 
 
 def _answered(
     record: Record, recorded: Outcome, question: Question, mode: Mode, unrequested: Collection[str]
-) -> Reuse | Run | Refuse:
+) -> Reuse | Execute | Refuse:
     """Decide whether a step returns its recorded outcome, runs again or is refused."""
     if not recorded.address:  # the root step: the kickoff has decided about its outcome already
-        return RUN if mode.superseded else Reuse(recorded, recorded.drifted)
+        return EXECUTE if mode.superseded else Reuse(recorded, recorded.drifted)
     same = recorded.fingerprint == question.digest
     if not same and (mode.strict_replay or (mode.differs and question.once)):
         return _answered_strictly(record, recorded, question, mode, unrequested)
     if recorded.drifted and mode.on_drift != "keep" and not question.once:
-        return Refuse("drifted", recorded.drifted[:1]) if mode.on_drift == "error" else RUN
+        return Refuse("drifted", recorded.drifted[:1]) if mode.on_drift == "error" else EXECUTE
     drift = question.drift if question.drift != "configured" else "rerun" if mode.reruns() else mode.on_drift
     if same or drift == "keep":
         keeps_own = same or recorded.edited
         return Reuse(recorded, recorded.drifted if keeps_own else (recorded.address,))
     if drift == "error":
         return Refuse("drifted", (recorded.address,))
-    return Run(diverges=drift in ("diverge", MAY_DIFFER), differs=drift == MAY_DIFFER)
+    return Execute(diverges=drift in ("diverge", MAY_DIFFER), differs=drift == MAY_DIFFER)
 
 
 def _answered_strictly(
     record: Record, recorded: Outcome, question: Question, mode: Mode, unrequested: Collection[str]
-) -> Reuse | Run | Refuse:
+) -> Reuse | Execute | Refuse:
     """Decide as `_answered` does, and refuse a step whose question is not the recorded one, as strict replay does.
 
     It makes exceptions for a question recorded in another form, an edited branch, other inputs, `mode.reruns`, a step
@@ -279,7 +279,7 @@ def _answered_strictly(
         return Reuse(recorded, recorded.drifted)
     address = recorded.address
     if record.edited or has_other_inputs(record, address):  # a changed fork may ask other questions
-        return Reuse(recorded, recorded.drifted) if recorded.edited else RUN
+        return Reuse(recorded, recorded.drifted) if recorded.edited else EXECUTE
     free = _free_from(record, (*unrequested, address))
     may_differ = question.drift == MAY_DIFFER or (not question.once and 0 < free <= recorded.seq)
     if may_differ or mode.reruns(once=question.once):
@@ -289,7 +289,7 @@ def _answered_strictly(
 
 def _unanswered(
     record: Record, ended: Outcome | Attempt | None, question: Question, mode: Mode, unrequested: Collection[str]
-) -> Run | Refuse:
+) -> Execute | Refuse:
     """Decide under strict replay whether a step that the record does not answer runs, or contradicts the record."""
     passed, may_differ = _passed_over(record, question, mode, unrequested), question.drift == MAY_DIFFER
     changed = isinstance(ended, Attempt) and ended.fingerprint != question.digest
@@ -300,7 +300,7 @@ def _unanswered(
     # in code beside the step's own, a changed question is a new step, as the address there follows from it
     new = may_differ and not is_counted(question.address)
     free = mode.differs or _free_from(record, unrequested) > 0
-    return Run(diverges=free and (changed or bool(passed)), differs=new or free)
+    return Execute(diverges=free and (changed or bool(passed)), differs=new or free)
 
 
 def _other_forms(asked: Json) -> Iterator[Json]:

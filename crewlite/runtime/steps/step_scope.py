@@ -32,7 +32,7 @@ from crewlite.runtime.steps.failures import raised
 from crewlite.runtime.steps.frame import Frame
 from crewlite.runtime.steps.keyed import key_here
 from crewlite.runtime.steps.remedies import unapplied, void
-from crewlite.runtime.steps.replay import Question, Refuse, Reraise, Reuse
+from crewlite.runtime.steps.replay import EXECUTE, Execute, Question, Refuse, Reraise, Reuse
 from crewlite.runtime.steps.siblings import OnEnd
 from crewlite.runtime.steps.slots import Slots
 from crewlite.state.format.outcome import Attempt, Outcome
@@ -314,11 +314,11 @@ class StepScope(Frame):
         if (view := self.children.view) and (late := self.run.record.late.get(address)):
             view.commit(address, late, late=True, recorded=True)
 
-    def _decide(self, step: Step[Any], address: str, fingerprint: str) -> Reuse | Reraise | replay.Run:
+    def _decide(self, step: Step[Any], address: str, fingerprint: str) -> Reuse | Reraise | Execute:
         """Decide whether a requested step is answered or run. Raises TaskDrifted and NonDeterminism."""
         record, children = self.run.record, self.children
         if not (children.unrequested or address in record.outcomes or address in record.failures):
-            return replay.RUN
+            return EXECUTE
         late = bool(step.limits or self.inherited.limits or step.cache or step.effect == "once" or step.kind.waits)
         basis = self.basis(address) if step.rests_on_more else replay.Basis()
         once = step.effect == "once"
@@ -331,7 +331,7 @@ class StepScope(Frame):
             raise self._refusal(step, question, decision)
         if (mode := self.inherited.mode.after(decision)) is not self.inherited.mode:
             self.inherited = self.inherited._replace(mode=mode)
-        if children.turns and isinstance(decision, replay.Run):
+        if children.turns and isinstance(decision, Execute):
             children.turns.withdraw(address)
         return decision
 
