@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any, Generic, ParamSpec, TypeVar, Unpack, get_args, overload
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack, get_args, get_type_hints, overload
+
+from pydantic import ValidationError
 
 from crewlite import codec, durable, homes, kinds
 from crewlite.callables import is_async
@@ -17,11 +20,12 @@ from crewlite.comparable import comparable, copied_apart
 from crewlite.durable import Scope, Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread
 from crewlite.events.voice import Voice
-from crewlite.flow.given_results import given_result
 from crewlite.flow.options import CallOptions, Execution, called, decorated, misfit, named, returning, whole_or_none
 from crewlite.flow.reuse import Inside, Reuse, code_of, dependencies, lifetime, version_of
 from crewlite.instances import copied
+from crewlite.runtime.people.human import Question
 from crewlite.runtime.steps.future import StepFuture, StepFutures, on, requested, settled
+from crewlite.state.verbs.answer import Typed, converted
 from crewlite.step_parts import Effect, Limit
 
 P = ParamSpec("P")
@@ -161,7 +165,7 @@ class StepFunction(Generic[P, R]):
             given=None if whole else given,
             encode=codec.encode_to_keep,
             decode=self._decode,
-            answer=functools.partial(given_result, self.func),
+            answer=functools.partial(_given_result, self.func),
             provenance=self._provenance,
             cache=self._reuse.at(question) if self._reuse and whole else None,
             effect=self._effect,
@@ -199,6 +203,27 @@ class StepFunction(Generic[P, R]):
                 so += ", and no result is cached" if self._reuse else ""
                 log.warning("@step %s: %s %s", self.name, error, so)
         return {name: comparable(value) for name, value in arguments.items()}, False
+
+
+def _given_result(func: Callable[..., Any], value: Any) -> Any:
+    """Return the result that a person gives for a call of `func`, converted as an answer to a question of its type is.
+
+    A value of that type stays as it is; so does any value where the function has no type hint that can be checked.
+    Raises AnswerRefused for a value that does not fit.
+    """
+    plain = str(value) if isinstance(value, Typed) else value
+    hints = dict[str, Any]()
+    with contextlib.suppress(NameError, TypeError):  # it names what cannot be found, or the function has no hints
+        hints = get_type_hints(func, include_extras=True)
+    try:
+        wanted = Question("result", hints.get("return", Any))
+    except ConfigError:
+        return plain
+    try:
+        made = wanted.adapter.validate_python(plain, strict=True)
+    except ValidationError:
+        made = wanted.read(converted(value, wanted.json_schema), "")
+    return plain if isinstance(made, Iterator) else made  # of an Iterable, the items would be checked as they are read
 
 
 @overload

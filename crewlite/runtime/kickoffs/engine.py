@@ -36,6 +36,7 @@ from crewlite.runtime.kickoffs.resumption import (
     inputs_of,
     kept_result,
     masked,
+    newest_unfinished,
     secrets_of,
     warn_kept,
     warn_stored,
@@ -43,7 +44,6 @@ from crewlite.runtime.kickoffs.resumption import (
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.runtime.kickoffs.secret_inputs import refuse_masked, refuse_to_find_by
-from crewlite.runtime.kickoffs.unfinished import newest_unfinished
 from crewlite.runtime.main_thread.sync_bridge import print_briefly, run_sync
 from crewlite.runtime.steps import sayings
 from crewlite.runtime.steps.budgets import HeldBudget
