@@ -169,7 +169,8 @@ def test_a_crews_output_is_shown_as_its_text_and_an_edit_of_the_method_has_all_t
         Draft().kickoff(run_id=RUN)
     assert waits.value.waiting == {ADDRESS: "of the tides\n\nGood?\n\n(approved, rejected)"}
     assert Draft().kickoff(run_id=RUN, answers={ADDRESS: "approved"}).raw == "of the tides"
-    with pytest.raises(ConfigError, match="wanted data with the fields of .*HumanFeedbackResult: output, feedback"):
+    told = f"wanted data with the fields of .*HumanFeedbackResult: output, feedback, .* of the person, edit {ADDRESS}$"
+    with pytest.raises(ConfigError, match=told):
         Draft().fork(RUN, edits={"method:draft": "rejected"})
 
 

@@ -18,7 +18,7 @@ from crewlite.kinds import Kind
 from crewlite.llm.base import LLMReply, ToolCall, whole_reply
 from crewlite.llm.call import recorded
 from crewlite.secrets import Secrets
-from crewlite.state.format.addresses import BEGINNING, outers
+from crewlite.state.format.addresses import BEGINNING, is_question, outer, outers
 from crewlite.state.format.commit import AskedQuestion, StepRecord, invalidated
 from crewlite.state.format.forms import are_messages
 from crewlite.state.format.outcome import Outcome
@@ -76,9 +76,9 @@ def can_edit(kind: Kind) -> bool:
 
 def _check_not_enclosed(address: str, changed: Collection[str]) -> None:
     """Raise ConfigError if a step that encloses this one is changed too: that would discard the change of this step."""
-    for outer in outers(address):
-        if outer in changed:
-            raise ConfigError(f"{address} is part of {outer}, which is edited or rerun itself; change one of the two")
+    for whole in outers(address):
+        if whole in changed:
+            raise ConfigError(f"{address} is part of {whole}, which is edited or rerun itself; change one of the two")
 
 
 def _finished(record: Record, address: str, what: str) -> Outcome:
@@ -120,7 +120,13 @@ def _checked(record: Record, outcome: Outcome, value: Any, secrets: Secrets) -> 
     asked = (record.asked.get(outcome.address) or _approval(outcome, was)) if asks else None
     data: Any = secrets.mask_data(_coded(outcome, _read(outcome, value, was, asked)))
     if kinds.of(outcome.kind).holds_value:
-        return values.as_recorded(data, was, f"The edit of {outcome.address}")
+        try:
+            return values.as_recorded(data, was, f"The edit of {outcome.address}")
+        except ConfigError as error:
+            if answers := [at for at in record.outcomes if outer(at) == outcome.address and is_question(at)]:
+                way = f"To have another answer of the person, edit {', '.join(answers)}"
+                raise ConfigError(f"{error}. {way}") from None
+            raise
     if asked and (problem := misfit(codec.decode(data["answer"]), asked.get("schema"))):
         raise AnswerRefused(outcome.address, secrets.mask(problem), edit=True)
     return data
