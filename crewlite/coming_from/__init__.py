@@ -15,6 +15,8 @@ SETTINGS_PAGE = "docs/crewai-names.md"
 """The page with the table of settings."""
 VERBS_PAGE = "docs/coming-from.md"
 """The page about other frameworks."""
+_PACKAGES = ("crewlite", "crewlite.project", "crewlite.flow", "crewlite.tools", "crewlite.events")
+"""Where names of CrewAI are that crewlite has, too."""
 _OF_EVERY_RESULT = ("raw", "pydantic", "token_usage", "own_usage", "run_id", "drifted", "durability")
 _OF_RESULTS = {
     "Crew": (*_OF_EVERY_RESULT, "json_dict", "tasks_output", "to_dict"),
@@ -44,8 +46,9 @@ def missing_import(module: str, name: str) -> ImportError | None:
     if name.startswith("_"):
         return None
     instead = _first(_names().IMPORTS, name, name.startswith)
-    if instead is None and name in importlib.import_module("crewlite").__all__:
-        instead = f"from crewlite import {name}"
+    if instead is None:
+        homes = (one for one in _PACKAGES if one != module and name in importlib.import_module(one).__all__)
+        instead = next((f"from {home} import {name}" for home in homes), None)
     return ImportError(f"{module} has no {name!r}: {instead} ({PAGE})") if instead else None
 
 

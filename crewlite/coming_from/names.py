@@ -10,6 +10,7 @@ _FEEDBACK = "a run without a terminal waits by itself: kickoff(answers=...) answ
 _FAILURE = "a tool that cannot do its work raises an error, which the model is told; BaseTool(failure_policy=...)"
 _CHAT = "agent.kickoff(text, run_id=...) continues a conversation"
 _SKILLS = "agents have tools: Agent(tools=[...])"
+_MCP = "tools of an MCP client, such as LangChain's adapters, go into Agent(tools=[...])"
 _HOOKS = (
     "@event_bus.on(LLMCallCompletedEvent), or of another event, looks at calls; a BaseLLM or BaseTool of your own "
     "changes what goes in and out; with crewlite.around(hook): wraps attempts; a guard refuses a call"
@@ -53,7 +54,7 @@ IMPORTS: dict[str, str] = {
     "RouterConfig": _CHAT,
     "Knowledge": _KNOWN,
     "Memory": _KNOWN,
-    "MCP": _SKILLS,
+    "MCP": _MCP,
     "Skill": _SKILLS,
     "A2A": "a tool asks the other agent",
     "LiteAgent": "an agent works alone with Agent(...).kickoff(text)",
@@ -139,7 +140,7 @@ MODULES: dict[str, str] = {
     "events.types.event_bus_types": _INSIDE,
     "events.types.hook_events": _HOOKS,
     "events.types.knowledge_events": _KNOWN,
-    "events.types.mcp_events": _SKILLS,
+    "events.types.mcp_events": _MCP,
     "events.types.memory_events": _KNOWN,
     "events.types.skill_events": _SKILLS,
     "events.utils": "progress is shown with verbose=True",
@@ -172,7 +173,7 @@ MODULES: dict[str, str] = {
     "llms.providers": _PROVIDER,
     "llms.retry": _RETRIED,
     "llms.third_party": _PROVIDER,
-    "mcp": _SKILLS,
+    "mcp": _MCP,
     "memory": _KNOWN,
     "mypy": "the types of crewlite need no plugin",
     "plus_api": _SENT,
@@ -193,8 +194,8 @@ MODULES: dict[str, str] = {
     "telemetry": "there is no telemetry, so there is nothing to switch off",
     "tools.agent_tools": _DELEGATING,
     "tools.cache_tools": "a tool says itself which results are used again: BaseTool(cache_function=...)",
-    "tools.mcp_native_tool": _SKILLS,
-    "tools.mcp_tool_wrapper": _SKILLS,
+    "tools.mcp_native_tool": _MCP,
+    "tools.mcp_tool_wrapper": _MCP,
     "tools.memory_tools": _KNOWN,
     "tools.tool_calling": _CALLS,
     "tools.tool_failure": _FAILURE,
@@ -206,7 +207,7 @@ MODULES: dict[str, str] = {
     "types.utils": _INSIDE,
     "utilities": "events: from crewlite.events import ...; the bus: from crewlite import event_bus",
     "utilities.evaluators": "crew.test(...) scores answers, and crew.train(...) learns from feedback",
-    "utilities.exceptions": "errors: from crewlite.errors import ...",
+    "utilities.exceptions": "errors: from crewlite.errors import ContextOverflow, or another one",
     "utilities.paths": "runs are kept where CheckpointConfig(location=...) says",
     "version": "crewlite.__version__",
 }

@@ -43,6 +43,10 @@ class Setting(NamedTuple):
 
 
 _NO_LEARNING = "a run knows its inputs and the outputs of its tasks"
+_CHAT = "models are asked with chat completions, and hear the whole conversation"
+_VERTEX = "Vertex AI is a provider of its own"
+_VERTEX_NAME = "LLM('vertex_ai/gemini-...', vertex_project=..., vertex_location=...)"
+_OF_MCP = "tools=[...], which takes tools of an MCP client, such as LangChain's adapters"
 _GIVE_IT = "pass it in inputs, or give the agent a tool that looks it up"
 
 SETTINGS: tuple[Setting, ...] = (
@@ -91,7 +95,8 @@ SETTINGS: tuple[Setting, ...] = (
         warns=True,
     ),
     Setting("Agent Crew", "skills", None, "agents have tools", "tools=[...]"),
-    Setting("Agent", "mcps", None, "agents have tools", "tools=[...], which takes tools of LangChain too"),
+    Setting("Agent", "mcps", None, "agents have tools", _OF_MCP),
+    Setting("CrewBase", "mcp_server_params", None, "agents have tools", _OF_MCP),
     Setting("Agent", "apps", None, "agents have tools", "tools=[...]"),
     Setting("Agent", "a2a", None, "agents have tools", "tools=[...], one of which asks the other agent"),
     Setting("Agent", "callbacks", None, "steps are events", "event_bus.on(...)"),
@@ -155,6 +160,11 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("LLM", "callbacks", None, "calls are events", "@event_bus.on(LLMCallCompletedEvent)"),
     Setting("LLM", "is_litellm", ANY, "every provider is litellm's"),
     Setting("LLM", "verbose", ANY, "progress is shown where the agent or the crew says verbose=True"),
+    Setting("LLM", "api", "completions", _CHAT, "LLM('openai/responses/...')"),
+    Setting("LLM", "auto_chain", None, _CHAT),
+    Setting("LLM", "builtin_tools", None, _CHAT, "Agent(tools=[...])"),
+    *(Setting("LLM", name, None, _VERTEX, _VERTEX_NAME) for name in ("project", "location", "use_vertexai")),
+    Setting("LLM", "additional_params", None, "further arguments of litellm are in extra", "LLM(extra={...})"),
     Setting("LLM", "interceptor", None, "attempts can be wrapped", "crewlite.around(...)"),
 )
 

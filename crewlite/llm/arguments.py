@@ -19,6 +19,8 @@ _HANDED_ON = frozenset(
     | {"organization", "parallel_tool_calls", "presence_penalty", "safety_settings", "service_tier", "thinking"}
     | {"top_k", "top_logprobs", "user", "web_search_options"}
 )
+_RENAMED = {"guardrail_config": "guardrailConfig", "region_name": "aws_region_name"}
+"""Arguments of CrewAI that litellm takes by another name."""
 _OF_SERVICES = ("aws_", "azure_", "vertex_", "watsonx_")
 _PROVIDERS = {"aws": "bedrock", "azure_openai": "azure", "claude": "anthropic", "google": "gemini", "litellm": ""}
 """Names of providers in CrewAI, and those of litellm; "" leaves the provider to the name of the model."""
@@ -29,8 +31,9 @@ def handed_on(extra: Mapping[str, Any] | None, others: dict[str, Any]) -> tuple[
     """Return `extra` with the other arguments that are passed on to litellm, and the arguments that nobody knows."""
     if extra is not None and not isinstance(extra, Mapping):
         return extra, {}  # `check` raises an error for it
-    asked = without_accepted(["LLM"], others)
-    own = {name: value for name, value in asked.items() if name in _HANDED_ON or name.startswith(_OF_SERVICES)}
+    asked = {_RENAMED.get(name, name): value for name, value in without_accepted(["LLM"], others).items()}
+    takes = {*_HANDED_ON, *_RENAMED.values()}
+    own = {name: value for name, value in asked.items() if name in takes or name.startswith(_OF_SERVICES)}
     left = {name: value for name, value in asked.items() if name not in own}
     return {**(extra or {}), **{name: value for name, value in own.items() if value is not None}}, left
 

@@ -78,7 +78,8 @@ class LLM(BaseLLM):
             `failure_policy`.
         extra: Any other argument of `litellm.acompletion`, except those that crewlite sets itself. The common ones,
             such as `presence_penalty`, are taken by name as well; so are `api_base` for base_url, `default_headers`
-            for extra_headers, `stop_sequences` for stop, and `provider`, or `custom_openai=True`, for that in `model`.
+            for extra_headers, `max_output_tokens` for max_tokens, `stop_sequences` for stop, and `provider`, or
+            `custom_openai=True`, for that in `model`.
 
     Raises:
         ConfigError: a setting has a value that it cannot have, or does not exist.
@@ -111,6 +112,7 @@ class LLM(BaseLLM):
     ) -> None:
         base_url = base_url or others.pop("api_base", None) or None
         extra_headers = extra_headers or others.pop("default_headers", None)
+        max_tokens = others.pop("max_output_tokens", None) if max_tokens is None else max_tokens
         if (sequences := others.pop("stop_sequences", None)) and stop:
             raise ConfigError("LLM: stop and stop_sequences are one setting; give stop or stop_sequences, not both")
         stop = stop or sequences

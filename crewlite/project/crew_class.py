@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from crewlite.agent.agent import Agent
+from crewlite.coming_from.settings import why_not
 from crewlite.crew.crew import Crew
 from crewlite.durable import same
 from crewlite.errors import ConfigError
@@ -53,7 +54,16 @@ def CrewBase(cls: C) -> C:  # noqa: N802 - its name
             setattr(cls, name, _Config(name, usual if given is None else given, folder))
     for name, kind in (("agents", "agent"), ("tasks", "task")):
         setattr(cls, name, _All(kind))
+    if not hasattr(cls, "get_mcp_tools"):
+        cls.get_mcp_tools = _no_tools_of_mcp  # type: ignore[attr-defined]  # given to every class
     return cls
+
+
+def _no_tools_of_mcp(crew_class: object, *names: str) -> list[Any]:
+    """Return no tools, as in CrewAI, if the class names no MCP servers; raise ConfigError if it does."""
+    if getattr(crew_class, "mcp_server_params", None):
+        raise ConfigError(f"{type(crew_class).__name__}.get_mcp_tools: {why_not(['CrewBase'], 'mcp_server_params')}")
+    return []
 
 
 class _All:

@@ -101,6 +101,27 @@ def test_arguments_that_litellm_takes_are_handed_on_by_name():
         LLM("openai/m", extra="x", presence_penalty=1)
 
 
+def test_arguments_of_single_services_in_crewai_mean_the_same():
+    llm = LLM("bedrock/m", region_name="eu", guardrail_config={"guardrailIdentifier": "g"})
+    assert llm.extra == {"aws_region_name": "eu", "guardrailConfig": {"guardrailIdentifier": "g"}}
+    assert LLM("gemini/m", max_output_tokens=8).max_tokens == 8
+    assert LLM("openai/m", api="completions", auto_chain=False).extra == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"api": "responses"}, r"chat completions, .*; instead: LLM\('openai/responses/...'\)"),
+        ({"project": "p", "location": "l"}, r"'project' .*LLM\('vertex_ai/.* no option 'location' .*vertex_location="),
+        ({"additional_params": {"top_k": 1}}, r"instead: LLM\(extra="),
+        ({"max_tokens": 1, "max_output_tokens": 2}, "did you mean 'max_tokens'"),
+    ],
+)
+def test_arguments_of_single_services_that_mean_something_else_are_told(given, told):
+    with pytest.raises(ConfigError, match=told):
+        LLM("gemini/m", **given)
+
+
 def test_what_a_model_does_not_take_may_be_dropped_as_litellm_drops_it(serve):
     server = serve(reply(chat("Low water.")))
     llm = LLM("openai/m", base_url=server.base_url, stop=["END"], drop_params=True, additional_drop_params=["stop"])

@@ -377,3 +377,17 @@ def test_an_entry_in_the_class_that_is_no_mapping_is_told(entry):
 
     with pytest.raises(ConfigError, match=r"clerk is an? \w+; wanted a mapping of its fields"):
         _ = Written().agents_config
+
+
+def test_a_class_that_names_mcp_servers_says_where_their_tools_go():
+    @CrewBase
+    class Office:
+        pass
+
+    @CrewBase
+    class Served:
+        mcp_server_params = [{"url": "http://127.0.0.1:1/mcp"}]  # noqa: RUF012 - as programs for CrewAI have it
+
+    assert Office().get_mcp_tools("search") == []
+    with pytest.raises(ConfigError, match=r"Served.get_mcp_tools: agents have tools; instead: .* of an MCP client"):
+        Served().get_mcp_tools()
