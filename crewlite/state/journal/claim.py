@@ -42,17 +42,29 @@ def holds(claim: Claim, touched: float) -> bool:
     """Return whether the holder of a claim seems alive. `touched`: its last sign of life, seconds since the epoch."""
     heard = time.time() - touched < SILENCE
     if claim["boot"] == _boot() and (_boot() or claim["host"] == socket.gethostname()) and os.name == "posix":
-        if claim["pid"] == os.getpid() and claim["started"] == _start(os.getpid()):
-            return claim["id"] in _held and not ((loop := _held[claim["id"]]) and loop.is_closed())
+        if _is_own(claim):
+            return not is_left(claim)
         return _runs(claim["pid"], claim["started"], heard=heard)
     if claim["host"] == socket.gethostname() and touched < _booted():
         return False  # this machine was restarted since then
     return heard
 
 
+def is_left(claim: Claim) -> bool:
+    """Return whether a claim is of this process, which holds it no longer."""
+    loop = _held.get(claim["id"])
+    return _is_own(claim) and (claim["id"] not in _held or (loop is not None and loop.is_closed()))
+
+
 def held_by(claim: Claim | None, touched: float) -> str | None:
     """Return the live process that holds a claim, such as "process 7 on lamp" (its host); None if none does."""
     return f"process {claim['pid']} on {claim['host']}" if claim and holds(claim, touched) else None
+
+
+def _is_own(claim: Claim) -> bool:
+    """Return whether a claim is of this process."""
+    me = os.getpid()
+    return claim["boot"] == _boot() and claim["pid"] == me and claim["started"] == _own_start(me)
 
 
 def _runs(pid: int, started: int | None, *, heard: bool) -> bool:

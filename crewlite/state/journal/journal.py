@@ -231,12 +231,12 @@ class Journal:
         _journals[self.claim["id"]] = self
         return self.claim
 
-    def give_up_claim(self) -> None:
-        """Drop a claim that could not be stored, and the queued entries: the run has not started."""
+    def give_up_claim(self, *, owes: bool) -> None:
+        """Drop a claim that could not be stored, and the queued entries: the run has not started. `owes`: it may be."""
         self._drop_claim()
         self.claim = None
         if self.queue:
-            self.queue.backlog = ()
+            self.queue.backlog, self.queue.owed = (), {"released": True} if owes else None
 
     async def flush(self) -> None:
         """Wait until all commits are durable. A failure is raised or announced, as `on_save_error` says."""
@@ -321,15 +321,18 @@ class Journal:
         if not (queue := self.queue):
             self._drop_claim()
             return
+        back: CommitParts = {"released": True, "cancelled": True} if cancelled else {"released": True}
         try:
             if queue.fenced:  # the store accepts no more commits of this run
                 queue.backlog = ()
             elif self.claim and self.record.claim and not queue.backlog:
-                self._give_back(queue, {"cancelled": True} if cancelled else {})
+                self._give_back(queue, back)
             if self._is_ahead(queue):
                 await self._settle_and_warn(queue)
         finally:
             self._drop_claim()
+            if self.claim and (self.record.claim or queue.seq != self.record.seq) and not queue.fenced:
+                queue.owed = back
             ended = queue.leave()
         if ended:
             await asyncio.wrap_future(ended)
@@ -353,9 +356,9 @@ class Journal:
         except NotCodable as error:
             self.failed(error)
 
-    def _give_back(self, queue: WriteQueue, why: CommitParts) -> None:
+    def _give_back(self, queue: WriteQueue, parts: CommitParts) -> None:
         """Commit the release of the branch: this process stops running the run, which has not ended."""
-        entry = next_entry({"released": True, **why}, after=self.record.head)
+        entry = next_entry(parts, after=self.record.head)
         self.record.apply(entry)
         queue.put((entry,), lambda error: None)
 

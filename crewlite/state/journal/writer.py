@@ -2,7 +2,7 @@
 
 The thread writes all waiting commits together, so fifty runs that commit at the same time share one sync, and no event
 loop waits for a disk. Entries that could not be written stay first in the queue of their branch, and the next request
-of that branch writes them first, so a journal never has a gap. Nothing is retried without a request.
+of that branch or its next sign of life writes them first, so a journal never has a gap.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from typing import TypeVar
 from crewlite.background import ordinary
 from crewlite.errors import BranchConflictError, RunCancelled, StoreError, text_of
 from crewlite.forked import lock
-from crewlite.state.format.entry import Entry, next_entry
+from crewlite.state.format.commit import CommitParts
+from crewlite.state.format.entry import Entry
 from crewlite.state.journal.cancel import why_refused
 from crewlite.state.journal.claim import BEAT
 from crewlite.state.journal.compaction import bases, compact_branch
+from crewlite.state.journal.releases import Releases
 from crewlite.state.providers import Commit, Store
 from crewlite.state.providers.reading import committed_at
 
@@ -63,6 +65,8 @@ class WriteQueue:
     """The entries of the branch as they were read, until the first commit is stored."""
     backlog: tuple[Entry, ...] = ()
     """Entries that could not be stored yet, in order."""
+    owed: CommitParts | None = None
+    """What has to be stored once the queue is left, as the branch stays claimed until then; None if it is released."""
     bases: frozenset[str] = frozenset()
     """The ids of the checkpoints of this branch that forks start from."""
     drops: bool = False
@@ -127,8 +131,8 @@ class WriteQueue:
         return done
 
     def leave(self) -> Future[None] | None:
-        """Release the branch and the writer, without waiting. See `Writer.release`."""
-        return self.writer.release() if self.writer.leave(self) else None
+        """Close the queue and release the writer, without waiting. See `Writer.release`."""
+        return self.writer.release() if self.writer.leave(self) and not self.owed else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +152,8 @@ class Writer:
     key: tuple[str, str]
     provider: str
     queues: dict[tuple[str, str], WriteQueue] = field(default_factory=dict)
+    owed: Releases = field(default_factory=Releases)
+    """The branches still to be released for other processes. Each counts as a user."""
     beat: float = BEAT
     """Seconds between signs of life."""
     users: int = 0
@@ -184,16 +190,20 @@ class Writer:
                 if not (before.loop and before.loop.is_closed()):
                     raise BranchConflictError(run_id, branch, kind=kind)
                 self.users -= 1  # its run never ends, and never releases the writer
+            self.users -= (owed := self.owed.forget((run_id, branch)))  # the branch is claimed anew
             queue = self.queues[run_id, branch] = WriteQueue(self, run_id, branch, loop)
-        queue.earlier = before.ask(lambda store: None) if before else None
+        queue.earlier = (before or queue).ask(lambda store: None) if before or owed else None
         return queue
 
     def leave(self, queue: WriteQueue) -> bool:
         """Close the queue of a branch, so that another run of this process may open it. Returns whether it was open."""
+        branch = (queue.run_id, queue.branch)
         with guard:
-            was_open = self.queues.get((queue.run_id, queue.branch)) is queue
-            if was_open:
-                del self.queues[queue.run_id, queue.branch]
+            if was_open := self.queues.get(branch) is queue:
+                del self.queues[branch]
+                if queue.owed:  # its user stays until that is stored
+                    self.owed.add(branch, queue.owed)
+                    self._lived -= self.beat  # it is tried soon
         return was_open
 
     def use(self) -> Writer:
@@ -283,33 +293,29 @@ class Writer:
         with guard:
             queues = [*self.queues.values()]
         for queue in queues if self._jobs.empty() else ():
-            if queue.loop and queue.loop.is_closed():
-                self._abandon(queue)
-        for queue in (queue for queue in queues if queue.held and not (queue.backlog or queue.fenced)):
-            try:
-                if due or not (queue.moved or self.store.touched(queue.run_id, queue.branch) == queue.touched):
-                    sign = Commit(queue.run_id, queue.branch, queue.seq, queue.sum, ())
-                    self.store.append([sign])
-                    queue.touched = self.store.touched(queue.run_id, queue.branch)
-                    if self.store.sum_at(queue.run_id, queue.branch, queue.seq + 1):  # written between those two calls
-                        self.store.append([sign])
-                queue.moved = False
-            except BaseException as error:  # whatever storage raises, the thread goes on
-                why = self._fence(queue, error)
-                if (due or queue.fenced) and not isinstance(why, RunCancelled):  # the kickoff reports a cancellation
-                    log.warning("%s/%s gave no sign of life: %s", queue.run_id, queue.branch, text_of(why))
+            if queue.loop and queue.loop.is_closed():  # its run never goes on
+                queue.fenced, queue.owed = True, {"released": True}
+                queue.leave()
+        for queue in (queue for queue in queues if queue.held and not queue.fenced):
+            if not queue.backlog:
+                self._check(queue, due=due)
+            elif due:
+                self._write([_Job(queue, (), lambda error: None, None, behind=False)])
+        if due:
+            self.owed.release(self.store, self.release)
 
-    def _abandon(self, queue: WriteQueue) -> None:
-        """Release the branch of a run whose loop was closed, for other processes too: it never goes on."""
+    def _check(self, queue: WriteQueue, *, due: bool) -> None:
         try:
-            if queue.held and not (queue.backlog or queue.fenced):
-                entry = next_entry({"released": True}, after=(queue.seq, queue.sum))
-                self.store.append([Commit(queue.run_id, queue.branch, queue.seq, queue.sum, (entry,))])
-        except BaseException as error:  # whatever storage raises: the branch is held until this process ends
-            log.warning("%s/%s was not released: %s", queue.run_id, queue.branch, text_of(ordinary(error)))
-        queue.fenced = True
-        if self.leave(queue):
-            self.release()
+            if due or not (queue.moved or self.store.touched(queue.run_id, queue.branch) == queue.touched):
+                self.store.append([sign := Commit(queue.run_id, queue.branch, queue.seq, queue.sum, ())])
+                queue.touched = self.store.touched(queue.run_id, queue.branch)
+                if self.store.sum_at(queue.run_id, queue.branch, queue.seq + 1):  # written between those two calls
+                    self.store.append([sign])
+            queue.moved = False
+        except BaseException as error:  # whatever storage raises, the thread goes on
+            why = self._fence(queue, error)
+            if (due or queue.fenced) and not isinstance(why, RunCancelled):  # the kickoff reports a cancellation
+                log.warning("%s/%s gave no sign of life: %s", queue.run_id, queue.branch, text_of(why))
 
     def _fence(self, queue: WriteQueue, error: BaseException) -> Exception:
         """Return the reason why a write failed. If another process has written to the branch, fence its queue."""

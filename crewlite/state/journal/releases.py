@@ -1,0 +1,53 @@
+"""Branches whose runs have ended here, and whose release could not be stored: it is stored once the store works again.
+
+As long as this process lives, the others take it for the holder: they refuse the branch, or wait for it in vain.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from crewlite.background import ordinary
+from crewlite.errors import text_of
+from crewlite.state.format.commit import CommitParts
+from crewlite.state.journal.claim import is_left
+from crewlite.state.journal.lineage import find_lineage
+from crewlite.state.providers import Store
+from crewlite.state.providers.base import Commit
+
+log = logging.getLogger("crewlite.state")
+_Branch = tuple[str, str]  # (run_id, branch)
+
+
+class Releases:
+    """The branches of one store that this process still has to release, each with the commit that does so."""
+
+    def __init__(self) -> None:
+        self._owed: dict[_Branch, CommitParts] = {}
+
+    def add(self, branch: _Branch, parts: CommitParts) -> None:
+        """Note a branch that is to be released with a commit of these parts."""
+        self._owed[branch] = parts
+
+    def forget(self, branch: _Branch) -> bool:
+        """Forget a branch. Returns whether it was to be released."""
+        return self._owed.pop(branch, None) is not None
+
+    def release(self, store: Store, released: Callable[[], object]) -> None:
+        """Try to release all branches. Forget each that is released, and call `released`. Logs errors."""
+        for branch, parts in [*self._owed.items()]:
+            try:
+                _release(store, *branch, parts)
+            except BaseException as error:  # whatever storage raises: it is tried again
+                log.warning("%s/%s is not released yet: %s", *branch, text_of(ordinary(error)))
+            else:
+                if self.forget(branch):
+                    released()
+
+
+def _release(store: Store, run_id: str, branch: str, parts: CommitParts) -> None:
+    """Commit these parts to a branch, unless it was released, deleted or claimed anew meanwhile."""
+    record = find_lineage(store, run_id, branch).record()
+    if record.claim and is_left(record.claim):
+        store.append([Commit.saying(run_id, branch, record.head, parts)])
