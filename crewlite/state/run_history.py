@@ -14,12 +14,12 @@ from crewlite.ids import now
 from crewlite.keywords import methods_with_known_keywords
 from crewlite.state.format.addresses import around
 from crewlite.state.format.checkpoints import recorded_in
-from crewlite.state.format.effects import arguments_of
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.outcome import Attempt, LightEvent
 from crewlite.state.format.record import Record
 from crewlite.state.format.rewinds import counting_at, ends_of_tails
 from crewlite.state.format.times import CountedUsage
+from crewlite.state.journal.effects import arguments_of
 from crewlite.state.journal.lineage import Lineage, gone, read_lineage
 from crewlite.state.providers import Store
 from crewlite.state.reading.checkpoint import Checkpoint, collections_in, usage_change, values_in

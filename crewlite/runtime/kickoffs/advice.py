@@ -10,8 +10,8 @@ from crewlite.resuming import branch_ref
 from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.runtime.steps.run import Run
 from crewlite.state.format.addresses import is_question, outer
-from crewlite.state.format.effects import repeats
 from crewlite.state.format.record import Record
+from crewlite.state.journal.effects import repeats
 from crewlite.state.providers.base import declares
 from crewlite.tracebacks import INTERRUPTED, RECORDED
 from crewlite.wording import number_of

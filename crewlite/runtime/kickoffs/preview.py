@@ -18,7 +18,6 @@ from crewlite.errors import (
 from crewlite.runtime.kickoffs.answers import answers_given
 from crewlite.runtime.kickoffs.dry_scope import Drive, DryScope, PreviewStep, Unknown, recorded_inside, reused
 from crewlite.runtime.kickoffs.plan import continued, plan
-from crewlite.runtime.kickoffs.repeats import made_beside, repeated
 from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.kickoffs.resumption import (
     branch_for,
@@ -32,9 +31,9 @@ from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.kickoffs.secret_inputs import refuse_masked
 from crewlite.runtime.steps.run import Origin
 from crewlite.state.format.commit import MadeCall
-from crewlite.state.format.effects import arguments_of
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
+from crewlite.state.journal.effects import arguments_of, made_beside, repeated
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import journals_of_branch, with_inherited
 from crewlite.state.reading.locate import Located

@@ -24,7 +24,6 @@ from crewlite.state.format.commit import (
     ValueChanges,
     invalidated,
 )
-from crewlite.state.format.effects import once_calls
 from crewlite.state.format.entry import SCHEMA, Entry, seal
 from crewlite.state.format.kept import Kept
 from crewlite.state.format.operations import difference
@@ -32,6 +31,7 @@ from crewlite.state.format.outcome import Outcome, resolved
 from crewlite.state.format.paid import Paid
 from crewlite.state.format.record import Record
 from crewlite.state.format.times import Times
+from crewlite.state.journal.effects import once_calls
 from crewlite.state.journal.lineage import journals_of_branch, standing_on
 from crewlite.state.providers import BranchInfo, Store
 

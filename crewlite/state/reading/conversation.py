@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from crewlite import kinds
 from crewlite.state.format.addresses import leaf, outer, prefix_beside
-from crewlite.state.format.effects import requested_calls
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
+from crewlite.state.journal.effects import requested_calls
 
 
 @dataclass(frozen=True, slots=True)

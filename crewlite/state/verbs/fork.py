@@ -18,9 +18,9 @@ from crewlite.refs import check_name
 from crewlite.resuming import nth_attempt
 from crewlite.secrets import Secrets
 from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase, RunStart, invalidated
-from crewlite.state.format.effects import MARKS, check_effects
 from crewlite.state.format.entry import STATE, Entry
 from crewlite.state.format.record import Record
+from crewlite.state.journal.effects import MARKS, check_effects
 from crewlite.state.journal.lineage import Lineage, gone, read_lineage, readable_branches
 from crewlite.state.providers import BranchInfo, CheckpointInfo, Commit, InMemoryProvider, Store, searchable_of
 from crewlite.state.reading.locate import Located, abandoned_by

@@ -15,10 +15,10 @@ from crewlite.events.event_bus import event_bus
 from crewlite.resuming import in_shell
 from crewlite.secrets import Secrets
 from crewlite.state.format.commit import CommitParts, Rewind
-from crewlite.state.format.effects import check_effects
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.format.rewinds import ends_of_tails
+from crewlite.state.journal.effects import check_effects
 from crewlite.state.journal.lineage import read_lineage, stored_already
 from crewlite.state.providers import Commit, Store
 from crewlite.state.reading.locate import Located, abandoned_by

@@ -1,4 +1,7 @@
-"""The calls declared `effect="once"` that a branch has made, and that a fork or a rewind may repeat.
+"""The calls declared `effect="once"` that a branch has made, and which of them a fork, rewind or kickoff may repeat.
+
+Three ask that, and each knows something else. A fork or a rewind is checked by all entries (`check_effects`), advice at
+the end of a kickoff has the record alone (`repeats`), and a preview knows which steps would run (`repeated`).
 
 They are read from the intents, which are recorded before the calls. A compaction leaves out the intents of finished
 calls, and moves those of others to a later commit: it keeps the calls themselves in the list `made`.
@@ -17,6 +20,7 @@ from crewlite.state.format.addresses import leaf, outers, prefix_beside
 from crewlite.state.format.commit import CommitParts, MadeCall, StepRecord
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
+from crewlite.state.journal.lineage import Journals, with_inherited
 from crewlite.tools.naming import address_name
 from crewlite.tools.result import shown_arguments
 
@@ -87,43 +91,86 @@ def check_effects(
     steps = [step for step in (first or {}).get("steps", ()) if step["address"]]
     again = {step["address"] for step in steps if step.get("again")}
     edited = {step["address"] for step in steps if "digest" in step}  # nothing inside these runs
-    ends = [ended for at in again | edited if (ended := asked_before(then, at)) is not None]
+    ends = [ended for at in again | edited if (ended := _asked_before(then, at)) is not None]
     since = 0 if anew or "inputs" in (first or {}) else min(ends, default=float("inf"))
 
     def may_repeat(call: MadeCall) -> bool:
         address, is_open = call["address"], not then.settled(call["address"])
         if call["seq"] > seq:
             return is_open
-        if is_inside(address, edited):
+        if _is_inside(address, edited):
             return False
         taken_back = call["finished"] and is_open
-        return taken_back or call["seq"] >= since or is_inside(address, again)
+        return taken_back or call["seq"] >= since or _is_inside(address, again)
 
     if repeated := [call for call in made if may_repeat(call)]:
-        raise EffectsRepeat(what, repeated_calls(repeated))
+        raise EffectsRepeat(what, _repeated_calls(repeated))
 
 
 def repeats(record: Record, steps: Collection[str]) -> bool:
     """Return whether a fork at the head that runs these ended steps again may repeat calls with effect="once"."""
     outcomes = record.outcomes
     once = [at for at, effect in record.intents.items() if effect == "once"]
-    since = min(asked_before(record, at) or 0 for at in steps)
-    return any(at not in outcomes or outcomes[at].seq >= since or is_inside(at, steps) for at in once)
+    since = min(_asked_before(record, at) or 0 for at in steps)
+    return any(at not in outcomes or outcomes[at].seq >= since or _is_inside(at, steps) for at in once)
 
 
-def repeated_calls(made: Iterable[MadeCall]) -> list[RepeatedCall]:
+def made_beside(journals: Journals, branch: str) -> list[MadeCall]:
+    """Return the calls with effect="once" that a fork's base branch has made since the fork; [] if `branch` is no fork.
+
+    `journals`: those of the branch and of the branches that it is forked from.
+    """
+    base = journals[branch][0].commit["run"].get("base")
+    if not base:
+        return []
+    return [one for one in once_calls(with_inherited(journals, base["branch"])) if one["seq"] > base["seq"]]
+
+
+def repeated(
+    entries: Sequence[Entry], beside: Sequence[MadeCall], record: Record, before: Record, running: Collection[str]
+) -> tuple[RepeatedCall, ...]:
+    """Return the calls that the steps in `running` would make again.
+
+    Calls in doubt are left out: the kickoff asks about them.
+
+    Args:
+        entries: The entries of the branch.
+        beside: The calls that the base branch has made since the fork.
+        record: The record of the branch.
+        before: The record at the commit that the branch is forked from.
+        running: The addresses of the steps that will run or may run.
+    """
+    own = [one for one in once_calls(entries) if one["finished"] and _is_repeated(one, record, before, running)]
+    behind = [one for one in beside if _is_inside(one["address"], running) and not record.settled(one["address"])]
+    return tuple(_repeated_calls([*behind, *own]))
+
+
+def _is_repeated(call: MadeCall, record: Record, before: Record, running: Collection[str]) -> bool:
+    """Return whether a finished call of the branch is made again. An interrupted step continues after such a call."""
+    address = call["address"]
+    around = next((at for at in (address, *outers(address)) if at in running), None)
+    if around is None:
+        return False
+    changed = any(until > record.base for until, _ in record.earlier_inputs)
+    if changed or not record.settled(address) or around in record.outcomes:
+        return True
+    inside = (_asked_before(before, at) for at in record.edited if around in outers(at))
+    return any(seq is not None and seq <= call["seq"] for seq in inside)
+
+
+def _repeated_calls(made: Iterable[MadeCall]) -> list[RepeatedCall]:
     """Return calls in the form in which an error or a preview lists them: of several at one address, the last."""
     last = {one["address"]: one for one in made}
     return [RepeatedCall(one["address"], one["arguments"], one["at"], one["finished"]) for one in last.values()]
 
 
-def asked_before(record: Record, address: str) -> int | None:
+def _asked_before(record: Record, address: str) -> int | None:
     """Return the number of the commit that records the outcome or the last failure of a step; None without either."""
     ended = record.outcomes.get(address) or record.last_attempt(address)
     return ended.seq if ended else None
 
 
-def is_inside(address: str, steps: Collection[str]) -> bool:
+def _is_inside(address: str, steps: Collection[str]) -> bool:
     """Return whether an address is among these steps, or inside one of them."""
     return any(at in steps for at in (address, *outers(address)))
 
