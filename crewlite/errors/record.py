@@ -23,15 +23,15 @@ class RefError(CrewliteError, LookupError):
 
 
 class ChangeUnused(RefError):
-    """The run of a fork ended without requesting a step that the fork edited or marked to run again."""
+    """The run of a fork, or a step of it, has not requested a step inside that the fork edited or set to run again."""
 
     code = "change_unused"
     ends_run = True
 
     def __init__(self, addresses: Sequence[str]) -> None:
         problem = (
-            "was edited or marked to run again, but this branch ended without requesting it, and another kickoff would "
-            "end in the same way. Fork again without that change, or with inputs that lead to this step"
+            "was edited or marked to run again, but this branch has not requested it, and another kickoff would end in "
+            "the same way. Fork again without that change, or with inputs that lead to this step"
         )
         super().__init__(", ".join(addresses), problem)
         self.addresses = tuple(addresses)

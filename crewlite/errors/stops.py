@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crewlite.errors.answers import AnswerMisfit, AnswerRefused
-from crewlite.errors.record import BranchConflictError, JournalCorrupt, StoreError
+from crewlite.errors.record import BranchConflictError, ChangeUnused, JournalCorrupt, StoreError
 from crewlite.errors.root import CrewliteError
 from crewlite.errors.run import InDoubt, NonDeterminism, RunCancelled, Suspended, TaskDrifted
 from crewlite.resuming import call_again, to_resume
@@ -70,8 +70,8 @@ class TimeBudgetExceeded(BudgetExceeded, TimeoutError):
 STOPS = (Suspended, AnswerRefused, BudgetExceeded)
 """Errors that stop a run until somebody acts."""
 
-NOT_TO_SWALLOW = (*STOPS, InDoubt, AnswerMisfit, NonDeterminism, TaskDrifted)
-"""Errors that code of the run cannot swallow: the enclosing steps stop too. The last four say that somebody has to
+NOT_TO_SWALLOW = (*STOPS, InDoubt, AnswerMisfit, NonDeterminism, TaskDrifted, ChangeUnused)
+"""Errors that code of the run cannot swallow: the enclosing steps stop too. The last five say that somebody has to
 decide what the record means before the run can go on."""
 
 CONTROL_FLOW = (StoreError, BranchConflictError, JournalCorrupt, RunCancelled, *STOPS)

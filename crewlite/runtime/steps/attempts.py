@@ -55,7 +55,7 @@ def goes_back(failed: Attempt) -> bool:
 
 def following(last: Attempt) -> int:
     """Return the number of the attempt after a failed one: the same number if finished child steps are reused."""
-    if goes_back(last):
+    if goes_back(last) or last.unreached:
         return last.number
     late = last.error_type in (StepTimeout.__qualname__, DeadlineExceeded.__qualname__)
     reuses = last.final or (isinstance(last.remedy, Retry) and not last.remedy.anew)

@@ -350,11 +350,11 @@ class Frame(Scope):
     def complete(self) -> None:
         """Check the requests of a step that has ended without an error.
 
-        Raises NonDeterminism if recorded steps were not requested, ChangeUnused if the root did not use an edit of its
-        fork, ConfigError if a requested step was never awaited.
+        Raises NonDeterminism if recorded steps were not requested, ChangeUnused if the fork has changed a step inside
+        this one that was not requested, ConfigError if a requested step was never awaited.
         """
-        if not self.address and self.run.unused:
-            raise ChangeUnused(sorted(self.run.unused))
+        if left := [at for at in self.run.unused if not self.address or self.address in outers(at)]:
+            raise ChangeUnused(sorted(left))
         if None in self.children.asked.values():
             never = sorted(address for address, outcome in self.children.asked.items() if outcome is None)
             raise ConfigError(
@@ -363,6 +363,10 @@ class Frame(Scope):
             )
         if self.children.unrequested:
             self.check_none_missed()
+
+    def unreached(self) -> bool:
+        """Return whether the fork has changed a step inside this attempt that was not requested yet."""
+        return any(at.startswith(self.children.prefix) for at in self.run.unused)
 
     def unused(self) -> list[str]:
         """Return the recorded steps inside this one that a fork has inherited and the code has not requested.

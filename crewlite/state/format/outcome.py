@@ -114,6 +114,9 @@ class Attempt:
     """Of a model call: the model that was asked, which may be a fallback. None in records of early releases."""
     provenance: Mapping[str, str] = field(default_factory=dict)
     """As `Outcome.provenance`; recorded for a final attempt only."""
+    unreached: bool = False
+    """Whether the attempt failed before it came to a change of the fork inside it. The next attempt then continues it
+    under its number, as the change is at an address inside it."""
     void: bool = False
     """Whether the code had handled this failure, and has gone another way since."""
 
@@ -187,6 +190,7 @@ def attempt_of(step: StepRecord, seq: int, at: str, place: int = 0) -> Attempt:
         order=(seq, place),
         model=error.get("model"),
         provenance=step.get("means", {}),
+        unreached=error.get("unreached", False),
     )
 
 
