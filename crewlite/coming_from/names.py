@@ -29,6 +29,7 @@ _PROVIDER = "every provider is asked with LLM('provider/model')"
 _RETRIED = "LLM(max_retries=...), or a failure_policy"
 _HANDLERS = "handlers of an event are called in the order in which they subscribed"
 _SHAPED = "Task(output_pydantic=...) has an answer in that shape, and tells the model what does not fit"
+_TEMPLATES = "prompts are crewlite's; Agent(system_template=..., prompt_template=...) puts them into other words"
 _ANY = "handlers of BaseEvent hear every event: @event_bus.on(BaseEvent)"
 _SIGNALS = "each signal has its event: from crewlite.events import SigTermEvent, SigIntEvent"
 _CHUNKS = (
@@ -85,10 +86,7 @@ IMPORTS: dict[str, str] = {
     "Expression": _DECLARED,
     "FlowMeta": _INSIDE,
     "HumanFeedbackCollapseError": _FEEDBACK,
-    "AgentDefinition": _FILES,
-    "CrewAgentDefinition": _FILES,
-    "CrewDefinition": _FILES,
-    "CrewTaskDefinition": _FILES,
+    **dict.fromkeys(("AgentDefinition", "CrewAgentDefinition", "CrewDefinition", "CrewTaskDefinition"), _FILES),
     "PythonReferenceDefinition": _FILES,
     "strip_jsonc_comments": _INSIDE,
     "OutputFormat": "an output has what it was asked for: output.pydantic, output.json_dict, output.raw",
@@ -105,8 +103,7 @@ IMPORTS: dict[str, str] = {
     "FunctionCall": "a call of a tool has its name and its arguments: from crewlite import ToolCall",
     "LLMCallType": "LLMCallCompletedEvent.call_type is 'llm_call' or 'tool_call'",
     "is_replaying": "a recorded step that is used again emits StepReplayedEvent",
-    "I18N": "prompts are crewlite's; Agent(system_template=..., prompt_template=...) puts them into other words",
-    "Prompts": "prompts are crewlite's; Agent(system_template=..., prompt_template=...) puts them into other words",
+    **dict.fromkeys(("I18N", "Prompts"), _TEMPLATES),
 }
 """By name, or by how a name begins. The longest beginning counts."""
 MODULES: dict[str, str] = {
@@ -208,6 +205,7 @@ MODULES: dict[str, str] = {
     "utilities": "events: from crewlite.events import ...; the bus: from crewlite import event_bus",
     "utilities.evaluators": "crew.test(...) scores answers, and crew.train(...) learns from feedback",
     "utilities.exceptions": "errors: from crewlite.errors import ContextOverflow, or another one",
+    **dict.fromkeys(("utilities.i18n", "utilities.prompts"), _TEMPLATES),
     "utilities.paths": "runs are kept where CheckpointConfig(location=...) says",
     "version": "crewlite.__version__",
 }
@@ -352,7 +350,19 @@ _BUS: dict[str, str] = {
     "shutdown": "event_bus.flush() waits for handlers, and the end of the process does too",
     "validate_dependencies": _HANDLERS,
 }
+_PLACE = "where it happened: event.address, event.source_name and event.parent_event_id"
+_OF_EVENTS: dict[str, str] = {
+    **dict.fromkeys(("task", "task_id", "from_task"), "TaskStartedEvent has the task; others: event.address"),
+    **dict.fromkeys(("agent", "agent_id", "agent_key", "from_agent", "agent_info"), "event.agent_role"),
+    **dict.fromkeys(("source_fingerprint", "source_type", "fingerprint_metadata", "task_name", "call_id"), _PLACE),
+    **dict.fromkeys(("previous_event_id", "triggered_by_event_id", "emission_sequence"), _PLACE),
+    "state": "a handler takes the state as a third argument: def handler(source, event, state)",
+    "messages": "LLMCallStartedEvent has them",
+    **dict.fromkeys(("temperature", "top_p", "max_tokens", "stream", "seed", "stop_sequences"), "event.source has it"),
+    **dict.fromkeys(("run_attempts", "delegations", "failure", "retry_count"), _TOOL_CALLS),
+}
 MEMBERS: dict[str, dict[str, str]] = {
+    "BaseEvent": _OF_EVENTS,
     "EventBus": _BUS,
     "ConditionalTask": {
         "should_execute": "task.condition(output)",

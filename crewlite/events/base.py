@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from crewlite.coming_from import Hinting
 from crewlite.ids import new_id, now
 
 
@@ -21,7 +22,7 @@ class EventNote(NamedTuple):
     address: str
 
 
-class BaseEvent(BaseModel):
+class BaseEvent(Hinting, BaseModel):
     """The base class of all events. A handler that subscribes to it receives every event."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)

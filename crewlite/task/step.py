@@ -153,7 +153,8 @@ async def _holds(title: str, condition: Callable[[TaskOutput], Any], previous: T
 async def _agent(filled: FilledTask, given: Given, files: Sequence[InputFile]) -> Answer:
     """Have the agent answer, between the events of its start and its end."""
     task, persona, scope = filled.task, filled.persona, durable.scope()
-    shape, title, said = filled.assignment.shape, f"task {filled.title!r}", {"agent_role": persona.role}
+    shape, title = filled.assignment.shape, f"task {filled.title!r}"
+    said: dict[str, Any] = {"agent_role": persona.role, "task_name": task.name}
     prompt = templates.render(
         PROMPTS,
         "task.j2",

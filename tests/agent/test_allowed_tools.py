@@ -59,7 +59,8 @@ def test_a_forbidden_call_is_refused_and_told_wherever_the_tool_comes_from(on_di
     assert USED == ["look in"]
     assert llm.offered == ["look"]
     assert [event.error for event in heard.of(ToolSelectionErrorEvent)] == told
-    assert heard.of(AgentExecutionStartedEvent)[0].tools == ("look",)
+    [begun] = heard.of(AgentExecutionStartedEvent)
+    assert (begun.tools, begun.task_name) == (("look",), "t")
     assert not History(on_disk().location).run("r").definition["agents"][0].get("live", {}).get("allowed_tools")
     assert Crew.from_checkpoint(
         on_disk(restore_from="r"), bind={"llm": llm, "look": look, "Wipe the disk!": wipe}

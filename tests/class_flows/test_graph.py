@@ -8,6 +8,7 @@ from typing import Literal
 import pytest
 
 from crewlite.errors import ConfigError
+from crewlite.events import BaseEvent
 from crewlite.flow import Flow, and_, listen, or_, router, start
 from crewlite.flow.classes.labels import known_labels
 
@@ -238,6 +239,14 @@ def test_where_labels_cannot_be_known_nothing_is_complained_of():
             return given
 
     assert Plan().kickoff() == "later"
+
+
+def test_a_router_compiled_from_a_text_is_not_read_from_the_lines_of_its_module():
+    other = BaseEvent.emitted_by  # stands in the same line of that module
+    lines = "\n" * (other.__code__.co_firstlineno - 1)
+    module = {"__name__": other.__module__}
+    exec(compile(f"{lines}def choose(self, given):\n    return given", "text-1", "exec"), module)
+    assert known_labels(module["choose"]) is None
 
 
 def test_the_graph_is_plain_data():

@@ -27,6 +27,7 @@ from crewlite.coming_from import modules, names
 from crewlite.errors import ConfigError
 from crewlite.events import (
     AgentExecutionCompletedEvent,
+    BaseEvent,
     BaseEventListener,
     ContextWindowSummarizationStartedEvent,
     CrewKickoffStartedEvent,
@@ -49,6 +50,7 @@ ROOT = Path(crewlite.__file__).parent
         ("from crewlite.utilities.printer import Printer", "the bus: from crewlite import event_bus"),
         ("from crewlite.tasks import Tusk", "'Tusk': it has ConditionalTask, TaskOutput (docs/crewai.md)"),
         ("from crewlite.utilities import RPMController", "max_rpm=... of a crew, a task or an agent (docs/crewai.md)"),
+        ("from crewlite.utilities.prompts import Prompts", "Agent(system_template=..., prompt_template=...)"),
         ("from crewlite.utilities.paths import db_storage_path", "where CheckpointConfig(location=...) says"),
         ("from crewlite.utilities.evaluators.task_evaluator import TaskEvaluator", "crew.test(...) scores answers"),
         ("from crewlite.lite_agent import LiteAgent", "Agent(...).kickoff(text)"),
@@ -135,7 +137,7 @@ def parts():
     also = ConditionalTask(description="d", expected_output="x", agent=agent, condition=lambda output: True)
     objects = [
         *(agent, crew, crew.tasks[0], also, Summary(), crewlite.LLM("openai/gpt-4o"), look_up, CheckpointConfig()),
-        *(result, result.tasks_output[0], agent.kickoff("q"), result.token_usage, crewlite.event_bus),
+        *(result, result.tasks_output[0], agent.kickoff("q"), result.token_usage, crewlite.event_bus, BaseEvent()),
     ]
     return {cls.__name__: one for one in objects for cls in type(one).__mro__ if cls.__module__.startswith("crewlite.")}
 
@@ -348,12 +350,13 @@ def test_a_module_that_nobody_has_is_missing_as_ever():
     assert importlib.util.find_spec("crewlite.no_such_thing") is None
 
 
-def test_what_is_not_here_is_really_not_here():
+def test_what_is_not_here_is_really_not_here(parts):
     for package in ("crewlite", "crewlite.flow", "crewlite.tools", "crewlite.state", "crewlite.project"):
         there = {*importlib.import_module(package).__all__}
         assert not there.intersection(names.IMPORTS)
     for kind, told in names.MEMBERS.items():
-        assert not [name for name in told if name in dir(getattr(crewlite, kind, type(crewlite.event_bus)))]
+        its_class = next(cls for cls in type(parts[kind]).__mro__ if cls.__name__ == kind)
+        assert not [name for name in told if name in dir(its_class)]
     files = {path.relative_to(ROOT).with_suffix("").as_posix() for path in ROOT.rglob("*.py")}
     assert not [path for path in names.MODULES if path.replace(".", "/") in files]
 

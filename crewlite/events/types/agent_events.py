@@ -19,7 +19,11 @@ class _AgentEvent(BaseEvent):
         return self.source
 
 
-class AgentExecutionStartedEvent(_AgentEvent):
+class _InTask(_AgentEvent):
+    task_name: str | None = None
+
+
+class AgentExecutionStartedEvent(_InTask):
     """An agent begins a task."""
 
     type: Literal["agent_execution_started"] = "agent_execution_started"
@@ -27,14 +31,14 @@ class AgentExecutionStartedEvent(_AgentEvent):
     task_prompt: str
 
 
-class AgentExecutionCompletedEvent(_AgentEvent):
+class AgentExecutionCompletedEvent(_InTask):
     """An agent gave its answer."""
 
     type: Literal["agent_execution_completed"] = "agent_execution_completed"
     output: str
 
 
-class AgentExecutionErrorEvent(_AgentEvent, ErrorFields):
+class AgentExecutionErrorEvent(_InTask, ErrorFields):
     """An agent failed to do its task."""
 
     type: Literal["agent_execution_error"] = "agent_execution_error"

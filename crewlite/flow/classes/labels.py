@@ -83,8 +83,8 @@ def _of_source(router: Callable[..., Any]) -> frozenset[str] | None:
     except (OSError, TypeError, SyntaxError, tokenize.TokenError):
         return None
     own = next((node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)), None)
-    if own is None or not isinstance(func, FunctionType):
-        return None
+    if not isinstance(func, FunctionType) or own is None or own.name != func.__code__.co_name:
+        return None  # of code that was compiled from a text, inspect may return lines of another file
     found: set[object] = set()
     local = _constants(own, func)
     for node in _own_nodes(own):
