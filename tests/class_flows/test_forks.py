@@ -336,6 +336,20 @@ def test_a_class_that_can_rebuild_nothing_of_a_run_forks_nothing():
             history.delete("other")
 
 
+def test_a_method_in_place_of_its_address_is_told_in_short():
+    class Plan(Flow):
+        checkpoint = True
+
+        @start()
+        def begin(self): ...
+
+    Plan().kickoff(run_id=RUN)
+    with pytest.raises(ConfigError, match=r"^rerun is <method begin>; wanted a list of addresses, such as"):
+        Plan().fork(RUN, rerun=Plan.begin)
+    with pytest.raises(ConfigError, match=r"^edits is {<method begin>: 1}; wanted outcomes by address, such as"):
+        Plan().fork(RUN, edits={Plan.begin: 1})
+
+
 def test_a_preview_of_a_run_that_never_was_says_so():
     class Plan(Flow):
         checkpoint = True

@@ -46,6 +46,9 @@ class FlowMethod(Generic[P, R]):
     persisted: CheckpointConfig | bool = False
     """The checkpoint setting that `@persist` gives; False without it."""
 
+    def __repr__(self) -> str:
+        return f"<method {self.name}>"
+
     @classmethod
     def of(cls, func: Any, by: str, options: CallOptions) -> FlowMethod[Any, Any]:
         """Build a method from a function, or from a method that another decorator has built.
