@@ -7,7 +7,7 @@ import pytest
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from crewlite import CheckpointConfig
-from crewlite.errors import InputsChanged
+from crewlite.errors import InputsChanged, Suspended
 from crewlite.flow import Flow, flow, listen, persist, start, step
 from crewlite.state import InMemoryProvider
 
@@ -138,6 +138,37 @@ def test_an_input_of_the_kickoff_goes_before_what_was_set():
     assert "winds" in made.kickoff({"topic": "winds"}, run_id="r")
     assert "winds" in made.kickoff({"topic": "winds"}, run_id="r")
     assert "tides" in made.kickoff(run_id="other"), "the flow keeps it"
+
+
+class Words(BaseModel):
+    words: int | None = 5
+
+
+@pytest.mark.parametrize("kind", [Words, dict])
+def test_an_input_that_is_none_sets_its_field(kind):
+    class Plan(Flow[kind]):
+        checkpoint = True
+
+        @start()
+        def begin(self):
+            return self.state.get("words", 5) if kind is dict else self.state.words
+
+    assert Plan().kickoff({"words": None}) is None
+    assert Plan().kickoff({"words": 3}, run_id="three") == 3
+    assert Plan().fork("three", inputs={"words": None}).kickoff() is None
+
+
+def test_an_unfinished_run_of_a_persisted_state_is_not_gone_on_with_if_an_input_is_none_now():
+    @persist
+    class Plan(Flow[dict]):
+        @start()
+        def begin(self):
+            return self.ask("Go on?", bool)
+
+    with pytest.raises(Suspended):
+        Plan().kickoff({"id": "chat"})
+    with pytest.raises(InputsChanged, match="words"):
+        Plan().kickoff({"id": "chat", "words": None})
 
 
 def test_each_run_draws_defaults_of_its_own_and_a_resume_keeps_them():

@@ -268,7 +268,7 @@ def initial_values(flow: Flow[Any], inputs: Mapping[str, Any], new_id: str) -> d
     """Return the values of the state that a run with these inputs begins with. Raises what `StateKind.begun` raises."""
     known = {name: comparable(value) for name, value in flow.first_inputs().items()}
     fields = _fields_in(flow, inputs)
-    others = {name: value for name, value in fields.items() if known.get(name) != comparable(value)}
+    others = {name: value for name, value in fields.items() if name not in known or known[name] != comparable(value)}
     return flow.state_kind.begun(flow.run_name, flow.first_values(), others, new_id)
 
 

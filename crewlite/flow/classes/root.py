@@ -175,7 +175,8 @@ def _continued(kind: StateKind, identity: str, request: Request, config: Checkpo
     recorded: JsonObject = record.run["inputs"]
     if not record.finished:
         exact = not codec.holds_secret(recorded)  # else the record has masks
-        same = exact and all(codec.encode(value) == recorded.get(name) for name, value in given.items() if name != ID)
+        asked = {name: codec.encode(value) for name, value in given.items() if name != ID}
+        same = exact and all(name in recorded and value == recorded[name] for name, value in asked.items())
         inputs = None if same else {**codec.decode(recorded), **given}
         return replace(request, run_id=record.run["run_id"], inputs=inputs, state_id=state_id)
     left: dict[str, Any] = {name: codec.decode(value) for name, value in record.value("")["state"].items()}
