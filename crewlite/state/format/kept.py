@@ -95,11 +95,3 @@ def _touched(operations: Iterable[Operation], before: Mapping[str, Json], after:
 def is_outermost(address: str) -> bool:
     """Return whether a step is at the top level: inside no other step."""
     return bool(address) and "/" not in address
-
-
-def changes_values(commit: CommitParts) -> bool:
-    """Return whether a commit changes values."""
-    for step in commit.get("steps", ()):
-        if "state" in step:
-            return True
-    return "values" in commit or "late" in commit

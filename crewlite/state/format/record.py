@@ -30,7 +30,7 @@ from crewlite.state.format.commit import (
 from crewlite.state.format.edits import inherited, take_back, withdraw
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.forms import checked_result
-from crewlite.state.format.kept import Kept, Order, changes_values
+from crewlite.state.format.kept import Kept, Order
 from crewlite.state.format.operations import Operation
 from crewlite.state.format.outcome import Attempt, Events, Outcome, attempt_of, outcome_of, resolved
 from crewlite.state.format.paid import Paid
@@ -216,11 +216,13 @@ class Record:
         self.paid.take(commit)
         if unusual and not commit.keys().isdisjoint(_LIFE):
             self._run_parts(commit)
-        self._steps(commit.get("steps", ()), commit["at"])
+        changed = self._steps(commit.get("steps", ()), commit["at"])
         if unusual and not commit.keys().isdisjoint(_CALLS_AND_QUESTIONS):
             self._calls_and_questions(commit)
-        if changes_values(commit):
-            self._values(commit)
+        if changed or "values" in commit or "late" in commit:
+            self.kept = self.kept.after(commit)
+        for late in commit.get("late", ()):
+            self.late.setdefault(late["address"], []).append((tuple(late.get("order", (self.seq,))), late["ops"]))
         self.events.add(commit.get("events", ()), self.seq)
         if drops := commit.get("drops"):
             self.forget(dict(drops))
@@ -288,11 +290,6 @@ class Record:
         self.stopped = commit.get("stopped", None if "claim" in commit else self.stopped)
         self.restored = commit.get("values", {}).get("restored", self.restored)
 
-    def _values(self, commit: Commit) -> None:
-        self.kept = self.kept.after(commit)
-        for late in commit.get("late", ()):
-            self.late.setdefault(late["address"], []).append((tuple(late.get("order", (self.seq,))), late["ops"]))
-
     def _begin(self, run: RunStart, at: str) -> None:
         """Apply the start of a new run, or of a fork, whose record continues that of its base."""
         self.started_at = at
@@ -334,14 +331,18 @@ class Record:
             self._bind(address)
         self.answers |= {answer["address"]: answer for answer in commit.get("answers", ())}
 
-    def _steps(self, steps: Sequence[StepRecord], at: str) -> None:
+    def _steps(self, steps: Sequence[StepRecord], at: str) -> bool:
+        """Apply steps. Returns whether any of them has changed values."""
         if edited := {step["address"] for step in steps if step.get("edited")}:
             self.edited |= edited
             others = (self.failures, self.asked, self.answers, self.intended, self.begun_once)
             take_back(edited, outcomes=self.outcomes, intents=self.intents, late=self.late, others=others)
             withdraw(self.asked, self.answers, self.waiting)
+        changed = False
         for place, step in enumerate(steps):
             self._step(step, step.get("at", at), place)
+            changed |= "state" in step
+        return changed
 
     def _step(self, step: StepRecord, at: str, place: int) -> None:
         address = step["address"]
