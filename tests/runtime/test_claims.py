@@ -214,6 +214,34 @@ def test_a_holder_elsewhere_is_dead_after_thirty_seconds_of_silence(make_crew, o
     assert answers(crew.kickoff(run_id="r")) == ["a", "b", "c"]
 
 
+def test_a_dead_holder_elsewhere_whose_clock_was_ahead_is_waited_for_no_longer(make_crew, on_disk, monkeypatch):
+    """As with the clock here set back by an hour: its last sign of life is in the future for that long."""
+    monkeypatch.setattr("crewlite.state.journal.claim.SILENCE", 1.0)
+    cut(make_crew, on_disk)
+    claimed_by(on_disk, **ELSEWHERE)
+    heard_of(on_disk, time.time() + 3600)
+    handle = crew_of(make_crew, on_disk, ["b", "c"]).submit(run_id="r", wait=True)
+    assert answers(handle.result(20)) == ["a", "b", "c"]
+
+
+def test_a_live_holder_elsewhere_whose_clock_is_ahead_keeps_the_run(monkeypatch):
+    monkeypatch.setattr("crewlite.state.journal.claim.SILENCE", 0.2)
+    elsewhere = {**claim(), **ELSEWHERE}
+    for sign in range(4):
+        assert holds(elsewhere, time.time() + 3600 + sign)
+        time.sleep(0.1)
+    assert holds(elsewhere, time.time() + 4000)
+
+
+def test_a_machine_whose_clock_was_set_back_since_was_not_started_again_for_that(monkeypatch):
+    """A container of the same name, where processes have numbers of their own, gives its signs by the same clock."""
+    beside, right = {**claim(), **ELSEWHERE, "host": os.uname().nodename}, time.time
+    monkeypatch.setattr(time, "time", lambda: right() + 1e9)
+    assert not holds(beside, right())
+    monkeypatch.setattr(time, "time", right)
+    assert holds(beside, right())
+
+
 def test_the_machine_of_the_holder_was_started_again(make_crew, on_disk):
     cut(make_crew, on_disk)
     claimed_by(on_disk, boot="the boot before")

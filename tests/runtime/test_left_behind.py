@@ -59,3 +59,32 @@ def test_a_program_that_ends_beside_a_run_says_so_once_and_how_to_go_on(tmp_path
     assert told in "".join(lines)
     assert ("Traceback" in done.stderr) == ("1/0" in ends)
     assert done.returncode == (1 if "1/0" in ends else 0)
+
+
+CLOSED = """
+import asyncio, sys
+from crewlite import CheckpointConfig
+from crewlite.flow import flow, step
+
+@step
+async def slow():
+    began.set()
+    await asyncio.sleep(60 if abandoned else 0)
+
+@flow(name="survey", checkpoint=CheckpointConfig(location="runs.db"))
+async def survey():
+    await slow()
+
+abandoned, began, loop = True, asyncio.Event(), asyncio.new_event_loop()
+task = loop.create_task(survey.akickoff(run_id="one"))
+loop.run_until_complete(began.wait())
+loop.close()
+abandoned = False
+"""
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_run_whose_loop_was_closed_is_told_of_unless_it_has_ended_since(tmp_path, resumed):
+    script = CLOSED + ("survey.kickoff(run_id='one')" if resumed else "")
+    done = children.run([sys.executable, "-c", script], cwd=tmp_path, stderr=children.PIPE, text=True, check=True)
+    assert ("This program ends before 1 run that it awaits. Run 'one'" in done.stderr) is not resumed

@@ -13,7 +13,9 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 
+from crewlite.errors import CrewliteError
 from crewlite.runtime.kickoffs.request import Progress
+from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.providers.base import declares
 from crewlite.wording import number_of
 
@@ -41,11 +43,13 @@ def awaited(name: str, progress: Progress, how_to_go_on: Callable[[], str]) -> I
 
     `name`: the kind and name of its definition.
     """
-    process, key = os.getpid(), object()
+    process, key, loop = os.getpid(), object(), asyncio.get_running_loop()
     _cancelled.clear()
 
     def left_behind() -> str:
-        return told(named(name, progress.run_id), progress, how_to_go_on) if os.getpid() == process else ""
+        if os.getpid() != process or (loop.is_closed() and _has_ended(progress)):
+            return ""
+        return told(named(name, progress.run_id), progress, how_to_go_on)
 
     _awaited[key] = left_behind
     try:
@@ -75,6 +79,16 @@ def told(what: str, progress: Progress, how_to_go_on: Callable[[], str]) -> str:
     """Return the sentence about one run: which it is, and how to go on with it."""
     lost = progress.target is not None and declares(progress.target.provider, "in_memory")
     return f"{what}: {'Its record was in memory only.' if lost else how_to_go_on()}"
+
+
+def _has_ended(progress: Progress) -> bool:
+    """Return whether a later kickoff has ended a run whose event loop was closed."""
+    with contextlib.suppress(CrewliteError, OSError):  # what cannot be read is told as it was left
+        if target := progress.target:
+            with target.opened() as store:
+                record = find_lineage(store, target.run_id, target.branch).record()
+            return record.finished or record.failed or record.cancelled
+    return False
 
 
 @atexit.register

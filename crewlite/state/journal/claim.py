@@ -25,6 +25,9 @@ BEAT = 10.0  # seconds between signs of life
 _held: dict[str, asyncio.AbstractEventLoop | None] = {}
 """The claims that this process holds: by id, the loop of the run. A run whose loop was closed never goes on."""
 
+_ahead: dict[str, tuple[float, float]] = {}
+"""By the id of a claim: its sign of life that is in the future, as clocks differ, and when this process saw it."""
+
 
 def claim(loop: asyncio.AbstractEventLoop | None = None) -> Claim:
     """Build a claim of this process. It is held until `release`, or until the `loop` of the run is closed."""
@@ -40,14 +43,13 @@ def release(claim: Claim) -> None:
 
 def holds(claim: Claim, touched: float) -> bool:
     """Return whether the holder of a claim seems alive. `touched`: its last sign of life, seconds since the epoch."""
-    heard = time.time() - touched < SILENCE
     if claim["boot"] == _boot() and (_boot() or claim["host"] == socket.gethostname()) and os.name == "posix":
         if _is_own(claim):
             return not is_left(claim)
-        return _runs(claim["pid"], claim["started"], heard=heard)
+        return _runs(claim["pid"], claim["started"], heard=_is_heard(claim, touched))
     if claim["host"] == socket.gethostname() and touched < _booted():
         return False  # this machine was restarted since then
-    return heard
+    return _is_heard(claim, touched)
 
 
 def is_left(claim: Claim) -> bool:
@@ -65,6 +67,16 @@ def _is_own(claim: Claim) -> bool:
     """Return whether a claim is of this process."""
     me = os.getpid()
     return claim["boot"] == _boot() and claim["pid"] == me and claim["started"] == _own_start(me)
+
+
+def _is_heard(claim: Claim, touched: float) -> bool:
+    """Return whether a holder's last sign of life is recent. One in the future is so for as long after it was seen."""
+    if touched <= time.time():
+        return time.time() - touched < SILENCE
+    seen = _ahead.get(claim["id"])
+    if seen is None or seen[0] != touched:
+        seen = _ahead[claim["id"]] = (touched, time.monotonic())
+    return time.monotonic() - seen[1] < SILENCE
 
 
 def _runs(pid: int, started: int | None, *, heard: bool) -> bool:
@@ -95,7 +107,6 @@ def _boot() -> str:
         return ""  # not Linux: there is only the process number
 
 
-@cache
 def _booted() -> float:
     """Return the time at which this machine was started, in seconds since the epoch; 0 if unknown."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)  # the only clock that continues while the machine sleeps
