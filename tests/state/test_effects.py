@@ -7,7 +7,7 @@ import contextlib
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, tool
-from crewlite.errors import EffectsRepeat
+from crewlite.errors import EffectsRepeat, InDoubt
 from crewlite.flow import Flow, flow, listen, start, step
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.testing import ScriptedLLM
@@ -158,6 +158,30 @@ def test_calls_before_the_place_that_an_edit_or_other_inputs_make_again_are_list
         assert calls_of(lambda: fork("s", edits={"step:charge": "paid by cash"}, branch="itself")) == []
         fork("s", rerun=["step:charge"], branch="open", allow_effects=True)
         assert calls_of(lambda: fork("s/open")) == ["step:charge"], "it is to be made again there"
+
+
+def test_a_call_that_was_taken_back_made_again_and_cut_is_asked_about_so_a_fork_is_not_refused(store):
+    lives = [lambda: "charged", ConnectionResetError]
+
+    @step(effect="once")
+    def deliver():
+        if (now := lives.pop(0)) is ConnectionResetError:
+            raise now
+        return now()
+
+    @flow(checkpoint=store)
+    def sell():
+        return deliver()
+
+    sell.kickoff(run_id="s")
+    there = CheckpointConfig(restore_from="s", location=store.location, provider=store.provider)
+    with pytest.raises(ConnectionResetError):
+        sell.fork(there, rerun=["step:deliver"], branch="again", allow_effects=True).kickoff()
+    with history_of(store) as history:
+        assert calls_of(lambda: history.fork("s/again", branch="once-more")) == []
+    with pytest.raises(InDoubt):
+        sell.bound_to("s/once-more").kickoff()
+    assert lives == []
 
 
 def test_behind_an_edit_to_the_same_value_methods_run_again_so_their_calls_are_listed(store):

@@ -92,6 +92,7 @@ def check_effects(
     again = {step["address"] for step in steps if step.get("again")}
     edited = {step["address"] for step in steps if "digest" in step}  # nothing inside these runs
     ends = [ended for at in again | edited if (ended := _asked_before(then, at)) is not None]
+    latest = {call["address"]: call for call in made if call["seq"] <= seq}
     since = 0 if anew or "inputs" in (first or {}) else min(ends, default=float("inf"))
 
     def may_repeat(call: MadeCall) -> bool:
@@ -100,7 +101,7 @@ def check_effects(
             return is_open
         if _is_inside(address, edited):
             return False
-        taken_back = call["finished"] and is_open
+        taken_back = call["finished"] and is_open and call is latest[address]  # the kickoff asks about one that was cut
         return taken_back or call["seq"] >= since or _is_inside(address, again)
 
     if repeated := [call for call in made if may_repeat(call)]:
