@@ -28,12 +28,16 @@ _QUESTION = "When are spring tides?"
 
 @click.command()
 @click.argument("name")
+@click.argument("second", required=False, metavar="")
 @click.option("--yaml", "with_yaml", is_flag=True, help="A @CrewBase class, with its texts in YAML files.")
-def create(name: str, with_yaml: bool) -> None:
+def create(name: str, second: str | None, with_yaml: bool) -> None:
     """Write a small project into a new folder NAME.
 
     It has a crew with two tools, its program and its tests, and runs at once: without a key and without a network.
     """
+    if second is not None:  # as in `crewai create crew NAME`
+        like_crewai = " --yaml" if name == "crew" else ""
+        raise click.UsageError(f"wanted one name: crewlite create {second}{like_crewai}")
     project = Project.of(name)
     project.write("yaml" if with_yaml else "python")
     click.echo(project.what_next(with_yaml))

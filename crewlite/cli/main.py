@@ -20,6 +20,7 @@ from crewlite.cli.checkpoint.where import Asked, options
 from crewlite.cli.exits import errors_shown, notice
 from crewlite.lazy import lazy
 
+commands = lazy("crewlite.coming_from.commands")
 listing = lazy("crewlite.cli.checkpoint.listing")
 view = lazy("crewlite.tui.verbs")
 _OTHER_NAMES = {"tui": "crewlite checkpoint", "flow": "crewlite run", "replay": "crewlite checkpoint fork"}
@@ -64,6 +65,8 @@ class LazyGroup(click.Group):
         if args[0] not in self.late:
             below = f"{ctx.command_path} {group} {args[0]}" if (group := self._group_with(ctx, args[0])) else ""
             below = below or _OTHER_NAMES.get(args[0], "")
+            if not below and (instead := commands.COMMANDS.get(args[0])):
+                ctx.fail(f"No such command {args[0]!r}: {instead}")
             if meant := [below] if below else difflib.get_close_matches(args[0], self.late, n=1):
                 ctx.fail(f"No such command {args[0]!r}. Did you mean {meant[0]!r}?")
         return super().resolve_command(ctx, args)

@@ -13,6 +13,7 @@ from crewlite import Agent, CheckpointConfig, History
 from crewlite.cli import exits
 from crewlite.cli.checkpoint import where
 from crewlite.cli.main import LazyGroup, main
+from crewlite.coming_from.commands import COMMANDS
 from crewlite.errors import ConfigError, Suspended
 from crewlite.flow import ask as asked, flow
 from crewlite.testing import ScriptedLLM
@@ -248,6 +249,16 @@ def test_a_misspelt_command_gets_the_one_that_was_meant(tmp_path):
     assert "No such command 'xyz'" in ask("xyz").stderr
     assert "Did you mean 'crewlite checkpoint'?" in ask("tui").stderr
     assert "Did you mean 'crewlite checkpoint fork'?" in ask("replay", "-t", "1").stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_of_crewai_says_what_to_do_instead(command):
+    done = CliRunner().invoke(main, [command, "create"], prog_name="crewlite")
+    assert (done.exit_code, done.stderr.splitlines()[-1]) == (
+        2,
+        f"Error: No such command {command!r}: {COMMANDS[command]}",
+    )
+    assert command not in main.late
 
 
 def test_the_command_is_also_a_module():

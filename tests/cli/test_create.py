@@ -79,6 +79,13 @@ def test_a_name_that_cannot_be_is_refused_and_nothing_is_written(shop, name, cod
     assert (shop.path / "a-file").read_text() == "mine"
 
 
+@pytest.mark.parametrize(("kind", "told"), [("crew", "tide-watch --yaml"), ("flow", "tide-watch")])
+def test_the_form_that_crewai_has_says_what_to_write(shop, kind, told):
+    done = shop.ask("create", kind, "tide-watch")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, f"Error: wanted one name: crewlite create {told}")
+    assert not (shop.path / "tide-watch").exists()
+
+
 def test_what_cannot_be_written_leaves_nothing_behind(shop, monkeypatch):
     from crewlite import disk
 
