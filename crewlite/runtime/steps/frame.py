@@ -353,7 +353,8 @@ class Frame(Scope):
         Raises NonDeterminism if recorded steps were not requested, ChangeUnused if the fork has changed a step inside
         this one that was not requested, ConfigError if a requested step was never awaited.
         """
-        if left := [at for at in self.run.unused if not self.address or self.address in outers(at)]:
+        unused = self.run.unused  # mostly empty
+        if unused and (left := [at for at in unused if not self.address or self.address in outers(at)]):
             raise ChangeUnused(sorted(left))
         if None in self.children.asked.values():
             never = sorted(address for address, outcome in self.children.asked.items() if outcome is None)
