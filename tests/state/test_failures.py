@@ -9,6 +9,7 @@ import os
 import shutil
 import sqlite3
 import time
+from datetime import timedelta
 
 import pytest
 
@@ -371,3 +372,18 @@ def test_a_store_that_cannot_be_closed_does_not_hold_up_the_result():
         raise OSError("stuck")
 
     assert crew_at("anywhere", provider=Stuck())[0].kickoff(run_id="r").raw == "c"
+
+
+@pytest.mark.parametrize("verb", ["delete", "prune"])
+def test_a_run_is_deleted_though_not_all_of_its_files_can_be_removed(tmp_path, caplog, verb):
+    crew_at(tmp_path / "store")[0].kickoff(run_id="r")
+
+    def hear(operation):
+        if operation.verb == "unlink" and "journal/~" in operation.path.replace(os.sep, "/"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), operation.path)
+
+    with disk.watched(hear), History(tmp_path / "store") as history:
+        done = history.delete("r") if verb == "delete" else history.prune(older_than=timedelta(0))
+        assert done.runs == ("r",)
+        assert history.runs() == []
+    assert "'r' is deleted, but not all of its files" in caplog.text

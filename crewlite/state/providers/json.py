@@ -153,7 +153,10 @@ class JsonStore:
             disk.rename(directory, gone)  # no reader looks at such a name
             for key in [key for key in self._tails if key[0] == run_id]:
                 del self._tails[key]
-        disk.remove_directory(gone)
+        try:
+            disk.remove_directory(gone)
+        except OSError as error:  # the run is deleted, and the doctor removes the rest
+            log.warning("run %r is deleted, but not all of its files: %s", run_id, error)
 
     def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
         """List checkpoints, newest first, as Store.places describes."""
