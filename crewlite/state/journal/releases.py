@@ -5,11 +5,12 @@ As long as this process lives, the others take it for the holder: they refuse th
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 
 from crewlite.background import ordinary
-from crewlite.errors import text_of
+from crewlite.errors import StoreUnusable, text_of
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.journal.claim import is_left
 from crewlite.state.journal.lineage import find_lineage
@@ -35,12 +36,16 @@ class Releases:
         return self._owed.pop(branch, None) is not None
 
     def release(self, store: Store, released: Callable[[], object]) -> None:
-        """Try to release all branches. Forget each that is released, and call `released`. Logs errors."""
+        """Try to release all branches. Forget each that is released, and call `released`.
+
+        A location that was replaced is given up.
+        """
         for branch, parts in [*self._owed.items()]:
             try:
-                _release(store, *branch, parts)
-            except BaseException as error:  # whatever storage raises: it is tried again
-                log.warning("%s/%s is not released yet: %s", *branch, text_of(ordinary(error)))
+                with contextlib.suppress(StoreUnusable):
+                    _release(store, *branch, parts)
+            except BaseException as error:  # whatever storage raises: it is tried again, and the run has told of it
+                log.debug("%s/%s is not released yet: %s", *branch, text_of(ordinary(error)))
             else:
                 if self.forget(branch):
                     released()
