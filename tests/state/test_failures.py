@@ -387,3 +387,24 @@ def test_a_run_is_deleted_though_not_all_of_its_files_can_be_removed(tmp_path, c
         assert done.runs == ("r",)
         assert history.runs() == []
     assert "'r' is deleted, but not all of its files" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["checkpoint", "journal"])
+def test_a_file_that_the_system_does_not_read_for_the_moment_is_not_called_damaged(kind, tmp_path, monkeypatch):
+    crew, _ = crew_at(tmp_path / "kept")
+    crew.kickoff(run_id="r")
+    ref = History(tmp_path / "kept").run("r").checkpoints()[-1].ref
+    unread = ref if kind == "checkpoint" else str(tmp_path / "kept" / "journal" / "r" / "main.jsonl")
+    working = os.open
+
+    def failing(path, *arguments, **more):
+        if str(path) == unread:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), unread)
+        return working(path, *arguments, **more)
+
+    monkeypatch.setattr(os, "open", failing)
+    with pytest.raises(StoreError, match=r"cannot be read now \(.*\); try again") as caught:
+        crew.kickoff(from_checkpoint=ref)
+    assert type(caught.value) is StoreError
+    monkeypatch.undo()
+    assert crew.kickoff(from_checkpoint=ref).raw == "c"

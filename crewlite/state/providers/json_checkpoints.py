@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -13,7 +14,7 @@ from typing import Any
 
 from crewlite import disk
 from crewlite.codec import digest
-from crewlite.errors import CheckpointMismatch, ConfigError, RefError, SchemaTooNew
+from crewlite.errors import CheckpointMismatch, ConfigError, RefError, SchemaTooNew, StoreError
 from crewlite.json_text import encoder_of
 from crewlite.refs import check_names
 from crewlite.state.format.commit import CheckpointRecord
@@ -21,6 +22,7 @@ from crewlite.state.format.entry import SCHEMA, Entry, InvalidEntry, parse
 from crewlite.state.providers.base import CheckpointInfo, Commit
 from crewlite.state.providers.json_journals import Tail
 from crewlite.state.providers.json_paths import Paths
+from crewlite.state.providers.reading import not_read
 
 TOGETHER = 64  # files that share a sync of their directory
 log = logging.getLogger("crewlite.state")
@@ -121,7 +123,7 @@ class CheckpointFiles:
                 found.append(checkpoint)
             except RefError:
                 continue  # dropped in the meantime
-            except (CheckpointMismatch, SchemaTooNew) as problem:
+            except (CheckpointMismatch, SchemaTooNew, StoreError) as problem:
                 log.warning("%s Left out of the list.", problem)
         return found
 
@@ -195,14 +197,19 @@ def is_of_another(path: Path, checkpoint: CheckpointInfo) -> bool:
 
 
 def load(path: Path, location: str) -> tuple[CheckpointInfo, dict[str, Any]]:
-    """Return (item for a listing, document) of a checkpoint file. Raises RefError, CheckpointMismatch, SchemaTooNew."""
+    """Return (item for a listing, document) of a checkpoint file.
+
+    Raises RefError, CheckpointMismatch, SchemaTooNew, StoreError if it cannot be read at the moment.
+    """
     try:
         with disk.opened(path) as file:
             document = parse(file.read())
     except FileNotFoundError:
         raise RefError(str(path), "does not exist") from None
     except OSError as error:
-        raise CheckpointMismatch(str(path), f"this cannot be read ({error.strerror})", None, location) from error
+        if error.errno == errno.EINVAL:  # see disk.opened
+            raise CheckpointMismatch(str(path), str(error.strerror), None, location) from None
+        raise not_read(path, error) from error
     except InvalidEntry as problem:
         raise CheckpointMismatch(str(path), f"this is not a checkpoint file ({problem})", None, location) from None
     schema = document.get("schema")

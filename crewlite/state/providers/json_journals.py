@@ -172,7 +172,7 @@ def _bytes(path: Path) -> bytes | None:
     except StoreBusy:
         raise
     except OSError as error:
-        raise StoreError(str(path), f"cannot be read ({error.strerror})") from error
+        raise reading.not_read(path, error) from error
 
 
 def _records(data: bytes) -> Iterator[tuple[bytes, str, None]]:
@@ -212,7 +212,7 @@ def journals_in(directory: str, below: str = "") -> list[str]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise StoreError(f"{directory}/{below}", f"cannot be read ({error.strerror})") from error
+        raise reading.not_read(f"{directory}/{below}", error) from error
     names = [f"{below}{name}" for name, _ in files if name.endswith(".jsonl")]
     return names + [name for inner, deeper in files if deeper for name in journals_in(directory, f"{below}{inner}/")]
 
@@ -225,7 +225,7 @@ def directories_in(path: str) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise StoreError(path, f"cannot be read ({error.strerror})") from error
+        raise reading.not_read(path, error) from error
 
 
 class Tail(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from crewlite.errors import BranchConflictError, JournalCorrupt, SchemaTooNew, StoreError
@@ -161,6 +162,11 @@ def newest_sound_checkpoint(entries: Sequence[Entry], ref: Callable[[CheckpointR
 def unreadable(problem: Exception, where: str, location: str) -> Exception:
     """Return the error for a branch, of the store at this location, whose first entry cannot be read."""
     return problem if isinstance(problem, SchemaTooNew) else JournalCorrupt(where, str(problem), None, location)
+
+
+def not_read(path: Path | str, error: OSError) -> StoreError:
+    """Build the error for a file or directory that the system does not read at the moment. It need not be damaged."""
+    return StoreError(str(path), f"cannot be read now ({error.strerror}); try again")
 
 
 def no_branch(run_id: str, branch: str, expected: int) -> BranchConflictError:
