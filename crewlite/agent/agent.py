@@ -19,6 +19,7 @@ from crewlite.agent.shape import check_format
 from crewlite.budget import Budget, no_limit
 from crewlite.definition import Definition, Described
 from crewlite.errors import ConfigError, meant
+from crewlite.frozen_list import FrozenList
 from crewlite.keywords import known_keywords
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
@@ -82,7 +83,7 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     backstory: str = ""
     llm: BaseLLM | str | None = None
     """A model or its name; None takes the crew's, else CREWLITE_MODEL."""
-    tools: tuple[BaseTool, ...] = ()
+    tools: tuple[BaseTool, ...] = FrozenList()
     """Also plain functions, and tools of LangChain, CrewAI and LlamaIndex."""
     max_tool_output: int | None = Field(default=20_000, ge=100)
     """Characters of a tool's result that the model is shown; of longer ones head and tail. None shows all. All of it is

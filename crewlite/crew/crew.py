@@ -20,6 +20,7 @@ from crewlite.crew.output import CrewOutput
 from crewlite.crew.repeated import Repeated
 from crewlite.definition import Definition, check_inputs, check_takes
 from crewlite.errors import ConfigError
+from crewlite.frozen_list import FrozenList
 from crewlite.kinds import Kind
 from crewlite.last_kickoff import Kickoff, keep, last
 from crewlite.lazy import lazy
@@ -91,7 +92,7 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
     Run the script again with the same run_id: the run continues where it stopped, and no recorded work is paid again.
     """
 
-    agents: tuple[Agent, ...] = ()
+    agents: tuple[Agent, ...] = FrozenList()
     """If left out: those of the tasks, in order."""
     tasks: tuple[Task, ...] = Field(min_length=1)
     name: str = "crew"
@@ -195,7 +196,7 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
         if problems:
             raise ConfigError("; ".join(problems))
         if not self.agents:  # not as a field that is set: a copy with other tasks has the agents of those
-            vars(self)["agents"] = tuple(dict.fromkeys(task.agent for task in self.tasks if task.agent))
+            vars(self)["agents"] = FrozenList(dict.fromkeys(task.agent for task in self.tasks if task.agent))
         for part in (*self.tasks, *people):
             part.settle()
         return self

@@ -17,6 +17,7 @@ from crewlite.agent.shape import Shape
 from crewlite.budget import Budget, no_limit
 from crewlite.definition import Definition
 from crewlite.errors import ConfigError
+from crewlite.frozen_list import FrozenList
 from crewlite.keywords import known_keywords
 from crewlite.last_kickoff import last
 from crewlite.lazy import lazy
@@ -44,7 +45,7 @@ class Task(Definition):
     agent: Agent | None = None
     name: str | None = Field(default=None, max_length=100)
     """The name in addresses (`task:research`) and results (`result["research"]`), by which a resume finds the task."""
-    tools: tuple[BaseTool, ...] = ()
+    tools: tuple[BaseTool, ...] = FrozenList()
     """Tools besides the agent's own; one replaces a tool of the agent with its name. As for Agent, also functions."""
     context: tuple[Task, ...] | None = None
     """Tasks whose outputs it gets; [] for none. None: all tasks before it; for an async task, those that are certain to

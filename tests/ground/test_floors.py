@@ -33,6 +33,7 @@ FLOORS = {
         "answered",
         "definition",
         "forked",
+        "frozen_list",
         "file_locks",
         "syncing",
         "json_text",

@@ -92,6 +92,19 @@ def test_a_crew_may_be_set_until_it_is_kicked_off():
         made.name = "third"
 
 
+def test_a_field_that_takes_a_list_says_what_to_write_instead_of_a_change_in_place():
+    agent = Agent(role="Clerk", goal="answer", llm="offline")
+    first, second = (Task(description=text, expected_output="x", agent=agent) for text in ("Do", "Do more"))
+    made = Crew(tasks=[first])
+    for change in (lambda: made.tasks.append(second), lambda: agent.tools.extend([look]), lambda: made.agents.pop()):
+        with pytest.raises(AttributeError, match=r"Before its first use, set the field .*\[\*crew.tasks, task\]"):
+            change()
+    second.tools = [look] + second.tools
+    made.tasks += [second]
+    assert (made.tasks, second.tools) == ((first, second), (look,))
+    assert len(made.kickoff().tasks_output) == 2
+
+
 def test_a_setting_of_a_tool_may_be_set_and_is_checked():
     @tool
     def find(what: str) -> str:

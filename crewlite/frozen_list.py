@@ -1,0 +1,31 @@
+"""What a field that takes a list has, such as `crew.tasks`: a tuple that says what to write instead of `append`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+T = TypeVar("T")
+_OF_LISTS_ONLY = frozenset(dir(list)) - frozenset(dir(tuple))
+
+
+class FrozenList(tuple[T, ...]):
+    """A tuple to which a list can be added, as programs for CrewAI do."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # type checkers know that it is missing
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _OF_LISTS_ONLY:
+                raise AttributeError(
+                    f"A field of a definition has no {name!r}, as it is not changed in place. Before its first use, "
+                    "set the field to another list: crew.tasks = [*crew.tasks, task]"
+                )
+            return self.__getattribute__(name)  # which raises the error with which it was not found
+
+    def __add__(self, other: Iterable[T]) -> FrozenList[T]:  # type: ignore[override]  # a tuple takes tuples only
+        return FrozenList((*self, *other))
+
+    def __radd__(self, other: Iterable[T]) -> FrozenList[T]:
+        return FrozenList((*other, *self))
