@@ -1,5 +1,7 @@
 """A fork changes what stands inside a step: the change counts in each attempt, or the step says that it does not."""
 
+import itertools
+
 import pytest
 
 from crewlite import CheckpointConfig
@@ -88,6 +90,110 @@ def test_a_change_counts_though_the_attempt_fails_before_the_code_comes_to_it(ma
         setting = CheckpointConfig(location="here", provider=InMemoryProvider())
         setting.provider.open("here").append(kept.commits[:at])
         assert made(setting).kickoff(from_checkpoint=f"{RUN}/x") == wanted
+
+
+SENT = []
+PLACES = ("beginning", "middle", "end", "inside")
+
+
+@step(effect="once")
+def send(what):
+    SENT.append(what)
+    return f"sent {what}"
+
+
+@step
+def weigh(what):
+    price = buy(buy(f"{what}?"))
+    _fail_at("inside")
+    return price
+
+
+@step(retries=4)
+def deliver(what):
+    _fail_at("beginning")
+    weighed = weigh(send(what))
+    _fail_at("middle")
+    bill = buy(f"{weighed} bill")
+    _fail_at("end")
+    return f"{bill}!"
+
+
+def _fail_at(place):
+    if fails[-1:] == [place]:
+        raise ConnectionError(fails.pop())
+
+
+def _deliveries(setting):
+    @flow(checkpoint=setting)
+    def deliveries():
+        return buy(deliver("tea"))
+
+    return deliveries
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"edits": {"step:deliver/step:weigh/step:buy": "milk"}}, "milk bill!"),
+        ({"edits": {"step:deliver/step:weigh": "milk"}}, "milk bill!"),
+        ({"edits": {"step:deliver/step:buy": "milk"}}, "milk!"),
+        ({"edits": {"step:deliver/step:send": "lost"}}, "lost? bill!"),
+        ({"rerun": ["step:deliver/step:weigh"]}, "sent tea? bill!"),
+    ],
+)
+@pytest.mark.parametrize("of_a_fork", [False, True])
+def test_a_change_holds_wherever_the_attempts_fail_and_the_run_is_killed(changes, wanted, of_a_fork):
+    kept = Kept()
+    setting = CheckpointConfig(location="here", provider=kept)
+    _deliveries(setting).kickoff(run_id=RUN)
+    SENT.clear()
+    plans = [*itertools.permutations(PLACES, 1), *itertools.permutations(PLACES, 2)]
+    for number, plan in enumerate(plans):
+        name = f"f{number}"
+        fork = _deliveries(setting).fork(RUN, branch=name, **changes)
+        if of_a_fork:
+            name += "-2"
+            fork = _deliveries(setting).fork(f"{RUN}/f{number}", branch=name)
+        begun = len(kept.commits)
+        fails[:] = plan
+        assert fork.kickoff() == wanted, plan
+        for at in range(begun, len(kept.commits)):
+            cut = CheckpointConfig(location="here", provider=InMemoryProvider())
+            cut.provider.open("here").append(kept.commits[:at])
+            assert _deliveries(cut).kickoff(from_checkpoint=f"{RUN}/{name}") == wanted, (plan, at - begun)
+    assert SENT == []
+
+
+def test_the_next_attempt_does_anew_what_the_fork_has_done_in_the_failed_one(memory):
+    answers = ["good"]
+
+    @step
+    def think():
+        paid.append("thought")
+        return answers.pop(0)
+
+    @step(retries=2)
+    def order():
+        if (thought := think()) == "bad":
+            raise ValueError(thought)
+        return buy(thought)
+
+    @flow(checkpoint=memory())
+    def orders():
+        return order()
+
+    orders.kickoff(run_id=RUN)
+    fork = orders.fork(RUN, branch="x", rerun=["step:order/step:think"], edits={"step:order/step:buy": "milk"})
+    answers[:] = ["bad"] * 3
+    with pytest.raises(ValueError):
+        fork.kickoff()
+    again = orders.fork(f"{RUN}/x")
+    for each in (fork, again):
+        answers[:] = ["bad", "bad", "good"]
+        paid.clear()
+        assert each.kickoff() == "milk"
+        assert paid == ["thought"] * 3
 
 
 @pytest.mark.parametrize("change", [{"edits": {"step:order/step:buy#2": 5}}, {"rerun": ["step:order/step:buy#2"]}])

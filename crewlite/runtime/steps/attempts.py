@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from crewlite import kinds
 from crewlite.errors import DeadlineExceeded, StateConflict, StepTimeout
-from crewlite.recovery import Remedy, Resume, Retry, Rollback
+from crewlite.recovery import Compensate, Remedy, Replan, Resume, Retry, Rollback
 from crewlite.state.format.addresses import outers
 from crewlite.state.format.outcome import Attempt
 from crewlite.state.format.record import Record
@@ -41,6 +41,13 @@ def since_given_up(past: Sequence[Attempt], base: int) -> list[Attempt]:
     return [attempt for attempt in past[given_up:] if attempt.seq > base]
 
 
+def is_for_work(remedy: Remedy | None) -> bool:
+    """Return whether a remedy applies to a unit of work, rather than to a single call."""
+    if isinstance(remedy, Retry):
+        return bool(remedy.hint) or remedy.tools is not None
+    return isinstance(remedy, Replan | Rollback | Resume | Compensate)
+
+
 def goes_back(failed: Attempt) -> bool:
     """Return whether the attempt after a failed one goes back within the step and keeps what was finished before.
 
@@ -55,12 +62,44 @@ def goes_back(failed: Attempt) -> bool:
 
 def following(last: Attempt) -> int:
     """Return the number of the attempt after a failed one: the same number if finished child steps are reused."""
-    if goes_back(last) or last.unreached:
-        return last.number
+    return last.number if _reuses(last) or _holds_changes(last) else last.number + 1
+
+
+def _reuses(last: Attempt) -> bool:
+    """Return whether the attempt after a failed one reuses all child steps that have finished."""
+    if goes_back(last):
+        return True
     late = last.error_type in (StepTimeout.__qualname__, DeadlineExceeded.__qualname__)
     reuses = last.final or (isinstance(last.remedy, Retry) and not last.remedy.anew)
     goes_on = last.cause is not None or last.for_author or late or (last.final and kinds.of(last.kind).is_flow)
-    return last.number if reuses and goes_on else last.number + 1
+    return reuses and goes_on
+
+
+def _holds_changes(last: Attempt) -> bool:
+    """Return whether the attempt after a failed one holds the changes of a fork inside it, under their addresses.
+
+    What a remedy for work begins anew does not: it is told what to do otherwise.
+    """
+    return last.holds > 0 and not is_for_work(last.remedy)
+
+
+def done_anew(record: Record, last: Attempt, prefix: str) -> list[tuple[str, str]]:
+    """Return (address, kind) of the steps below `prefix` that the attempt after a failed one does anew.
+
+    None if it reuses all, or takes another number. If it holds the changes of a fork, it does anew what the fork has
+    done in the failed attempt: neither an edit nor what is inherited, and no call with effect="once".
+    """
+    if keeps_steps(last) or _reuses(last) or not _holds_changes(last):
+        return []
+    return [
+        (at, ended.kind)
+        for at, ended in record.ends.items()
+        if at.startswith(prefix)
+        and last.holds < ended.seq
+        and ended.order <= last.order
+        and record.intents.get(at) != "once"
+        and not kinds.at(at).is_about_failure
+    ]
 
 
 def reusable(record: Record) -> int:

@@ -37,7 +37,7 @@ from crewlite.recovery.classify import classified
 from crewlite.recovery.policy import remedy_for
 from crewlite.recovery.remedy import GIVES_UP
 from crewlite.runtime.steps import remedies
-from crewlite.runtime.steps.attempts import was_decided
+from crewlite.runtime.steps.attempts import is_for_work, was_decided
 from crewlite.runtime.steps.causes import causes_of, for_author, led_to, message_of, type_of
 from crewlite.runtime.steps.children import Children
 from crewlite.runtime.steps.doubts import kind_and_name
@@ -178,7 +178,7 @@ async def _decided(step: Step[Any], frame: Frame, failed: FailedAttempt, past: S
                 remedy = await suspending.chosen(remedy, failure, step.voice.source)
     except ConfigError as misused:
         return Decided(Abort(), misused, failure.kind)
-    if not remedies.is_for_work(remedy):
+    if not is_for_work(remedy):
         return Decided(remedy, error, failure.kind, failure)
     prefix = frame.children.prefix
     where = remedies.applier(record, remedy, prefix, frame.address)

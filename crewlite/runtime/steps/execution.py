@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from itertools import starmap
 from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
@@ -23,7 +24,7 @@ from crewlite.errors import CONTROL_FLOW, DeadlineExceeded, NotCodable, StateCon
 from crewlite.events.base import BaseEvent
 from crewlite.ids import after, now, now_text
 from crewlite.recovery import Abort
-from crewlite.runtime.steps.attempts import beside_conflict, following, next_attempt
+from crewlite.runtime.steps.attempts import beside_conflict, done_anew, following, next_attempt
 from crewlite.runtime.steps.budgets import HeldBudget, admit, held, limited
 from crewlite.runtime.steps.deciding import announce_success, remedied
 from crewlite.runtime.steps.doubts import (
@@ -44,7 +45,7 @@ from crewlite.runtime.steps.frame import Frame
 from crewlite.runtime.steps.run import Origin
 from crewlite.runtime.steps.slots import Slots
 from crewlite.state.format import addresses
-from crewlite.state.format.commit import CommitParts, StepRecord
+from crewlite.state.format.commit import CommitParts, StepRecord, invalidated
 from crewlite.state.format.failed import SaidRecord
 from crewlite.state.format.operations import Operation, applied
 from crewlite.state.format.outcome import by_reference
@@ -104,6 +105,8 @@ class Execution(Generic[T]):
         while True:
             origin, failures = self.origin._replace(parent=self.started), run.record.attempts.get(address, ())
             frame = outer.child(step, origin, self.fingerprint, number, failures, past, view, self.budgets, self.slots)
+            if failures and (anew := done_anew(run.record, failures[-1], frame.children.prefix)):
+                await run.journal.save({"steps": [*starmap(invalidated, anew)]})
             clock = time.perf_counter()
             earlier = kept(step, frame) if address in run.undecided else None
             try:

@@ -63,8 +63,8 @@ def described(step: Step[Any], frame: Frame, error: Exception) -> ErrorRecord:
     }
     if for_author(frame, error):
         description["for_author"] = True
-    if frame.unreached():
-        description["unreached"] = True
+    if frame.is_changed_inside():
+        description["holds"] = frame.run.record.base + 1
     if step.asked_model:
         description["model"] = step.asked_model()
     return description

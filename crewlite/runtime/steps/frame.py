@@ -365,9 +365,11 @@ class Frame(Scope):
         if self.children.unrequested:
             self.check_none_missed()
 
-    def unreached(self) -> bool:
-        """Return whether the fork has changed a step inside this attempt that was not requested yet."""
-        return any(at.startswith(self.children.prefix) for at in self.run.unused)
+    def is_changed_inside(self) -> bool:
+        """Return whether a fork has edited a step inside this attempt, or set one to run again that has not."""
+        outcomes = self.run.record.outcomes
+        inside = (at for at in self.run.record.edited if at.startswith(self.children.prefix))
+        return any(at not in outcomes or outcomes[at].edited for at in inside)
 
     def unused(self) -> list[str]:
         """Return the recorded steps inside this one that a fork has inherited and the code has not requested.

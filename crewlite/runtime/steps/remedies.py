@@ -10,19 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from crewlite import codec, kinds
-from crewlite.recovery import Compensate, FailureType, RecordedStep, Remedy, Replan, Resume, Retry, Rollback
+from crewlite.recovery import Compensate, FailureType, RecordedStep, Remedy, Replan, Rollback
 from crewlite.recovery.types import RecoveryContext
-from crewlite.runtime.steps.attempts import following, goes_back, keeps_steps, since_given_up
+from crewlite.runtime.steps.attempts import following, goes_back, is_for_work, keeps_steps, since_given_up
 from crewlite.state.format.addresses import is_right_below, outer, outers, prefix_around, prefix_beside, without_tries
 from crewlite.state.format.outcome import Attempt
 from crewlite.state.format.record import Record
-
-
-def is_for_work(remedy: Remedy | None) -> bool:
-    """Return whether a remedy applies to a unit of work, rather than to a single call."""
-    if isinstance(remedy, Retry):
-        return bool(remedy.hint) or remedy.tools is not None
-    return isinstance(remedy, Replan | Rollback | Resume | Compensate)
 
 
 def is_unit(record: Record, address: str) -> bool:

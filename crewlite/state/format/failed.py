@@ -22,7 +22,7 @@ class ErrorRecord(TypedDict):
     final: bool
     remedy: NotRequired[RemedyRecord]
     for_author: NotRequired[bool]
-    unreached: NotRequired[bool]
+    holds: NotRequired[int]
     model: NotRequired[Text]
     """Of a model call: the model that was asked."""
     raised: NotRequired[RaisedError]

@@ -114,9 +114,10 @@ class Attempt:
     """Of a model call: the model that was asked, which may be a fallback. None in records of early releases."""
     provenance: Mapping[str, str] = field(default_factory=dict)
     """As `Outcome.provenance`; recorded for a final attempt only."""
-    unreached: bool = False
-    """Whether the attempt failed before it came to a change of the fork inside it. The next attempt then continues it
-    under its number, as the change is at an address inside it."""
+    holds: int = 0
+    """The number of a fork's first commit, if the fork has edited a step inside the attempt, or set one to run again
+    that has not; else 0. The next attempt then continues it under its number, as the change is at an address inside
+    it: what is recorded up to that commit holds."""
     void: bool = False
     """Whether the code had handled this failure, and has gone another way since."""
 
@@ -190,7 +191,7 @@ def attempt_of(step: StepRecord, seq: int, at: str, place: int = 0) -> Attempt:
         order=(seq, place),
         model=error.get("model"),
         provenance=step.get("means", {}),
-        unreached=error.get("unreached", False),
+        holds=error.get("holds", 0),
     )
 
 
