@@ -23,7 +23,10 @@ class RefError(CrewliteError, LookupError):
 
 
 class ChangeUnused(RefError):
-    """The run of a fork, or a step of it, has not requested a step inside that the fork edited or set to run again."""
+    """The run of a fork has not requested a step that the fork edited or set to run again.
+
+    Raised at the end of the step around it, else at the end of the run.
+    """
 
     code = "change_unused"
     ends_run = True

@@ -232,7 +232,7 @@ class Journal:
         return self.claim
 
     def give_up_claim(self, *, owes: bool) -> None:
-        """Drop a claim that could not be stored, and the queued entries: the run has not started. `owes`: it may be."""
+        """Drop a claim and the queued entries: the run has not started. `owes`: the claim may be stored anyway."""
         self._drop_claim()
         self.claim = None
         if self.queue:

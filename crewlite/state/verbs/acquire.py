@@ -73,10 +73,9 @@ async def store_claim(journal: Journal, parts: CommitParts) -> None:
         if stored := journal.store({**parts, "claim": mine}):
             await stored
     except Exception as error:
-        journal.give_up_claim(
-            owes=not isinstance(error, BranchConflictError)
-        )  # nothing was started, so there is nothing to save later
-        if isinstance(error, BranchConflictError) and journal.queue:
+        refused = isinstance(error, BranchConflictError)
+        journal.give_up_claim(owes=not refused)  # nothing was started, so there is nothing to save later
+        if refused and journal.queue:
             raise await background.in_thread(_with_holder, error, journal.queue.store) from None
         if isinstance(error, CrewliteError):
             raise
