@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from crewlite import CheckpointConfig
+from crewlite import CheckpointConfig, History
 from crewlite.errors import ChangeUnused
 from crewlite.flow import Flow, flow, listen, start, step
 from crewlite.state import InMemoryProvider
@@ -194,6 +194,48 @@ def test_the_next_attempt_does_anew_what_the_fork_has_done_in_the_failed_one(mem
         paid.clear()
         assert each.kickoff() == "milk"
         assert paid == ["thought"] * 3
+
+
+def test_a_step_that_ran_again_in_an_attempt_that_failed_has_to_run_again_in_the_next_one():
+    moods = []
+
+    @step
+    def mood():
+        return moods.pop(0)
+
+    @step(retries=2)
+    def order():
+        what = buy("tea")
+        if mood() == "hungry":
+            buy("cake")
+            if fails:
+                raise fails.pop()
+        return what
+
+    def orders_of(setting):
+        @flow(checkpoint=setting)
+        def orders():
+            return order()
+
+        return orders
+
+    kept = Kept()
+    setting = CheckpointConfig(location="here", provider=kept)
+    moods[:] = ["hungry"]
+    assert orders_of(setting).kickoff(run_id=RUN) == "tea"
+    changes = {"edits": {"step:order/step:buy": "milk"}, "rerun": ["step:order/step:mood", "step:order/step:buy#2"]}
+    fork = orders_of(setting).fork(RUN, branch="x", **changes)
+    begun = len(kept.commits)
+    moods[:], fails[:] = ["hungry", "full"], [ConnectionError()]
+    with pytest.raises(ChangeUnused):
+        fork.kickoff()
+    for at in range(begun, len(kept.commits)):
+        cut = CheckpointConfig(location="here", provider=InMemoryProvider())
+        cut.provider.open("here").append(kept.commits[:at])
+        if any(one.attempts for one in History("here", provider=cut.provider).run(f"{RUN}/x").steps):
+            moods[:] = ["full"]
+            with pytest.raises(ChangeUnused):
+                orders_of(cut).kickoff(from_checkpoint=f"{RUN}/x")
 
 
 @pytest.mark.parametrize("change", [{"edits": {"step:order/step:buy#2": 5}}, {"rerun": ["step:order/step:buy#2"]}])

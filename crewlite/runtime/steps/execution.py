@@ -107,6 +107,7 @@ class Execution(Generic[T]):
             frame = outer.child(step, origin, self.fingerprint, number, failures, past, view, self.budgets, self.slots)
             if failures and (anew := done_anew(run.record, failures[-1], frame.children.prefix)):
                 await run.journal.save({"steps": [*starmap(invalidated, anew)]})
+                run.unused |= run.record.edited.intersection(at for at, _ in anew)  # as a resume would ask for them
             clock = time.perf_counter()
             earlier = kept(step, frame) if address in run.undecided else None
             try:
