@@ -19,6 +19,7 @@ from crewlite.errors import EffectsRepeat, RepeatedCall
 from crewlite.state.format.addresses import leaf, outers, prefix_beside
 from crewlite.state.format.commit import CommitParts, MadeCall, StepRecord
 from crewlite.state.format.entry import Entry
+from crewlite.state.format.kept import is_outermost
 from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import Journals, with_inherited
 from crewlite.tools.naming import address_name
@@ -90,8 +91,9 @@ def check_effects(
     then = Record.of(entry for entry in entries if entry.seq <= seq)
     steps = [step for step in (first or {}).get("steps", ()) if step["address"]]
     again = {step["address"] for step in steps if step.get("again")}
-    edited = {step["address"] for step in steps if "digest" in step}  # nothing inside these runs
-    ends = [ended for at in again | edited if (ended := _asked_before(then, at)) is not None]
+    edited = {step["address"]: step["digest"] for step in steps if "digest" in step}  # nothing inside these runs
+    changed = again.union(at for at, digest in edited.items() if _may_change_what_follows(then, at, digest))
+    ends = [ended for at in changed if (ended := _asked_before(then, at)) is not None]
     latest = {call["address"]: call for call in made if call["seq"] <= seq}
     since = 0 if anew or "inputs" in (first or {}) else min(ends, default=float("inf"))
 
@@ -106,6 +108,16 @@ def check_effects(
 
     if repeated := [call for call in made if may_repeat(call)]:
         raise EffectsRepeat(what, _repeated_calls(repeated))
+
+
+def _may_change_what_follows(record: Record, address: str, digest: str) -> bool:
+    """Return whether steps behind an edited one may run again. They do behind a method, also if it comes to the same.
+
+    An edit inside a step has that step run again, which may come to something else.
+    """
+    outcome = record.outcomes.get(address)
+    same = outcome is not None and outcome.digest == digest
+    return not same or not is_outermost(address) or kinds.at(address) is kinds.METHOD
 
 
 def repeats(record: Record, steps: Collection[str]) -> bool:
