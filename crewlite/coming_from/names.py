@@ -202,7 +202,7 @@ MODULES: dict[str, str] = {
     "types.crew_chat": _CHAT,
     "types.streaming": "a crew, agent or flow streams the events of a run: crew.stream(...)",
     "types.utils": _INSIDE,
-    "utilities": "events: from crewlite.events import ...; the bus: from crewlite import event_bus; no more is here",
+    "utilities": "events: from crewlite.events import ...; the bus: from crewlite import event_bus; nothing else",
     "utilities.evaluators": "crew.test(...) scores answers, and crew.train(...) learns from feedback",
     "utilities.exceptions": "errors: from crewlite.errors import ContextOverflow, or another one",
     **dict.fromkeys(("utilities.i18n", "utilities.prompts"), _TEMPLATES),

@@ -13,12 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from crewlite import background, codec, durable
 from crewlite.durable import Step
-from crewlite.errors import (
-    AnswerRefused,
-    CrewliteError,
-    InDoubt,
-    NotCodable,
-)
+from crewlite.errors import AnswerRefused, CrewliteError, InDoubt, NotCodable
 from crewlite.forked import cached_property
 from crewlite.resuming import nth_attempt
 from crewlite.runtime.kickoffs.traces import Traces
@@ -46,9 +41,9 @@ class PreviewStep:
     address: str
     kind: str
     verdict: Verdict
-    """reused: the step answers from the record. runs: the step runs. may run: that follows from what a step that runs
-    will return, which the step is given, or which decides as a label whether the step is requested. dropped: the step
-    is recorded, but is not requested any more."""
+    """reused: the step answers from the record. runs: the step runs. may run: it depends on what a step that runs will
+    return, which the step is given, or which is the label of a router that decides whether the step is requested.
+    dropped: the step is recorded, but is not requested any more."""
     why: str
 
 

@@ -8,13 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crewlite import background
-from crewlite.errors import (
-    ConfigError,
-    CrewliteError,
-    RefError,
-    RepeatedCall,
-    text_of,
-)
+from crewlite.errors import ConfigError, CrewliteError, RefError, RepeatedCall, text_of
 from crewlite.runtime.kickoffs.answers import answers_given
 from crewlite.runtime.kickoffs.dry_scope import Drive, DryScope, PreviewStep, Unknown, recorded_inside, reused
 from crewlite.runtime.kickoffs.plan import continued, plan
