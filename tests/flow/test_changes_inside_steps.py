@@ -165,6 +165,31 @@ def test_a_change_holds_wherever_the_attempts_fail_and_the_run_is_killed(changes
     assert SENT == []
 
 
+def test_a_call_made_once_that_answered_a_later_attempt_is_not_made_again_by_the_next_one_around(memory):
+    @step(retries=1)
+    def charge(what):
+        sent = send(what)
+        _fail_at("inside")
+        return sent
+
+    @step(retries=1)
+    def order():
+        sent = charge(buy("tea"))
+        _fail_at("end")
+        return sent
+
+    @flow(checkpoint=memory())
+    def orders():
+        return order()
+
+    orders.kickoff(run_id=RUN)
+    fork = orders.fork(RUN, edits={"step:order/step:buy": "milk"}, allow_effects=True)
+    SENT.clear()
+    fails[:] = ["end", "inside"]
+    assert fork.kickoff() == "sent milk"
+    assert SENT == ["milk"]
+
+
 def test_the_next_attempt_does_anew_what_the_fork_has_done_in_the_failed_one(memory):
     answers = ["good"]
 

@@ -8,7 +8,7 @@ from crewlite import kinds
 from crewlite.errors import DeadlineExceeded, StateConflict, StepTimeout
 from crewlite.recovery import Compensate, Remedy, Replan, Resume, Retry, Rollback
 from crewlite.state.format.addresses import outers
-from crewlite.state.format.outcome import Attempt
+from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.journal.view import Change
 
@@ -98,6 +98,7 @@ def done_anew(record: Record, last: Attempt, prefix: str) -> list[tuple[str, str
         and last.holds < ended.seq
         and ended.order <= last.order
         and record.intents.get(at) != "once"
+        and not (isinstance(ended, Outcome) and ended.reused)  # the result of such a call in an earlier attempt
         and not kinds.at(at).is_about_failure
     ]
 
