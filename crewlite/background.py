@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import contextvars
-import inspect
 import logging
 import math
 import os
@@ -22,6 +21,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Never, TypeVar
 
+from crewlite.abandoned import close_unbegun, mark_seen, shielded
 from crewlite.blocked_loops import LoopWatch
 from crewlite.errors import ConfigError, StepTimeout, repr_of
 from crewlite.forked import end_child, in_child, lock
@@ -237,8 +237,8 @@ async def while_left(work: Awaitable[T], left: Callable[[], float], late: Callab
     `left` is called again when the seconds that it returned have passed.
     """
     task = asyncio.ensure_future(guarded(work))
-    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # mark errors of abandoned work as seen
-    task.add_done_callback(lambda _: _close_unbegun(work))
+    task.add_done_callback(mark_seen)
+    task.add_done_callback(lambda _: close_unbegun(work))
     try:
         while not task.done() and (seconds := left()) > 0:
             await asyncio.wait({task}, timeout=seconds)
@@ -250,12 +250,6 @@ async def while_left(work: Awaitable[T], left: Callable[[], float], late: Callab
     task.cancel()
     await asyncio.wait({task}, timeout=_PATIENCE)
     raise late()
-
-
-def _close_unbegun(work: Awaitable[Any]) -> None:
-    """Close a coroutine whose task was cancelled before it began: Python would warn about it."""
-    if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
-        work.close()
 
 
 async def guarded(work: Awaitable[T]) -> T:
@@ -328,7 +322,7 @@ async def acquire(open_: Callable[[], T], release: Callable[[T], object]) -> T:
 
     opening = _begun_in_thread(work)
     try:
-        await asyncio.shield(opening)
+        await shielded(opening)
     except BaseException as error:  # GeneratorExit too, if the loop is closed before the caller has gone on
         if isinstance(error, asyncio.CancelledError):
             with contextlib.suppress(asyncio.CancelledError):

@@ -55,11 +55,16 @@ class LoopWatch:
 
 
 def _place(loop: asyncio.AbstractEventLoop) -> str:
-    """Return the code that runs on a loop at this moment, such as "app.py:12 in collect"."""
+    """Return the code that runs on a loop at this moment, such as "app.py:12 in collect".
+
+    It is found by the task that the loop runs: a loop that is not written in Python, as that of uvloop, has no frame.
+    """
+    task = asyncio.current_task(loop)
+    outermost = getattr(task and task.get_coro(), "cr_frame", None)
     for frame in sys._current_frames().values():
         outer: FrameType | None = frame
         while outer is not None:
-            if outer.f_code.co_name == "run_forever" and outer.f_locals.get("self") is loop:
+            if outer is outermost:
                 return tracebacks.users_place(frame)
             outer = outer.f_back
     return "Other code"

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 from crewlite import background, codec
+from crewlite.abandoned import shielded
 from crewlite.comparable import Seen, comparable, copied_apart, seen
 from crewlite.durable import Scope, scope
 from crewlite.errors import ConfigError
@@ -258,7 +259,7 @@ async def on_own_loop(
 
     running = asyncio.ensure_future(in_thread(run))
     try:
-        return await asyncio.shield(running)
+        return await shielded(running)
     except asyncio.CancelledError:
         if not begun.cancel():
             with contextlib.suppress(RuntimeError):  # it has ended meanwhile, and its loop is closed
@@ -267,4 +268,3 @@ async def on_own_loop(
         raise
     finally:
         running.cancel()
-        running.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody else looks at its error

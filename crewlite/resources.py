@@ -12,6 +12,7 @@ from collections.abc import Awaitable
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING
 
+from crewlite.abandoned import mark_seen
 from crewlite.errors import text_of
 from crewlite.lazy import asyncio, lazy
 
@@ -120,7 +121,7 @@ class _Session:
     def __init__(self, shared: _Shared, limit: float | None, previous: _Session | None) -> None:
         loop = asyncio.get_running_loop()
         self.opened: asyncio.Future[None] = loop.create_future()
-        self.opened.add_done_callback(lambda done: done.cancelled() or done.exception())  # mark its error as seen
+        self.opened.add_done_callback(mark_seen)
         self._unused = asyncio.Event()
         self._mask = durable.scope().mask
         self.task = loop.create_task(self._last(shared.resource, limit, previous))

@@ -9,6 +9,7 @@ from functools import partial
 from operator import itemgetter
 
 from crewlite import durable
+from crewlite.abandoned import mark_seen
 from crewlite.crew.binding import drifted_task
 from crewlite.crew.order import Needs, Unbegun
 from crewlite.crew.planning import planned
@@ -78,7 +79,7 @@ class TasksAtWork:
             at_work.update(numbers)
             for number in numbers:
                 task = asyncio.ensure_future(in_turn(number, scope.step(self._step(number))))
-                task.add_done_callback(lambda task: task.cancelled() or task.exception())  # raised below
+                task.add_done_callback(mark_seen)  # raised below
                 begun.append((number, task))
 
         begin(ready)

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Generic, Literal, TypeVar
 
 from crewlite import background
+from crewlite.abandoned import shielded
 from crewlite.errors import OnLoopThread, RunCancelled, Suspended, add_note
 from crewlite.keywords import methods_with_known_keywords
 from crewlite.runtime.kickoffs.left_behind import named, submitted, told
@@ -114,7 +115,7 @@ class RunHandle(Generic[R]):
         if not self._future.done():
             background.check_process(self._process, self._what)
         with shortened():
-            return await asyncio.shield(asyncio.wrap_future(self._future))
+            return await shielded(asyncio.wrap_future(self._future))
 
     def when_ended(self, call: Callable[[], object]) -> None:
         """Call `call` when the run has released its branch, at once if it has. The call may be on any thread."""

@@ -10,6 +10,7 @@ from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 from crewlite import events
+from crewlite.abandoned import mark_seen
 from crewlite.durable import Step
 from crewlite.errors import BudgetExceeded, ConfigError, RunCancelled, Suspended, text_of
 from crewlite.events.event_bus import event_bus
@@ -124,7 +125,7 @@ async def _while_ours(journal: Journal, work: Awaitable[T]) -> T:
     finally:
         journal.fenced.remove_done_callback(wake)
     if not doing.done():
-        doing.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may be abandoned: see its error
+        doing.add_done_callback(mark_seen)
         doing.cancel()
         await asyncio.wait({doing}, timeout=_TO_STOP)
         raise journal.fenced.result()

@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 from crewlite import events
+from crewlite.abandoned import mark_seen
 from crewlite.errors import CrewliteError
 from crewlite.events.base import BaseEvent
 from crewlite.runtime.main_thread import handlers
@@ -90,7 +91,7 @@ class Listener:
         if not await self._listens():
             return await work
         doing = asyncio.ensure_future(work)
-        doing.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may be abandoned: see its error
+        doing.add_done_callback(mark_seen)
         either: tuple[asyncio.Future[Any], ...] = (doing, self._cut)
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)

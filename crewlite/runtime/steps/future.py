@@ -13,6 +13,7 @@ from types import CoroutineType
 from typing import Any, Generic, TypeVar, overload
 
 from crewlite import background, codec, durable
+from crewlite.abandoned import shielded
 from crewlite.durable import Scope, Step
 from crewlite.errors import ConfigError, OnLoopThread
 from crewlite.keywords import methods_with_known_keywords
@@ -75,7 +76,7 @@ class StepFuture(Generic[T]):
         task = self._task if here else None  # only the run's own loop can await the task
         try:
             with shortened():
-                part = asyncio.shield(task or asyncio.wrap_future(self._elsewhere()))
+                part = asyncio.shield(task) if task else shielded(asyncio.wrap_future(self._elsewhere()))
                 noted = durable.scope().waiting_for(self._scope) if task else None
                 with noted(task.get_name()) if task and noted else contextlib.nullcontext():
                     return await (self._scope.in_turn(task, part) if task else part)

@@ -17,6 +17,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from crewlite import events
+from crewlite.abandoned import of_thread
 from crewlite.blocked_loops import Turns
 from crewlite.errors import BranchConflictError, NotCodable, RunCancelled, StoreError, text_of
 from crewlite.events.base import BaseEvent, EventNote
@@ -335,7 +336,7 @@ class Journal:
                 queue.owed = back
             ended = queue.leave()
         if ended:
-            await asyncio.wrap_future(ended)
+            await of_thread(ended, self.loop)
 
     def forget(self) -> None:
         """Close this copy of the journal, in a forked child: the threads that write are those of the parent."""
@@ -364,7 +365,7 @@ class Journal:
 
     async def _settle_and_warn(self, queue: WriteQueue) -> None:
         late = bool(queue.backlog)
-        problem = await asyncio.wrap_future(settling(queue))
+        problem = await of_thread(settling(queue), self.loop)
         if (problem is not None or late) and not queue.fenced:
             self.warn("what had failed is saved now" if problem is None else f"still not saved: {text_of(problem)}")
 
@@ -375,11 +376,10 @@ class Journal:
 
     def emit(self, cls: type[BaseEvent], **fields: Any) -> None:
         """Emit an event about this journal."""
-        if not event_bus.hears(cls):
-            return
-        provider = self.queue.writer.provider if self.queue else "none"
-        where = {"location": self.location, "provider": provider, "run_id": self.run_id, "branch": self.branch}
-        event_bus.emit(self, cls(**where, seq=self.record.seq, **fields))
+        if event_bus.hears(cls):
+            provider = self.queue.writer.provider if self.queue else "none"
+            where = {"location": self.location, "provider": provider, "run_id": self.run_id, "branch": self.branch}
+            event_bus.emit(self, cls(**where, seq=self.record.seq, **fields))
 
 
 _journals: WeakValueDictionary[str, Journal] = WeakValueDictionary()
