@@ -7,11 +7,13 @@ import contextlib
 import errno
 import sys
 import threading
+import time
 
 import pytest
 
 from crewlite import CheckpointConfig
 from crewlite.errors import StoreError, StoreUnusable
+from crewlite.flow import flow, step
 from crewlite.ids import now
 from crewlite.state.format.entry import SCHEMA, seal
 from crewlite.state.journal.lineage import find_lineage
@@ -147,3 +149,29 @@ def test_a_run_gives_signs_of_life_again_once_what_had_failed_can_be_stored(make
     finally:
         disk.full = False
         writer.release().result()
+
+
+class Slow(Wrapped):
+    """A provider whose store answers a sign of life only after the next one is due."""
+
+    def _do(self, store, verb, call, args):
+        if verb == "touched":
+            time.sleep(0.05)
+        return call()
+
+
+def test_commits_are_written_though_the_disk_is_slower_than_the_checks_of_branches(on_disk, monkeypatch):
+    monkeypatch.setattr("crewlite.state.journal.writer._LOOK", 0.01)
+    provider = Slow(provider_for(on_disk().location, on_disk().provider))
+
+    @flow(checkpoint=CheckpointConfig(location=on_disk().location, provider=provider))
+    async def waiting():
+        await asyncio.sleep(0.2)  # meanwhile the branch is idle
+        return await answer()
+
+    assert asyncio.run(asyncio.wait_for(waiting.akickoff(run_id="r"), 30)) == "done"
+
+
+@step
+async def answer():
+    return "done"

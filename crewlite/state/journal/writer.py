@@ -279,6 +279,7 @@ class Writer:
         while True:
             if (left := self._looked + min(_LOOK, self.beat) - time.monotonic()) <= 0:
                 self._check_branches()
+                self._looked = time.monotonic()  # only now: the checks may take longer than the time between two
                 continue
             try:
                 return self._jobs.get(timeout=left)
@@ -287,9 +288,9 @@ class Writer:
 
     def _check_branches(self) -> None:
         """Give signs of life for all branches, and detect commits by other processes to idle branches. Logs errors."""
-        self._looked = time.monotonic()
-        if due := self._looked - self._lived >= self.beat:
-            self._lived = self._looked
+        now = time.monotonic()
+        if due := now - self._lived >= self.beat:
+            self._lived = now
         with guard:
             queues = [*self.queues.values()]
         for queue in queues if self._jobs.empty() else ():
