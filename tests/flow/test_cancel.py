@@ -308,16 +308,11 @@ def test_a_run_that_has_failed_has_ended_also_where_a_handler_records_more_of_it
 
 
 class Held(Wrapped):
-    """Holds commits back once `closes` is set, until a while after the location is opened again."""
+    """Holds commits back once `closes` is set, until `go` is."""
 
     def __init__(self, provider):
         super().__init__(provider)
         self.closes, self.held, self.go = threading.Event(), threading.Event(), threading.Event()
-
-    def open(self, location):
-        if self.closes.is_set():
-            threading.Timer(0.2, self.go.set).start()
-        return super().open(location)
 
     def _do(self, store, verb, call, args):
         if verb == "append" and self.closes.is_set():
@@ -349,6 +344,7 @@ def test_a_run_that_is_cancelled_twice_while_it_is_written_can_be_kicked_off_at_
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
+        threading.Timer(0.2, provider.go.set).start()
         return await long.akickoff(run_id="one")
 
     assert asyncio.run(twice()) == "done"

@@ -94,7 +94,12 @@ async def remedied(step: Step[Any], frame: Frame, failed: FailedAttempt, attempt
     Without a remedy the error is raised, unless the step has an outcome that reports the failure: then nothing is
     recorded or raised.
     """
-    decision = await _decided(step, frame, failed, past)
+    trace = failed.error.__traceback__
+    try:
+        raise failed.error
+    except Exception as error:  # so that what goes wrong while its remedy is chosen tells of it too, as its context
+        error.__traceback__ = trace
+        decision = await _decided(step, frame, failed, past)
     remedy = decision.remedy
     if not (failed.has_outcome and decision.error is failed.error and remedy == Abort(type=remedy.type)):
         if decision.final:
