@@ -198,6 +198,43 @@ def test_after_a_rollback_a_call_that_must_happen_once_is_not_made_again_behind_
     assert sent == ["Ada"]
 
 
+@pytest.mark.parametrize("place", [None, "step:weigh"])
+@pytest.mark.parametrize("rollbacks", [1, 2])
+def test_after_a_rollback_a_call_made_once_in_an_earlier_attempt_is_not_made_again(place, rollbacks):
+    sent, fails = [], ["check"] * rollbacks + ["order"]
+
+    def fail_at(where):
+        if fails[-1:] == [where]:
+            raise ConnectionError(fails.pop())
+
+    @step(effect="once")
+    def send(what: str) -> str:
+        sent.append(what)
+        return f"sent {what}"
+
+    @step
+    def weigh() -> str:
+        return "tea"
+
+    @step(retries=1)
+    def order(what: str) -> str:
+        said = send(what)
+        fail_at("order")
+        return said
+
+    @step
+    def check(said: str) -> str:
+        fail_at("check")
+        return f"{said}!"
+
+    @flow(checkpoint=True, failure_policy=FailurePolicy(default=rollback_to_checkpoint(place)))
+    def shop() -> str:
+        return check(order(weigh()))
+
+    assert shop.kickoff(run_id="r") == "sent tea!"
+    assert (sent, fails) == (["tea"], [])
+
+
 def test_what_is_recorded_outside_a_recoverable_function_is_a_mistake():
     with pytest.raises(ConfigError, match="decorate its caller"):
         record_step("look")

@@ -97,10 +97,15 @@ def done_anew(record: Record, last: Attempt, prefix: str) -> list[tuple[str, str
         if at.startswith(prefix)
         and last.holds < ended.seq
         and ended.order <= last.order
-        and record.intents.get(at) != "once"
-        and not (isinstance(ended, Outcome) and ended.reused)  # the result of such a call in an earlier attempt
+        and not is_call_made_once(record, ended)
         and not kinds.at(at).is_about_failure
     ]
+
+
+def is_call_made_once(record: Record, ended: Outcome | Attempt) -> bool:
+    """Return whether what has ended is a call with effect="once", or has the result of one in an earlier attempt."""
+    reused = isinstance(ended, Outcome) and ended.reused and ended.reused.partition("@")[2]
+    return record.intents.get(reused or ended.address) == "once"
 
 
 def reusable(record: Record) -> int:

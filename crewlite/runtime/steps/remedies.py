@@ -12,7 +12,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from crewlite import codec, kinds
 from crewlite.recovery import Compensate, FailureType, RecordedStep, Remedy, Replan, Rollback
 from crewlite.recovery.types import RecoveryContext
-from crewlite.runtime.steps.attempts import following, goes_back, is_for_work, keeps_steps, since_given_up
+from crewlite.runtime.steps.attempts import (
+    following,
+    goes_back,
+    is_call_made_once,
+    is_for_work,
+    keeps_steps,
+    since_given_up,
+)
 from crewlite.state.format.addresses import is_right_below, outer, outers, prefix_around, prefix_beside, without_tries
 from crewlite.state.format.outcome import Attempt
 from crewlite.state.format.record import Record
@@ -183,7 +190,7 @@ def void(record: Record, prefix: str, kept: Iterable[str]) -> Iterator[tuple[str
     """
     known = set(kept)
     for at, ended in record.ends.items():
-        if at.startswith(prefix) and record.intents.get(at) != "once":
+        if at.startswith(prefix) and not is_call_made_once(record, ended):
             top = prefix + at[len(prefix) :].partition("/")[0].partition("!")[0]
             if top not in known:
                 yield at, ended.kind

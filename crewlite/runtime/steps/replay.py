@@ -17,7 +17,7 @@ from crewlite import codec, kinds
 from crewlite.codec import Json
 from crewlite.durable import Step
 from crewlite.homes import renamed
-from crewlite.runtime.steps.attempts import is_retried
+from crewlite.runtime.steps.attempts import is_call_made_once, is_retried
 from crewlite.runtime.steps.children import is_counted
 from crewlite.state.format.addresses import is_right_below, prefix_beside
 from crewlite.state.format.commit import AskedQuestion, GivenAnswer
@@ -348,7 +348,7 @@ def _comes_earlier(
     Calls with effect="once" do not tell that: they stay where they are when what is around them becomes void.
     """
     passed = _passed_over(record, question, mode, unrequested)
-    return any(one.order < ended.order and record.intents.get(at) != "once" for at, one in passed.items())
+    return any(one.order < ended.order and not is_call_made_once(record, one) for one in passed.values())
 
 
 def _must_be_requested(record: Record, mode: Mode, prefix: str, unrequested: Collection[str]) -> _Ends:
