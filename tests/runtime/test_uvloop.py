@@ -1,4 +1,4 @@
-"""Runs work on the loop of uvloop, which servers use, as they do on asyncio's own. Skipped where it is not installed."""
+"""Runs work on the loop of uvloop, which servers use, as they do on asyncio's own. There is none for Windows."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ from crewlite import Agent, CheckpointConfig, Crew, Task, bound
 from crewlite.flow import flow, step
 from crewlite.testing import ScriptedLLM
 
-uvloop = pytest.importorskip("uvloop")
+uvloop = pytest.importorskip("uvloop", reason="there is no uvloop for Windows")
 
 
 @step
