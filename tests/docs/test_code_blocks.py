@@ -26,6 +26,7 @@ from pages import MODULES, PACKAGE, PAGES, ROOT, Block, blocks, docstrings, stra
 
 from crewlite.cli.main import main
 from crewlite.events.event_bus import event_bus
+from crewlite.state.journal.writer import writers
 from tests import children
 
 COMMANDS = {  # shell lines without an effect worth a test of their own, each with who covers it
@@ -195,8 +196,16 @@ def test_no_example_of_a_page_escapes_the_tests(page):
 
 @pytest.fixture
 def _nobody_else_writes():
-    """CrashInjector counts the operations of the whole process, so no run that an earlier test left may still write."""
-    children.until(lambda: "crewlite-writer" not in {thread.name for thread in threading.enumerate()})
+    """CrashInjector counts the operations of the whole process, so no run that an earlier test left may still write.
+
+    The writers of stores that never work again stay, without a branch that they could write.
+    """
+
+    def is_quiet():
+        threads = [thread for thread in threading.enumerate() if thread.name == "crewlite-writer"]
+        return len(threads) == sum(not writer.queues for writer in writers.values())
+
+    children.until(is_quiet)
 
 
 @docstrings_with("```")
