@@ -168,7 +168,7 @@ def try_other_courses(seeds):
             refused += 1
         else:
             assert result == flow(lambda: take_this_course(courses[-1], 0)).kickoff(), f"seed {seed}"  # noqa: B023
-    assert refused < len(seeds) / 5, "most of them go on"
+    assert refused <= len(seeds) / 5, "most of them go on"
 
 
 def test_programs_that_take_the_same_steps_in_each_life():
@@ -177,6 +177,11 @@ def test_programs_that_take_the_same_steps_in_each_life():
 
 def test_programs_that_take_another_course_in_each_life():
     try_other_courses(range(150))
+
+
+def test_a_step_that_is_added_where_an_earlier_life_had_one_of_the_same_name():
+    """That step has become void before the steps ended which the new one comes before."""
+    try_other_courses([73_994_804_927])
 
 
 @pytest.mark.soak

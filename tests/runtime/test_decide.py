@@ -174,7 +174,6 @@ def test_a_failure_that_was_handled_is_raised_again_under_strict_replay(mode, di
     [
         (STRICT, False, "refuse: passed over"),
         (STRICT, True, "run"),
-        (replace(STRICT, begun=frozenset({"step:go"})), False, "run"),
         (replace(STRICT, on_drift="rerun"), False, "run"),
         (Mode(), False, "run"),
     ],
@@ -182,6 +181,27 @@ def test_a_failure_that_was_handled_is_raised_again_under_strict_replay(mode, di
 def test_a_new_step_before_a_recorded_one_is_refused_unless_it_may_have_waited(mode, late, expected):
     known = record(outcome("step:first"))
     assert verdict(decide(known, question(comes_late=late), mode, {"step:first"})) == expected
+
+
+@pytest.mark.parametrize(
+    ("started_in", "claims", "expected"),
+    [
+        ([4], {1: 7}, "run"),
+        ([6], {1: 7}, "run"),
+        ([7], {1: 7}, "refuse: passed over"),
+        ([4], {1: 7, 5: 8}, "refuse: passed over"),
+        ([4, 6], {1: 7, 5: 8}, "run"),
+        ([4], {1: 7, 5: 7}, "run"),  # a compaction repeats a claim
+        ([4], {1: 7, 6: 8}, "run"),  # it may have merged commits of two kickoffs
+    ],
+)
+def test_a_step_goes_before_one_that_ended_beside_it_in_the_same_kickoff(started_in, claims, expected):
+    known = record(outcome("step:first", seq=6))
+    for seq in started_in:
+        known.events.add([("step_started", "e", "", "step:go")], seq)
+    for seq, pid in claims.items():
+        known.events.claim({"pid": pid}, seq)  # type: ignore[typeddict-item]
+    assert verdict(decide(known, question(), STRICT, {"step:first"})) == expected
 
 
 def test_a_step_that_may_differ_runs_again_under_strict_replay_and_nothing_recorded_counts_after_it():

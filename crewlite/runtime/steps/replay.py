@@ -92,8 +92,6 @@ class Mode:
     """Whether the recorded result of the run answers another question than this kickoff asks."""
     rerun: Mapping[str, int] = field(default_factory=dict)
     """See `Run.rerun`."""
-    begun: frozenset[str] = frozenset()
-    """Addresses of steps that an earlier process started."""
 
     @property
     def goes_otherwise(self) -> bool:
@@ -326,13 +324,14 @@ def _as_before(data: Json) -> Json:
 def _passed_over(record: Record, question: Question, mode: Mode, unrequested: Collection[str]) -> _Ends:
     """Return the recorded steps that the code requested before this one, and now has not; {} if this one may be new."""
     address = question.address
-    was_beside = address in mode.begun and question.drift != MAY_DIFFER  # code waits at once for a step that may differ
-    if not unrequested or was_beside or question.comes_late or not is_counted(address):
+    if not unrequested or question.comes_late or not is_counted(address):
         return {}
     if record.earlier_inputs:  # a changed fork may request other steps
         return {}
     left = _must_be_requested(record, mode, prefix_beside(address), unrequested)
-    return {at: ended for at, ended in left.items() if is_counted(at)}
+    waits = question.drift == MAY_DIFFER  # so nothing else has ended beside it
+    began = record.events.was_begun
+    return {at: one for at, one in left.items() if is_counted(at) and (waits or not began(address, one.seq))}
 
 
 def missed(record: Record, mode: Mode, prefix: str, unrequested: Collection[str]) -> list[str]:

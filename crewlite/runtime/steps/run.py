@@ -143,7 +143,7 @@ class Run:
     @cached_property
     def mode(self) -> Mode:
         """How the record answers requests for the top-level steps of this run."""
-        return Mode(self.on_drift, superseded=self.superseded, rerun=self.rerun, begun=self.begun)
+        return Mode(self.on_drift, superseded=self.superseded, rerun=self.rerun)
 
     @cached_property
     def first_starts(self) -> dict[str, str]:

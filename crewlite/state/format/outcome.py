@@ -5,9 +5,12 @@ A text that an outcome shares with an earlier outcome is stored once, and referr
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import islice
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
@@ -15,7 +18,7 @@ from typing import Any, NamedTuple, cast
 from crewlite.codec import Json
 from crewlite.errors.stops import NOT_TO_SWALLOW
 from crewlite.recovery.remedy import Remedy, as_data, remedy_of
-from crewlite.state.format.commit import StepRecord
+from crewlite.state.format.commit import Claim, StepRecord
 from crewlite.state.format.failed import RaisedError, RemedyRecord, SaidRecord
 from crewlite.state.format.fields import Event
 from crewlite.state.format.kept import Order
@@ -147,7 +150,10 @@ class Events:
 
     def __init__(self) -> None:
         self._of_commits = list[tuple[int, Sequence[Event]]]()
-        self._count = 0
+        self._count = self._indexed = 0
+        self._started_in = defaultdict[str, list[int]](list)
+        self._kickoffs = [0]
+        self._claim: Claim | None = None
         self.starts: dict[str, str] = {}
         """The time of the first start of each step, by address."""
 
@@ -158,6 +164,22 @@ class Events:
         for kind, _, time, address in events:
             if kind.endswith("_started"):
                 self.starts.setdefault(address, time)
+
+    def claim(self, claim: Claim | None, seq: int) -> None:
+        """Note that the process with this claim writes from commit `seq` on. A compaction repeats its claim."""
+        if claim != self._claim:
+            self._kickoffs.append(seq)
+            self._claim = claim
+
+    def was_begun(self, address: str, before: int) -> bool:
+        """Return whether the kickoff that made commit number `before` had started a step until then."""
+        for seq, events in islice(self._of_commits, self._indexed, None):  # few runs ask, so add() does not do it
+            for kind, _, _, at in events:
+                if kind.endswith("_started"):
+                    self._started_in[at].append(seq)
+        self._indexed = len(self._of_commits)
+        kickoff = self._kickoffs[max(bisect_left(self._kickoffs, before) - 1, 0)]  # a merged commit may be of two
+        return any(kickoff <= seq <= before for seq in self._started_in.get(address, ()))
 
     def __len__(self) -> int:
         return self._count

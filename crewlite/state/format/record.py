@@ -229,9 +229,8 @@ class Record:
         if checkpoint := commit.get("place"):
             self._add_checkpoint(checkpoint)
             self.restored = None if checkpoint["trigger"] == SNAPSHOT else self.restored
-        if "claim" in commit:
-            self.failed = False
-        elif self.claim and (self.failed or "" in self.outcomes):
+        self.failed = self.failed and "claim" not in commit
+        if self.claim and "claim" not in commit and (self.failed or "" in self.outcomes):
             self.claim = None
 
     def forget(self, dropped: Mapping[str, str | None]) -> None:
@@ -286,6 +285,7 @@ class Record:
         self.auto_approve = commit.get("auto_approve", self.auto_approve)
         if "claim" in commit or "released" in commit:
             self.claim = commit.get("claim")
+            self.events.claim(self.claim, self.seq)
             self.cancelled = commit.get("cancelled", False)
         self.stopped = commit.get("stopped", None if "claim" in commit else self.stopped)
         self.restored = commit.get("values", {}).get("restored", self.restored)
