@@ -18,12 +18,10 @@ SILENT = {
     "errors/foreign.py: add_note",
     "errors/foreign.py: attribute_of",
     "llm/library.py: cost",
-    "runtime/kickoffs/dry_scope.py: _worked",
     "runtime/kickoffs/stream.py: __aexit__",
     "runtime/kickoffs/stream.py: __exit__",
     "runtime/steps/failures.py: _built",
     "runtime/steps/beside.py: _alike",
-    "runtime/steps/siblings.py: ended",
     "runtime/steps/turns.py: hand_over",
     "state/journal/writer.py: _fence",
 }

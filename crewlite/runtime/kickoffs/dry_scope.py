@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-from crewlite import background, codec, durable
+from crewlite import codec
 from crewlite.durable import Step
 from crewlite.errors import AnswerRefused, CrewliteError, InDoubt, NotCodable
 from crewlite.forked import cached_property
@@ -77,6 +77,13 @@ class Drive(Run):
         self.steps.append(PreviewStep(address, kind, verdict, why))
 
 
+class Unknown(BaseException):
+    """Ends the drive of a preview: the following code depends on an unknown outcome.
+
+    It is a BaseException, so that the user's code in between does not handle it as an error.
+    """
+
+
 class DryScope(StepScope):
     """The scope of a crew or flow in a preview: it lists the steps that are asked for, and runs none."""
 
@@ -84,6 +91,7 @@ class DryScope(StepScope):
 
     run: Drive
     dry = True
+    fails = (Exception, Unknown)
 
     def __init__(self, *args: Any, **fields: Any) -> None:
         super().__init__(*args, **fields)
@@ -171,17 +179,12 @@ class DryScope(StepScope):
         inner = self.child(step, self.origin_of(step, address), fingerprint, number, failed, view=view)
         lines = len(self.run.steps)
         try:
-            value = await _worked(step, inner)
-        except (Exception, Unknown):
+            value = await inner.work(step)
+        except inner.fails:
             if not inner.blind:
                 raise
             self.blind = True
             raise Unknown from None
-        if inner.blind and address:
-            self.blind = True
-            raise Unknown
-        inner.complete()
-        view.deliver_rest()
         if around := self.children.view:
             around.commit(address, [(self.run.journal.next_order, view.changes())])
         states.end(view)
@@ -202,7 +205,9 @@ class DryScope(StepScope):
         return next((at for at, decides in reversed(self.routers.items()) if decides(address)), "")
 
     def complete(self) -> None:
-        """Note the recorded steps that were not requested. Raises NonDeterminism, as the run would."""
+        """Note the recorded steps that were not requested. Raises Unknown, and NonDeterminism as the run would."""
+        if self.blind and self.address:
+            raise Unknown
         known = {**self.run.before.outcomes, **self.run.record.outcomes}
         for address in recorded_inside(known, self.children.prefix):
             if address not in self.children.asked:
@@ -271,30 +276,6 @@ class DryScope(StepScope):
 
 def _if_same(router: str) -> str:
     return f"if {router} returns the same label as before"
-
-
-async def _worked(step: Step[T], inner: DryScope) -> T:
-    """Do the work of a step and await the steps that it began, as `Frame.work` does in a run."""
-    try:
-        with durable.entered(inner):
-            value = await step.work()
-            if inner.children.spawned:
-                await inner.children.spawned.end()
-    except (Exception, Unknown):
-        with contextlib.suppress(Exception, Unknown):  # the first one is raised
-            if inner.children.spawned:
-                await inner.children.spawned.end()
-        raise
-    except BaseException as error:  # what would end more than this step
-        background.confine(error)
-    return value
-
-
-class Unknown(BaseException):
-    """Ends the drive of a preview: the following code depends on an unknown outcome.
-
-    It is a BaseException, so that the user's code in between does not handle it as an error.
-    """
 
 
 def recorded_inside(outcomes: dict[str, Outcome], prefix: str) -> list[str]:

@@ -93,6 +93,8 @@ class Frame(Scope):
 
     address: str
     past: tuple[Remedy, ...]
+    fails: tuple[type[BaseException], ...] = (Exception,)
+    """What the work of a step may fail with; whatever else it raises would end more than the step."""
 
     def __init__(self, run: Run, origin: Origin, *, inherited: Inherited | None = None, attempt: int = 1) -> None:
         self.run = run
@@ -331,7 +333,7 @@ class Frame(Scope):
             value = await step.work()
             if self.children.spawned:
                 await self.children.spawned.end()
-        except Exception:  # if a child step stops the run, the error of that step is raised below
+        except self.fails:  # if a child step stops the run, the error of that step is raised below
             if self.children.spawned:
                 await self.children.spawned.ended()
             if not self.children.suspended:

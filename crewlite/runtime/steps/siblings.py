@@ -69,19 +69,21 @@ class Siblings:
 
     async def end(self) -> None:
         """Wait until all steps have ended. Raises the first failure of a step that nobody has awaited."""
-        while self._running or self._turns.busy:
-            if self._running:
-                await asyncio.wait(self._running)
-            for _ in range(TURNS):  # code that is given a result may ask for the next step
-                await asyncio.sleep(0)
+        await self._all_ended()
         for task in self._failed:
             await task
 
     async def ended(self) -> None:
         """Wait until all steps have ended. Raises nothing, because another failure is about to be raised."""
         self._left = True
-        with contextlib.suppress(Exception):  # each step has recorded and announced its own failure
-            await self.end()
+        await self._all_ended()
+
+    async def _all_ended(self) -> None:
+        while self._running or self._turns.busy:
+            if self._running:
+                await asyncio.wait(self._running)
+            for _ in range(TURNS):  # code that is given a result may ask for the next step
+                await asyncio.sleep(0)
 
     def cut(self) -> None:
         """Cancel all steps, because the enclosing step was cancelled or its time is up."""
