@@ -20,7 +20,7 @@ from crewlite.flow.recovering import (
     update_state,
 )
 from crewlite.flow.steps import StepFunction, step
-from crewlite.flow.timer import sleep_for
+from crewlite.flow.timer import sleep_for, sleep_until
 from crewlite.own_threads import bound
 from crewlite.runtime.kickoffs.handle import RunHandle as FlowHandle
 from crewlite.runtime.people.human import ask
@@ -57,6 +57,7 @@ __all__ = [
     "report",
     "router",
     "sleep_for",
+    "sleep_until",
     "start",
     "step",
     "update_state",

@@ -1,15 +1,17 @@
-"""A timer that keeps its end across crashes and resumes."""
+"""Timers that keep their end across crashes and resumes."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import time
-from datetime import datetime
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
 from crewlite import background, codec, durable, events, kinds
+from crewlite.codec import Json
 from crewlite.durable import Step
 from crewlite.errors import ConfigError
 from crewlite.events.voice import Voice
@@ -19,41 +21,61 @@ from crewlite.runtime.steps.future import Awaited, requested
 _EVENTS = None, events.StepCompletedEvent, events.StepFailedEvent
 
 
-def sleep_for(seconds: float) -> Any:
-    """Wait for this many seconds. On an event loop, await the call.
+def sleep_for(seconds: float | timedelta) -> Any:
+    """Wait for this many seconds, or this timedelta. On an event loop, await the call.
 
     The end of the wait is recorded before the wait begins, so a resumed run waits only for the time that is left:
-    never for more than `seconds`, also where the clock has been set back meanwhile.
-    Outside a run it is a plain wait. Raises ConfigError unless `seconds` is a number, 0 or more.
+    never for more than `seconds`, also where the clock has been set back meanwhile. A time below 0 is over already,
+    as that until a fixed moment is when a run is resumed after it.
+    Outside a run it is a plain wait. Raises ConfigError unless `seconds` is a finite number or a timedelta.
     """
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
-        raise ConfigError(f"sleep_for({seconds!r}): wanted a number of seconds, 0 or more")
-    scope = durable.scope()
-    if scope.loop is None:
-        return _wait(seconds, after(now(), seconds))
-    return requested(scope, _timer(seconds), "sleep_for(...)", partial(_wait, seconds))
+    found = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+    if isinstance(found, bool) or not isinstance(found, int | float) or not abs(found) < math.inf:
+        raise ConfigError(f"sleep_for({seconds!r}): wanted a number of seconds, or a timedelta")
+    left = max(0, found)
+    return _requested(sleep_for, left, lambda: after(now(), left), at_most=left)
 
 
-def _timer(seconds: float) -> Step[datetime]:
+def sleep_until(moment: datetime) -> Any:
+    """Wait until this moment, an aware datetime. On an event loop, await the call.
+
+    One that has passed is no wait. The moment is what a resumed run compares, so it does not depend on when the code
+    asks: `sleep_for(moment - datetime.now(UTC))` would ask something else each time.
+    Outside a run it is a plain wait. Raises ConfigError unless `moment` is a datetime with a time zone.
+    """
+    if not isinstance(moment, datetime) or moment.utcoffset() is None:
+        raise ConfigError(f"sleep_until({moment!r}): wanted a datetime with a time zone, such as datetime.now(UTC)")
+    until = moment.astimezone(UTC)
+    return _requested(sleep_until, until.isoformat(), lambda: until)
+
+
+def _requested(verb: Callable[..., Any], asked: Json, end: Callable[[], datetime], at_most: float = math.inf) -> Any:
+    """Request the timer of a verb, whose wait ends at `end()`, after `at_most` seconds at the latest."""
+    scope, label = durable.scope(), f"{verb.__name__}(...)"
+    wait = partial(_wait, label, at_most)
+    return wait(end()) if scope.loop is None else requested(scope, _timer(verb, asked, end), label, wait)
+
+
+def _timer(verb: Callable[..., Any], asked: Json, end: Callable[[], datetime]) -> Step[datetime]:
     async def until() -> datetime:
-        return after(now(), seconds)
+        return end()
 
     return Step(
         kind=kinds.TIMER,
         name=None,
         work=until,
-        question=[seconds],
-        voice=Voice(sleep_for, _EVENTS, {"kind": kinds.TIMER.name, "name": kinds.TIMER.name}),
+        question=[asked],
+        voice=Voice(verb, _EVENTS, {"kind": kinds.TIMER.name, "name": kinds.TIMER.name}),
         encode=codec.encode,
         decode=codec.decode,
         placeholder=now,
     )
 
 
-def _wait(seconds: float, until: datetime) -> Any:
+def _wait(label: str, at_most: float, until: datetime) -> Any:
     """Wait until a time, at most this many seconds; on an event loop, return an awaitable instead."""
-    left = 0.0 if durable.scope().dry else min(max(0.0, (until - now()).total_seconds()), seconds)
+    left = 0.0 if durable.scope().dry else min(max(0.0, (until - now()).total_seconds()), at_most)
     if background.running_loop():
-        return Awaited("sleep_for(...)", asyncio.sleep(left))
+        return Awaited(label, asyncio.sleep(left))
     time.sleep(left)
     return None

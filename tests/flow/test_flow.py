@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -34,7 +35,7 @@ from crewlite.events import (
     StepReplayedEvent,
     StepStartedEvent,
 )
-from crewlite.flow import ask, flow, sleep_for, step, timer
+from crewlite.flow import ask, flow, sleep_for, sleep_until, step, timer
 from crewlite.testing import EventRecorder, ScriptedLLM
 from crewlite.usage import Usage
 from tests import children
@@ -719,7 +720,7 @@ def test_a_killed_process_is_gone_on_with_by_running_the_script_again(tmp_path):
 def test_a_timer_waits_once_over_all_lives(config, monkeypatch):
     broken, until = [True], []
     wait = timer._wait
-    monkeypatch.setattr(timer, "_wait", lambda seconds, end: until.append(end) or wait(seconds, end))
+    monkeypatch.setattr(timer, "_wait", lambda *how: until.append(how[-1]) or wait(*how))
 
     @flow(checkpoint=config())
     def pipeline():
@@ -761,9 +762,54 @@ def test_a_timer_is_awaited_on_a_loop_and_is_plain_outside_a_run():
     assert flow(nap).kickoff() == "rested"
     assert asyncio.run(nap()) == "rested"
     assert sleep_for(0) is None
-    for wrong in (-1, float("nan")):
-        with pytest.raises(ConfigError, match="0 or more"):
+    assert sleep_for(-1) is None
+    assert sleep_for(timedelta(milliseconds=1)) is None
+    for wrong in (float("nan"), True, "1"):
+        with pytest.raises(ConfigError, match="wanted a number of seconds, or a timedelta"):
             sleep_for(wrong)
+
+
+def test_a_wait_until_a_moment_is_the_same_wait_in_every_life(config, monkeypatch):
+    """The moment is given in another time zone by the later life."""
+    broken, until = [True], []
+    monkeypatch.setattr(timer, "_wait", lambda *how: until.append(how[-1]))
+
+    @flow(checkpoint=config())
+    def pipeline(moment):
+        sleep_until(moment if broken else moment.astimezone(timezone(timedelta(hours=5))))
+        if broken:
+            raise Boom
+        return "rested"
+
+    moment = datetime.now(UTC) + timedelta(days=30)
+    with pytest.raises(Boom):
+        pipeline.kickoff(moment, run_id="one")
+    broken.clear()
+    assert pipeline.kickoff(run_id="one") == "rested"
+    assert until == [moment, moment]
+
+
+def test_a_moment_that_has_passed_is_no_wait():
+    past = datetime(2000, 1, 1, tzinfo=UTC)
+    assert sleep_until(past) is None
+    assert flow(sleep_until).kickoff(past) is None
+    with pytest.raises(ConfigError, match="wanted a datetime with a time zone"):
+        sleep_until(past.replace(tzinfo=None))
+
+
+def test_a_time_that_is_computed_anew_in_each_life_is_told(memory):
+    left = [0.2, -3600.0]
+
+    @flow(checkpoint=memory())
+    def pipeline():
+        sleep_for(left.pop(0))
+        if left:
+            raise Boom
+
+    with pytest.raises(Boom):
+        pipeline.kickoff(run_id="one")
+    with pytest.raises(NonDeterminism, match=r"timer#1 .* write sleep_until\(moment\)"):
+        pipeline.kickoff(run_id="one")
 
 
 # what reviewers met
