@@ -102,3 +102,43 @@ def test_what_is_told_of_recovery_names_the_model_that_was_asked_as_its_failure_
         ("recovery_failed", "spare"),
     ]
     assert events.of(LLMCallFailedEvent)[-1].model == "spare"
+
+
+def test_a_policy_that_fails_tells_of_the_failure_it_was_asked_about():
+    class Own:
+        def decide(self, failure, past):
+            raise KeyError(failure.message)
+
+    @step
+    def pay() -> None:
+        raise ValueError("no money")
+
+    @flow(failure_policy=Own())
+    def travel() -> None:
+        pay()
+
+    with pytest.raises(ConfigError, match=r"Own.decide raised KeyError: 'no money'") as caught:
+        travel.kickoff()
+    assert repr(caught.value.__cause__.__context__) == "ValueError('no money')"
+
+
+def test_the_record_shows_what_a_step_was_doing_when_it_failed_also_where_other_code_handles_an_error(on_disk):
+    @step
+    async def pay() -> None:
+        try:
+            raise ValueError("no money")
+        except ValueError:
+            raise KeyError("no card")  # noqa: B904 - it has a context, and no cause
+
+    @flow(checkpoint=on_disk())
+    async def travel() -> None:
+        try:
+            raise TimeoutError("no train")
+        except TimeoutError:
+            await pay()
+
+    with pytest.raises(KeyError):
+        travel.kickoff(run_id="r")
+    with History(on_disk().location, on_disk().provider) as history:
+        [failed, _] = history.run("r").attempts
+    assert "ValueError: no money" in failed.traceback

@@ -94,11 +94,11 @@ async def remedied(step: Step[Any], frame: Frame, failed: FailedAttempt, attempt
     Without a remedy the error is raised, unless the step has an outcome that reports the failure: then nothing is
     recorded or raised.
     """
-    trace = failed.error.__traceback__
+    trace, context = failed.error.__traceback__, failed.error.__context__
     try:
         raise failed.error
     except Exception as error:  # so that what goes wrong while its remedy is chosen tells of it too, as its context
-        error.__traceback__ = trace
+        error.__traceback__, error.__context__ = trace, context
         decision = await _decided(step, frame, failed, past)
     remedy = decision.remedy
     if not (failed.has_outcome and decision.error is failed.error and remedy == Abort(type=remedy.type)):
