@@ -159,6 +159,41 @@ def test_the_body_of_a_recoverable_function_has_its_own_steps_undone():
     assert trip.did == ["book boat", "undo boat"]
 
 
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_call_made_once_whose_result_a_later_attempt_had_is_made_again_once_it_is_undone(compacted):
+    done = []
+
+    @step(effect="once", compensate=lambda what: done.append(f"undo {what}"))
+    def send(what: str) -> str:
+        done.append(f"send {what}")
+        return what
+
+    def life(checkpoint, fails):
+        again = sequence(replan(max_replans=1), compensate(replan(max_replans=2)))
+
+        @recoverable(policy=FailurePolicy(default=again))
+        def body() -> str:
+            sent = send("tea")
+            if fails and fails.pop():
+                raise ValueError("no")
+            return sent
+
+        @flow(checkpoint=checkpoint)
+        def shop() -> str:
+            return body()
+
+        return shop.kickoff(run_id="run")
+
+    kept = Kept()
+    assert life(CheckpointConfig(location="here", provider=kept), [True, True]) == "tea"
+    assert done == ["send tea", "undo tea", "send tea"]
+    entries = [entry for commit in kept.commits for entry in commit.entries]
+    [at] = [at for at, entry in enumerate(entries, 1) if any("again" in one for one in entry.commit.get("steps", ()))]
+    done.clear()
+    assert life(cut([*compact_entries([], entries[:at], ())] if compacted else entries[:at], at), []) == "tea"
+    assert done == ["send tea"]
+
+
 def test_a_compensator_that_fails_ends_the_undoing_and_is_told():
     trip = Trip(abort(), broken="flight")
     with pytest.raises(RecoveryEscalated, match="compensator of step:book failed .RuntimeError: the desk is closed"):

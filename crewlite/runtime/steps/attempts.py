@@ -104,7 +104,7 @@ def done_anew(record: Record, last: Attempt, prefix: str) -> list[tuple[str, str
 
 def is_call_made_once(record: Record, ended: Outcome | Attempt) -> bool:
     """Return whether what has ended is a call with effect="once", or has the result of one in an earlier attempt."""
-    reused = isinstance(ended, Outcome) and ended.reused and ended.reused.partition("@")[2]
+    reused = isinstance(ended, Outcome) and ended.reused_at
     return record.intents.get(reused or ended.address) == "once"
 
 

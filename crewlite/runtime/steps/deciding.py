@@ -293,7 +293,7 @@ async def _applied(step: Step[Any], frame: Frame, decision: Decided) -> Decided:
         then, steps = await undone(frame, remedy)
         if isinstance(then, Suspend) and decision.failure:
             then = await suspending.chosen(then, decision.failure, step.voice.source)
-    gone = set(steps)
+    gone = {*steps, *remedies.made_before(record, steps)}
     void = [(at, one.kind) for at, one in record.outcomes.items() if not gone.isdisjoint((at, *outers(at)))]
     return replace(decision, remedy=then, void=(*void, *remedies.void_by(record, then, prefix)))
 

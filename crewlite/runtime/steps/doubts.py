@@ -159,7 +159,7 @@ def _of_other_attempts(run: Run, address: str) -> Iterator[str]:
 def _used_up(run: Run, here: str) -> set[str]:
     """Return the calls of earlier attempts that have answered calls of the attempt `here`, or are about to."""
     outcomes = run.record.outcomes.items()
-    recorded = {one.reused.partition("@")[2] for at, one in outcomes if one.reused and prefix_beside(at) == here}
+    recorded = {one.reused_at for at, one in outcomes if one.reused and prefix_beside(at) == here}
     return recorded.union(at for prefix, at in run.answered_again if prefix == here)
 
 

@@ -7,7 +7,7 @@ applies it without asking a policy. All of this follows from the record, so a re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from crewlite import codec, kinds
 from crewlite.recovery import Compensate, FailureType, RecordedStep, Remedy, Replan, Rollback
@@ -172,6 +172,15 @@ def goes_on(attempts: Sequence[Attempt]) -> bool:
     """Return whether the current attempt continues after a rollback, so that its steps may be asked something else."""
     opened = _opening(attempts)
     return opened is not None and goes_back(opened)
+
+
+def made_before(record: Record, steps: Collection[str]) -> set[str]:
+    """Return the calls with effect="once" of earlier attempts whose results these steps, or steps inside them, have."""
+    return {
+        one.reused_at
+        for at, one in record.outcomes.items()
+        if one.reused and is_call_made_once(record, one) and not {at, *outers(at)}.isdisjoint(steps)
+    }
 
 
 def void_by(record: Record, remedy: Remedy, prefix: str) -> Iterator[tuple[str, str]]:

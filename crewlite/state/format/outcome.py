@@ -60,6 +60,11 @@ class Outcome(NamedTuple):
     unused: tuple[str, ...] = ()
     """The addresses of steps inside this one that a fork has inherited and this step's code has not requested there."""
 
+    @property
+    def reused_at(self) -> str:
+        """The address of the step from which the outcome was copied; "" if this run produced it."""
+        return self.reused.partition("@")[2] if self.reused else ""
+
 
 _RECORDED = itemgetter(
     *("address", "kind", "attempt", "fingerprint", "value", "digest", "usage", "means", "ms", "seq", "at", "label"),
