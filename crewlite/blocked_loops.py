@@ -57,14 +57,15 @@ class LoopWatch:
 def _place(loop: asyncio.AbstractEventLoop) -> str:
     """Return the code that runs on a loop at this moment, such as "app.py:12 in collect".
 
-    It is found by the task that the loop runs: a loop that is not written in Python, as that of uvloop, has no frame.
+    It is found by the frame of the loop, or that of its task: a loop that is not written in Python has none itself.
     """
     task = asyncio.current_task(loop)
-    outermost = getattr(task and task.get_coro(), "cr_frame", None)
+    coroutine = getattr(task and task.get_coro(), "cr_frame", None)
     for frame in sys._current_frames().values():
         outer: FrameType | None = frame
         while outer is not None:
-            if outer is outermost:
+            turns = outer.f_code.co_name == "run_forever" and outer.f_locals.get("self") is loop
+            if turns or outer is coroutine:
                 return tracebacks.users_place(frame)
             outer = outer.f_back
     return "Other code"

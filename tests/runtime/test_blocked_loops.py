@@ -44,3 +44,19 @@ def test_a_coroutine_that_blocks_the_loop_of_threads_it_waits_for_is_named(warne
     assert result == 4
     said = [record.getMessage() for record in caplog.records]  # with no patience, it may be told of more
     assert any(f"{__file__}:" in one and "outer has blocked an event loop for" in one for one in said)
+
+
+def test_a_callback_that_blocks_the_loop_is_named_too(warned, caplog):
+    pool = ThreadPoolExecutor(1)
+
+    def blocks():
+        assert warned.wait(60)
+
+    @flow
+    async def outer():
+        later = pool.submit(bound(double), 2)
+        asyncio.get_running_loop().call_soon(blocks)
+        return await asyncio.wrap_future(later)
+
+    assert asyncio.run(outer.akickoff()) == 4
+    assert any("blocks has blocked an event loop for" in record.getMessage() for record in caplog.records)
