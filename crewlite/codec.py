@@ -30,6 +30,7 @@ from pydantic import BaseModel, SecretBytes, SecretStr
 
 from crewlite import homes, standard_types
 from crewlite.errors import JournalCorrupt, NotCodable
+from crewlite.frozen_list import FrozenList
 from crewlite.homes import MAIN, is_named_tuple
 from crewlite.instances import (
     attributes_of,
@@ -296,6 +297,7 @@ def _moment(value: Any, path: str, depth: int) -> Json:
 
 _WRITERS: dict[type, Callable[[Any, str, int], Json]] = {
     tuple: _sequence("tuple"),
+    FrozenList: _sequence("tuple"),
     set: _unordered("set"),
     frozenset: _unordered("frozenset"),
     bytes: _text("bytes", lambda v: base64.b64encode(v).decode()),

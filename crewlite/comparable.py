@@ -11,15 +11,18 @@ from crewlite import codec
 from crewlite.callables import held, shape
 from crewlite.codec import Json
 from crewlite.errors import NotCodable
+from crewlite.frozen_list import FrozenList
 from crewlite.instances import copied
 
+_SEQUENCES = (list, tuple, FrozenList)
 _DEEPEST = 8  # levels of a collection with live objects, which may hold itself
 _MANY = 100  # parts of a value of which none is looked at if there are more
 
 
 def class_of(value: object) -> Json:
     """Return what a live object counts as, such as a client: its class, as nothing else of it can be compared."""
-    return {"opaque": type(value).__qualname__}
+    kind = tuple if type(value) is FrozenList else type(value)  # earlier releases have recorded it as one
+    return {"opaque": kind.__qualname__}
 
 
 def comparable(value: object, live: Callable[[object], Json] = class_of, depth: int = 0) -> Json:
@@ -43,7 +46,7 @@ def copied_apart(value: Any, depth: int = 0) -> Any:
     try:
         codec.encode(value)
     except NotCodable:
-        if depth < _DEEPEST and type(value) in (list, tuple):
+        if depth < _DEEPEST and type(value) in _SEQUENCES:
             return type(value)(copied_apart(item, depth + 1) for item in value)
         if depth < _DEEPEST and type(value) is dict:
             return {key: copied_apart(item, depth + 1) for key, item in value.items()}
@@ -64,7 +67,7 @@ def seen(value: Any, depth: int = 0) -> Seen:
     kind = type(value)
     if kind in codec.IMMUTABLE or kind is CodeType or depth == _DEEPEST:
         return Seen(value)
-    parts = value if kind is dict else dict(enumerate(value)) if kind in (list, tuple) else _parts(value)
+    parts = value if kind is dict else dict(enumerate(value)) if kind in _SEQUENCES else _parts(value)
     return Seen(value, {name: seen(part, depth + 1) for name, part in parts.items()} if len(parts) <= _MANY else None)
 
 

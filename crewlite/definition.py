@@ -101,8 +101,8 @@ class Definition(Described):
 
     @field_validator("tools", "agents", "tasks", "context", mode="after", check_fields=False)
     @classmethod
-    def _as_frozen(cls, value: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
-        return value if value is None else FrozenList(value)
+    def _as_frozen(cls, value: object) -> object:
+        return FrozenList(value) if type(value) is tuple else value  # a subclass may have a field with such a name
 
     @field_validator(
         *("role", "goal", "backstory", "description", "expected_output", "name"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from crewlite import Agent, BaseTool, CheckpointConfig, Crew, Task, ToolCall, tool
+from crewlite import Agent, BaseTool, CheckpointConfig, Crew, Task, ToolCall, codec, tool
+from crewlite.comparable import comparable, seen
 from crewlite.errors import ConfigError
 from crewlite.testing import ScriptedLLM
 
@@ -103,6 +104,24 @@ def test_a_field_that_takes_a_list_says_what_to_write_instead_of_a_change_in_pla
     made.tasks += [second]
     assert (made.tasks, second.tools) == ((first, second), (look,))
     assert len(made.kickoff().tasks_output) == 2
+
+
+def test_such_a_field_is_recorded_and_compared_as_a_tuple():
+    agent = Agent(role="Clerk", goal="answer", llm="offline")
+    assert codec.encode(agent.tools) == codec.encode(())
+    agents = Crew(tasks=[Task(description="Do", expected_output="x", agent=agent)]).agents
+    for value in (agent.tools, agents):
+        assert comparable(value) == comparable(tuple(value))
+    assert seen(agents).parts.keys() == seen(tuple(agents)).parts.keys()
+
+
+def test_a_class_of_the_user_may_have_a_field_of_such_a_name_that_is_no_list():
+    class Lead(Agent):
+        agents: dict[str, int] = {}
+        tasks: int = 0
+
+    lead = Lead(role="Lead", goal="lead", llm="offline", agents={"Ada": 1}, tasks=2)
+    assert (lead.agents, lead.tasks) == ({"Ada": 1}, 2)
 
 
 def test_a_setting_of_a_tool_may_be_set_and_is_checked():
