@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from crewlite.errors import JournalCorrupt, RefError, SchemaTooNew
+from crewlite.errors import JournalCorrupt, RefError, SchemaTooNew, StoreError
 from crewlite.state.format.checkpoints import recorded_in
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
@@ -89,12 +89,18 @@ UNREADABLE = JournalCorrupt, SchemaTooNew
 """The errors for a branch that cannot be read: it is damaged, or a newer crewlite wrote it."""
 
 
-def readable_branches(store: Store, run_id: str) -> list[BranchInfo]:
-    """Return the branches of a run that can be read: neither damaged nor written by a newer crewlite."""
+def readable_branches(store: Store, run_id: str, wanted: str = "main") -> list[BranchInfo]:
+    """Return the branches of a run that can be read: neither damaged nor written by a newer crewlite.
+
+    Raises StoreError if the system does not read a branch at the moment, and `wanted` is not among the others.
+    """
     try:
         return store.branches(run_id)
-    except UNREADABLE:
-        return [info for info in store.branches() if info.run_id == run_id]
+    except (*UNREADABLE, StoreError) as problem:  # the list of all runs leaves these branches out
+        found = [info for info in store.branches() if info.run_id == run_id]
+        if isinstance(problem, StoreError) and not any(info.branch == wanted for info in found):
+            raise
+        return found
 
 
 def head_of(entries: Sequence[Entry]) -> Head:

@@ -123,8 +123,10 @@ class CheckpointFiles:
                 found.append(checkpoint)
             except RefError:
                 continue  # dropped in the meantime
-            except (CheckpointMismatch, SchemaTooNew, StoreError) as problem:
+            except (CheckpointMismatch, SchemaTooNew) as problem:
                 log.warning("%s Left out of the list.", problem)
+            except StoreError as problem:
+                log.warning("%s: left out of the list", problem)
         return found
 
     def files(self) -> dict[str, Path]:

@@ -31,6 +31,7 @@ from crewlite.state.providers.json_paths import Paths
 
 log = logging.getLogger("crewlite.state")
 _text = encoder_of(json.JSONEncoder())
+_UNNOTICED = "an older copy of the journal is not noticed"
 
 
 class HeadFiles:
@@ -44,12 +45,16 @@ class HeadFiles:
 
         Raises StoreBusy if a stopped process is in the middle of writing it.
         """
+        path = self._paths.head(run_id, branch)
         try:
             # decoded first: json.loads would guess the encoding of bytes, and import it
-            found: Any = json.loads(disk.read_complete(self._paths.head(run_id, branch)).decode())
+            found: Any = json.loads(disk.read_complete(path).decode())
         except StoreBusy:
             raise
-        except (OSError, ValueError, RecursionError):
+        except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
+            return {}
+        except OSError as error:
+            log.warning("%s was not read: %s. Until it is, %s", path, error.strerror, _UNNOTICED)
             return {}
         return found if isinstance(found, dict) else {}
 
@@ -72,7 +77,7 @@ class HeadFiles:
         except OSError as error:
             if rewound:
                 raise
-            log.warning("%s was not written: %s. Until it is, an older copy of the journal is not noticed", path, error)
+            log.warning("%s was not written: %s. Until it is, %s", path, error, _UNNOTICED)
         if rewound:
             with disk.SyncBatch() as batch:
                 batch.sync_names(path.parent, self._paths.root)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -161,6 +162,8 @@ def newest_sound_checkpoint(entries: Sequence[Entry], ref: Callable[[CheckpointR
 
 def unreadable(problem: Exception, where: str, location: str) -> Exception:
     """Return the error for a branch, of the store at this location, whose first entry cannot be read."""
+    if isinstance(problem, OSError) and problem.errno != errno.EINVAL:  # see disk.opened
+        return not_read(where, problem)
     return problem if isinstance(problem, SchemaTooNew) else JournalCorrupt(where, str(problem), None, location)
 
 

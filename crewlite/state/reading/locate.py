@@ -12,7 +12,7 @@ from itertools import count, takewhile
 from pathlib import Path
 
 from crewlite import kinds
-from crewlite.errors import ConfigError, JournalCorrupt, RefError, did_you_mean, meant, nearest
+from crewlite.errors import ConfigError, RefError, did_you_mean, meant, nearest
 from crewlite.ids import SHORT, short
 from crewlite.refs import Ref, check_name, parse
 from crewlite.state.format.checkpoints import along
@@ -20,7 +20,7 @@ from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.format.rewinds import ends_of_tails
-from crewlite.state.journal.lineage import find_lineage, read_lineage
+from crewlite.state.journal.lineage import find_lineage, read_lineage, readable_branches
 from crewlite.state.providers import (
     BaseProvider,
     BranchInfo,
@@ -256,11 +256,10 @@ def abandoned_by(entries: Sequence[Entry], number: int, ref: str) -> list[Entry]
 def _of_run(store: Store, path: str) -> BranchInfo | None:
     """Return the branch that `run` or `run/branch` names; None if it names none. Reads this run's branches only."""
     run, _, branch = path.partition("/")
-    try:
-        found = store.branches(check_name("run_id", run))
-    except (ConfigError, JournalCorrupt):  # the list of all runs leaves damaged branches out
-        return None
-    return next((info for info in found if info.branch == (branch or "main")), None)
+    with contextlib.suppress(ConfigError):
+        found = readable_branches(store, check_name("run_id", run), branch or "main")
+        return next((info for info in found if info.branch == (branch or "main")), None)
+    return None
 
 
 def _branch(branches: Sequence[BranchInfo], ref: Ref, identity: str | None) -> BranchInfo | None:
