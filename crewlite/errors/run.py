@@ -195,12 +195,10 @@ class NonDeterminism(RunMismatch):
             "A step requested beside others is known by its question and by the coroutine that asks: if workers take "
             "jobs from one list, give each job a key, `with keyed(job):`, in a run with another run_id. "
         )
-        moment = "To wait until a fixed time, write sleep_until(moment). "
-        advice = workers if beside else moment if address.rpartition("/")[2].startswith("timer#") else ""
         super().__init__(
             f"{address or 'the flow'} of run {run_id!r} went another way when it was recorded: expected {expected}; "
-            f"found {found}. {advice}Undo the change to the code; or, if there is none, put time "
-            f"and chance into a step, and sort sets; or set on_drift='rerun' to run again from there."
+            f"found {found}. {workers if beside else ''}Undo the change to the code; or, if there is none, put time "
+            f"and chance into a step (or sleep_until), and sort sets; or set on_drift='rerun' to run again from there."
         )
         self.run_id, self.address, self.expected, self.found = run_id, address, expected, found
 
