@@ -15,7 +15,7 @@ SETTINGS_PAGE = "docs/crewai-names.md"
 """The page with the table of settings."""
 VERBS_PAGE = "docs/coming-from.md"
 """The page about other frameworks."""
-_PACKAGES = ("crewlite", "crewlite.project", "crewlite.flow", "crewlite.tools", "crewlite.events")
+_PACKAGES = ("crewlite", "crewlite.project", "crewlite.flow", "crewlite.tools", "crewlite.state", "crewlite.events")
 """Where names of CrewAI are that crewlite has, too."""
 _OF_EVERY_RESULT = ("raw", "pydantic", "token_usage", "own_usage", "run_id", "drifted", "durability")
 _OF_RESULTS = {
@@ -39,12 +39,14 @@ class Hinting:
 
 
 def missing_import(module: str, name: str) -> ImportError | None:
-    """Build the error for a name of CrewAI that a module of crewlite lacks; None for any other name.
+    """Build the error for a name of another framework that a module of crewlite lacks; None for any other name.
 
     It is an ImportError, because `from crewlite import ...` replaces the text of an AttributeError.
     """
     if name.startswith("_"):
         return None
+    if instead := _names("others").IMPORTS.get(name):
+        return ImportError(f"{module} has no {name!r}: {instead} ({VERBS_PAGE})")
     instead = _first(_names().IMPORTS, name, name.startswith)
     if instead is None:
         homes = (one for one in _PACKAGES if one != module and name in importlib.import_module(one).__all__)
@@ -81,12 +83,12 @@ def instead_of(kind: type, attribute: str) -> str | None:
     instead = next((members[name][attribute] for name in classes if attribute in members.get(name, ())), None)
     if instead:
         return f"{instead} ({PAGE})"
-    if "Runnable" in classes and (instead := _names().VERBS.get(attribute)):
+    if "Runnable" in classes and (instead := _names("others").VERBS.get(attribute)):
         return f"{instead} ({VERBS_PAGE})"
     setting = why_not(classes, attribute)
     return f"{setting} ({SETTINGS_PAGE})" if setting else None
 
 
-def _names() -> ModuleType:
+def _names(of: str = "names") -> ModuleType:
     """Return the tables, which are imported when a name is first missing: a program that works needs none of them."""
-    return importlib.import_module("crewlite.coming_from.names")
+    return importlib.import_module(f"crewlite.coming_from.{of}")

@@ -1,4 +1,4 @@
-"""Modules, classes and methods of CrewAI that crewlite lacks, verbs of other frameworks, and what to write instead.
+"""Modules, classes and methods of CrewAI that crewlite lacks, and what to write instead.
 
 Each line states a fact about this release. If crewlite has nothing in place of a name, its line only says so.
 """
@@ -385,14 +385,3 @@ MEMBERS: dict[str, dict[str, str]] = {
     },
 }
 """Methods and fields by class."""
-_BEGIN = "kickoff(...) begins a run, or goes on with the run of its run_id; await akickoff(...) in async code"
-_AGAIN = "the same kickoff again goes on: kickoff(run_id=...), with answers={address: answer} for what it waits for"
-_PLACES = "what is recorded: History(location).run(run_id), and its .checkpoints()"
-VERBS: dict[str, str] = {
-    **dict.fromkeys(("invoke", "ainvoke", "run", "arun", "run_sync", "start", "execute"), _BEGIN),
-    **dict.fromkeys(("resume", "aresume", "retry", "recover"), _AGAIN),
-    **dict.fromkeys(("get_state", "aget_state", "get_state_history"), _PLACES),
-    **dict.fromkeys(("update_state", "aupdate_state"), "fork(ref, edits={address: value}).kickoff()"),
-    "astream": "the events of a run, as they happen: stream(...), with for or async for",
-}
-"""What LangGraph, DBOS, Temporal and others do with a definition, by the name that it has there."""

@@ -922,6 +922,18 @@ def test_another_flow_does_not_take_over_a_run(config):
         made("other").kickoff(run_id="r")
 
 
+def test_another_flow_forks_no_run(config):
+    """No branch is left behind that no kickoff of the flow could run."""
+
+    def made(name):
+        return flow(name=name, checkpoint=config())(lambda: name)
+
+    made("one").kickoff(run_id="r")
+    with pytest.raises(RunMismatch, match="flow 'one'"):
+        made("other").fork("r", branch="b")
+    assert made("one").fork("r", branch="b").kickoff() == "one"
+
+
 def test_a_misspelt_effect_is_refused():
     with pytest.raises(ConfigError, match="none, idempotent, once"):
         step(effect="Once")(lambda: None)

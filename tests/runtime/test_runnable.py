@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import threading
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, Crew, Task
+from crewlite import Agent, CheckpointConfig, Crew, History, Task
 from crewlite.errors import ConfigError, MissingInput, QuestionsChanged, RunCancelled
 from crewlite.flow import flow, step
 from crewlite.testing import ScriptedLLM
@@ -106,6 +107,23 @@ def test_inside_a_run_nothing_is_submitted(tmp_path):
 
     with pytest.raises(ConfigError, match="was called inside a run, but it begins a run of its own: call kickoff"):
         outer.kickoff()
+
+
+def test_a_step_may_begin_a_run_of_its_own_in_a_context_of_its_own(tmp_path):
+    crew = crew_at(tmp_path / "crew")
+
+    @step
+    def begin(what):
+        return contextvars.Context().run(crew.submit, {"what": what}, run_id=f"about-{what}", wait=True).run_id
+
+    @flow(checkpoint=CheckpointConfig(location=tmp_path / "flow"))
+    def outer():
+        return begin("it")
+
+    assert outer.kickoff(run_id="r") == "about-it"
+    assert crew.kickoff(run_id="about-it", wait=True).raw == crew.kickoff({"what": "it"}).raw
+    with History(tmp_path / "flow") as history:
+        assert [one.address for one in history.run("r").steps] == ["step:begin", ""]
 
 
 def test_the_result_of_a_step_that_is_waited_for_too_long_says_which_step(tmp_path):

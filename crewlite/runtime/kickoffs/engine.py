@@ -90,7 +90,7 @@ def submit(definition: Runnable[R], request: Request, verb: str = "submit") -> R
         instead = f"{name}(...)" if kind is kinds.FLOW else f"kickoff(...) of this {kind}"
         raise ConfigError(
             f"{name}.{verb}(...) was called inside a run, but it begins a run of its own: call {instead} instead, and "
-            f"its steps become part of this run"
+            f"its steps become part of this run; several side by side in a @step that is submitted or mapped"
         )
     if background.on_loop_thread():
         raise OnLoopThread("submit", "await akickoff()")

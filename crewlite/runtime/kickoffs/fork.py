@@ -11,7 +11,7 @@ from crewlite.codec import decode
 from crewlite.errors import BindMissing, ConfigError, MissingInput
 from crewlite.runtime.kickoffs.rebuild import definition_of
 from crewlite.runtime.kickoffs.request import Bind, FromCheckpoint, Request
-from crewlite.runtime.kickoffs.resumption import drift_of_result
+from crewlite.runtime.kickoffs.resumption import check_definition, drift_of_result
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig, at_ref
@@ -77,11 +77,11 @@ def forked_in_memory(
 
 
 def kickoff_check(definition: Runnable[Any], config: CheckpointConfig, secrets: Secrets) -> Callable[[Record], None]:
-    """Return a check of the record of a fork: it raises what the fork's kickoff would raise for changed questions.
+    """Return a check of the record of a fork: it raises what the fork's kickoff would raise for another definition.
 
-    Those are QuestionsChanged and TaskDrifted; ConfigError for inputs that make no initial state of a flow. A
-    placeholder that no input fills is left to the kickoff, which may be given more of them, and so is the next message
-    of a conversation.
+    That is RunMismatch; QuestionsChanged and TaskDrifted for changed questions; ConfigError for inputs that make no
+    initial state of a flow. A placeholder that no input fills is left to the kickoff, which may be given more of them,
+    and so is the next message of a conversation.
     """
 
     def check(record: Record) -> None:
@@ -89,6 +89,7 @@ def kickoff_check(definition: Runnable[Any], config: CheckpointConfig, secrets: 
             return
         with contextlib.suppress(MissingInput):
             root, inputs = definition.as_root(Request()), decode(record.run["inputs"])
+            check_definition(root, record, inputs, secrets.mask)
             root.check_beginning(inputs, record)
             drift_of_result(root, record, inputs, config.on_drift, secrets.mask)
 

@@ -121,19 +121,8 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
     InputsChanged if the inputs differ from recorded ones that cannot change any more, and what `root.check` raises.
     """
     record = journal.record
-    recorded = record.run["definition"]
     inputs: dict[str, Any] = decode(record.run["inputs"], root.classes)
-    found, wanted = (recorded["kind"], recorded["name"]), (root.kind, journal.secrets.mask(root.name))
-    if is_another(found, wanted, root.default_name):
-        raise RunMismatch(
-            f"Run {journal.run_id!r} is of {recorded['kind']} {recorded['name']!r}, and this is {root.kind} "
-            f"{wanted[1]!r}. Kick off the definition that the run was started with, or choose another run_id."
-        )
-    if not root.shares(record, {**inputs, **(request.inputs or {})}, journal.secrets.mask):
-        raise RunMismatch(
-            f"Run {journal.run_id!r} has other tasks: it has no task name and no task text in common with this "
-            f"{root.kind}. Kick off the {root.kind} it was started with, or choose another run_id."
-        )
+    check_definition(root, record, {**inputs, **(request.inputs or {})}, journal.secrets.mask)
     forked, others = bool(record.run.get("base")), CommitParts()
     asked = request.inputs_of_caller if forked else request.inputs  # a fork keeps its own
     if asked is None:
@@ -185,6 +174,22 @@ async def kept_result(
         return drift_of_result(root, journal.record, inputs, config.on_drift, journal.secrets.mask)
     except QuestionsChanged as error:
         raise await in_thread(with_fork_advice, error, found) from None
+
+
+def check_definition(root: Root[Any], record: Record, inputs: dict[str, Any], mask: Callable[[str], str]) -> None:
+    """Raise RunMismatch if the record belongs to another definition."""
+    run_id, recorded = record.run["run_id"], record.run["definition"]
+    found, wanted = (recorded["kind"], recorded["name"]), (root.kind, mask(root.name))
+    if is_another(found, wanted, root.default_name):
+        raise RunMismatch(
+            f"Run {run_id!r} is of {recorded['kind']} {recorded['name']!r}, and this is {root.kind} "
+            f"{wanted[1]!r}. Kick off the definition that the run was started with, or choose another run_id."
+        )
+    if not root.shares(record, inputs, mask):
+        raise RunMismatch(
+            f"Run {run_id!r} has other tasks: it has no task name and no task text in common with this "
+            f"{root.kind}. Kick off the {root.kind} it was started with, or choose another run_id."
+        )
 
 
 def drift_of_result(

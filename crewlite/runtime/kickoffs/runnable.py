@@ -259,10 +259,10 @@ class Runnable(ABC, Generic[R]):
             EffectsRepeat: such calls would be made again, and allow_effects is False.
             QuestionsChanged, TaskDrifted: the definition asks a finished run something else, and its kickoff would
                 refuse that; give `rerun` or `inputs`.
-            RefError: there is nothing to fork, or no such step. BranchExists: the name is taken. ConfigError: inputs
-                that it does not take, edits that cannot be made, such as to a label that a router does not declare.
-                AnswerRefused: an edit of a person's answer does not fit the question.
-                StoreError, OSError: no branch was created.
+            RunMismatch: the run is of another definition. RefError: there is nothing to fork, or no such step.
+                BranchExists: the name is taken. ConfigError: inputs that it does not take, edits that cannot be
+                made, such as to a label that a router does not declare. AnswerRefused: an edit of a person's answer
+                does not fit the question. StoreError, OSError: no branch was created.
             BindMissing: on the class, after the branch was created. Pass its ref to from_checkpoint.
         """
         how: Any = {"branch": branch, "operation_id": operation_id, "bind": bind, "allow_effects": allow_effects}
