@@ -1,7 +1,8 @@
 """litellm, imported when a model of a provider is first asked: the import takes seconds.
 
-It is restricted: no look-up of prices on the network, no banners, no log lines of its own, no retries (they belong to
-`recovery/`). If the program imported litellm first, its settings of prices, banners and logs are left alone.
+It is restricted: no look-up of prices or tokenizers on the network, no banners, no log lines of its own, no retries
+(they belong to `recovery/`). If the program imported litellm first, its settings of prices, banners and logs are left
+alone.
 """
 
 from __future__ import annotations
@@ -52,11 +53,18 @@ def api_error() -> type[Exception]:
 
 
 def cost(library: Any, response: Any, model: str) -> float | None:
-    """Return the cost of a response in US dollars; None for a model without a known price, never 0 by default."""
+    """Return the cost of a response in US dollars; None for a model without a known price, never 0 by default.
+
+    litellm says 0 also for some models that it has no price for, and for a response without usage.
+    """
     try:
-        return float(library.completion_cost(completion_response=response, model=model))
+        found = float(library.completion_cost(completion_response=response, model=model))
     except Exception:  # litellm raises bare exceptions for what it has no price for
         return None
+    if found > 0:
+        return found
+    prices = [price for name, price in _listed(library, model).items() if "cost" in name]
+    return 0.0 if prices and not any(prices) else None
 
 
 def takes(library: Any, model: str, provider: str, setting: str) -> bool:
@@ -99,6 +107,7 @@ def _load() -> Any:
             module = imported("litellm")
             if first:  # else the program has set it up as it wants it
                 _quieten(module)
+            _fetch_no_tokenizers(module)
             _keep_secrets()
             _loaded = True
         return sys.modules["litellm"]
@@ -126,8 +135,17 @@ def _quieten(module: Any) -> None:
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
+def _fetch_no_tokenizers(module: Any) -> None:
+    """Keep litellm from fetching tokenizers to count tokens: it blocks the loop meanwhile. Keep what was set."""
+    if module.disable_hf_tokenizer_download is None:
+        module.disable_hf_tokenizer_download = True
+
+
 def _keep_secrets() -> None:
-    """Turn off log lines below INFO: they hold the user's own headers, which are secrets. Keep a level that was set."""
-    for name in ("openai", "LiteLLM"):
-        if logging.getLogger(name).level == logging.NOTSET:
-            logging.getLogger(name).setLevel(logging.INFO)
+    """Turn off log lines below INFO: they hold the user's own headers, which are secrets. Keep a level that was set.
+
+    litellm has a handler of its own, so a level that is lower than the inherited one would print lines unasked.
+    """
+    for logger in map(logging.getLogger, ("openai", "LiteLLM")):
+        if logger.level == logging.NOTSET:
+            logger.setLevel(max(logging.INFO, logger.getEffectiveLevel()))

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+from pathlib import Path
 
 import pytest
-from server import CLOSE, reply
+from server import CLOSE, Server, chat, reply
 
+from crewlite import LLM, Agent
 from crewlite.llm import library
+from tests import children
 
 LOST = [b"no answer\r\n\r\n", CLOSE]
 
@@ -31,3 +36,62 @@ def test_a_request_whose_connection_is_lost_is_not_sent_again(serve, monkeypatch
     server = serve(LOST, reply({}))
     assert asyncio.run(posted()) != 200
     assert len(server.requests) == 1
+
+
+def said_by(code, directory, **environment):
+    """What a new process prints that runs this code."""
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    done = children.run(
+        [sys.executable, "-c", f"from crewlite import LLM; from server import *\n{code}"],
+        cwd=directory,
+        env=os.environ | {"PYTHONPATH": path, "LITELLM_LOCAL_MODEL_COST_MAP": "True"} | environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("first", ["", "import litellm\n"], ids=["crewlite loads it", "the program loads it"])
+def test_no_tokenizer_is_fetched_from_the_network(tmp_path, first):
+    """litellm fetches one to count the tokens of a stream, and blocks the loop until it has it or gives up."""
+    code = f"""{first}
+with Server(stream(piece("hello"), piece(finish="stop"), COUNTED)) as server:
+    print(LLM("openai/llama-3-8b", base_url=server.base_url, stream=True).call("Who?"))"""
+    with Server(*[reply({}, 404)] * 20) as hub:
+        said = said_by(code, tmp_path, HF_ENDPOINT=hub.address, HF_HOME=str(tmp_path))
+        assert said.split()[-1] == "hello"
+        assert hub.requests == []
+
+
+def test_a_program_that_loaded_litellm_is_told_no_more_by_its_logs_than_before(tmp_path):
+    code = """import litellm
+with Server(reply(chat("hello"))) as server:
+    LLM("openai/foo", base_url=server.base_url).call("Who?")"""
+    assert "completion()" not in said_by(code, tmp_path)
+
+
+BELOW_ZERO = {"prompt_tokens": -7, "completion_tokens": -5, "total_tokens": -12}
+
+
+@pytest.mark.parametrize(
+    ("model", "usage"),
+    [("fireworks_ai/foo", True), ("openai/gpt-4o", False), ("openai/gpt-4o", BELOW_ZERO)],
+    ids=["a model that is not listed", "no usage", "usage below zero"],
+)
+def test_a_cost_that_is_not_known_is_none_and_never_zero(serve, model, usage):
+    """litellm says 0 for any model of Fireworks that it does not list, and for a response without usage."""
+    assert cost_of(LLM(model, base_url=serve(reply(chat(usage=usage))).base_url)) is None
+
+
+def test_the_cost_of_a_model_that_is_listed_as_free_is_zero(serve, monkeypatch):
+    from litellm import model_cost  # seconds, which only this test needs
+
+    free = {"input_cost_per_token": 0, "output_cost_per_token": 0}
+    monkeypatch.setitem(model_cost, "openai/free", {"litellm_provider": "openai", "mode": "chat", **free})
+    assert cost_of(LLM("openai/free", base_url=serve(reply(chat())).base_url)) == 0
+    assert cost_of(LLM("openai/gpt-4o", base_url=serve(reply(chat())).base_url)) > 0
+
+
+def cost_of(llm):
+    return Agent(role="Pilot", goal="answer", llm=llm).kickoff("Who?").token_usage.cost
