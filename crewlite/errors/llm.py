@@ -78,13 +78,20 @@ class ContentRefused(LLMError):
 
 
 class LLMEmptyReply(LLMError):
-    """The reply of the model had no text and no tool call."""
+    """The reply of the model had no text and no tool call.
+
+    `is_cut`: because it reached its token limit before there was any.
+    """
 
     code = "llm_empty_reply"
 
-    def __init__(self, model: str) -> None:
-        super().__init__(f"{model} gave an empty reply: no text and no tool call. Start the run again to retry.")
-        self.model = model
+    def __init__(self, model: str, *, is_cut: bool = False) -> None:
+        why, then = "no text and no tool call", "Start the run again to retry."
+        if is_cut:
+            why = "it reached its token limit before any text, as a model does that thinks first"
+            then = "Raise max_tokens=, or lower reasoning_effort=; then start the run again to go on."
+        super().__init__(f"{model} gave an empty reply: {why}. {then}")
+        self.model, self.is_cut = model, is_cut
 
 
 class ScriptExhausted(LLMError):

@@ -5,12 +5,13 @@ No typed error holds the request, the response or a key: its text is masked, and
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 import os
 import re
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -30,7 +31,8 @@ from crewlite.llm.library import api_error
 _LATER = {408, 409, 425, 429}
 _KEY = {401, 402, 403}
 _UNPAID = {"insufficient_quota", "billing_hard_limit_reached"}  # a 429 that waiting does not end
-_TOO_LONG = {"context_length_exceeded"}
+_TOO_LONG = {"context_length_exceeded", "3051"}  # the number is Mistral's
+_MISWRITTEN = {"tool_use_failed", "json_validate_failed"}  # a 400 of Groq's for what its model wrote, not for a request
 _FILTERED = {"content_filter", "content_policy_violation"}
 _PREFIX = re.compile(
     r"^(?:(?:litellm\.)?(?:\w+(?:Error|Timeout|Exception)\w*: (?:(?:\w+ ){1,3}Err?ror - )?|Timeout Error: "
@@ -55,7 +57,9 @@ def typed(
     `exceptions` is litellm's module of exceptions, `mask` masks secrets, `limit` is the timeout in seconds, `host` the
     host that was asked. `heard`: the answer had begun.
     """
-    said, status, code = _said(error, mask), _status(error), _code(error)
+    told = _told(mask(text_of(error)))
+    body = _json(told)
+    said, status, code = _said(error, told, body), _status(error), _code(error, body)
     if isinstance(error, exceptions.Timeout) and limit is not None and not _answered(error):
         return LLMTimeout(model, limit)
     if isinstance(error, exceptions.ContextWindowExceededError) or code in _TOO_LONG:
@@ -71,8 +75,9 @@ def typed(
             return LLMRejected(model, None, said, sent=False)
     if status is None:
         said = mask(_explained(error, said, host or "its service"))
-    if status is None or may_work_later(status):
+    if status is None or may_work_later(status) or code in _MISWRITTEN:
         wait = retry_after(getattr(error, "litellm_response_headers", None) or {})
+        wait = _delay(body) if wait is None else wait
         return LLMUnavailable(_unavailable(model, status, said, wait), retry_after=wait)
     return LLMRejected(model, status, said)
 
@@ -113,18 +118,43 @@ def _until(text: str) -> float | None:
     return max(0.0, (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
 
 
-def _said(error: Exception, mask: Callable[[str], str]) -> str:
-    text = " ".join(_message(_PREFIX.sub("", _INNARDS.sub("", mask(text_of(error))))).split()).rstrip(".")
+def _told(text: str) -> str:
+    """Return what the service sent, without what litellm wrote around it, and as text where litellm shows bytes."""
+    told = _PREFIX.sub("", _INNARDS.sub("", text)).strip()
+    try:
+        shown = ast.literal_eval(told) if told.startswith(("b'", 'b"')) else told
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return told
+    return shown.decode(errors="replace") if isinstance(shown, bytes) else told
+
+
+def _json(told: str) -> Mapping[str, Any]:
+    """Return the body of an error that some of litellm's adapters pass on as JSON text; {} for other texts."""
+    try:
+        body = json.loads(told)
+    except (ValueError, RecursionError):
+        return {}
+    inner = body.get("error", body) if isinstance(body, dict) else None
+    return {"message": inner} if isinstance(inner, str) else inner if isinstance(inner, dict) else {}
+
+
+def _said(error: Exception, told: str, body: Mapping[str, Any]) -> str:
+    message = body.get("message")
+    text = " ".join((message if isinstance(message, str) else told).split()).rstrip(".")
     return (text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...") or type(error).__name__
 
 
-def _message(text: str) -> str:
-    """Return the message inside an error that is JSON text, as some of litellm's adapters pass it on; else the text."""
-    try:
-        message = json.loads(text)["error"]["message"]
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return text
-    return message if isinstance(message, str) else text
+def _delay(body: Mapping[str, Any]) -> float | None:
+    """Return the seconds that a service of Google asks to wait: its errors say so in their body, not in a header.
+
+    Source: google.rpc.RetryInfo, whose duration is a text such as "3.5s".
+    """
+    details = body.get("details")
+    for detail in details if isinstance(details, list) else ():
+        delay = detail.get("retryDelay") if isinstance(detail, dict) else None
+        if isinstance(delay, str) and delay.endswith("s"):
+            return _number(delay[:-1])
+    return None
 
 
 def _status(error: Exception) -> int | None:
@@ -140,9 +170,9 @@ def _status(error: Exception) -> int | None:
     return next((code for code in codes if isinstance(code, int) and 400 <= code < 500), None)
 
 
-def _code(error: Exception) -> str | None:
+def _code(error: Exception, body: Mapping[str, Any]) -> str | None:
     """Return the service's error code. For an error in a response of status 200, litellm has it as the status."""
-    found = (_code_in_body(error), getattr(error, "status_code", None))
+    found = (_code_in_body(error), getattr(error, "status_code", None), body.get("code"))
     return next((code for code in found if isinstance(code, str)), None)
 
 

@@ -6,14 +6,14 @@ import asyncio
 import inspect
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, SecretStr
 
 from crewlite import background, durable
-from crewlite.errors import ConfigError, LLMError, LLMTimeout, LLMUnavailable, MissingKey, UnknownProvider
+from crewlite.errors import ConfigError, LLMRejected, LLMTimeout, LLMUnavailable, MissingKey, UnknownProvider
 from crewlite.lazy import lazy
 from crewlite.llm import faults, keys, library as provided, wire
 from crewlite.llm.arguments import check, full_name, handed_on
@@ -39,6 +39,7 @@ else:
     offline = lazy("crewlite.llm.offline")  # only for those who ask for it
 
 log = logging.getLogger("crewlite.llm")
+T = TypeVar("T")
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high"]
 _SETTINGS = ("temperature", "top_p", "max_tokens", "stop", "seed", "reasoning_effort", "api_version", "extra_headers")
 _PLAIN = (
@@ -46,6 +47,7 @@ _PLAIN = (
     "max_retries",
     *("reasoning_effort", "stream"),
 )
+_BAD_REQUEST = (400, 422)
 _NO_SETTINGS = ("self", "__class__", "others")  # in the frame of the constructor
 
 
@@ -266,49 +268,74 @@ class LLM(BaseLLM):
         stop: Sequence[str],
         on_chunk: OnChunk | None,
     ) -> LLMReply:
+        """Ask once. A schema that the service refuses is left out: the messages tell the model of it as well."""
         library = await provided.litellm()
-        response, failure = None, cast(LLMError | None, None)
-        request = self._request(library, messages, tools, schema, stop)
+        if schema and (tools or not library.supports_response_schema(self.model, self._provider or "")):
+            schema = None
+        form = wire.schema_for(schema) if schema else None
+        try:
+            return await self._asked(library, messages, tools, form, stop, on_chunk)
+        except LLMRejected as error:
+            if form is None or type(error) is not LLMRejected or error.status not in _BAD_REQUEST:
+                raise
+            log.warning("%s refused the schema of the answer, so it is told in words alone: %s", self.model, error.said)
+        return await self._asked(library, messages, tools, None, stop, on_chunk)
+
+    async def _asked(
+        self,
+        library: Any,
+        messages: list[Message],
+        tools: Sequence[dict[str, Any]],
+        form: dict[str, Any] | None,
+        stop: Sequence[str],
+        on_chunk: OnChunk | None,
+    ) -> LLMReply:
+        request = self._request(library, messages, tools, form, stop)
+        response, late = None, False
         try:
             async with asyncio.timeout(self.timeout):
-                response = await library.acompletion(**request)
+                response = await self._heard(library, library.acompletion(**request), begun=False)
                 if self.stream:
                     response = await self._whole(library, response, on_chunk)
         except LLMTimeout:
             raise
         except TimeoutError:
-            failure = LLMTimeout(self.model, self.timeout or 0.0)
-        except provided.api_error() as error:
-            heard, host = response is not None, self._host
-            failure = faults.typed(
-                error, self.model, library.exceptions, self._mask, self.timeout, host=host, heard=heard
-            )
-        # raised here and not above, where the original, which holds the request, would be its context
-        if failure is not None:
-            raise failure
+            late = True
+        if late:  # raised here and not above, where the original, which holds the request, would be its context
+            raise LLMTimeout(self.model, self.timeout or 0.0)
         cost = provided.cost(library, response, self.model)
         reply = wire.reply_of(response, self.model, self._provider or "", cost, self._mask)
         if reply.finish_reason == "length" and reply.text:
             log.warning("The reply of %s was cut at its token limit (max_tokens)", self.model)
         return whole_reply(reply, self.model)
 
+    async def _heard(self, library: Any, answer: Awaitable[T], *, begun: bool) -> T:
+        """Wait for what litellm hears from the service. Raises kinds of LLMError. `begun`: the answer had begun."""
+        try:
+            return await answer
+        except TimeoutError:
+            raise
+        except Exception as error:  # the border: litellm converts most errors to its own classes, and not all
+            failure = faults.typed(
+                error, self.model, library.exceptions, self._mask, self.timeout, host=self._host, heard=begun
+            )
+        raise failure  # not above, for the same reason as in `_ask`
+
     def _request(
         self,
         library: Any,
         messages: list[Message],
         tools: Sequence[dict[str, Any]],
-        schema: dict[str, Any] | None,
+        form: dict[str, Any] | None,
         stop: Sequence[str],
     ) -> dict[str, Any]:
         provider = self._provider or ""
         settings = {name: getattr(self, name) for name in _SETTINGS}
         stops = stop if provided.takes(library, self.model, provider, "stop") else ()  # useful, but not needed
         settings["stop"] = [*(self.stop or ()), *stops] or None
-        settings["response_format"] = self.response_format
+        settings["response_format"] = form or self.response_format
         if self._login:
             settings["extra_headers"] = self._login.headers | (self.extra_headers or {})
-        if schema and not tools and library.supports_response_schema(self.model, provider):
-            settings["response_format"] = wire.schema_for(schema)
         return {
             "model": self.model,
             "messages": wire.messages_for(messages, provider),
@@ -333,11 +360,11 @@ class LLM(BaseLLM):
         while True:
             try:
                 async with asyncio.timeout(self.idle_timeout):
-                    piece = await anext(waiting)
-            except StopAsyncIteration:
-                break
+                    piece = await self._heard(library, anext(waiting, None), begun=True)
             except TimeoutError:
                 raise LLMTimeout(self.model, self.idle_timeout or 0.0, "idle_timeout") from None
+            if piece is None:
+                break
             pieces.append(piece)
             for said, thinking in wire.said(piece):
                 if on_chunk:
@@ -346,7 +373,7 @@ class LLM(BaseLLM):
             raise LLMUnavailable(
                 f"{self.model}: the stream ended before the reply was complete. Start the run again to go on."
             )
-        return library.stream_chunk_builder(pieces)
+        return await self._heard(library, wire.whole(library, pieces), begun=True)
 
 
 def _models(fallbacks: Sequence[BaseLLM | str]) -> tuple[BaseLLM, ...]:

@@ -16,6 +16,9 @@ from crewlite.llm.base import LLMReply, Message, ToolCall
 from crewlite.llm.parts import text_of
 from crewlite.usage import Usage
 
+_BROKEN_OFF = {"error", "ERROR", "network_error", "abort", "MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE"}
+"""What services say of a reply that failed in the middle. litellm makes `stop` of it."""
+_HEAR_THOUGHTS = {"deepseek", "moonshot"}
 _LONE = re.compile("[\ud800-\udfff]")  # lone surrogates: no encoding can send them, no file can hold them
 
 
@@ -24,8 +27,10 @@ def messages_for(messages: Iterable[Message], provider: str) -> list[Message]:
     return [_sent(message, provider) for message in messages]
 
 
-def schema_for(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a JSON schema as the `response_format` of a request."""
+def schema_for(schema: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a JSON schema as the `response_format` of a request; None for one that services refuse, as of a list."""
+    if schema.get("type") != "object":
+        return None
     name = re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title") or "answer"))[:64]
     return {"type": "json_schema", "json_schema": {"name": name, "schema": dict(schema)}}
 
@@ -33,15 +38,21 @@ def schema_for(schema: Mapping[str, Any]) -> dict[str, Any]:
 def reply_of(
     response: Any, model: str, provider: str, cost: float | None, mask: Callable[[str], str] = str
 ) -> LLMReply:
-    """Build the reply from a response. Raises ContentRefused, and LLMUnavailable for a response without a reply."""
+    """Build the reply from a response.
+
+    Raises ContentRefused for a reply that was refused or stopped by a filter, and LLMUnavailable for a response without
+    a reply, or with one that broke off.
+    """
     choices = getattr(response, "choices", None) or []
     message = getattr(choices[0], "message", None) if choices else None
     if message is None:
         raise LLMUnavailable(f"{model} sent a response without a reply. Start the run again to go on.")
     reason, text = label(getattr(choices[0], "finish_reason", None)), clean(getattr(message, "content", None) or "")
+    if (own := _extras(choices[0]).get("native_finish_reason")) in _BROKEN_OFF:
+        raise LLMUnavailable(f"{model} broke off its reply (finish_reason {own}). Start the run again to go on.")
     refusal = getattr(message, "refusal", None)
     calls = tuple(_call(call) for call in getattr(message, "tool_calls", None) or ())
-    if refusal or (reason == "content_filter" and not text and not calls):
+    if refusal or reason == "content_filter":
         why = mask(clean(str(refusal))) if refusal else "a content filter of its service stepped in"
         raise ContentRefused(model, why)
     return LLMReply(
@@ -50,7 +61,7 @@ def reply_of(
         usage=_usage(getattr(response, "usage", None), cost),
         finish_reason=reason,
         response_id=label(getattr(response, "id", None)),
-        carried=_carried(message, provider),
+        carried=_carried(message, provider, called=bool(calls)),
     )
 
 
@@ -61,6 +72,33 @@ def ended(stream: Any) -> bool:
     """
     reason = getattr(stream, "received_finish_reason", "unknown") or getattr(stream, "intermittent_finish_reason", None)
     return reason is not None
+
+
+async def whole(library: Any, pieces: Sequence[Any]) -> Any:
+    """Return the complete response of a stream. Async, so that its errors are converted as those of the stream are."""
+    _tell_calls_apart(pieces)
+    return library.stream_chunk_builder(pieces)
+
+
+def _tell_calls_apart(pieces: Iterable[Any]) -> None:
+    """Give each tool call of a stream its own index and an id: litellm joins the calls of one index, and drops others.
+
+    Some servers number all calls of a reply 0, and tell them apart by their ids; some send no ids, and some another id
+    with each piece of a call, but its name with the first alone.
+    """
+    ids, at = dict[int, str | None](), dict[int, int]()  # `at`: the call that goes on at an index that is sent
+    for call in (call for piece in pieces for call in _calls_in(piece)):
+        sent, named = call.index or 0, call.function and call.function.name
+        if sent not in at or (named and call.id and ids[at[sent]] not in (None, call.id)):
+            at[sent] = sent if sent not in ids else max(ids) + 1
+            ids[at[sent]] = None
+        own = ids[at[sent]] = ids[at[sent]] or call.id
+        call.index, call.id = at[sent], own or f"call_{at[sent] + 1}"
+
+
+def _calls_in(piece: Any) -> Sequence[Any]:
+    delta = piece.choices[0].delta if getattr(piece, "choices", None) else None
+    return getattr(delta, "tool_calls", None) or ()
 
 
 def said(piece: Any) -> list[tuple[str, bool]]:
@@ -123,10 +161,26 @@ def _call(call: Any) -> ToolCall:
     return ToolCall(label(function.name) or "", clean(function.arguments or ""), label(call.id))
 
 
-def _carried(message: Any, provider: str) -> dict[str, Any] | None:
-    """Return the data that the service wants back with the next call: its signed thoughts."""
-    blocks = getattr(message, "thinking_blocks", None)
-    return {"provider": provider, "fields": {"thinking_blocks": _cleaned(blocks)}} if blocks else None
+def _carried(message: Any, provider: str, called: bool) -> dict[str, Any] | None:
+    """Return the data that the service wants back with the next call: its thoughts, or what stands for them.
+
+    Signed thoughts go back with each reply, others only with tool calls, and only to services that document it.
+    """
+    thoughts = {
+        "thinking_blocks": getattr(message, "thinking_blocks", None),
+        "reasoning_content": getattr(message, "reasoning_content", None)
+        if called and provider in _HEAR_THOUGHTS
+        else None,
+        "reasoning_details": _extras(message).get("reasoning_details") if provider == "openrouter" else None,
+    }
+    fields = {name: _cleaned(value) for name, value in thoughts.items() if value}
+    return {"provider": provider, "fields": fields} if fields else None
+
+
+def _extras(part: Any) -> Mapping[str, Any]:
+    """Return what litellm keeps of a part of a response in the service's own words."""
+    extras = getattr(part, "provider_specific_fields", None)
+    return extras if isinstance(extras, Mapping) else {}
 
 
 def _usage(usage: Any, cost: float | None) -> Usage:

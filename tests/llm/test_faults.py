@@ -91,6 +91,9 @@ def typed(text, kind=Exception, **fields):
         ("litellm.BadRequestError: Cloudflare Exception - bad", "bad"),
         ("seed: 7 - that is bad", "seed: 7 - that is bad"),
         ('litellm.BadRequestError: AnthropicException - {"error": {"message": "bad"}}', "bad"),
+        ('litellm.NotFoundError: Ollama_chatException - {"error": "no such model"}', "no such model"),
+        ('litellm.BadRequestError: MistralException - {"object": "error", "message": "too large"}', "too large"),
+        ('litellm.RateLimitError: VertexAIException - b\'{"error": {"message": "slow"}}\'', "slow"),
         ('{"error": {"message": 7}}', '{"error": {"message": 7}}'),
         ("Invalid response object Traceback (most recent call last):\n  File x", "Invalid response object"),
         ("Traceback (most recent call last):\n  File x", "Exception"),
@@ -242,7 +245,8 @@ def test_a_schema_is_named_as_services_want_names():
     made = wire.schema_for({"title": "Tide Table[int]" + "x" * 90, "type": "object"})["json_schema"]
     assert made["name"].startswith("Tide_Table_int_x")
     assert len(made["name"]) == 64
-    assert wire.schema_for({})["json_schema"]["name"] == "answer"
+    assert wire.schema_for({"type": "object"})["json_schema"]["name"] == "answer"
+    assert wire.schema_for({"type": "array"}) is None
 
 
 # replies
@@ -270,7 +274,7 @@ def test_a_count_that_is_none_counts_nothing(count):
     assert wire.reply_of(response(usage=usage), "m", "openai", None).usage.total_tokens == 3
 
 
-def test_what_is_filtered_is_refused_unless_something_was_said():
-    assert wire.reply_of(response("half", "content_filter"), "m", "openai", None).text == "half"
+@pytest.mark.parametrize("said", ["half", ""])
+def test_what_is_filtered_is_refused_also_if_half_of_it_was_said(said):
     with pytest.raises(ContentRefused):
-        wire.reply_of(response("", "content_filter"), "m", "openai", None)
+        wire.reply_of(response(said, "content_filter"), "m", "openai", None)

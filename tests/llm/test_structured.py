@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from pydantic import BaseModel
-from server import call, calling, chat, reply
+from pydantic import BaseModel, RootModel
+from server import call, calling, chat, error, reply
 
 from crewlite import LLM, Agent, Crew, History, Task, tool
-from crewlite.errors import OutputInvalid
+from crewlite.errors import LLMRejected, OutputInvalid
 
 
 class Tide(BaseModel):
@@ -49,6 +49,28 @@ def test_with_tools_on_offer_the_schema_is_not_sent_for_it_would_bind_every_turn
     server = serve(reply(calling(call("look"))), FITS)
     assert pilot(server, tools=[look]).kickoff("How high?", response_format=Tide).pydantic.metres == 6.9
     assert not [request for request in server.requests if "response_format" in request.body]
+
+
+def test_a_list_is_told_in_words_as_services_take_schemas_of_objects_alone(serve):
+    server = serve(reply(chat('[{"port": "Brest", "metres": 6.9}]')))
+    said = pilot(server).kickoff("How high?", response_format=RootModel[list[Tide]])
+    assert said.pydantic.root[0].metres == 6.9
+    assert "response_format" not in server.requests[0].body
+
+
+def test_a_schema_that_the_service_refuses_is_told_in_words_alone(serve, caplog):
+    server = serve(error(400, "This response_format type is unavailable now"), FITS)
+    assert pilot(server).kickoff("How high?", response_format=Tide).pydantic.metres == 6.9
+    assert ["response_format" in request.body for request in server.requests] == [True, False]
+    assert "openai/gpt-4o refused the schema of the answer, so it is told in words alone: This" in caplog.text
+
+
+@pytest.mark.parametrize("status", [400, 401])
+def test_a_refusal_for_another_reason_is_an_error(serve, status):
+    server = serve(*[error(status, "no")] * 2)
+    with pytest.raises(LLMRejected, match="no"):
+        pilot(server).kickoff("How high?", response_format=Tide)
+    assert len(server.requests) == (2 if status == 400 else 1)
 
 
 @pytest.mark.parametrize("wanted", [Tide, {"type": "json_object"}], ids=["a class", "as it is"])

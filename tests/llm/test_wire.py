@@ -128,6 +128,7 @@ def chunked(content: bytes, *end: Act) -> list[Act]:
     return [head(200, {"transfer-encoding": "chunked"}) + b"%x\r\n" % len(content) + content, *end]
 
 
+TOO_LONG = {"object": "error", "message": "too large", "type": "invalid_request_error", "param": None, "code": "3051"}
 STATUSES = [
     again("429, Retry-After in seconds", error(429, retry_after="0.01")),
     again("429, Retry-After in milliseconds", error(429, retry_after_ms="10")),
@@ -177,6 +178,10 @@ STATUSES = [
     never("401, the key in its message", error(401, f"Incorrect API key: {KEY}"), LLMAuthError, words="key: [secret]."),
     never("400, a header in its message", error(400, f"not {PROXY_KEY}"), LLMRejected, words="not [secret]."),
     again("500, the key in its message", error(500, f"while serving {KEY}", **SOON)),
+    again("400, what the model wrote of a call cannot be read", error(400, code="tool_use_failed", **SOON)),
+    never(
+        "400, too long for Mistral", reply(TOO_LONG, 400), ContextOverflow, model="mistral/foo", words=": too large."
+    ),
     row("307, which is followed", [head(307, {"location": "/v1/other", "content-length": 0})], OK),
 ]
 
@@ -224,10 +229,20 @@ BODIES = [
     again("nothing but white space", reply(chat(" \n\t")), tried="LLMEmptyReply"),
     again("thoughts, and no reply", reply(chat(None, reasoning_content="hm")), tried="LLMEmptyReply"),
     row("empty for ever", *[reply(chat(""))] * 2, says=None, raises=LLMEmptyReply, tried="LLMEmptyReply LLMEmptyReply"),
+    row(
+        "nothing within the token limit",
+        *[reply(chat("", finish="length"))] * 2,
+        says=None,
+        raises=LLMEmptyReply,
+        tried="LLMEmptyReply LLMEmptyReply",
+        words="reached its token limit before any text, as a model does that thinks first. Raise max_tokens=",
+    ),
     # litellm cannot read these, and does not say that it was not the connection
     again("content in parts", reply(chat([{"type": "text", "text": "hello"}]))),
     again("usage in words", reply(chat(usage={"prompt_tokens": "many", "completion_tokens": "few"}))),
     never("filtered", reply(chat(None, finish="content_filter")), ContentRefused),
+    never("half a reply, filtered", reply(chat("Half", finish="content_filter")), ContentRefused),
+    again("half a reply, failed", reply(chat("Half", finish="error"))),
     never("a refusal", reply(chat(None, refusal=f"Not with {KEY}")), ContentRefused, words="Not with [secret]."),
     row("the id of the reply a number", reply(chat() | {"id": 7})),
     row("no finish_reason", reply(chat(finish=None))),
@@ -337,6 +352,12 @@ STREAMS = [
         again("a stream with a line that is no JSON", stream(WORDS[0], b"data: {not json\n\n", *WORDS[1:])),
         again("a stream with an error", failing(503, WORDS[0])),
         again("a stream with an error first", failing("server_error")),
+        # litellm takes the code of such an error for a number, and raises no error of its own
+        again(
+            "a stream that OpenRouter says has failed",
+            stream(WORDS[0], piece("", finish="error") | {"error": {"code": "server_error", "message": "gone"}}),
+            model="openrouter/foo/bar",
+        ),
         never("a stream with a 401", failing(401), LLMAuthError, facts={"status": 401}),
         never("a stream that is too long", failing("context_length_exceeded"), ContextOverflow),
         never("a stream that hits a filter", failing("content_filter", WORDS[0]), ContentRefused),
@@ -361,6 +382,30 @@ STREAMS = [
                 delta(1, 'rt": "Quimper"}'),
                 piece(finish="tool_calls"),
             ),
+            OK,
+            observed="Brest 11:40",
+        ),
+        row(
+            "a stream of calls with one index",
+            stream(
+                delta(0, '{"port":', "c1", "high_water"),
+                delta(0, '"Brest"}'),
+                delta(0, '{"port":', "c2", "high_water"),
+                delta(0, '"Quimper"}'),
+                piece(finish="tool_calls"),
+            ),
+            OK,
+            observed="Quimper 11:40",
+        ),
+        row(
+            "a stream of a call with another id in each piece",
+            stream(delta(0, '{"port":', "c1", "high_water"), delta(0, '"Brest"}', "c2"), piece(finish="tool_calls")),
+            OK,
+            observed="Brest 11:40",
+        ),
+        row(
+            "a stream of calls without ids",
+            stream(delta(0, '{"port":', None, "high_water"), delta(0, '"Brest"}'), piece(finish="tool_calls")),
             OK,
             observed="Brest 11:40",
         ),
@@ -410,6 +455,13 @@ def google(status, kind, said="no"):
     return reply({"error": {"code": status, "message": said, "status": kind}}, status, **SOON)
 
 
+def asking_to_wait(delay):
+    """A 429 of Google's, which says in its body how long to wait."""
+    retry = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay}
+    said = {"code": 429, "message": "no quota", "status": "RESOURCE_EXHAUSTED", "details": [{"@type": "q"}, retry]}
+    return reply({"error": said}, 429)
+
+
 def lines(*pieces, end=(b"0\r\n\r\n",)):
     """A stream of chunks, one for each piece."""
     told = [b"data: " + json.dumps(piece).encode() + b"\r\n\r\n" for piece in pieces]
@@ -425,6 +477,23 @@ GEMINI = [
         row("text", GEMINI_OK, tokens=12),
         row("a call", reply(candidate(ASKED, finish="STOP")), GEMINI_OK, observed="Brest 11:40"),
         again("429", google(429, "RESOURCE_EXHAUSTED"), GEMINI_OK),
+        *[
+            never(
+                f"429, wait an hour{', a stream' if streams else ''}",
+                asking_to_wait("3600.5s"),
+                LLMUnavailable,
+                facts={"retry_after": 3600.5},
+                words="(status 429): no quota. The service asks to wait 3600.5 s.",
+                settings={"stream": streams},
+                ok=GEMINI_STREAM if streams else GEMINI_OK,
+            )
+            for streams in (False, True)
+        ],
+        again(
+            "a call that is not well-formed",
+            reply(candidate({"text": "h"}, finish="MALFORMED_FUNCTION_CALL")),
+            GEMINI_OK,
+        ),
         again("503", google(503, "UNAVAILABLE"), GEMINI_OK),
         again("reset", [RESET], GEMINI_OK),
         never("400", google(400, "INVALID_ARGUMENT", "bad"), LLMRejected, words="(status 400): bad.", ok=GEMINI_OK),
@@ -673,3 +742,27 @@ def test_after_a_resume_the_thoughts_are_the_same(serve):
         agent.kickoff("When is high water?", run_id="r")
     assert agent.kickoff(run_id="r").raw == "hello"
     assert server.requests[1].body == server.requests[2].body
+
+
+DETAILS = [{"type": "reasoning.encrypted", "data": "ZW5j", "id": "rs_1", "format": "google-gemini-v1", "index": 0}]
+
+
+@pytest.mark.parametrize(
+    ("model", "thought", "back"),
+    [
+        ("deepseek/deepseek-chat", {"reasoning_content": "The moon."}, {"reasoning_content": "The moon."}),
+        ("moonshot/kimi-k2-thinking", {"reasoning_content": "The moon."}, {"reasoning_content": "The moon."}),
+        (
+            "openrouter/foo/bar",
+            {"reasoning": "The moon.", "reasoning_details": DETAILS},
+            {"reasoning_details": DETAILS},
+        ),
+        ("openai/foo", {"reasoning_content": "The moon."}, {}),
+    ],
+)
+def test_thoughts_before_a_tool_call_go_back_to_services_that_want_them(serve, model, thought, back):
+    server = serve(reply(calling(call("high_water", TIDES), **thought)), OK)
+    llm = LLM(model, base_url=server.base_url, api_key=KEY, tool_protocol="native")
+    assert Agent(role="Pilot", goal="answer", llm=llm, tools=[high_water]).kickoff("When is high water?").raw == "hello"
+    said = next(part for part in server.requests[1].body["messages"] if part["role"] == "assistant")
+    assert {name: value for name, value in said.items() if name.startswith("reasoning")} == back
