@@ -30,7 +30,7 @@ from crewlite.state.finding import Explorable, Finder, no_checkpoint
 from crewlite.state.journal.cancel import cancel
 from crewlite.state.journal.lineage import gone, readable_branches
 from crewlite.state.providers import BaseProvider, BranchInfo, CheckpointInfo, exists, provider_for
-from crewlite.state.providers.base import open_store
+from crewlite.state.providers.base import for_threads, open_store
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.locate import Located
 from crewlite.state.run_history import RunHistory, Waiting, unfinished
@@ -49,7 +49,7 @@ E = TypeVar("E")
 
 @methods_with_known_keywords("a history")
 class History:
-    """The runs that are stored at a location. Use it in a `with` statement, or `close` it.
+    """The runs that are stored at a location. Use it in a `with` statement, or `close` it. Threads may share it.
 
     Raises RefError if the location does not exist; with `make`, the first import creates it instead.
     """
@@ -66,7 +66,7 @@ class History:
         if not make and not exists(self._location, self._provider):
             raise RefError(self._location, "does not exist, so it holds no runs: pass the location of the kickoff")
         self._finder = Finder(self._provider, self._location)
-        self._store = open_store(self._provider, self._location)
+        self._store = for_threads(open_store(self._provider, self._location))
 
     def runs(self, run_id: str | None = None) -> list[RunHistory]:
         """Return all branches of all runs, newest run first; with a `run_id`, those of this run alone."""
@@ -363,7 +363,7 @@ class History:
             found = doctor(self._store, repair=repair)
         if any(finding.repaired for finding in found):  # the open store may remember facts that the repair has changed
             self._store.close()
-            self._store = open_store(self._provider, self._location)
+            self._store = for_threads(open_store(self._provider, self._location))
         return found
 
     def _read(self, ref: str | UUID | Checkpoint | RunHistory) -> Reading:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from crewlite.errors import ConfigError, CrewliteError, StoreUnusable, text_of
+from crewlite.forked import lock
 from crewlite.refs import check_names
 from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase, RunStart
 from crewlite.state.format.entry import Entry, next_entry
@@ -272,6 +273,32 @@ def open_store(provider: BaseProvider, location: str) -> Store:
             f"store (docs/storage.md): crewlite.testing.check_provider says what else it needs"
         )
     return store
+
+
+def for_threads(store: Store) -> Store:
+    """Return the store with verbs that several threads may call: those that write journals take turns."""
+    return cast("Store", _InTurns(store))
+
+
+class _InTurns:
+    def __init__(self, store: Store) -> None:
+        self._store, self._turn = store, lock()
+        self.location = store.location
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def append(self, commits: Sequence[Commit]) -> None:
+        with self._turn:
+            self._store.append(commits)
+
+    def rewrite(self, run_id: str, branch: str, own: Sequence[Entry], entries: Sequence[Entry]) -> None:
+        with self._turn:
+            self._store.rewrite(run_id, branch, own, entries)
+
+    def remove(self, run_id: str, heads: Mapping[str, Head]) -> None:
+        with self._turn:
+            self._store.remove(run_id, heads)
 
 
 _OF_STORE = [name for name in (*Store.__annotations__, *vars(Store)) if not name.startswith("_")]

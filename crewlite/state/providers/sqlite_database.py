@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from crewlite import disk
 from crewlite.codec import digest
 from crewlite.errors import JournalCorrupt, SchemaTooNew, StoreBusy, StoreError, StoreUnusable
-from crewlite.forked import between_forks
+from crewlite.forked import between_forks, rlock
 from crewlite.lazy import lazy
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import SCHEMA
@@ -62,15 +62,18 @@ class Database:
         self._file: tuple[int, int] | None = None
         """(device, inode) of the file to which the writing connection was opened; None before that."""
         self._thread = 0
-        """The number of the thread that opened the writing connection. No other thread uses the connection."""
+        """The number of the thread that opened the writing connection."""
+        self._turn = rlock()
+        """Held by the thread that uses the writing connection: a transaction of SQLite is one of the connection."""
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
         """Run the block in a transaction on the writing connection. The first call opens it, also after each fork.
 
-        Raises StoreBusy if another program holds the database for longer than `disk.PATIENCE`, OSError if it fails.
+        Threads take turns. Raises StoreBusy if another program holds the database for longer than `disk.PATIENCE`,
+        OSError if it fails.
         """
-        with between_forks:
+        with between_forks, self._turn:  # in this order: who waits for a turn makes a fork wait, not the reverse
             try:
                 if self._file and not self._is_there():  # one that is moved after this is written at its new place
                     raise OSError(
@@ -113,12 +116,15 @@ class Database:
     def peek(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
         """Return all rows as `query` does, cheaper for frequent calls: the writer's thread uses its open connection."""
         with between_forks:
-            if self._thread != threading.get_ident() or not self._is_there():
+            mine = self._thread == threading.get_ident() and self._is_there()
+            if not (mine and self._turn.acquire(blocking=False)):  # another thread may be amid a transaction
                 return self.query(sql, parameters)
             try:
                 return self.ask(sql, parameters).fetchall()
             except (sqlite3.Error, UnicodeDecodeError) as error:
                 raise self._failure(error) from error
+            finally:
+                self._turn.release()
 
     def read(self, ask: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
         """Return what `ask(connection)` returns, with a new read-only connection; `otherwise` if there is no database.
@@ -142,7 +148,7 @@ class Database:
 
     def close(self) -> None:
         """Close the writing connection. SQLite moves the WAL into the database when the last connection closes."""
-        with between_forks:
+        with between_forks, self._turn:
             if self._connection is not None:
                 self._connection.close()
             self._connection, self._thread = None, 0
