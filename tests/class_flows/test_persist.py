@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import threading
 
 import pytest
 from pydantic import BaseModel
 
 from crewlite import CheckpointConfig, History
-from crewlite.errors import ConfigError, InputsChanged
+from crewlite.errors import BranchConflictError, ConfigError, CrewliteError, InputsChanged
 from crewlite.flow import Flow, listen, persist, start
 from crewlite.flow.classes.persisting import SQLiteFlowPersistence
 from crewlite.state import InMemoryProvider
 from crewlite.state.providers.base import Commit
+from crewlite.testing import Interleaved
 from tests.cuts import entries_of
 
 
@@ -116,6 +119,64 @@ def test_a_turn_that_is_cut_at_any_commit_is_that_turn_when_it_is_said_again():
         assert again.kickoff({"id": "mine", "message": "b"}) == "a b", f"cut after commit {at}"
         assert again.state == Chat(id="mine", message="b", said=["a", "b"])
         assert runs_of(cut) == ["mine", "mine.2"]
+
+
+def at_work(place):
+    """Begin the turn `a`, and return what ends it."""
+    begun, free = threading.Event(), threading.Event()
+
+    class Waits(list):
+        def append(self, message):
+            begun.set()
+            free.wait(20)
+
+    handle = chat(place, done=Waits()).submit(inputs={"id": "mine", "message": "a"})
+    begun.wait(20)
+
+    def end():
+        free.set()
+        handle.result()
+
+    return end
+
+
+def finished(place):
+    chat(place).kickoff({"id": "mine", "message": "a"})
+    return lambda: chat(place).kickoff({"id": "mine", "message": "b"})
+
+
+def cut_and_deleted(place):
+    with contextlib.suppress(ConnectionError):
+        chat(place, broken=True).kickoff({"id": "mine", "message": "a"})
+
+    def delete():
+        with History(place.location, place.provider) as history:
+            history.delete("mine")
+
+    return delete
+
+
+@pytest.mark.parametrize("prepare", [at_work, finished, cut_and_deleted])
+def test_a_turn_is_its_own_whatever_becomes_of_the_run_that_it_found_before_it_has_it(prepare):
+    for n in itertools.count(1):
+        place = CheckpointConfig(location="there", provider=InMemoryProvider())
+        act = prepare(place)
+        beside = Interleaved(place.provider, at=n, act=act)
+        try:
+            told = chat(CheckpointConfig(location="there", provider=beside)).kickoff({"id": "mine", "message": "c"})
+        except CrewliteError as error:
+            told = error
+        if beside.count < n:
+            act()
+            return
+        assert beside.ended()
+        if prepare is cut_and_deleted and isinstance(told, InputsChanged):
+            assert "History(location).delete('mine')" in str(told), "it was read before it was deleted"
+        elif not isinstance(told, BranchConflictError):
+            with History(place.location, place.provider) as history:
+                turns = len(history.runs())
+            assert told in {"c", "a c", "a b c"}
+            assert len(told.split()) == turns, "no turn is lost, and none is taken for another"
 
 
 def test_a_method_or_a_class_is_marked_with_or_without_parentheses(tmp_path, monkeypatch):

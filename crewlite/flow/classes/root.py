@@ -171,17 +171,18 @@ def _continued(kind: StateKind, identity: str, request: Request, config: Checkpo
         raise ConfigError(f"The id of a flow with @persist is the run_id of its run. {error}") from None
     free, record = _newest(state_id, identity, config)
     if record is None:
-        return replace(request, run_id=free)
+        return replace(request, run_id=free, is_begun=False)
     recorded: JsonObject = record.run["inputs"]
     if not record.finished:
         exact = not codec.holds_secret(recorded)  # else the record has masks
         asked = {name: codec.encode(value) for name, value in given.items() if name != ID}
         same = exact and all(name in recorded and value == recorded[name] for name, value in asked.items())
         inputs = None if same else {**codec.decode(recorded), **given}
-        return replace(request, run_id=record.run["run_id"], inputs=inputs, state_id=state_id)
+        return replace(request, run_id=record.run["run_id"], inputs=inputs, state_id=state_id, is_begun=True)
     left: dict[str, Any] = {name: codec.decode(value) for name, value in record.value("")["state"].items()}
     kept = {name: value for name, value in left.items() if kind.is_open or name in kind.fields}
-    return replace(request, run_id=free, inputs={**(request.inputs or {}), **kept, **given, ID: state_id})
+    inputs = {**(request.inputs or {}), **kept, **given, ID: state_id}
+    return replace(request, run_id=free, inputs=inputs, is_begun=False)
 
 
 def _newest(state_id: str, identity: str, config: CheckpointConfig) -> tuple[str, Record | None]:
@@ -202,6 +203,8 @@ def _newest(state_id: str, identity: str, config: CheckpointConfig) -> tuple[str
         free = f"{state_id}.{max(numbers) + 1}" if numbers else state_id
         for number in sorted(numbers, reverse=True):
             record = find_lineage(store, numbers[number], "main").record()
+            if not record.seq:  # it was deleted since it was listed
+                return _newest(state_id, identity, config)
             if _state_of(record) in (state_id, None):
                 return free, record
         return free, None

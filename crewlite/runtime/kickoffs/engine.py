@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -145,8 +145,12 @@ async def preview(definition: Runnable[Any], request: Request) -> Preview:
 async def _finished(root: Root[T], request: Request) -> Finished[T]:
     scope, request = durable.scope(), root.with_own_inputs(request)
     if not isinstance(scope, StepScope):
-        request = named(root, await continued(root, request))
-        return await _run(root, request, plan(root, request))
+
+        def run_named(found: Request) -> Awaitable[Finished[T]]:
+            found = named(root, found)
+            return _run(root, found, plan(root, found))
+
+        return await _as_found(root, request, run_named)
     if scope.dry or scope.run.recorded or (decided := plan(root, request)).config is None:
         check_one_store((root.setting, *root.inner), scope.run.config)
         root.check(request.inputs or {})
@@ -169,18 +173,25 @@ async def _as_separate_run(scope: StepScope, root: Root[T], request: Request, de
         around.run.separate[address] = lambda: request.progress.usage
         token = durable.detach()
         try:
-            ended.append(await _run(root, request, decided, around.inherited.budgets))
+            within = around.inherited.budgets
+            ended.append(await _as_found(root, request, lambda found: _run(root, found, decided, within)))
         finally:
             durable.reattach(token)
         return ended[-1].value
 
-    request = await continued(root, request)
     step, paid = root.step(dict(request.inputs or {}), None), request.progress
     usage = lambda _: paid.usage.to_record()  # noqa: E731 - the usage is known only when the run has ended
     silent = replace(step, work=work, voice=Voice.silent(root.source), usage=usage, failure_policy=None, inherits=False)
     value = await inside(scope, root, request, silent, own=True)
     scope.run.separate.pop(address, None)  # its usage is recorded now
     return replace(ended[-1], value=value)
+
+
+async def _as_found(root: Root[T], request: Request, run: Callable[[Request], Awaitable[Finished[T]]]) -> Finished[T]:
+    """Run the request, with the run to continue if the definition finds one; look again if that has ended meanwhile."""
+    while True:
+        with contextlib.suppress(_Over):
+            return await run(await continued(root, request))
 
 
 async def _run(root: Root[T], request: Request, decided: Plan, enclosing: tuple[HeldBudget, ...] = ()) -> Finished[T]:
@@ -215,7 +226,7 @@ async def _resume_any(root: Root[Any], request: Request, config: CheckpointConfi
 
 
 class _Over(Exception):
-    """Raised if another process has finished or deleted the run that `resume=True` found; the search then goes on."""
+    """Raised if the run that was found is another by now, such as finished or deleted; the search then goes on."""
 
 
 async def _take_up(
@@ -223,7 +234,7 @@ async def _take_up(
 ) -> Begun:
     """Open the store and acquire the branch; resume the run that it holds, or begin one.
 
-    `found` is an unfinished run to resume. Raises _Over if it is finished or deleted by now.
+    `found` is an unfinished run to resume. Raises _Over if that, or what the definition has found, is another by now.
     """
 
     def wanted() -> Located:
@@ -240,7 +251,7 @@ async def _take_up(
     journal = Journal(target.run_id, target.branch, record, secrets, config.on_save_error, config.durability, queue)
     journal.on_conflict = config.on_conflict
     try:
-        if found and (not record.seq or record.finished):
+        if _is_over(request, found, record):
             raise _Over
         if record.seq:
             return await _resume(root, request, config, journal, target)
@@ -250,6 +261,17 @@ async def _take_up(
     except BaseException:
         await journal.aclose()
         raise
+
+
+def _is_over(request: Request, found: Located | None, record: Record) -> bool:
+    """Return whether a run that was found was finished or deleted since, or its free name taken.
+
+    A kickoff that has waited for the run gets its result.
+    """
+    if request.is_begun is False:
+        return bool(record.seq)
+    is_found = found is not None or request.is_begun
+    return bool(is_found and (not record.seq or (record.finished and not request.progress.waited)))
 
 
 async def _begin(root: Root[Any], request: Request, journal: Journal, config: CheckpointConfig | None = None) -> Begun:

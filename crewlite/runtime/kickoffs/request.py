@@ -148,6 +148,9 @@ class Request:
     """Whether a study makes this request, to run one of its variants."""
     state_id: str = field(default="", kw_only=True)
     """The id of the state with which the run goes on; "" without `@persist`."""
+    is_begun: bool | None = field(default=None, kw_only=True)
+    """Whether the run that the definition has found for the inputs was begun and not finished, or its name was free;
+    None if the caller names the run, or none was looked for."""
     preset: frozenset[str] = field(default=frozenset(), kw_only=True)
     """The inputs that the definition brings itself, and the caller does not."""
     attempts: Mapping[str, int] = field(default_factory=dict, init=False)

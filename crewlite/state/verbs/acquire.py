@@ -98,10 +98,13 @@ def _release(acquired: AcquiredBranch) -> None:
 
 def _read(store: Store, queue: WriteQueue, target: Located) -> Record:
     """Return the record of a branch, and ready its queue to append. Raises BranchConflictError if a process runs it."""
+    before = store.touched(target.run_id, target.branch)
     found = find_lineage(store, target.run_id, target.branch)
-    record = found.record()
-    if holder := held_by(record.claim, store.touched(target.run_id, target.branch)):
+    record, touched = found.record(), store.touched(target.run_id, target.branch)
+    if holder := held_by(record.claim, touched):
         raise BranchConflictError(target.run_id, target.branch, holder=holder, kind=record.kind)
+    if record.claim and touched != before:
+        return _read(store, queue, target)  # its holder was alive when it was read, and has ended since
     queue.seq, queue.sum = record.head
     queue.read = own_of(found.entries)
     try:
