@@ -17,7 +17,8 @@ BEGIN = ("run", "crews:crew", "--input", "topic=tides", "--run-id", "r")
 
 
 @pytest.mark.parametrize("location", [".checkpoints", ".checkpoints.db"])
-def test_a_run_at_work_is_followed_until_it_ends(shop, location):
+@pytest.mark.parametrize("names", [("one", "two"), ("one", "two", *map(str, range(40)))], ids=["short", "folded"])
+def test_a_run_at_work_is_followed_until_it_ends(shop, location, names):
     asked, on = threading.Event(), threading.Event()
 
     def reply(messages):
@@ -27,8 +28,8 @@ def test_a_run_at_work_is_followed_until_it_ends(shop, location):
         return "done"
 
     agent = Agent(role="Clerk", goal="g", llm=ScriptedLLM(reply))
-    tasks = [Task(name=name, description=name, expected_output="x", agent=agent) for name in ("one", "two")]
-    crew = Crew(tasks=tasks, checkpoint=CheckpointConfig(location=str(shop.path / location)))
+    tasks = [Task(name=name, description=name, expected_output="x", agent=agent) for name in names]
+    crew = Crew(tasks=tasks, checkpoint=CheckpointConfig(location=str(shop.path / location), max_checkpoints=1))
     running = threading.Thread(target=crew.kickoff, kwargs={"run_id": "r"})
     running.start()
     assert asked.wait(30)
@@ -39,7 +40,7 @@ def test_a_run_at_work_is_followed_until_it_ends(shop, location):
         lines = [json.loads(line) for line in child.stdout]
     running.join()
     assert child.wait() == 0
-    assert [line["address"] for line in lines if line["type"] == "task_completed"] == ["task:one", "task:two"]
+    assert [line["address"] for line in lines if line["type"] == "task_completed"] == [f"task:{name}" for name in names]
     assert [line["type"] for line in lines[-2:]] == ["crew_kickoff_completed", "end"]
     assert lines[-1]["status"] == "finished"
     assert len({line["event_id"] for line in lines[:-1]}) == len(lines) - 1, "each event once"

@@ -43,12 +43,12 @@ def tail(asked: Asked, ref: str | None, last: int, whole: bool) -> None:
         begun = found.events()
         for event in begun if whole else begun[max(0, len(begun) - last) :]:
             _tell(out, found, event)
-        seen = max((event.seq for event in begun), default=0)
+        told = {event.event_id for event in begun}  # a compaction gives events the number of a later commit
         for run in _readings(opened, found):
             for event in run.events():
-                if event.seq > seen:
+                if event.event_id not in told:
+                    told.add(event.event_id)
                     _tell(out, run, event)
-            seen = max([seen, *(event.seq for event in run.events())])
         if isinstance(out, Output):
             out.tell({"type": "end", "run_id": run.run_id, "branch": run.branch, "status": run.status})
         else:
