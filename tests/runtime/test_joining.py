@@ -123,6 +123,48 @@ def test_of_ten_that_begin_at_once_one_begins_the_run(book):
     assert book.asked() == {"1": 1, "2": 1, "3": 1}
 
 
+LONG = """
+import sys
+from pathlib import Path
+from crewlite import CheckpointConfig
+from crewlite.flow import flow, step
+
+@step
+def page(number):
+    if number == 2:
+        print("at work", flush=True)
+        sys.stdin.readline()
+    return number
+
+@flow(checkpoint=CheckpointConfig(location=sys.argv[1], max_checkpoints=1, on_events=["step_completed"]))
+def book():
+    return sum(page(number) for number in range(100))
+
+if __name__ == "__main__":
+    print(book.kickoff(run_id="r"), flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_a_run_whose_journal_is_compacted_meanwhile_is_waited_for_no_longer_than_it_is_at_work(on_disk, tmp_path):
+    (tmp_path / "book.py").write_text(LONG)
+    command = [sys.executable, str(tmp_path / "book.py"), on_disk().location]
+    with children.Child(command, stdin=children.PIPE, stdout=children.PIPE, text=True) as child:
+        assert child.stdout.readline() == "at work\n"
+
+        @flow(name="book", checkpoint=on_disk())
+        def book():
+            raise AssertionError("the other process has the result")
+
+        waiting = book.submit(run_id="r", wait=True)
+        children.until(lambda: waiting.run_id == "r")
+        child.stdin.write("\n")
+        child.stdin.flush()
+        assert child.stdout.readline() == "4950\n"
+        assert waiting.result(children.PATIENCE) == 4950, "though that process lives on"
+        child.stdin.close()
+
+
 @pytest.mark.parametrize("on_disk", ["json"], indirect=True)
 def test_ctrl_c_ends_the_wait_and_not_the_run(book):
     first = book.start()

@@ -101,6 +101,8 @@ class _Watch:
     run_id: str
     branch: str
     _record: Record | None = None
+    _of: float = 0.0
+    """The time of the last commit or sign of life, as it was before the record was read."""
     _touched: float = 0.0
     _changed: float = field(default_factory=time.monotonic)
     """The time at which `_touched` changed last."""
@@ -121,10 +123,12 @@ class _Watch:
             self._touched, self._changed, self._settled = touched, now, False
         elif record and not self._settled:
             self._settled = now - self._changed > _SETTLED
-            if self.store.sum_at(self.run_id, self.branch, record.seq + 1):
+            # of a journal that was compacted, the commit after those read may be part of a later one
+            if self._of != touched or self.store.sum_at(self.run_id, self.branch, record.seq + 1):
                 record = None
         if record is None:
-            record = self._record = find_lineage(self.store, self.run_id, self.branch).record()
+            self._of, record = touched, find_lineage(self.store, self.run_id, self.branch).record()
+            self._record = record
         return record.claim
 
 
