@@ -335,3 +335,34 @@ def test_a_rerun_decides_no_doubt_of_a_call_that_goes_on_after_the_call_inside_i
     with pytest.raises(InDoubt, match=r"rerun=\['step:outer!3'\]"):
         program(cut(most[:ended], ended)).kickoff(run_id=RUN, rerun=[again], **decision)
     assert made == []
+
+
+@pytest.mark.parametrize("changed", [{"inputs": {"amount": 4}}, {"edits": {"step:doubled": 8}}])
+def test_a_fork_asks_about_a_call_in_doubt_that_it_makes_with_other_arguments(changed):
+    paid = []
+
+    def program(checkpoint):
+        @step
+        def doubled(amount):
+            return 2 * amount
+
+        @step(effect="once")
+        def pay(amount):
+            paid.append(amount)
+            return amount
+
+        @flow(checkpoint=checkpoint)
+        def one(amount: int) -> int:
+            return pay(doubled(amount))
+
+        return one
+
+    setting = CheckpointConfig(location="here", provider=Kept())
+    program(setting).kickoff(3, run_id=RUN)
+    begun = next(at for at, entry in enumerate(entries_of(setting), 1) if entry.commit.get("intents"))
+    other = program(cut(entries_of(setting), begun)).fork(RUN, allow_effects=True, **changed)
+    with pytest.raises(InDoubt) as doubt:
+        other.kickoff()
+    assert doubt.value.address == "step:pay"
+    assert other.kickoff(rerun=["step:pay"]) == 8
+    assert paid == [6, 8]

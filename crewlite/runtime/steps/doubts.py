@@ -83,8 +83,9 @@ def check_asks_the_same(run: Run, step: Step[Any], address: str, fingerprint: st
 
     What a person says of the call that was begun would count for another one.
     """
-    same = run.record.intended.get(address, fingerprint) == fingerprint
-    if same or not mode.strict_replay or mode.reruns(once=True) or run.record.edited:
+    record, same = run.record, run.record.intended.get(address, fingerprint) == fingerprint
+    changed = record.edited or record.earlier_inputs  # by a fork: its calls may have other arguments
+    if same or not mode.strict_replay or mode.reruns(once=True) or changed:
         return
     found = _arguments(step, run.journal.secrets.mask) or "others"
     began = "the arguments with which that call was begun, which may have taken effect"
