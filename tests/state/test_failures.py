@@ -92,6 +92,23 @@ def test_a_disk_that_fills_in_mid_run_degrades_the_result_and_the_rest_is_done_a
     assert len(llm.calls) == 2, "the first was saved"
 
 
+@pytest.mark.parametrize("kept_back", ["the first task", "the result"])
+def test_the_log_says_at_the_end_that_what_could_not_be_saved_at_first_is_saved(kept_back, tmp_path, caplog):
+    refused = []
+
+    def fills_once(operation):
+        part = b'"address":""' if kept_back == "the result" else b'"address":"task:'
+        if not refused and operation.path.endswith("journal/r/main.jsonl") and part in operation.data:
+            refused.append(operation)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), operation.path)
+
+    with disk.watched(fills_once):
+        assert crew_at(tmp_path / "store")[0].kickoff(run_id="r").durability == "degraded"
+    [at_first, at_last] = [record.getMessage() for record in caplog.records]
+    assert "the run goes on, but not everything is saved: [Errno 28]" in at_first
+    assert at_last == "r/main: what had failed is saved now"
+
+
 def fill(directory):
     with contextlib.suppress(OSError), open(directory / "filler", "ab", buffering=0) as filler:
         while True:
