@@ -273,6 +273,13 @@ def test_a_tools_result_may_be_edited_and_the_agent_goes_on_from_it(config):
     assert scout(config()).fork("r", branch="x", edits={"task:t/tool:look": "sun"}).kickoff().raw == "take sun"
 
 
+def test_a_tools_result_may_be_edited_while_the_reply_that_asks_for_it_is_done_again(config):
+    scout(config()).kickoff(run_id="r")
+    forked = scout(config()).fork("r", branch="x", edits={"task:t/tool:look": "sun"}, rerun=["task:t/llm#1"])
+    assert forked.kickoff().raw == "take sun"
+    assert scout(config()).fork("r/x", branch="y", rerun=["task:t/llm#1"]).kickoff().raw == "take sun"
+
+
 def test_an_edit_that_nobody_asks_for_is_told_at_the_end_of_a_crew_too(memory):
     scout(memory()).kickoff(run_id="r")
     forked = scout(memory()).fork("r", branch="x", edits={"task:t/llm#1": "no need to look", "task:t/tool:look": "sun"})

@@ -53,16 +53,18 @@ def intended(
 def planned(calls: Sequence[Intent], record: Record) -> CommitParts:
     """Build the part of a commit that records that the calls which a reply asks for are about to be made.
 
-    Where a task is done again, a call with effect="once" that was made answers the same call, so it is left out.
+    Where a task is done again, a call with effect="once" that was made answers the same call, so it is left out. So is
+    a call that a fork has edited.
     """
     intents = list[tuple[str, str] | tuple[str, str, str]]()
     for at, effect, question in calls:
-        if effect != "once":
+        made = record.outcomes.get(at)
+        if effect != "once" and not (made and made.edited):
             intents.append((at, effect))
             continue
-        digest, made = codec.digest([kinds.at(at).name, question]), record.outcomes.get(at)
+        digest = codec.digest([kinds.at(at).name, question])
         if made is None or made.fingerprint != digest:
-            intents.append((at, effect, digest))
+            intents.append((at, effect, digest) if effect == "once" else (at, effect))
     return {"intents": intents} if intents else {}
 
 
