@@ -267,7 +267,7 @@ def test_what_is_inside_a_step_that_begins_anew_is_not_said_to_be_kept(on_disk):
 
     with pytest.raises(ValueError, match="seven") as caught:
         reading.kickoff(run_id="p")
-    assert "No step of it has finished." in caught.value.__notes__[-1]
+    assert "The next kickoff begins anew." in caught.value.__notes__[-1]
     assert reading.kickoff(run_id="p") == 8
 
 

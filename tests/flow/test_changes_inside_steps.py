@@ -8,6 +8,7 @@ from crewlite import CheckpointConfig, History
 from crewlite.errors import ChangeUnused
 from crewlite.flow import Flow, flow, listen, start, step
 from crewlite.state import InMemoryProvider
+from crewlite.state.providers.base import Commit
 from tests.cuts import RUN, Kept
 
 paid, fails = [], []
@@ -286,3 +287,69 @@ def test_a_step_that_does_not_come_to_a_change_inside_it_stops_the_run_before_th
         with pytest.raises(ChangeUnused, match="'step:order/step:buy#2' was edited or marked to run again, but this"):
             fork.kickoff()
     assert paid == []
+
+
+@step
+def pay(what):
+    paid.append(f"pay {what}")
+    return f"{what} paid"
+
+
+def _pays(setting):
+    @flow(retries=1)
+    def order():
+        bought = pay(buy("tea"))
+        if fails:
+            raise fails.pop()
+        return bought
+
+    @flow(checkpoint=setting)
+    def orders():
+        return order.kickoff()
+
+    return orders
+
+
+def test_a_preview_shows_what_the_next_attempt_does_anew():
+    setting = CheckpointConfig(location="here", provider=InMemoryProvider())
+    _pays(setting).kickoff(run_id=RUN)
+    with History(setting.location, setting.provider) as history:
+        history.fork(RUN, branch="x", edits={"flow:order/step:buy": "coffee"})
+    fails.append(ValueError("no"))
+    assert _pays(setting).kickoff(from_checkpoint=f"{RUN}/x") == "coffee paid"
+    store = setting.provider.open(setting.location)
+    main, entries = store.read(RUN, "main"), store.read(RUN, "x")
+    base = entries[0].commit["run"]["base"]
+    for at in range(1, len(entries)):
+        provider = InMemoryProvider()
+        commits = [(RUN, "main", 0, "", tuple(main)), (RUN, "x", base["seq"], base["sum"], tuple(entries[:at]))]
+        for commit in commits:
+            provider.open("cut").append([Commit(*commit)])
+        again = _pays(CheckpointConfig(location="cut", provider=provider))
+        running = [one.address for one in again.preview(from_checkpoint=f"{RUN}/x") if one.verdict == "runs"]
+        paid.clear()
+        assert again.kickoff(from_checkpoint=f"{RUN}/x") == "coffee paid"
+        assert (running == ["flow:order/step:pay"]) is (paid == ["pay coffee"]), f"cut after commit {at}"
+
+
+def test_an_error_says_how_many_steps_are_not_run_again_without_those_that_are_done_anew(on_disk):
+    @step
+    def order():
+        bought = pay(buy("tea"))
+        if fails:
+            raise fails.pop()
+        return bought
+
+    @flow(checkpoint=on_disk())
+    def orders():
+        return order()
+
+    orders.kickoff(run_id=RUN)
+    forked = orders.fork(RUN, branch="x", edits={"step:order/step:buy": "coffee"})
+    fails.append(ValueError("no"))
+    with pytest.raises(ValueError, match="no") as caught:
+        forked.kickoff()
+    assert "Recorded: 1 finished step of run" in "".join(caught.value.__notes__)
+    paid.clear()
+    assert orders.kickoff(from_checkpoint=f"{RUN}/x") == "coffee paid"
+    assert paid == ["pay coffee"]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from crewlite import Crew, History
+from crewlite import Agent, Crew, History, ToolCall, tool
+from crewlite.errors import MaxIterations
 from crewlite.flow import flow, sleep_for, step
+from crewlite.testing import ScriptedLLM
 
 
 def test_a_finished_run_named_by_an_older_checkpoint_says_that_its_result_answers_and_how_to_fork(
@@ -37,7 +39,25 @@ def test_a_run_without_a_finished_step_is_not_said_to_have_recorded_none(on_disk
     with pytest.raises(ValueError, match="no data") as caught:
         count.kickoff(run_id="r")
     note = next(note for note in caught.value.__notes__ if note.startswith("Recorded: "))
-    assert note.splitlines()[0] == f"Recorded: run 'r' in {on_disk().location}. No step of it has finished."
+    assert note.splitlines()[0] == f"Recorded: run 'r' in {on_disk().location}. The next kickoff begins anew."
+
+
+def test_an_agent_that_begins_anew_is_not_said_to_reuse_what_has_finished(on_disk):
+    @tool
+    def look(where: str) -> str:
+        """Look."""
+        looked.append(where)
+        return "rain"
+
+    looked = []
+    llm = ScriptedLLM(lambda messages: ToolCall("look", {"where": "out"}))
+    agent = Agent(role="Scout", goal="look", llm=llm, tools=[look], max_iter=1, checkpoint=on_disk())
+    for times in (1, 2):
+        with pytest.raises(MaxIterations) as caught:
+            agent.kickoff("Look", run_id="r")
+        note = next(note for note in caught.value.__notes__ if note.startswith("Recorded: "))
+        assert note.splitlines()[0].endswith("The next kickoff begins anew.")
+        assert len(looked) == times
 
 
 def test_a_note_that_has_no_text_does_not_replace_the_error(on_disk):

@@ -80,7 +80,7 @@ def note_way_on(error: BaseException, kind: str, request: Request) -> None:
         return
     done = progress.finished_steps
     steps = f"{number_of(done, 'finished step')} of " if done else ""
-    again = {None: "", 0: " No step of it has finished.", 1: " It is not run again."}
+    again = {None: "", 0: " The next kickoff begins anew.", 1: " It is not run again."}
     then = again.get(done, " They are not run again.")
     note = f"{RECORDED}{steps}run {progress.run_id!r} in {progress.location}.{then}\n{request.how_to_go_on(kind)}"
     add_note(error, note, in_place_of=RECORDED)

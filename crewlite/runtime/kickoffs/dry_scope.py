@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
 from typing import Any, Literal, TypeVar
 
 from crewlite import codec
@@ -17,13 +18,13 @@ from crewlite.errors import AnswerRefused, CrewliteError, InDoubt, NotCodable
 from crewlite.forked import cached_property
 from crewlite.resuming import nth_attempt
 from crewlite.runtime.kickoffs.traces import Traces
-from crewlite.runtime.steps.attempts import failed_before, next_attempt
+from crewlite.runtime.steps.attempts import done_anew, failed_before, next_attempt
 from crewlite.runtime.steps.doubts import NOTHING_EARLIER, calls_before
 from crewlite.runtime.steps.replay import Reraise, Reuse, recorded_answer
 from crewlite.runtime.steps.run import Run
 from crewlite.runtime.steps.step_scope import Asked, StepScope
 from crewlite.state.format.addresses import around, is_right_below, outers
-from crewlite.state.format.commit import GivenAnswer
+from crewlite.state.format.commit import GivenAnswer, invalidated
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.reading.steps import unsettled
@@ -177,6 +178,8 @@ class DryScope(StepScope):
         failed, view = record.attempts.get(address, ()), states.begin(address, self.start_inside())
         number, _ = next_attempt(record, address)
         inner = self.child(step, self.origin_of(step, address), fingerprint, number, failed, view=view)
+        if failed and (anew := done_anew(record, failed[-1], inner.children.prefix)):
+            self.run.journal.commit({"steps": [*starmap(invalidated, anew)]}, lambda error: None)  # in memory
         lines = len(self.run.steps)
         try:
             value = await inner.work(step)

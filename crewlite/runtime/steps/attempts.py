@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from crewlite import kinds
 from crewlite.errors import DeadlineExceeded, StateConflict, StepTimeout
 from crewlite.recovery import Compensate, Remedy, Replan, Resume, Retry, Rollback
-from crewlite.state.format.addresses import outers
+from crewlite.state.format.addresses import outers, prefix_inside
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.journal.view import Change
@@ -109,15 +109,28 @@ def is_call_made_once(record: Record, ended: Outcome | Attempt) -> bool:
 
 
 def reusable(record: Record) -> int:
-    """Return how many finished steps the next kickoff reuses: all but those inside steps that it begins anew."""
-    anew = {
-        address
-        for address, tries in record.attempts.items()
-        if address and address not in record.outcomes and following(tries[-1]) != tries[-1].number
-    }
-    if not anew:  # as at the end of most kickoffs, of which some have thousands of steps
-        return len(record.outcomes)
-    return sum(anew.isdisjoint(outers(at)) for at in record.outcomes)
+    """Return how many finished steps the next kickoff reuses: all but those that it does anew.
+
+    These are the steps inside attempts that it does not continue, and what `done_anew` returns.
+    """
+    outcomes, anew, goes_on = record.outcomes, set[str](), dict[str, str | None]()
+    for address, tries in record.attempts.items():
+        last = tries[-1]
+        if address not in outcomes and not keeps_steps(last):
+            prefix = prefix_inside(address, last.number)
+            anew |= {at for at, _ in done_anew(record, last, prefix)}
+            if following(last) != last.number:
+                goes_on[address] = None
+            elif last.number > 1:
+                goes_on[address] = prefix
+    if not (anew or goes_on):  # as at the end of most kickoffs, of which some have thousands of steps
+        return len(outcomes)
+
+    def is_reused(at: str) -> bool:
+        prefixes = (goes_on[one] for one in (*outers(at), "") if one in goes_on)
+        return all(prefix is not None and at.startswith(prefix) for prefix in prefixes)
+
+    return sum(at not in anew and (is_reused(at) or is_call_made_once(record, one)) for at, one in outcomes.items())
 
 
 def beside_conflict(record: Record, address: str) -> dict[str, list[Change]]:

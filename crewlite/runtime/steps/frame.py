@@ -24,7 +24,7 @@ from crewlite.runtime.steps.children import Children, is_counted
 from crewlite.runtime.steps.run import Origin, Run
 from crewlite.runtime.steps.sayings import Sayings
 from crewlite.runtime.steps.slots import Slots
-from crewlite.state.format.addresses import outers
+from crewlite.state.format.addresses import outers, prefix_inside
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.failed import SaidRecord
 from crewlite.state.format.outcome import Attempt
@@ -102,7 +102,7 @@ class Frame(Scope):
         """Where the events that this attempt announces come from."""
         self.address = address = origin.address
         self.inherited = inherited or Inherited(run.mode, budgets=run.enclosing, auto_approve=run.record.auto_approve)
-        prefix = f"{address}!{attempt}/" if attempt > 1 else f"{address}/" if address else ""
+        prefix = prefix_inside(address, attempt)
         self.children = Children(prefix, run.inside.get(prefix, ()))
         self.fingerprint = ""
         """The fingerprint of the step's question."""

@@ -113,6 +113,11 @@ def prefix_beside(address: str) -> str:
     return address[: address.rfind("/") + 1]
 
 
+def prefix_inside(address: str, attempt: int) -> str:
+    """Return the prefix of an attempt at a step: that of the addresses of the steps inside it."""
+    return f"{address}!{attempt}/" if attempt > 1 else f"{address}/" if address else ""
+
+
 def prefix_around(prefix: str) -> str:
     """Return the prefix of the attempt that encloses the one named by `prefix`; "" for that of the run itself."""
     return prefix[: prefix.rfind("/", 0, -1) + 1]
