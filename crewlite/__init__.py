@@ -73,9 +73,8 @@ _NAMES = {
     "tools.function": "tool",
     "usage": "Usage",
 }
-_HOMES = {name: f"crewlite.{module}" for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = [*sorted(_HOMES), "__version__"]  # noqa: PLE0604 - the names of the table, all text
+__all__ = [*sorted(" ".join(_NAMES.values()).split()), "__version__"]  # noqa: PLE0604 - the names of the table, all text
 
 
 class _Missing:
@@ -96,8 +95,8 @@ sys.meta_path.append(_Missing)
 
 
 def __getattr__(name: str) -> Any:
-    return importlib.import_module("crewlite.lazy").first_use("crewlite", _HOMES)(name)
+    return importlib.import_module("crewlite.lazy").first_use("crewlite", _NAMES)[1](name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *__all__})

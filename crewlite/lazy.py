@@ -39,12 +39,15 @@ def lazy(name: str) -> Any:
 coming_from = lazy("crewlite.coming_from")
 
 
-def first_use(package: str, homes: Mapping[str, str], *, complete: bool = True) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package or module, which imports each name from its module at its first use.
+def first_use(
+    package: str, names: Mapping[str, str], *, complete: bool = True
+) -> tuple[list[str], Callable[[str], Any]]:
+    """Return (the names, the `__getattr__`) of a package or module that imports each name at its first use.
 
-    `homes`: the name of the module of each name. The error for any other name lists them if they are `complete`, all
-    names of the package; for a name of CrewAI, it says what to write instead.
+    `names`: the names that each module of crewlite has, separated by spaces. The error for any other name lists them if
+    they are `complete`, all names of the package; for a name of CrewAI, it says what to write instead.
     """
+    homes = {name: f"crewlite.{module}" for module, own in names.items() for name in own.split()}
 
     def find(name: str) -> Any:
         if home := homes.get(name):
@@ -58,7 +61,7 @@ def first_use(package: str, homes: Mapping[str, str], *, complete: bool = True) 
         known = f"; {hint}" if complete else ""
         raise coming_from.missing_import(package, name) or AttributeError(f"{package} has no {name!r}{known}")
 
-    return find
+    return sorted(homes), find
 
 
 if TYPE_CHECKING:

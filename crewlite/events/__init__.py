@@ -25,13 +25,8 @@ if TYPE_CHECKING:  # all events, for editors and type checkers
     from crewlite.events.types.task_events import *
     from crewlite.events.types.tool_events import *
 
-_HOMES = {
-    "BaseEvent": "crewlite.events.base",
-    "BaseEventListener": "crewlite.events.event_bus",
-    "CrewAIEventsBus": "crewlite.events.event_bus",
-    "crewai_event_bus": "crewlite.events.event_bus",
-}
-_other = first_use("crewlite.events", _HOMES, complete=False)
+_NAMES = {"events.base": "BaseEvent", "events.event_bus": "BaseEventListener CrewAIEventsBus crewai_event_bus"}
+_other = first_use("crewlite.events", _NAMES, complete=False)[1]
 
 
 def __getattr__(name: str) -> Any:

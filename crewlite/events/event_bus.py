@@ -363,7 +363,7 @@ event_bus = EventBus()
 
 crewlite_event_bus = crewai_event_bus = event_bus
 CrewAIEventsBus = EventBus  # the class, by which listeners of CrewAI annotate their argument
-_missing = first_use("crewlite.events.event_bus", {}, complete=False)
+_missing = first_use("crewlite.events.event_bus", {}, complete=False)[1]
 
 
 def __getattr__(name: str) -> Any:

@@ -19,8 +19,5 @@ _NAMES = {
     "llm.model": "LLM",
     "llm.models": "resolve_llm",
 }
-_HOMES = {name: f"crewlite.{module}" for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = sorted(_HOMES)  # noqa: PLE0605 - the names of the table
-
-__getattr__ = first_use("crewlite.llm", _HOMES)
+__all__, __getattr__ = first_use("crewlite.llm", _NAMES)

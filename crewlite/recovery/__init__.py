@@ -22,19 +22,16 @@ if TYPE_CHECKING:
     from crewlite.recovery.types import *
 
 _NAMES = {
-    "breaker": "CircuitBreaker",
-    "classify": "Classifier HybridClassifier LLMClassifier RulesClassifier Symptom",
-    "failure": "Failure FailureKind",
-    "guards": "EarlierCall Guard GuardedCall LoopDetector RequireIdempotency RiskThreshold",
-    "policy": "DEFAULT FailurePolicy usual_policy",
-    "port": "Policy",
-    "remedy": "Abort Compensate Escalate Fallback Remedy Replan Resume Retry Rollback Suspend",
-    "strategies": "Rule abort backoff_and_retry chain compensate escalate replan resume_from_subgoal retry "
-    "retry_with_tool_manifest rollback_to_checkpoint sequence suspend",
-    "types": "Evidence FailureType RecordedStep",
+    "recovery.breaker": "CircuitBreaker",
+    "recovery.classify": "Classifier HybridClassifier LLMClassifier RulesClassifier Symptom",
+    "recovery.failure": "Failure FailureKind",
+    "recovery.guards": "EarlierCall Guard GuardedCall LoopDetector RequireIdempotency RiskThreshold",
+    "recovery.policy": "DEFAULT FailurePolicy usual_policy",
+    "recovery.port": "Policy",
+    "recovery.remedy": "Abort Compensate Escalate Fallback Remedy Replan Resume Retry Rollback Suspend",
+    "recovery.strategies": "Rule abort backoff_and_retry chain compensate escalate replan resume_from_subgoal "
+    "retry retry_with_tool_manifest rollback_to_checkpoint sequence suspend",
+    "recovery.types": "Evidence FailureType RecordedStep",
 }
-_HOMES = {name: f"crewlite.recovery.{module}" for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = sorted(_HOMES)  # noqa: PLE0605 - the names of the table
-
-__getattr__ = first_use("crewlite.recovery", _HOMES)
+__all__, __getattr__ = first_use("crewlite.recovery", _NAMES)

@@ -27,8 +27,5 @@ _NAMES = {
     "state.run_history": "RunHistory",
     "state.runtime": "RuntimeState",
 }
-_HOMES = {name: f"crewlite.{module}" for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = sorted(_HOMES)  # noqa: PLE0605 - the names of the table
-
-__getattr__ = first_use("crewlite.state", _HOMES)
+__all__, __getattr__ = first_use("crewlite.state", _NAMES)

@@ -33,8 +33,5 @@ _NAMES = {
     "testing.recorder": "EventRecorder",
     "testing.scripted": "ScriptedLLM",
 }
-_HOMES = {name: f"crewlite.{module}" for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = sorted(_HOMES)  # noqa: PLE0605 - the names of the table
-
-__getattr__ = first_use("crewlite.testing", _HOMES)
+__all__, __getattr__ = first_use("crewlite.testing", _NAMES)

@@ -20,8 +20,5 @@ _NAMES = {
     "tools.foreign": "adopt",
     "tools.function": "FunctionTool tool",
 }
-_HOMES = {name: f"crewlite.{module}" for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = sorted(_HOMES)  # noqa: PLE0605 - the names of the table
-
-__getattr__ = first_use("crewlite.tools", _HOMES)
+__all__, __getattr__ = first_use("crewlite.tools", _NAMES)

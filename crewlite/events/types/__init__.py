@@ -20,7 +20,7 @@ class _Families(ModuleType):
 
 
 def _elsewhere(family: str) -> Callable[[str], Any]:
-    other = first_use(family, {}, complete=False)
+    other = first_use(family, {}, complete=False)[1]
     return lambda name: find(name) or other(name)
 
 
