@@ -32,6 +32,11 @@ def cost(dollars: float | None) -> str:
     return "" if dollars is None else f"${dollars:.4f}" if dollars < 1 else f"${dollars:,.2f}"
 
 
+def beginning(text: str, most: int) -> str:
+    """Return a text; of one with more than `most` characters, its beginning and its length."""
+    return text if len(text) <= most else f"{text[:most]}\n... ({len(text):,} characters)"
+
+
 def visible(value: Any) -> Any:
     """Return a text with its control characters as escapes, and marks that change the direction of writing too.
 

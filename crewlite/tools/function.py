@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, overload
 
 from pydantic import BaseModel
 
@@ -77,33 +77,27 @@ class FunctionTool(BaseTool):
         return self.func
 
 
+class ToolOptions(TypedDict, total=False):
+    """The options of `@tool`, which are fields of BaseTool."""
+
+    effect: Effect
+    timeout: float | None
+    result_as_answer: bool
+    max_usage_count: int | None
+    cache_function: Callable[[dict[str, Any], Any], bool] | None
+    requires_approval: bool
+    failure_policy: Policy | None
+
+
 @overload
 def tool(name: Callable[..., Any], /) -> FunctionTool: ...
 @overload
 def tool(
-    name: str | None = None,
-    /,
-    *,
-    effect: Effect = "idempotent",
-    timeout: float | None = None,
-    result_as_answer: bool = False,
-    max_usage_count: int | None = None,
-    cache_function: Callable[[dict[str, Any], Any], bool] | None = None,
-    requires_approval: bool = False,
-    failure_policy: Policy | None = None,
+    name: str | None = None, /, **options: Unpack[ToolOptions]
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
-@known_keywords("@tool")
+@known_keywords("@tool", *ToolOptions.__annotations__)
 def tool(
-    name: str | Callable[..., Any] | None = None,
-    /,
-    *,
-    effect: Effect = "idempotent",
-    timeout: float | None = None,
-    result_as_answer: bool = False,
-    max_usage_count: int | None = None,
-    cache_function: Callable[[dict[str, Any], Any], bool] | None = None,
-    requires_approval: bool = False,
-    failure_policy: Policy | None = None,
+    name: str | Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a tool of a function, sync or async. Its docstring tells the model what it does.
 
@@ -116,15 +110,6 @@ def tool(
 
     `@tool("other name", effect="once", timeout=30)` sets what the signature cannot say: see BaseTool for the words.
     """
-    more: dict[str, Any] = {
-        "effect": effect,
-        "timeout": timeout,
-        "result_as_answer": result_as_answer,
-        "max_usage_count": max_usage_count,
-        "cache_function": cache_function,
-        "requires_approval": requires_approval,
-        "failure_policy": failure_policy,
-    }
     if callable(name):
-        return FunctionTool.from_function(name, **more)
-    return lambda fn: FunctionTool.from_function(fn, name, **more)
+        return FunctionTool.from_function(name, **options)
+    return lambda fn: FunctionTool.from_function(fn, name, **options)

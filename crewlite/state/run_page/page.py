@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from crewlite import kinds
 from crewlite.errors import CrewliteError
-from crewlite.pages.rendering import rendered
+from crewlite.pages.rendering import beginning, rendered
 from crewlite.state.comparing.page import FOLDER, for_parts
 from crewlite.state.comparing.run_diff import compare
 from crewlite.state.format.addresses import in_order
@@ -23,9 +24,7 @@ from crewlite.state.reading.shown import as_text, plain, said
 from crewlite.state.reading.steps import StepView, model_of, standing, steps_of
 from crewlite.state.run_history import RunHistory
 
-_LONG = 6_000  # characters of a text that are shown
-
-
+cut = partial(beginning, most=6_000)  # what is shown of a text
 Shown = dict[str, Any]
 """What the template shows of a branch, or of one of its steps, by name."""
 
@@ -112,11 +111,6 @@ def _rows(record: Record) -> list[Shown]:
     begun = datetime.fromisoformat(record.started_at)
     by_time = sorted(steps, key=lambda at: (began := steps[at].begun_at) is None or began.timestamp())  # unknown: last
     return [_row(record, prompts, spent, steps[address], begun) for address in in_order(by_time) if address in steps]
-
-
-def cut(text: str) -> str:
-    """Return a text; of one that is too long for a page, its beginning and its length."""
-    return text if len(text) <= _LONG else f"{text[:_LONG]}\n... ({len(text):,} characters)"
 
 
 def _row(record: Record, prompts: Prompts, spent: CountedUsage, step: StepView, begun: datetime) -> Shown:

@@ -14,6 +14,7 @@ from crewlite.errors import ConfigError, RunMismatch
 from crewlite.flow.classes.conditions import address_name, method_at
 from crewlite.flow.classes.graph import Graph
 from crewlite.flow.classes.machine import Firing, Machine
+from crewlite.pages.rendering import beginning
 from crewlite.runtime.steps.children import Numbering
 from crewlite.state.format.addresses import BEGINNING, outers
 from crewlite.state.reading.steps import StepView
@@ -146,4 +147,4 @@ def _label(graph: Graph, method: str, value: Any) -> str | None:
 
 def _shown(value: Any) -> str:
     text = value.raw if isinstance(value, CrewOutput | LiteAgentOutput) else "" if value is None else as_text(value)
-    return text if len(text) <= _LONG else f"{text[:_LONG]}\n... ({len(text):,} characters)"
+    return beginning(text, _LONG)
