@@ -7,7 +7,7 @@ import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from crewlite import background, durable, homes, kinds
 from crewlite.callables import is_async, types_of
@@ -41,6 +41,16 @@ root = lazy("crewlite.flow.root")  # imports the engine, which a program that on
 P = ParamSpec("P")
 R = TypeVar("R")
 _YIELDING = {"wait"}  # options that are younger than flows whose functions have such a parameter
+
+
+class FlowOptions(TypedDict, total=False):
+    """The options that `@flow` and `@recoverable` have in common."""
+
+    name: str | None
+    checkpoint: CheckpointConfig | bool | None
+    timeout: float | timedelta | None
+    max_concurrency: int | None
+    verbose: bool
 
 
 class FlowFunction(Hinting, Runnable[Any], Generic[P, R]):
@@ -183,15 +193,7 @@ class FlowFunction(Hinting, Runnable[Any], Generic[P, R]):
 def flow(func: Callable[P, R], /) -> FlowFunction[P, R]: ...
 @overload
 def flow(
-    *,
-    name: str | None = None,
-    checkpoint: CheckpointConfig | bool | None = None,
-    retries: int = 0,
-    retry_delay: float = 0.0,
-    timeout: float | timedelta | None = None,
-    failure_policy: Policy | None = None,
-    max_concurrency: int | None = None,
-    verbose: bool = False,
+    *, retries: int = 0, retry_delay: float = 0.0, failure_policy: Policy | None = None, **options: Unpack[FlowOptions]
 ) -> Callable[[Callable[P, R]], FlowFunction[P, R]]: ...
 def flow(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a flow from a function, sync or async."""

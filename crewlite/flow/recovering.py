@@ -9,18 +9,16 @@ import inspect
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import fields
-from datetime import timedelta
-from typing import Any, ClassVar, ParamSpec, TypeVar, overload
+from typing import Any, ClassVar, ParamSpec, TypeVar, Unpack, overload
 
 from crewlite import codec, durable
 from crewlite.errors import ConfigError
-from crewlite.flow.function import FlowFunction
+from crewlite.flow.function import FlowFunction, FlowOptions
 from crewlite.flow.options import decorated
 from crewlite.recovery import Classifier, FailurePolicy, Policy
 from crewlite.recovery.checks import whole
 from crewlite.recovery.classify import check_classifier
 from crewlite.recovery.types import RecoveryContext
-from crewlite.state.config import CheckpointConfig
 from crewlite.state.runtime import RuntimeState
 
 P = ParamSpec("P")
@@ -42,15 +40,10 @@ class RecoverableFunction(FlowFunction[P, R]):
         *,
         policy: Policy | None = None,
         classifier: Classifier | None = None,
-        checkpoint: CheckpointConfig | bool | None = None,
         max_recovery_attempts: int | None = None,
-        name: str | None = None,
-        timeout: float | timedelta | None = None,
-        max_concurrency: int | None = None,
-        verbose: bool = False,
+        **options: Unpack[FlowOptions],
     ) -> None:
-        more: dict[str, Any] = {"timeout": timeout, "max_concurrency": max_concurrency, "verbose": verbose}
-        super().__init__(func, name=name, checkpoint=checkpoint, failure_policy=policy, **more)
+        super().__init__(func, failure_policy=policy, **options)
         self.policy = _with(self.policy, classifier, max_recovery_attempts, self.label)
         self.whole_signature = self.signature
         inputs = [one for name, one in self.signature.parameters.items() if name not in TOLD]
@@ -97,12 +90,8 @@ def recoverable(
     *,
     policy: Policy | None = None,
     classifier: Classifier | None = None,
-    checkpoint: CheckpointConfig | bool | None = None,
     max_recovery_attempts: int | None = None,
-    name: str | None = None,
-    timeout: float | timedelta | None = None,
-    max_concurrency: int | None = None,
-    verbose: bool = False,
+    **options: Unpack[FlowOptions],
 ) -> Callable[[Callable[P, R]], RecoverableFunction[P, R]]: ...
 def recoverable(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Have a policy decide how a function, sync or async, is tried again after a failure.
@@ -110,7 +99,7 @@ def recoverable(func: Callable[..., Any] | None = None, /, **options: Any) -> An
     Its phases are `@step` calls. Parameters named `hint` and `recovery` are no inputs: each attempt gets in them what
     went wrong before, "" and None in the first one.
     """
-    return decorated("@recoverable", RecoverableFunction, func, options)
+    return decorated("@recoverable", RecoverableFunction, func, options, FlowOptions.__annotations__)
 
 
 def recovery() -> RecoveryContext | None:
