@@ -10,6 +10,7 @@ from crewlite.events import FailureClassifiedEvent, LLMCallFailedEvent, Recovery
 from crewlite.flow import flow, step
 from crewlite.recovery import Abort, Fallback, Retry, retry
 from crewlite.testing import EventRecorder, ScriptedLLM, faults
+from tests.flow.failing import Boom
 
 
 class Own:
@@ -21,10 +22,6 @@ class Own:
     def decide(self, failure, past):
         self.asked.append((failure.kind, failure.address, past))
         return self.remedies.pop(0)
-
-
-class Boom(Exception):
-    pass
 
 
 def shaky(policy):

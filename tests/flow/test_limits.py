@@ -18,11 +18,7 @@ from crewlite.flow import ask, flow, step
 from crewlite.recovery import Rule
 from crewlite.testing import EventRecorder
 from tests import children
-
-
-class Boom(Exception):
-    """What goes wrong here."""
-
+from tests.flow.failing import Boom
 
 # deadlines
 
