@@ -24,8 +24,11 @@ from subprocess import (
 )
 from typing import Any
 
+import pytest
+
 from tests import warm
 
+posix = pytest.mark.skipif(os.name == "nt", reason="sends POSIX signals to another process, or needs a terminal")
 PATIENCE = 120.0  # seconds; a machine that has much else to do needs some
 IN_THE_BACKGROUND = ("sh", "-c", 'trap "" HUP INT QUIT; exec "$@"', "sh")
 """What to put before a command, so that it is started as `nohup command &` starts it."""

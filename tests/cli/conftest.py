@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from crewlite.cli.main import main
 from tests import children
+from tests.cli.flows_program import FLOWS
 
 CREWLITE = [sys.executable, "-c", "from crewlite.cli.main import main; main(prog_name='crewlite')"]
 
@@ -143,3 +144,9 @@ class Shop:
 @pytest.fixture
 def shop(tmp_path):
     return Shop(tmp_path)
+
+
+@pytest.fixture
+def flows(shop):
+    (shop.path / "flows.py").write_text(FLOWS, encoding="utf-8")
+    return shop

@@ -1,6 +1,5 @@
 """From the terminal alone: a run is killed, resumed and forked, and nothing recorded is paid twice."""
 
-import os
 import re
 import signal
 
@@ -8,8 +7,8 @@ import pytest
 
 from crewlite import History
 from crewlite.errors import RefError
+from tests.children import posix
 
-posix = pytest.mark.skipif(os.name == "nt", reason="sends POSIX signals to another process")
 BEGIN = ("run", "crews:crew", "--input", "topic=tides", "--run-id", "r")
 
 

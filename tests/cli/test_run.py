@@ -13,14 +13,13 @@ from crewlite import History
 from crewlite.cli.error_text import without_advice
 from crewlite.cli.main import main
 from tests import children
+from tests.children import posix
 
 if os.name == "posix":
     import fcntl
     import termios
 
 CREWLITE = [sys.executable, "-c", "from crewlite.cli.main import main; main(prog_name='crewlite')"]
-
-posix = pytest.mark.skipif(os.name == "nt", reason="sends POSIX signals to another process")
 
 
 def test_only_the_answer_goes_to_stdout(shop):

@@ -24,9 +24,7 @@ from crewlite.events import (
 )
 from crewlite.testing import ScriptedLLM
 from tests import children
-
-posix = pytest.mark.skipif(os.name == "nt", reason="needs a pseudo-terminal")
-
+from tests.children import posix
 
 # --- a terminal small enough to read
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests import children
+from tests.children import posix
 from tests.growth import counted
 
 TESTS = Path(__file__).parents[1]
-posix = pytest.mark.skipif(os.name == "nt", reason="sends POSIX signals to another process")
 
 WAITS = "import sys, time; print('here', flush=True); time.sleep(600)"
 STARTS = f"""
