@@ -204,7 +204,8 @@ class RunExists(CrewliteError, ValueError):
     def __init__(self, run_id: str, location: str, path: str, *, found: str, wanted: str) -> None:
         super().__init__(
             f"Run {run_id!r} is in {location} already and differs from the one in {path} (digests {found[:8]}, "
-            f"{wanted[:8]}). Nothing was changed. Import it into another location; or, if the existing run is not "
-            f"needed any more, call History({location!r}).delete({run_id!r}) first."
+            f"{wanted[:8]}). Nothing was changed. To go on with the run that is there, kick off with run_id={run_id!r} "
+            f"in {location} and without restore_from; to have both, take another location; or, if the existing run is "
+            f"not needed any more, call History({location!r}).delete({run_id!r}) first."
         )
         self.run_id, self.location, self.path, self.found, self.wanted = run_id, location, path, found, wanted
