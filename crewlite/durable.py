@@ -19,7 +19,7 @@ from crewlite.ids import now
 from crewlite.kinds import Kind
 from crewlite.lazy import asyncio
 from crewlite.step_parts import Cached, Call, Drift, Effect, Intent, Limit, Recorded
-from crewlite.usage import NO_USAGE, Usage
+from crewlite.usage import NO_USAGE, Usage, UsageRecord
 
 if TYPE_CHECKING:
     from crewlite.recovery.guards import Guard, Shared
@@ -148,6 +148,8 @@ class Step(Generic[T]):
     counts only while the questions of the enclosing steps, and what their models have heard, are the same."""
     asked_model: Callable[[], str] | None = None
     """Of a model call: returns the model of the current attempt, which may be a fallback."""
+    usage_of_failure: Callable[[], UsageRecord | None] | None = None
+    """Of a model call: returns the usage of a failed attempt, whose reply was no answer; None if no reply came."""
 
 
 class Scope:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from crewlite.errors.root import CrewliteError
 from crewlite.wording import number_of
@@ -12,6 +12,8 @@ class LLMError(CrewliteError, RuntimeError):
     """A model call failed."""
 
     code = "llm"
+    usage: Any = None
+    """The `Usage` of a reply that came and was no answer, as its service counted it; None if there was no reply."""
 
 
 class LLMUnavailable(LLMError, ConnectionError):
@@ -85,13 +87,13 @@ class LLMEmptyReply(LLMError):
 
     code = "llm_empty_reply"
 
-    def __init__(self, model: str, *, is_cut: bool = False) -> None:
+    def __init__(self, model: str, *, is_cut: bool = False, usage: Any = None) -> None:
         why, then = "no text and no tool call", "Start the run again to retry."
         if is_cut:
             why = "it reached its token limit before any text, as a model does that thinks first"
             then = "Raise max_tokens=, or lower reasoning_effort=; then start the run again to go on."
         super().__init__(f"{model} gave an empty reply: {why}. {then}")
-        self.model, self.is_cut = model, is_cut
+        self.model, self.is_cut, self.usage = model, is_cut, usage
 
 
 class ScriptExhausted(LLMError):

@@ -364,7 +364,7 @@ def whole_reply(reply: object, model: str) -> LLMReply:
     elif isinstance(reply, list | tuple) and reply and None not in (calls := [_tool_call(item) for item in reply]):
         reply = LLMReply(tool_calls=tuple(call for call in calls if call))
     if reply is None or (isinstance(reply, LLMReply) and not reply.text.strip() and not reply.tool_calls):
-        raise LLMEmptyReply(model, is_cut=reply is not None and reply.finish_reason == "length")
+        raise LLMEmptyReply(model, is_cut=bool(reply and reply.finish_reason == "length"), usage=reply and reply.usage)
     if not isinstance(reply, LLMReply):
         found = an(type(reply).__name__)
         raise LLMError(f"{model} returned {found}; wanted text, a ToolCall, a list of ToolCalls, or an LLMReply")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crewlite import codec, durable, events, kinds, resources
@@ -28,7 +28,7 @@ from crewlite.recovery import DEFAULT, Fallback, GuardedCall
 from crewlite.recovery.guards import UNGUARDED, guarding
 from crewlite.recovery.port import Policy, check_policy
 from crewlite.step_parts import Intent
-from crewlite.usage import UsageRecord
+from crewlite.usage import Usage, UsageRecord
 
 if TYPE_CHECKING:
     from crewlite.llm import protocol, wire
@@ -79,6 +79,7 @@ def call_step(
         encode=recorded,
         decode=read_back,
         usage=call.usage,
+        usage_of_failure=call.usage_of_failure,
         provenance={"model": llm.model, "template": template},
         inherits=True,
         child_policy=policy,
@@ -105,12 +106,14 @@ class _Call:
     check: Callable[[LLMReply], object] | None
     asked: BaseLLM
     """The model of the current attempt: the source itself, or a fallback."""
-    used: UsageRecord = field(default_factory=UsageRecord)
-    """The usage of the reply. It is stored separately: a reply that is read from the record does not hold it."""
+    used: UsageRecord | None = None
+    """The usage of the reply to the current attempt, also of one that is no answer; None before there is one.
+
+    It is stored separately: a reply that is read from the record does not hold it."""
 
     async def work(self) -> LLMReply:
         scope = durable.scope()
-        past = scope.past
+        past, self.used = scope.past, None
         asked = self.asked = self.models[sum(isinstance(one, Fallback) for one in past)] if past else self.source
         for model in self.models:  # fallbacks too: a missing key is an error before anything is paid
             await resources.ready(model)
@@ -122,21 +125,29 @@ class _Call:
         try:
             async with guarded, _Chunks(asked, self.agent, scope) as chunks:
                 reply = await ask_once(asked, self.messages, self.tools, {**self.context, "on_chunk": chunks})
+                self.used = reply.usage.to_record()
                 if self.check:
                     self.check(reply)
         except ContextOverflow as error:
             if not self.may_overflow or asked is not self.models[-1]:
                 raise
             reply = LLMReply(text=error.said, finish_reason=OVERFLOW)
-        self.used = reply.usage.to_record()
+        except LLMError as error:
+            self.used = error.usage.to_record() if isinstance(error.usage, Usage) else self.used
+            raise
         return reply if asked is self.source else reply.model_copy(update={"model": asked.model})
 
-    def usage(self, reply: LLMReply) -> UsageRecord:
+    def usage(self, reply: LLMReply | None) -> UsageRecord:
         """Return the usage of the reply as it is recorded, with the role of the agent that asked."""
-        paid: UsageRecord = {**self.used, "requests": self.used.get("requests", 1)}
+        used = self.used or {}
+        paid: UsageRecord = {**used, "requests": used.get("requests", 1)}
         if self.agent:
             paid["agent"] = durable.scope().mask(self.agent)
         return paid
+
+    def usage_of_failure(self) -> UsageRecord | None:
+        """Return the usage of a reply that was no answer; None if none came."""
+        return None if self.used is None else self.usage(None)
 
     def asked_model(self) -> str:
         return self.asked.model
@@ -154,7 +165,7 @@ class _Call:
             "response": value.text,
             "tool_calls": tuple([{"name": call.name, "arguments": call.arguments} for call in calls]) if calls else (),
             "call_type": "tool_call" if calls else "llm_call",
-            "usage": self.used,
+            "usage": self.used or {},
             "finish_reason": value.finish_reason,
             "response_id": value.response_id,
         }

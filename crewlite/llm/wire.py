@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from crewlite import templates
-from crewlite.errors import ContentRefused, LLMUnavailable
+from crewlite.errors import ContentRefused, LLMError, LLMUnavailable
 from crewlite.llm.base import LLMReply, Message, ToolCall
 from crewlite.llm.parts import text_of
 from crewlite.usage import Usage
@@ -41,28 +41,35 @@ def reply_of(
     """Build the reply from a response.
 
     Raises ContentRefused for a reply that was refused or stopped by a filter, and LLMUnavailable for a response without
-    a reply, or with one that broke off.
+    a reply, or with one that broke off. Their `usage` is that of the response.
     """
-    choices = getattr(response, "choices", None) or []
-    message = getattr(choices[0], "message", None) if choices else None
-    if message is None:
-        raise LLMUnavailable(f"{model} sent a response without a reply. Start the run again to go on.")
-    reason, text = label(getattr(choices[0], "finish_reason", None)), clean(getattr(message, "content", None) or "")
-    if (own := _extras(choices[0]).get("native_finish_reason")) in _BROKEN_OFF:
-        raise LLMUnavailable(f"{model} broke off its reply (finish_reason {own}). Start the run again to go on.")
-    refusal = getattr(message, "refusal", None)
+    choice = next(iter(getattr(response, "choices", None) or ()), None)
+    message, usage = getattr(choice, "message", None), _usage(getattr(response, "usage", None), cost)
+    if failure := _failure(choice, message, model, mask):
+        failure.usage = usage
+        raise failure
     calls = tuple(_call(call) for call in getattr(message, "tool_calls", None) or ())
-    if refusal or reason == "content_filter":
-        why = mask(clean(str(refusal))) if refusal else "a content filter of its service stepped in"
-        raise ContentRefused(model, why)
     return LLMReply(
-        text=text,
+        text=clean(getattr(message, "content", None) or ""),
         tool_calls=calls,
-        usage=_usage(getattr(response, "usage", None), cost),
-        finish_reason=reason,
+        usage=usage,
+        finish_reason=label(getattr(choice, "finish_reason", None)),
         response_id=label(getattr(response, "id", None)),
         carried=_carried(message, provider, called=bool(calls)),
     )
+
+
+def _failure(choice: Any, message: Any, model: str, mask: Callable[[str], str]) -> LLMError | None:
+    """Return the error for a response whose reply is none, or is not to be taken; None for a good one."""
+    if message is None:
+        return LLMUnavailable(f"{model} sent a response without a reply. Start the run again to go on.")
+    if (own := _extras(choice).get("native_finish_reason")) in _BROKEN_OFF:
+        return LLMUnavailable(f"{model} broke off its reply (finish_reason {own}). Start the run again to go on.")
+    if refusal := getattr(message, "refusal", None):
+        return ContentRefused(model, mask(clean(str(refusal))))
+    if label(getattr(choice, "finish_reason", None)) == "content_filter":
+        return ContentRefused(model, "a content filter of its service stepped in")
+    return None
 
 
 def ended(stream: Any) -> bool:

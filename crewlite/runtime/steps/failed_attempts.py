@@ -67,6 +67,8 @@ def described(step: Step[Any], frame: Frame, error: Exception) -> ErrorRecord:
         description["holds"] = frame.run.record.base + 1
     if step.asked_model:
         description["model"] = step.asked_model()
+    if step.usage_of_failure and (usage := step.usage_of_failure()):
+        description["usage"] = usage
     return description
 
 

@@ -8,6 +8,7 @@ from pydantic import Field
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
 from crewlite.state.format.fields import Text
+from crewlite.usage import UsageRecord
 
 
 class ErrorRecord(TypedDict):
@@ -25,6 +26,8 @@ class ErrorRecord(TypedDict):
     holds: NotRequired[int]
     model: NotRequired[Text]
     """Of a model call: the model that was asked."""
+    usage: NotRequired[UsageRecord]
+    """Of a model call: the usage of its reply, which was no answer."""
     raised: NotRequired[RaisedError]
     said: NotRequired[SaidRecord]
 

@@ -115,7 +115,7 @@ class Attempt:
     said: SaidRecord | None = None
     """What the code of the step has reported about its work, with `record_step` and `update_state`."""
     usage: Usage = NO_USAGE
-    """In History: the usage of the steps that finished inside the attempt."""
+    """Of a model call: the usage of its reply, which was no answer. In History, also that of the steps inside it."""
     order: Order = ()
     """The position of the attempt among all steps that the record holds."""
     model: str | None = None
@@ -217,6 +217,7 @@ def attempt_of(step: StepRecord, seq: int, at: str, place: int = 0) -> Attempt:
         error.get("said"),
         order=(seq, place),
         model=error.get("model"),
+        usage=Usage.of(error["usage"]) if "usage" in error else NO_USAGE,
         provenance=step.get("means", {}),
         holds=error.get("holds", 0),
     )

@@ -62,7 +62,7 @@ class Paid:
     def take(self, commit: CommitParts) -> None:
         """Add all usage in a commit."""
         for step in commit.get("steps", ()):
-            if paid := step.get("usage"):
+            if paid := step.get("usage") or ("error" in step and step["error"].get("usage")):
                 address = step["address"]
                 self._add(paid, [address, *outers(address), ""] if address else [""])
         if usage := commit.get("usage"):

@@ -161,7 +161,7 @@ def attempts_of(record: Record) -> list[Attempt]:
 
 
 def _tries(record: Record) -> dict[str, tuple[Attempt, ...]]:
-    """Return the failed attempts by address, each with the usage of the steps that finished inside it."""
+    """Return the failed attempts by address, each with the usage of its reply and of the steps inside it."""
     spent, tries = _spent_inside(record), dict(record.attempts)
     for address, last in undecided(record).items():
         tries[address] = [*tries.get(address, ()), last]
@@ -190,19 +190,20 @@ def _with_usage(attempts: list[Attempt], spent: dict[tuple[str, int], list[tuple
     for attempt in attempts:
         number = attempt.number if attempt.address else 1  # all attempts at the run itself share their steps
         inside = (usage for seq, usage in spent.get((attempt.address, number), ()) if before < seq <= attempt.seq)
-        found.append(replace(attempt, usage=sum(inside, Usage())))
+        found.append(replace(attempt, usage=sum(inside, attempt.usage)))
         before = attempt.seq
     return found
 
 
 def _spent_inside(record: Record) -> dict[tuple[str, int], list[tuple[int, Usage]]]:
-    """Return (seq, usage) of the finished steps inside each attempt, by (address of the enclosing step, its number)."""
+    """Return (seq, usage) of the model calls inside each attempt, by (address of the enclosing step, its number)."""
     spent: dict[tuple[str, int], list[tuple[int, Usage]]] = {}
-    for outcome in record.outcomes.values():
-        paid = Usage.of(outcome.usage or {})
-        inside = outcome.address if outcome.usage else ""
+    paid = [(one.address, one.seq, Usage.of(one.usage)) for one in record.outcomes.values() if one.usage]
+    paid += [(at, one.seq, one.usage) for at, tries in record.attempts.items() for one in tries if one.usage.requests]
+    for address, seq, usage in paid:
+        inside = address
         while inside:
             within = outer(inside), try_of(inside)
-            spent.setdefault(within, []).append((outcome.seq, paid))
+            spent.setdefault(within, []).append((seq, usage))
             inside = within[0]
     return spent
