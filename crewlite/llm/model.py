@@ -268,33 +268,15 @@ class LLM(BaseLLM):
         stop: Sequence[str],
         on_chunk: OnChunk | None,
     ) -> LLMReply:
-        """Ask once. A schema that the service refuses is left out: the messages tell the model of it as well."""
         library = await provided.litellm()
         if schema and (tools or not library.supports_response_schema(self.model, self._provider or "")):
             schema = None
         form = wire.schema_for(schema) if schema else None
-        try:
-            return await self._asked(library, messages, tools, form, stop, on_chunk)
-        except LLMRejected as error:
-            if form is None or type(error) is not LLMRejected or error.status not in _BAD_REQUEST:
-                raise
-            log.warning("%s refused the schema of the answer, so it is told in words alone: %s", self.model, error.said)
-        return await self._asked(library, messages, tools, None, stop, on_chunk)
-
-    async def _asked(
-        self,
-        library: Any,
-        messages: list[Message],
-        tools: Sequence[dict[str, Any]],
-        form: dict[str, Any] | None,
-        stop: Sequence[str],
-        on_chunk: OnChunk | None,
-    ) -> LLMReply:
         request = self._request(library, messages, tools, form, stop)
         response, late = None, False
         try:
             async with asyncio.timeout(self.timeout):
-                response = await self._heard(library, library.acompletion(**request), begun=False)
+                response = await self._answered(library, request, form)
                 if self.stream:
                     response = await self._whole(library, response, on_chunk)
         except LLMTimeout:
@@ -308,6 +290,20 @@ class LLM(BaseLLM):
         if reply.finish_reason == "length" and reply.text:
             log.warning("The reply of %s was cut at its token limit (max_tokens)", self.model)
         return whole_reply(reply, self.model)
+
+    async def _answered(self, library: Any, request: dict[str, Any], form: dict[str, Any] | None) -> Any:
+        """Send a request. A schema that the service refuses is left out: the messages tell the model of it as well.
+
+        Only before an answer has begun: what a stream has sent is paid and told.
+        """
+        try:
+            return await self._heard(library, library.acompletion(**request), begun=False)
+        except LLMRejected as error:
+            if form is None or type(error) is not LLMRejected or error.status not in _BAD_REQUEST:
+                raise
+            log.warning("%s refused the schema of the answer, so it is told in words alone: %s", self.model, error.said)
+        plain = request | {"response_format": self.response_format}
+        return await self._heard(library, library.acompletion(**plain), begun=False)
 
     async def _heard(self, library: Any, answer: Awaitable[T], *, begun: bool) -> T:
         """Wait for what litellm hears from the service. Raises kinds of LLMError. `begun`: the answer had begun."""

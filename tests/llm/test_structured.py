@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from pydantic import BaseModel, RootModel
-from server import call, calling, chat, error, reply
+from server import call, calling, chat, error, piece, reply, stream
 
 from crewlite import LLM, Agent, Crew, History, Task, tool
 from crewlite.errors import LLMRejected, OutputInvalid
@@ -71,6 +71,14 @@ def test_a_refusal_for_another_reason_is_an_error(serve, status):
     with pytest.raises(LLMRejected, match="no"):
         pilot(server).kickoff("How high?", response_format=Tide)
     assert len(server.requests) == (2 if status == 400 else 1)
+
+
+def test_a_refusal_in_the_middle_of_a_stream_is_an_error_as_what_was_sent_is_paid(serve):
+    refusal = {"error": {"message": "no", "type": "t", "param": None, "code": 400}}
+    server = serve(*[stream(piece("{"), refusal)] * 2)
+    with pytest.raises(LLMRejected, match="no"):
+        pilot(server, stream=True).kickoff("How high?", response_format=Tide)
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("wanted", [Tide, {"type": "json_object"}], ids=["a class", "as it is"])
