@@ -146,8 +146,9 @@ class _Call:
         return paid
 
     def usage_of_failure(self) -> UsageRecord | None:
-        """Return the usage of a reply that was no answer; None if none came."""
-        return None if self.used is None else self.usage(None)
+        """Return, once, the usage of a reply that was no answer; None if none came. The next attempt may ask nobody."""
+        used, self.used = None if self.used is None else self.usage(None), None
+        return used
 
     def asked_model(self) -> str:
         return self.asked.model

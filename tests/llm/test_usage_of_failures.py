@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from server import chat, reply
 
-from crewlite import LLM, Agent, CheckpointConfig, Crew, FailurePolicy, History, LLMReply, Task, Usage
+from crewlite import LLM, Agent, CheckpointConfig, Crew, FailurePolicy, History, LLMReply, Task, Usage, around
 from crewlite.errors import BudgetExceeded, ContentRefused, LLMEmptyReply
 from crewlite.flow import flow
 from crewlite.recovery import Rule
@@ -95,3 +95,20 @@ def test_a_service_that_counts_a_reply_is_believed(serve, said, error):
     run = History("here", provider=setting.provider).run(RUN)
     assert run.usage.total_tokens == caught.value.usage.total_tokens * len(server.requests) > 0
     assert run.usage.requests == len(server.requests)
+
+
+def test_what_an_attempt_has_paid_is_not_counted_for_one_that_asks_nobody():
+    def hook(attempt):
+        if attempt.kind == "llm" and attempt.attempt > 1:
+            raise LLMEmptyReply("nobody")
+
+    llm = ScriptedLLM([NOTHING])
+
+    @flow
+    def one():
+        return str(llm.call("hello"))
+
+    with around(hook), pytest.raises(LLMEmptyReply):
+        handle = one.submit()
+        handle.result()
+    assert handle.usage.requests == len(llm.calls) == 1
