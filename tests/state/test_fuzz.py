@@ -69,3 +69,7 @@ def test_twenty_thousand_mutants(provider, count, more):
 def test_the_fuzzer_finds_a_check_that_was_taken_out(switch, provider, finding):
     found = run("--provider", provider, "--count", 800, "--seed", 2, "--until", finding, switch=switch)
     assert any(finding in violation for violation in found["violations"]), found
+
+
+def test_a_journal_that_is_a_link_to_itself_is_no_bare_error_of_the_system():
+    assert run("--provider", "json", "--seed", 7, "--only", 13)["violations"] == []

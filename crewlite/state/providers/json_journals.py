@@ -86,10 +86,13 @@ class JournalFiles:
 
     def touched(self, run_id: str, branch: str) -> float:
         """Return the time of a branch's last commit or sign of life, in seconds since the epoch; 0 if there is none."""
+        path = self._paths.journal(run_id, branch)
         try:
-            return self._paths.journal(run_id, branch).stat().st_mtime
+            return path.stat().st_mtime
         except (FileNotFoundError, NotADirectoryError):
             return 0.0
+        except OSError as error:
+            raise reading.not_read(path, error) from error
 
     def naming_entry(self, info: CheckpointInfo) -> tuple[Entry | None, Entry | None]:
         """Return (the entry with a checkpoint, the first entry), None for a missing one. Verifies no other lines."""
