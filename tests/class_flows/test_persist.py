@@ -10,8 +10,8 @@ import pytest
 from pydantic import BaseModel
 
 from crewlite import CheckpointConfig, History
-from crewlite.errors import BranchConflictError, ConfigError, CrewliteError, InputsChanged
-from crewlite.flow import Flow, listen, persist, start
+from crewlite.errors import BranchConflictError, ConfigError, CrewliteError, InputsChanged, RunMismatch
+from crewlite.flow import Flow, flow, listen, persist, start
 from crewlite.flow.classes.persisting import SQLiteFlowPersistence
 from crewlite.state import InMemoryProvider
 from crewlite.state.providers.base import Commit
@@ -243,3 +243,14 @@ def test_the_name_of_a_program_names_no_run_that_the_id_of_a_state_names(memory,
     free.kickoff({"message": "c"})
     assert free.state.id.startswith("night-7.")
     assert runs_of(memory()) == sorted(["mine", "mine.2", free.state.id])
+
+
+def test_an_id_that_names_the_run_of_another_flow_is_refused(memory):
+    @flow(checkpoint=memory())
+    def other() -> str:
+        return "theirs"
+
+    other.kickoff(run_id="mine")
+    with pytest.raises(RunMismatch, match="Run 'mine' is of flow 'other'"):
+        chat(memory()).kickoff({"id": "mine", "message": "a"})
+    assert runs_of(memory()) == ["mine"]

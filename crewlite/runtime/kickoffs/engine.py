@@ -251,7 +251,7 @@ async def _take_up(
     journal = Journal(target.run_id, target.branch, record, secrets, config.on_save_error, config.durability, queue)
     journal.on_conflict = config.on_conflict
     try:
-        if _is_over(request, found, record):
+        if _is_over(root, request, found, record):
             raise _Over
         if record.seq:
             return await _resume(root, request, config, journal, target)
@@ -263,13 +263,13 @@ async def _take_up(
         raise
 
 
-def _is_over(request: Request, found: Located | None, record: Record) -> bool:
-    """Return whether a run that was found was finished or deleted since, or its free name taken.
+def _is_over(root: Root[Any], request: Request, found: Located | None, record: Record) -> bool:
+    """Return whether a run that was found was finished or deleted since, or its free name taken by the same definition.
 
-    A kickoff that has waited for the run gets its result.
+    A kickoff that has waited for the run gets its result. One whose name a run of another definition has is refused.
     """
     if request.is_begun is False:
-        return bool(record.seq)
+        return bool(record.seq) and record.run.get("identity") == root.identity
     is_found = found is not None or request.is_begun
     return bool(is_found and (not record.seq or (record.finished and not request.progress.waited)))
 
