@@ -8,11 +8,13 @@ Programs in Python are forked from a warm process where that makes no difference
 from __future__ import annotations
 
 import contextlib
+import gc
 import inspect
 import os
 import signal
 import subprocess
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import (
@@ -130,6 +132,16 @@ def until(true: Callable[[], object]) -> None:
     while not true():
         assert time.monotonic() < limit, f"it is not so after {PATIENCE} s"
         time.sleep(0.005)
+
+
+def until_freed(*references: weakref.ref[Any], but: int = 0) -> None:
+    """Wait until at most `but` of what is referred to is alive. A thread that has told its result still has to end."""
+
+    def are_freed() -> bool:
+        gc.collect()
+        return sum(reference() is not None for reference in references) <= but
+
+    until(are_freed)
 
 
 def alive(pid: int) -> bool:

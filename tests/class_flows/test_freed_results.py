@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 
 from pydantic import BaseModel
 
 from crewlite import Agent, Crew, Task
 from crewlite.flow import Flow, listen, router, start
-from tests import children
+from tests.children import until_freed
 
 
 class Report(BaseModel):
     text: str
-
-
-def alive(references):
-    gc.collect()
-    return [reference().text for reference in references if reference() is not None]
 
 
 def test_a_result_is_freed_some_methods_later():
@@ -43,13 +37,12 @@ def test_a_result_is_freed_some_methods_later():
 
         @listen(fourth)
         def fifth(self):
-            left.extend(alive(given))
+            until_freed(*given)
             return Report(text="fifth")
 
-    given, left = [], []
+    given = []
     assert Write().kickoff() == Report(text="fifth")
     assert len(given) == 2
-    assert left == []
 
 
 def test_the_results_of_earlier_rounds_are_freed():
@@ -65,17 +58,16 @@ def test_the_results_of_earlier_rounds_are_freed():
 
         @router(review)
         def judge(self):
-            left.append(len(alive(given)))
+            until_freed(*given, but=2)
             return "again" if len(given) < 6 else "fine"
 
         @listen("fine")
         def publish(self):
             return "published"
 
-    given, left = [], []
+    given = []
     assert Improve().kickoff() == "published"
     assert len(given) == 6
-    assert max(left) <= 2, left
 
 
 def test_a_flow_that_was_kicked_off_is_freed_with_its_last_reference():
@@ -95,4 +87,4 @@ def test_a_flow_that_was_kicked_off_is_freed_with_its_last_reference():
     assert made.state is not None
     gone = weakref.ref(made)
     del made
-    children.until(lambda: (gc.collect(), gone() is None)[1])  # the run's threads may still be ending
+    until_freed(gone)

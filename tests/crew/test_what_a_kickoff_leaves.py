@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 import weakref
 
@@ -13,6 +12,7 @@ from pydantic import BaseModel, computed_field
 from crewlite import Agent, Crew, Task, Usage
 from crewlite.errors import ConfigError
 from crewlite.testing import ScriptedLLM
+from tests import children
 
 
 class Report(BaseModel):
@@ -116,8 +116,7 @@ def test_what_was_kept_goes_with_its_definition():
     crew.kickoff({"x": 1})
     gone = weakref.ref(crew)
     del crew
-    gc.collect()
-    assert gone() is None
+    children.until_freed(gone)
 
 
 @pytest.mark.parametrize("shape", ["output_pydantic", "output_json"])

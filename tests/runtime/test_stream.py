@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import os
 import signal
@@ -305,6 +304,5 @@ def test_a_stream_that_nobody_reads_leaves_no_handler_behind():
     stream.result  # noqa: B018 - it has ended
     gone = weakref.ref(stream)
     del stream
-    gc.collect()
-    assert gone() is None
+    children.until_freed(gone)
     children.until(lambda: not event_bus.hears(TaskCompletedEvent))  # the thread of the run may still be ending it
