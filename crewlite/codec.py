@@ -31,7 +31,7 @@ from pydantic import BaseModel, SecretBytes, SecretStr
 from crewlite import homes, standard_types
 from crewlite.errors import JournalCorrupt, NotCodable
 from crewlite.frozen_list import FrozenList
-from crewlite.homes import MAIN, is_named_tuple
+from crewlite.homes import class_name, is_named_tuple
 from crewlite.instances import (
     attributes_of,
     dataclass_of,
@@ -115,12 +115,6 @@ def _look_into_hints(func: Callable[..., Any], found: set[type]) -> None:
             _look_into(hint, found)
 
 
-def class_name(cls: type) -> str:
-    """Return the name of a class in a record: `module:Qualified.Name`."""
-    module = MAIN if cls.__module__ == "__mp_main__" else cls.__module__  # the script, in a process it started
-    return f"{module}:{cls.__qualname__}"
-
-
 def dumps(data: Json) -> bytes:
     """Return the canonical bytes of plain JSON data: compact, UTF-8, keys in the order given."""
     try:
@@ -152,7 +146,10 @@ def encode_to_keep(value: object, path: str = "") -> Json:
 
 def holds_secret(data: Json) -> bool:
     """Return whether encoded data stands for a value that holds a SecretStr or SecretBytes."""
-    return '"$":"secret"' in "".join(_compact(data, 0))  # in a text, the quotes would be escaped
+    if isinstance(data, dict) and data.get("$") == "secret":
+        return True
+    parts = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
+    return any(holds_secret(part) for part in parts if type(part) not in IMMUTABLE)
 
 
 def decode(data: Json, classes: Iterable[type] = ()) -> Any:
@@ -189,7 +186,10 @@ def _encode(value: Any, path: str, depth: int) -> Json:
     if depth % _INSIDE > _MAX_DEPTH:
         raise NotCodable(path, value, f"nested deeper than {_MAX_DEPTH}, or contains itself: use ids for parts")
     if kind is list:
-        return [_encode(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
+        return [
+            item if type(item) is str and item.isascii() else _encode(item, f"{path}[{i}]", depth + 1)
+            for i, item in enumerate(value)
+        ]
     if kind is dict:
         return _encode_dict(value, path, depth)
     if kind is float:
@@ -250,7 +250,11 @@ def _encode_dict(value: dict[Any, Any], path: str, depth: int) -> Json:
         if type(key) is not str or key == "$" or not (key.isascii() or not _PAIR.search(key)):
             break
     else:
-        return {key: _encode(item, f"{path}.{key}" if path else key, depth + 1) for key, item in value.items()}
+        into = f"{path}." if path else ""
+        return {
+            key: item if type(item) is str and item.isascii() else _encode(item, into + key, depth + 1)
+            for key, item in value.items()
+        }
     pairs = [
         [_encode(key, f"{path}.<key>", depth + 1), _encode(item, f"{path}[{_label(key)}]", depth + 1)]
         for key, item in value.items()
@@ -340,12 +344,12 @@ _OF_ITEMS: dict[str, Callable[[list[Any]], Any]] = {
 
 def _decode(data: Json, known: Mapping[str, type]) -> Any:
     if isinstance(data, list):
-        return [_decode(item, known) for item in data]
+        return [item if type(item) in IMMUTABLE else _decode(item, known) for item in data]
     if not isinstance(data, dict):
         return data
     tag = data.get("$")
     if tag is None:
-        return {key: _decode(item, known) for key, item in data.items()}
+        return {key: item if type(item) in IMMUTABLE else _decode(item, known) for key, item in data.items()}
     value = data["v"]
     if "fold" in data or "zone" in data:
         moment, name = _READERS[tag](value), _decode(data.get("zone"), known)

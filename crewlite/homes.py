@@ -39,6 +39,12 @@ _OF_CREWLITE = frozenset(
 """The results that programs record, which a program that only reads records has not imported."""
 
 
+def class_name(cls: type) -> str:
+    """Return the name of a class in a record: `module:Qualified.Name`."""
+    module = MAIN if cls.__module__ == "__mp_main__" else cls.__module__  # the script, in a process it started
+    return f"{module}:{cls.__qualname__}"
+
+
 def is_named_tuple(kind: type) -> bool:
     """Return whether this is a class of named tuples."""
     return issubclass(kind, tuple) and kind.__bases__ == (tuple,) and hasattr(kind, "_fields")

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, Protocol, runtime_checkable
 
-from crewlite import codec
+from crewlite import codec, homes
 from crewlite.codec import Json
 from crewlite.errors import ConfigError, NotCodable
 from crewlite.step_parts import Cached
@@ -159,7 +159,7 @@ class _Look:
             return self._function(value)
         if isinstance(value, type):
             source = _source(value)
-            return {"class": codec.class_name(value), "source": source} if source else self._unknown(value, what)
+            return {"class": homes.class_name(value), "source": source} if source else self._unknown(value, what)
         if isinstance(value, ModuleType):
             return self._module(value, what)
         if isinstance(value, Coded):
@@ -205,7 +205,7 @@ class _Look:
 
     def _unknown(self, value: object, what: str) -> Json:
         if self.lenient:
-            return {"opaque": codec.class_name(type(value))}
+            return {"opaque": homes.class_name(type(value))}
         raise ConfigError(
             f"@step {self.step!r}: a later run could not tell whether {what} ({value!r}) is still the same. Pass "
             f"that value as an argument, or give the step a version= and change it whenever the value changes"

@@ -112,7 +112,7 @@ SWITCHES: dict[str, Callable[[], None]] = {
     "raw errors of the codec": replaced(
         codec,
         "decode",
-        lambda _: lambda data, classes=(): codec._decode(data, {codec.class_name(c): c for c in classes}),
+        lambda _: lambda data, classes=(): codec._decode(data, {homes.class_name(c): c for c in classes}),
     ),
     "a class is imported": replaced(
         homes, "declared", lambda _: lambda name, known: __import__(name.partition(":")[0])

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretStr
 
-from crewlite import codec
+from crewlite import codec, homes
 from crewlite.codec import decode, digest, dumps, encode
 from crewlite.errors import JournalCorrupt, NotCodable
 from crewlite.secrets import Secrets
@@ -283,7 +283,7 @@ def test_an_undeclared_class_stays_plain_data_and_says_so(value, expected, caplo
     with caplog.at_level(logging.WARNING, "crewlite.codec"):
         assert alike(decode(encode(value)), expected)
     assert "is not declared in this program" in caplog.text
-    assert codec.class_name(type(value[0] if isinstance(value, list) else value)) in caplog.text
+    assert homes.class_name(type(value[0] if isinstance(value, list) else value)) in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -418,7 +418,7 @@ def test_a_dataclass_keeps_what_it_holds_beyond_its_fields():
     assert vars(decode(encode(job), [Job])) == {"name": "a", "seconds": 30}
     assert decode(encode(above), [Above]).below == 2
     assert encode(Job("a")) != encode(job)
-    old = {"$": "dataclass", "c": codec.class_name(Job), "v": {"name": "a"}}
+    old = {"$": "dataclass", "c": homes.class_name(Job), "v": {"name": "a"}}
     assert vars(decode(old, [Job])) == {"name": "a"}
 
 

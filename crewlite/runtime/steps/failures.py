@@ -124,7 +124,7 @@ class _Room:
 
 
 def _written(error: BaseException, depth: int, room: _Room) -> RaisedError:
-    raised, lost = RaisedError(cls=codec.class_name(type(error))), _Missing()
+    raised, lost = RaisedError(cls=homes.class_name(type(error))), _Missing()
     streams = [name for name, value in vars(error).items() if isinstance(value, io.IOBase)]
     try:
         args = codec.encode_to_keep(_arguments(error), "args")
@@ -294,7 +294,7 @@ def _loaded(name: str) -> type[BaseException] | None:
     """
     module, _, path = name.partition(":")
     if "<locals>" in path:
-        return next((cls for cls in reversed(list(_below(BaseException))) if codec.class_name(cls) == name), None)
+        return next((cls for cls in reversed(list(_below(BaseException))) if homes.class_name(cls) == name), None)
     found = {id(cls): cls for one in (module, *homes.namesakes(module)) if (cls := _named(one, path))}
     return found.popitem()[1] if len(found) == 1 else _named(module, path)
 
@@ -305,7 +305,7 @@ def _named(module: str, path: str) -> type[BaseException] | None:
         found = vars(found).get(part) if hasattr(found, "__dict__") else None
     if not isinstance(found, type) or not issubclass(found, BaseException):
         return None
-    own = codec.class_name(found).partition(":")[0] == module  # else it was only imported there
+    own = homes.class_name(found).partition(":")[0] == module  # else it was only imported there
     return found if own else None
 
 
