@@ -6,7 +6,7 @@ changes of code between the steps are recorded as the difference to the values t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from crewlite.codec import Json
@@ -15,6 +15,20 @@ from crewlite.state.format.operations import ABSENT, Operation, alike, applied
 
 Order = tuple[int, ...]
 """(number of the commit, index in it): the position of changes among those of other steps."""
+
+
+def order_of_late(seq: int, number: int) -> Order:
+    """Return the position of changes to the state of an ended step: commit `seq` applies them before its own steps'.
+
+    `number`: their index among such changes of the commit.
+    """
+    return seq, -1, number
+
+
+def late_changes(commit: CommitParts, seq: int) -> Iterator[tuple[str, tuple[Order, Sequence[Operation]]]]:
+    """Yield the changes to the states of ended steps that commit `seq` records: (address, (position, operations))."""
+    for number, late in enumerate(commit.get("late", ())):
+        yield late["address"], (tuple(late.get("order", order_of_late(seq, number))), late["ops"])
 
 
 @dataclass(slots=True)

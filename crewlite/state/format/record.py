@@ -30,7 +30,7 @@ from crewlite.state.format.commit import (
 from crewlite.state.format.edits import inherited, take_back, withdraw
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.forms import checked_result
-from crewlite.state.format.kept import Kept, Order
+from crewlite.state.format.kept import Kept, Order, late_changes
 from crewlite.state.format.operations import Operation
 from crewlite.state.format.outcome import Attempt, Events, Outcome, attempt_of, outcome_of, resolved
 from crewlite.state.format.paid import Paid
@@ -221,8 +221,8 @@ class Record:
             self._calls_and_questions(commit)
         if changed or "values" in commit or "late" in commit:
             self.kept = self.kept.after(commit)
-        for late in commit.get("late", ()):
-            self.late.setdefault(late["address"], []).append((tuple(late.get("order", (self.seq,))), late["ops"]))
+        for address, change in late_changes(commit, self.seq):
+            self.late.setdefault(address, []).append(change)
         self.events.add(commit.get("events", ()), self.seq)
         if drops := commit.get("drops"):
             self.forget(dict(drops))

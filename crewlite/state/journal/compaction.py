@@ -25,7 +25,7 @@ from crewlite.state.format.commit import (
     invalidated,
 )
 from crewlite.state.format.entry import SCHEMA, Entry, seal
-from crewlite.state.format.kept import Kept
+from crewlite.state.format.kept import Kept, order_of_late
 from crewlite.state.format.operations import difference
 from crewlite.state.format.outcome import Outcome, resolved
 from crewlite.state.format.paid import Paid
@@ -256,8 +256,8 @@ def _is_ordered(step: StepRecord) -> bool:
 def _late(entry: Entry, live: Record) -> list[LateChanges]:
     """Return the late changes of handlers to steps whose outcomes are still valid, with their order."""
     return [
-        {"order": [entry.seq], **late}
-        for late in entry.commit.get("late", ())
+        {"order": [*order_of_late(entry.seq, number)], **late}
+        for number, late in enumerate(entry.commit.get("late", ()))
         if not live.is_inside(at := late["address"])
         and any(operations is late["ops"] for _, operations in live.late.get(at, ()))
     ]

@@ -19,7 +19,7 @@ from crewlite.secrets import Secrets
 from crewlite.state.format.addresses import outer
 from crewlite.state.format.commit import Commit, CommitParts, LateChanges, ValueChanges
 from crewlite.state.format.earlier import changed_at
-from crewlite.state.format.kept import is_outermost
+from crewlite.state.format.kept import is_outermost, order_of_late
 from crewlite.state.format.operations import ABSENT, ITEMS, Operation, alike, applied, difference, items_in
 from crewlite.state.format.record import Record
 from crewlite.state.journal.conflicts import Start
@@ -283,16 +283,16 @@ class States:
         self.shared.moment += 1  # so that `follow` takes back what is dropped
         if self._drops and not address:
             return
-        change = (self._record.seq + 1,), operations
+        seq = self._record.seq + 1
         if not address:
             self._own += operations
             if root := self._running.get(""):
-                root.take(change)
+                root.take(((seq,), operations))
             return
         address, around = self._running_around(address)
-        self._ended.append({"address": address, "ops": operations})
         if around:
-            around.commit(address, [change], late=True)
+            around.commit(address, [(order_of_late(seq, len(self._ended)), operations)], late=True)
+        self._ended.append({"address": address, "ops": operations})
 
     def _running_around(self, address: str) -> tuple[str, View | None]:
         """Find the nearest running step that encloses a step: return (its child around the step, its view or None)."""

@@ -8,7 +8,6 @@ one with the later commit wins, whichever result is handed over first.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from operator import itemgetter
 from typing import Any, Protocol
 
 from crewlite.codec import Json
@@ -82,9 +81,10 @@ class View:
     def outlook(self, but: Collection[str] = (), more: Mapping[str, Sequence[Change]] = _NONE) -> Mapping[str, Json]:
         """Return the values with `more` and all committed changes of child steps, except the steps `but`."""
         with self._shared.lock:
-            pending = (each for address, each in {**more, **self.pending}.items() if address not in but)
-            changes = sorted((change for each in pending for change in each), key=itemgetter(0))
-            return applied(self.now(), [operation for _, operations in changes for operation in operations])
+            now, inside = self.now(), self._inside or _Inside()
+            pending = ((at, each) for at, each in {**more, **self.pending}.items() if at not in but)
+            changes = sorted(((change, at) for at, each in pending for change in each), key=lambda one: one[0][0])
+            return inside.foreseen(now, changes) if changes else now
 
     def start_inside(self) -> Start:
         """Return the state with which a step that is requested now starts."""
@@ -305,6 +305,21 @@ class _Inside:
                 values.place(name, lambda other: self.placed.get(other, ()) > order)
                 self.placed[name] = order
 
+    def foreseen(self, now: Mapping[str, Json], changes: Sequence[tuple[Change, str]]) -> Mapping[str, Json]:
+        """Return the values `now` as they will be when these changes are handed over: (change, its step), in order."""
+        found = dict[str, list[tuple[Change, int]]]()
+        for (order, operations), address in changes:
+            for name, own in by_name(operations).items():
+                found.setdefault(name, []).append(((order, own), self.seen.get(address, 0)))
+        values = dict(now)
+        for name, more in found.items():
+            trail = self.trails.get(name) or _Trail(now.get(name, ABSENT))
+            if (value := trail.value_with(more, self.delivered)) is not ABSENT:
+                values[name] = value
+            else:
+                values.pop(name, None)
+        return values
+
     def catch_up(self, values: Values) -> None:
         behind, self.behind = self.behind, {}
         for name in behind:
@@ -340,6 +355,16 @@ class _Trail:
         self._numbers.insert(at, number)
         if at < self._done:
             self._value, self._done = self._base, 0
+
+    def value_with(self, more: Sequence[tuple[Change, int]], number: int) -> Json:
+        """Return the value once these changes are added too: each with `after` as for `add`."""
+        other = _Trail(self.value())
+        if self._changes and more[0][0][0] < self._changes[-1][0]:  # one may come before some of these
+            other = _Trail(self._base)
+            other._changes, other._numbers = [*self._changes], [*self._numbers]
+        for change, after in more:
+            other.add(change, number + 1, after)
+        return other.value()
 
     def value(self) -> Json:
         todo = [operation for _, operations in self._changes[self._done :] for operation in operations]
