@@ -1,7 +1,7 @@
 """The background event loop of the process, and threads for code that blocks.
 
-All blocking verbs run on one loop, in one thread. Every blocking call of users gets a daemon thread of its own. A
-shared pool would deadlock when steps nest, and would delay the exit of the process.
+All blocking verbs run on one loop, in one thread. Blocking calls of users are made in daemon threads, on which no other
+call runs meanwhile.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Never, TypeVar
 
+from crewlite import threads
 from crewlite.abandoned import close_unbegun, mark_seen, shielded
 from crewlite.blocked_loops import LoopWatch
 from crewlite.errors import ConfigError, StepTimeout, repr_of
@@ -334,7 +335,7 @@ async def acquire(open_: Callable[[], T], release: Callable[[T], object]) -> T:
 
 
 async def in_thread(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """Call blocking `fn` in a daemon thread of its own, with the caller's context variables.
+    """Call blocking `fn` in a daemon thread that makes no other call meanwhile, with the caller's context variables.
 
     If the caller is cancelled, the thread is abandoned: Python cannot kill it, and its result is dropped.
     """
@@ -367,7 +368,7 @@ def _begun_in_thread(fn: Callable[..., T], *args: Any, **kwargs: Any) -> asyncio
         except RuntimeError:
             return  # the loop was closed, so nothing awaits the result
 
-    threading.Thread(target=work, name=f"crewlite-{getattr(fn, '__name__', 'call')}", daemon=True).start()
+    threads.begin(work, f"crewlite-{getattr(fn, '__name__', 'call')}")
     return done
 
 

@@ -52,7 +52,7 @@ FLOORS = {
         "prompts_by_path",
         "recovery",
     }
-    | {"resources", "resuming", "step_parts", "tracebacks", "usage", "wording"},
+    | {"resources", "resuming", "step_parts", "threads", "tracebacks", "usage", "wording"},
     "ports": {"events", "llm", "tools"},
     "what is recorded": {"state.format"},
     "where it is kept": {"state.providers", "state.config"},

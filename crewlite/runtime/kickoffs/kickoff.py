@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 
-from crewlite import events
+from crewlite import events, threads
 from crewlite.abandoned import mark_seen
 from crewlite.durable import Step
 from crewlite.errors import BudgetExceeded, ConfigError, RunCancelled, Suspended, text_of
@@ -46,8 +46,9 @@ async def drive(root: Root[T], run: Run, inputs: dict[str, Any], progress: Progr
     listener = _listener(root, run)
     async with listener or contextlib.nullcontext():
         try:
-            async with InUse():
-                return await _to_its_end(root, run, inputs, listener, progress)
+            with threads.shared():
+                async with InUse():
+                    return await _to_its_end(root, run, inputs, listener, progress)
         finally:
             try:
                 await event_bus.aflush(listener.patience if listener else PATIENCE)
