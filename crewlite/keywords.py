@@ -57,6 +57,24 @@ def known_keywords(
     return decorate
 
 
+def options_of(fn: Callable[..., Any], only: Collection[str] | None = None) -> list[inspect.Parameter]:
+    """Return the parameters of a function that are given by name alone. `only`: the names of those that are wanted."""
+    found = [one for one in inspect.signature(fn).parameters.values() if one.kind is one.KEYWORD_ONLY]
+    return [one for one in found if only is None or one.name in only]
+
+
+def shows_options(*options: inspect.Parameter) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Have the signature of a function list the options that it takes by `**`: `help()` shows them, with defaults."""
+
+    def decorate(fn: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(fn)
+        own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+        cast(Any, fn).__signature__ = signature.replace(parameters=[*own, *options])
+        return fn
+
+    return decorate
+
+
 def methods_with_known_keywords(what: str, *, constructed: bool = True) -> Callable[[C], C]:
     """Do this for the constructor and all public methods of a class. `what`: what errors call an object of it.
 

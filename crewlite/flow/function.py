@@ -24,6 +24,7 @@ from crewlite.flow.options import (
     time_limit,
     whole_or_none,
 )
+from crewlite.keywords import known_keywords, options_of, shows_options
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.own_threads import blocks
@@ -195,6 +196,8 @@ def flow(func: Callable[P, R], /) -> FlowFunction[P, R]: ...
 def flow(
     *, retries: int = 0, retry_delay: float = 0.0, failure_policy: Policy | None = None, **options: Unpack[FlowOptions]
 ) -> Callable[[Callable[P, R]], FlowFunction[P, R]]: ...
+@known_keywords("@flow")
+@shows_options(*options_of(FlowFunction.__init__))
 def flow(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a flow from a function, sync or async."""
-    return decorated("@flow", FlowFunction, func, options)
+    return decorated(FlowFunction, func, options)

@@ -11,7 +11,7 @@ from typing import Any, TypedDict, TypeVar
 from crewlite import durable
 from crewlite.callables import is_generator
 from crewlite.errors import ConfigError, meant
-from crewlite.keywords import refuse_unknown
+from crewlite.keywords import options_of
 from crewlite.own_threads import blocks
 from crewlite.recovery import FailureKind, FailurePolicy, Policy, Rule, checks
 from crewlite.recovery.port import check_policy
@@ -90,19 +90,11 @@ class Execution:
         return self.executor.run(Job(self.name, func, is_async, args, kwargs, key, blocks=self.blocks))
 
 
-def decorated(
-    kind: str,
-    of: Callable[..., T],
-    func: Callable[..., Any] | None,
-    options: dict[str, Any],
-    more: Collection[str] = (),
-) -> Any:
-    """Return `of(func)`; without a function, return a decorator that has these options and gets the function later.
+CALL_OPTIONS = options_of(Execution.of, CallOptions.__annotations__)
 
-    Raises ConfigError for an option that `of` does not take. `more`: the options that it takes by `**`.
-    """
-    named_here = [one.name for one in inspect.signature(of).parameters.values() if one.kind is one.KEYWORD_ONLY]
-    refuse_unknown(kind, [*named_here, *more], options)
+
+def decorated(of: Callable[..., T], func: Callable[..., Any] | None, options: dict[str, Any]) -> Any:
+    """Return `of(func)`; without a function, return a decorator that has these options and gets the function later."""
     return (lambda fn: of(fn, **options)) if func is None else of(func, **options)
 
 

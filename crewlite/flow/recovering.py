@@ -15,6 +15,7 @@ from crewlite import codec, durable
 from crewlite.errors import ConfigError
 from crewlite.flow.function import FlowFunction, FlowOptions
 from crewlite.flow.options import decorated
+from crewlite.keywords import known_keywords, options_of, shows_options
 from crewlite.recovery import Classifier, FailurePolicy, Policy
 from crewlite.recovery.checks import whole
 from crewlite.recovery.classify import check_classifier
@@ -93,13 +94,17 @@ def recoverable(
     max_recovery_attempts: int | None = None,
     **options: Unpack[FlowOptions],
 ) -> Callable[[Callable[P, R]], RecoverableFunction[P, R]]: ...
+@known_keywords("@recoverable")
+@shows_options(
+    *options_of(RecoverableFunction.__init__), *options_of(FlowFunction.__init__, FlowOptions.__annotations__)
+)
 def recoverable(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Have a policy decide how a function, sync or async, is tried again after a failure.
 
     Its phases are `@step` calls. Parameters named `hint` and `recovery` are no inputs: each attempt gets in them what
     went wrong before, "" and None in the first one.
     """
-    return decorated("@recoverable", RecoverableFunction, func, options, FlowOptions.__annotations__)
+    return decorated(RecoverableFunction, func, options)
 
 
 def recovery() -> RecoveryContext | None:

@@ -20,9 +20,20 @@ from crewlite.comparable import comparable, copied_apart
 from crewlite.durable import Scope, Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread
 from crewlite.events.voice import Voice
-from crewlite.flow.options import CallOptions, Execution, called, decorated, misfit, named, returning, whole_or_none
+from crewlite.flow.options import (
+    CALL_OPTIONS,
+    CallOptions,
+    Execution,
+    called,
+    decorated,
+    misfit,
+    named,
+    returning,
+    whole_or_none,
+)
 from crewlite.flow.reuse import Inside, Reuse, code_of, dependencies, lifetime, version_of
 from crewlite.instances import copied
+from crewlite.keywords import known_keywords, options_of, shows_options
 from crewlite.runtime.people.human import Question
 from crewlite.runtime.steps.future import StepFuture, StepFutures, on, requested, settled
 from crewlite.state.verbs.answer import Typed, converted
@@ -241,6 +252,8 @@ def step(
     compensate: Callable[[Any], Any] | None = None,
     **how: Unpack[CallOptions],
 ) -> Callable[[Callable[P, R]], StepFunction[P, R]]: ...
+@known_keywords("@step")
+@shows_options(*options_of(StepFunction.__init__), *CALL_OPTIONS)
 def step(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a step from a function, sync or async."""
-    return decorated("@step", StepFunction, func, options, CallOptions.__annotations__)
+    return decorated(StepFunction, func, options)

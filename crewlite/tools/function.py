@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from crewlite import background
 from crewlite.callables import is_async
 from crewlite.errors import ConfigError
-from crewlite.keywords import known_keywords
+from crewlite.keywords import known_keywords, shows_options
 from crewlite.lazy import lazy
 from crewlite.recovery.port import Policy
 from crewlite.step_parts import Effect
@@ -89,13 +89,19 @@ class ToolOptions(TypedDict, total=False):
     failure_policy: Policy | None
 
 
+def _option(name: str) -> inspect.Parameter:
+    field, written = BaseTool.model_fields[name], BaseTool.__annotations__[name]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=written)
+
+
 @overload
 def tool(name: Callable[..., Any], /) -> FunctionTool: ...
 @overload
 def tool(
     name: str | None = None, /, **options: Unpack[ToolOptions]
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
-@known_keywords("@tool", *ToolOptions.__annotations__)
+@known_keywords("@tool")
+@shows_options(*map(_option, ToolOptions.__annotations__))
 def tool(
     name: str | Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import pydoc
 from collections.abc import MutableMapping
 from functools import cached_property, partial
 
@@ -101,6 +102,27 @@ def test_a_misspelt_keyword_is_told_with_the_one_that_was_meant(value):
             found = value(**{wrong: 1})
             if inspect.iscoroutine(found):
                 asyncio.run(found)
+
+
+@pytest.mark.parametrize(
+    ("decorator", "defaults"),
+    [
+        (tool, {"effect": "idempotent", "timeout": None, "result_as_answer": False, "requires_approval": False}),
+        (step, {"name": None, "cache": False, "retries": None, "retry_delay": 0.0, "runtime": "inline"}),
+        (flow, {"name": None, "retries": 0, "max_concurrency": None, "verbose": False}),
+        (recoverable, {"policy": None, "max_recovery_attempts": None, "name": None, "verbose": False}),
+        (start, {"retries": None, "timeout": None, "runtime": "inline"}),
+        (listen, {"retries": None, "timeout": None, "runtime": "inline"}),
+        (router, {"emit": None, "retries": None, "timeout": None, "runtime": "inline"}),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_help_shows_the_options_of_a_decorator_with_their_defaults(decorator, defaults):
+    parameters = inspect.signature(decorator).parameters
+    assert {name: parameters[name].default for name in defaults} == defaults
+    assert all(one.kind is not one.VAR_KEYWORD for one in parameters.values())
+    shown = pydoc.render_doc(decorator, renderer=pydoc.plaintext)
+    assert all(f"{name}: " in shown and f" = {default!r}" in shown for name, default in defaults.items())
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from crewlite.errors import ConfigError
 from crewlite.flow.classes.conditions import Condition, address_name, condition_of
 from crewlite.flow.classes.feedback import Feedback
 from crewlite.flow.classes.labels import annotated_labels, listed
-from crewlite.flow.options import CallOptions, Execution, called, named, returning
+from crewlite.flow.options import CALL_OPTIONS, CallOptions, Execution, called, named, returning
 from crewlite.forked import cached_property
-from crewlite.keywords import known_keywords
+from crewlite.keywords import known_keywords, shows_options
 from crewlite.lazy import lazy
 from crewlite.state.config import CheckpointConfig
 from crewlite.wording import an
@@ -175,11 +175,8 @@ def _execution(by: str, name: str, func: Callable[..., Any], options: CallOption
     return Execution.of(by, name, func, runtimes=("inline",), **options)
 
 
-def _takes_options(of: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    return known_keywords(of, *CallOptions.__annotations__)
-
-
-@_takes_options("@start")
+@known_keywords("@start")
+@shows_options(*CALL_OPTIONS)
 def start(condition: Any = None, *more: Never, **options: Unpack[CallOptions]) -> Decorator:
     """Mark a start method, with which the flow begins: `@start()`.
 
@@ -189,7 +186,8 @@ def start(condition: Any = None, *more: Never, **options: Unpack[CallOptions]) -
     return Decorator("start", _condition("start", condition, more), None, options)
 
 
-@_takes_options("@listen")
+@known_keywords("@listen")
+@shows_options(*CALL_OPTIONS)
 def listen(condition: Any = None, *more: Never, **options: Unpack[CallOptions]) -> Decorator:
     """Mark a method that starts when others have finished: `@listen(plan)`, `@listen("label")`, `@listen(or_(a, b))`.
 
@@ -201,7 +199,8 @@ def listen(condition: Any = None, *more: Never, **options: Unpack[CallOptions]) 
     return Decorator("listen", found, None, options)
 
 
-@_takes_options("@router")
+@known_keywords("@router")
+@shows_options(*CALL_OPTIONS)
 def router(
     condition: Any = None, *more: Never, emit: Iterable[Any] | None = None, **options: Unpack[CallOptions]
 ) -> Decorator:
