@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from crewlite import CheckpointConfig, History, event_bus
+from crewlite.errors import CrewliteError
 from crewlite.events import BaseEvent
 from crewlite.state import InMemoryProvider
 from crewlite.testing import Interleaved
-from crewlite.testing.interleavings import bad_manners, bounded, inconsistencies
+from crewlite.testing.interleaved import outcome_of
 
 Kickoff = Callable[[CheckpointConfig], Any]
 """Kicks the run `RUN` off with this setting, and returns what can be compared of what it comes to."""
@@ -29,6 +31,12 @@ ACTS: dict[str, Callable[[History], object]] = {
 """What another does; to kick off the run a second time is one more."""
 _AGAIN = "kickoff"
 EVERY = (*ACTS, _AGAIN)
+FALSE_ALARMS = ("JournalCorrupt", "CheckpointMismatch", "SchemaTooNew", "StoreError", "StoreBusy", "StoreUnusable")
+"""Errors that must not be raised, as no store here is damaged, full, or locked for long."""
+
+
+class NeverEnds(Exception):
+    """Stands for the outcome of a verb that did not end in time."""
 
 
 class Beside:
@@ -95,3 +103,47 @@ class _Trial:
                 yield f"begun again: {line}"
         if came_to != whole:
             yield f"it came to {came_to!r} instead of {whole!r}"
+
+
+def bounded(act: Callable[[], object], longest: float = 20.0) -> object:
+    """Call an act and return its result, or the exception that it raises; NeverEnds after `longest` seconds."""
+    ended: list[object] = []
+    thread = threading.Thread(target=lambda: ended.append(outcome_of(act)), daemon=True)
+    thread.start()
+    thread.join(longest)
+    return ended[0] if ended else NeverEnds()
+
+
+def bad_manners(outcome: object) -> Iterable[str]:
+    """Yield what is wrong with an outcome: an error that is not crewlite's, a false alarm, or no end."""
+    if isinstance(outcome, NeverEnds):
+        yield "never ends"
+    elif isinstance(outcome, BaseException):
+        name, text = type(outcome).__name__, str(outcome)[:300]
+        if not isinstance(outcome, CrewliteError):
+            yield f"raised {name}, which has no type of ours: {text}"
+        elif name in FALSE_ALARMS:
+            yield f"raised a false alarm: {name}: {text}"
+
+
+def inconsistencies(history: History) -> Iterable[str]:
+    """Yield what is wrong with a location: unreadable journals, forks without a base, listings, doctor's findings."""
+    names: set[tuple[str, str]] = set()
+    bases: list[tuple[str, str]] = []
+    known: set[str] = set()
+    for run in history.runs():
+        try:
+            names.add((run.run_id, run.branch))
+            known |= {one.id for one in run.checkpoints() if one.branch == run.branch}
+            _ = run.status, run.steps, run.values, run.waiting, run.digest
+            if run.base or run.branch != "main":
+                bases.append((run.run_id, run.base.branch if run.base else ""))
+        except Exception as error:  # an unreadable journal may raise anything
+            yield f"unreadable: {run.run_id}/{run.branch}: {type(error).__name__}: {str(error)[:200]}"
+    yield from (f"{run_id} has a fork of {base!r}, which is not there" for run_id, base in set(bases) - names)
+    listed = {one.id for one in history.checkpoints()}
+    if phantoms := listed - known:
+        yield f"{len(phantoms)} checkpoints are listed, and no journal has them"
+    if missing := known - listed:
+        yield f"{len(missing)} checkpoints of journals are not listed"
+    yield from (f"doctor: {found.what}: {found.problem}" for found in history.doctor())

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
         faults as faults,
     )
     from crewlite.testing.interleaved import Interleaved as Interleaved
-    from crewlite.testing.interleavings import check_interleavings as check_interleavings
     from crewlite.testing.laws import check_provider as check_provider
     from crewlite.testing.recorded import RecordedLLM as RecordedLLM
     from crewlite.testing.recorder import EventRecorder as EventRecorder
@@ -27,7 +26,6 @@ _NAMES = {
     "llm.base": "ToolCall",
     "testing.failing": "CrashInjector assert_classifies_as faults",
     "testing.interleaved": "Interleaved",
-    "testing.interleavings": "check_interleavings",
     "testing.laws": "check_provider",
     "testing.recorded": "RecordedLLM",
     "testing.recorder": "EventRecorder",

@@ -35,7 +35,7 @@ from crewlite.flow import flow, listen, router, start, step
 from crewlite.recovery import DEFAULT, FailurePolicy, Guard, RiskThreshold, abort, compensate
 from crewlite.state.providers.memory import InMemoryProvider
 from crewlite.testing import ScriptedLLM
-from crewlite.testing.interleavings import NeverEnds, bounded
+from tests.beside import NeverEnds, bounded
 
 _LONGEST = 20.0  # seconds until a run counts as one that never ends
 

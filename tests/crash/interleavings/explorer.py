@@ -7,6 +7,7 @@ import dataclasses
 import random
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,37 @@ from interleavings.scenes import Site, lay_out
 
 from crewlite.state.providers import BaseProvider
 from crewlite.testing import Interleaved
-from crewlite.testing.interleavings import Explored, bounded
 from crewlite.testing.laws import Make
+from tests.beside import bounded
 
 LONGEST = 20.0
 """Seconds after which a verb never ends."""
 PATIENT = 2.0
 """Seconds that an act is waited for which may need what the one it interrupts holds."""
+
+
+@dataclass
+class Explored:
+    """The trials that were made, and the broken promises found."""
+
+    trials: int = 0
+    verbs: set[str] = field(default_factory=set)
+    acts: set[str] = field(default_factory=set)
+    violations: dict[str, list[str]] = field(default_factory=dict)
+    """The broken promises, each with the trials in which it was broken."""
+
+    def add(self, where: tuple[str, str, int], broken: Iterable[str]) -> None:
+        """Count a trial. `where` is the verb, the act, and the number of the store's call before which the act ran."""
+        self.trials += 1
+        self.verbs.add(where[0])
+        self.acts.add(where[1])
+        for text in broken:
+            self.violations.setdefault(text, []).append("{}, {} before {}".format(*where))
+
+    def __str__(self) -> str:
+        counts = f"{len(self.verbs)} verbs, {len(self.acts)} acts, {self.trials} positions"
+        lines = [f"{len(where):5} x {text}\n        {', '.join(where[:6])}" for text, where in self.violations.items()]
+        return "\n".join([f"{counts}: {len(self.violations)} violations", *lines])
 
 
 def explore(make: Make, *, trials: int | None = None, seed: int = 1, chosen: Iterable[Pair] | None = None) -> Explored:

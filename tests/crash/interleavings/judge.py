@@ -19,7 +19,7 @@ from crewlite.errors import CrewliteError
 from crewlite.state.history import History
 from crewlite.state.providers import Commit, provider_for
 from crewlite.state.run_history import RunHistory
-from crewlite.testing.interleavings import FALSE_ALARMS, NeverEnds
+from tests.beside import FALSE_ALARMS, NeverEnds
 
 TAKES_AWAY = ("delete", "begin anew", "swap", "prune old", "prune.old")
 UNMAKING = ("prune", "fork", "fork a place", "label", "explore", "list", "repair")
