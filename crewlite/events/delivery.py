@@ -14,7 +14,7 @@ from typing import Any
 
 from blinker import ANY
 
-from crewlite import durable, tracebacks
+from crewlite import tracebacks
 from crewlite.background import ends_task
 from crewlite.callables import is_generator
 from crewlite.errors import repr_of
@@ -68,15 +68,15 @@ class Delivery:
 
 @dataclass(eq=False)
 class Lane:
-    """The ordered queue of one async handler on one loop. Its task exists only while the queue is not empty.
+    """The ordered queue of one async handler on one loop: each delivery is a task, in the context of its emitter.
 
-    If the task is cancelled, above all by the end of its loop, what waits is delivered once a flush waits for it, or
+    If a task is cancelled, above all by the end of its loop, what waits is delivered once a flush waits for it, or
     with the next delivery.
     """
 
     receiver: Receiver
     loop: asyncio.AbstractEventLoop
-    waiting: deque[Delivery | asyncio.Future[None]] = field(default_factory=deque)
+    waiting: deque[tuple[Delivery, contextvars.Context] | asyncio.Future[None]] = field(default_factory=deque)
     task: asyncio.Task[None] | None = None
     """The task that delivers; None between deliveries. The loop itself holds its tasks only weakly."""
 
@@ -85,40 +85,44 @@ class Lane:
         """Whether there is anything left to deliver, on a loop that may still deliver it."""
         return bool(self.task or self.waiting) and not self.loop.is_closed()
 
-    def put(self, item: Delivery | asyncio.Future[None]) -> None:
+    def put(self, item: tuple[Delivery, contextvars.Context] | asyncio.Future[None]) -> None:
         """Add a delivery, or a future to resolve once all before it is delivered. To be called on the lane's loop."""
         self.waiting.append(item)
         if self.task is None or self.task.done():  # cancelled before it began
-            self._start()
+            self._go_on()
 
-    def _start(self) -> None:
-        context = contextvars.copy_context()
-        context.run(durable.detach)  # a kickoff inside a handler is a new run
-        context.run(within_lanes.set, (*within_lanes.get(), self))
-        self.task = self.loop.create_task(self._work(), context=context)
-        self.task.add_done_callback(self._ended)
+    def _go_on(self) -> None:
+        """Begin the next delivery, and resolve the futures before it."""
+        self.task = None
+        while self.waiting:
+            item = self.waiting[0]
+            if isinstance(item, tuple):
+                delivery, context = item
+                context.run(within_lanes.set, (*context.get(within_lanes, ()), self))
+                self.task = self.loop.create_task(self._deliver(delivery), context=context)
+                self.task.add_done_callback(self._ended)
+                return
+            self.waiting.popleft()
+            if not item.done():
+                item.set_result(None)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        if self.task is task:
+        if self.task is not task:
+            return
+        if not task.cancelled() or any(isinstance(item, asyncio.Future) and not item.done() for item in self.waiting):
+            self._go_on()  # also after a cancellation, if a flush waits
+        else:
             self.task = None
-            if any(not isinstance(item, Delivery) and not item.done() for item in self.waiting):
-                self._start()  # it was cancelled, and a flush waits
 
-    async def _work(self) -> None:
-        while self.waiting:
-            item = self.waiting.popleft()
-            if not isinstance(item, Delivery):
-                if not item.done():
-                    item.set_result(None)
-                continue
-            event_chain.set(item.chain)
-            try:
-                state = (item.state,) if self.receiver.wants_state else ()
-                await self.receiver.handler(item.source, item.event, *state)
-            except BaseException as error:  # the border: a handler ends neither its queue nor a loop
-                if ends_task(error):
-                    raise
-                report(self.receiver, item.event, error)
+    async def _deliver(self, delivery: Delivery) -> None:
+        self.waiting.popleft()  # only now: a task that is cancelled before it begins leaves it here
+        try:
+            state = (delivery.state,) if self.receiver.wants_state else ()
+            await self.receiver.handler(delivery.source, delivery.event, *state)
+        except BaseException as error:  # the border: a handler ends neither its queue nor a loop
+            if ends_task(error):
+                raise
+            report(self.receiver, delivery.event, error)
 
 
 within_lanes: contextvars.ContextVar[tuple[Lane, ...]] = contextvars.ContextVar("crewlite_lanes", default=())

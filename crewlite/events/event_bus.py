@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import contextvars
 import itertools
 import threading
 import weakref
@@ -316,10 +317,11 @@ class EventBus(Hinting):
                     atexit.register(_at_exit, self)
                 self._lanes = {k: v for k, v in self._lanes.items() if not v.loop.is_closed()}
                 lane = self._lanes.setdefault(key, Lane(receiver, loop))
+        item = delivery, contextvars.copy_context()  # a handler finds the variables of the run whose event it hears
         if here:
-            lane.put(delivery)
+            lane.put(item)
         else:
-            loop.call_soon_threadsafe(lane.put, delivery)
+            loop.call_soon_threadsafe(lane.put, item)
 
 
 class _Hearings(dict[type[BaseEvent], Hearing]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 import gc
 import sys
@@ -12,8 +13,10 @@ import weakref
 
 import pytest
 
+from crewlite import Agent, Crew, Task, event_bus
 from crewlite.errors import OnLoopThread
 from crewlite.events import StepCompletedEvent, TaskCompletedEvent
+from crewlite.testing import ScriptedLLM
 from tests import children
 from tests.events.spoken import completed, step
 
@@ -320,3 +323,38 @@ def test_events_emitted_while_the_program_ends_are_heard_too():
     )
     lines = ["async at exit", "async during", "plain at exit", "plain during"]
     assert (done.returncode, sorted(done.stdout.splitlines()), done.stderr) == (0, lines, "")
+
+
+def test_an_async_handler_finds_the_context_variables_of_the_run_whose_event_it_hears():
+    whose = contextvars.ContextVar("whose", default="nobody")
+    heard, heard_at_once = [], []
+
+    async def hear(source, event):
+        heard.append((event.output.description, whose.get()))
+        await asyncio.sleep(0)
+        heard.append((event.output.description, whose.get()))
+
+    def hear_at_once(source, event):
+        heard_at_once.append((event.output.description, whose.get()))
+
+    agent = Agent(role="Clerk", goal="answer", llm=ScriptedLLM(lambda messages: "done", delay=0.01))
+    crew = Crew(tasks=[Task(name="t", description="for {whose}", expected_output="text", agent=agent)])
+
+    def request(name):
+        whose.set(name)
+        crew.kickoff({"whose": name})
+
+    names = ["alice", "bob", "carol"]
+    with event_bus.scoped():
+        event_bus.on(TaskCompletedEvent, hear)
+        event_bus.on(TaskCompletedEvent, hear_at_once)
+        for several in (names, ["dora"], ["emil"]):
+            threads = [threading.Thread(target=request, args=(name,)) for name in several]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        event_bus.flush()
+    wanted = [(f"for {name}", name) for name in [*names, "dora", "emil"]]
+    assert sorted(heard_at_once) == wanted
+    assert sorted(heard) == sorted(2 * wanted)
