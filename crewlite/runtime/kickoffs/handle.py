@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import queue
 import threading
@@ -11,7 +12,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from crewlite import background
 from crewlite.abandoned import shielded
-from crewlite.errors import OnLoopThread, RunCancelled, Suspended, add_note
+from crewlite.errors import OnLoopThread, RunCancelled, Suspended, add_note, repr_of
 from crewlite.keywords import methods_with_known_keywords
 from crewlite.runtime.kickoffs.left_behind import named, submitted, told
 from crewlite.runtime.kickoffs.request import Progress
@@ -20,6 +21,7 @@ from crewlite.tracebacks import INTERRUPTED, shortened
 from crewlite.usage import Usage
 
 R = TypeVar("R")
+log = logging.getLogger("crewlite.run")
 Status = Literal["running", "waiting", "finished", "failed", "cancelled"]
 _TO_BEGIN = 0.02  # seconds that `submit` may block a running loop to learn whether the run has begun
 
@@ -37,12 +39,12 @@ class RunHandle(Generic[R]):
         given: str = "",
     ) -> None:
         self._name, self._progress, self._given, self._how_to_go_on = name, progress, given, how_to_go_on
-        self._task: asyncio.Task[R] | None = None
-        self._is_cut = False
+        self._work, self._asked = _Work(), True
         self._process = os.getpid()
         known = progress.known = queue.SimpleQueue()
-        self._future = background.submit(self._run(kickoff))
-        ended = submitted(self, self._left_behind)
+        self._future = background.submit(self._work.run(kickoff, progress, given))
+        self._asked = False
+        ended = submitted(self._left_behind)
         self._future.add_done_callback(lambda _: ended())
         self._future.add_done_callback(lambda _: known.put(None))
         try:
@@ -50,10 +52,20 @@ class RunHandle(Generic[R]):
         except queue.Empty:
             return
         except BaseException as error:  # raised by a handler of signals: nobody will have this handle
+            self._asked = True
             self.cut_short(error)
             raise
         if self._progress.run_id is None:
+            self._asked = True
             background.result_of(self._future)
+
+    def __del__(self) -> None:
+        """Log the error of a run if nobody has asked how it ended."""
+        if self._asked or not self._future.done() or self._future.cancelled():
+            return
+        error = self._future.exception()
+        if error is not None and not isinstance(error, RunCancelled | Suspended):
+            log.error("%s failed, and nobody has asked its handle for the result: %s", self._what, repr_of(error))
 
     def __repr__(self) -> str:
         return f"RunHandle({self.run_id!r})"
@@ -72,7 +84,7 @@ class RunHandle(Generic[R]):
         if not self._future.done():
             background.check_process(self._process, self._what)
             return "running"
-        error = self._future.exception()
+        self._asked, error = True, self._future.exception()
         if isinstance(error, Suspended):
             return "waiting"
         return "cancelled" if isinstance(error, RunCancelled) else "finished" if error is None else "failed"
@@ -95,6 +107,7 @@ class RunHandle(Generic[R]):
         ConfigError in a process that was forked while the run was at work. Ctrl-C ends the wait; the run continues.
         """
         self.check_may_wait()
+        self._asked = True
         with shortened():
             return background.wait(
                 self._future, timeout, self._what, "Wait longer with result(), or stop it with cancel()"
@@ -114,6 +127,7 @@ class RunHandle(Generic[R]):
     async def _awaited(self) -> R:
         if not self._future.done():
             background.check_process(self._process, self._what)
+        self._asked = True
         with shortened():
             return await shielded(asyncio.wrap_future(self._future))
 
@@ -138,7 +152,7 @@ class RunHandle(Generic[R]):
 
     def _left_behind(self) -> str:
         """What to tell if the program ends now: how to go on with the run; "" if it has ended, or is being ended."""
-        if not self.at_work or self._is_cut:
+        if not self.at_work or self._work.is_cut:
             return ""
         return told(self._what, self._progress, self._how_to_go_on)
 
@@ -147,15 +161,26 @@ class RunHandle(Generic[R]):
         return named(self._name, self.run_id)
 
     def _cut(self) -> None:
-        self._is_cut = True
+        self._work.cut()
+
+
+class _Work:
+    """What a handle can end. It does not refer to the handle, so a handle that nobody has is gone at once."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[Any] | None = None
+        self.is_cut = False
+
+    def cut(self) -> None:
+        self.is_cut = True
         if self._task:
             self._task.get_loop().call_soon_threadsafe(self._task.cancel)
 
-    async def _run(self, kickoff: Callable[[], Awaitable[R]]) -> R:
+    async def run(self, kickoff: Callable[[], Awaitable[R]], progress: Progress, given: str) -> R:
         self._task = asyncio.current_task()
         try:
-            if self._is_cut:
+            if self.is_cut:
                 raise asyncio.CancelledError
             return await kickoff()
         except asyncio.CancelledError:
-            raise RunCancelled(self.run_id, self._progress.branch) from None
+            raise RunCancelled(progress.run_id or given, progress.branch) from None

@@ -28,13 +28,14 @@ _cancelled: dict[object, str] = {}
 _ENDING = 10.0  # seconds in which Ctrl-C ends a loop; one that turns longer was not ended by what cancelled the run
 
 
-def submitted(handle: object, left_behind: Callable[[], str]) -> Callable[[], object]:
+def submitted(left_behind: Callable[[], str]) -> Callable[[], object]:
     """Warn of a run until the callable that this returns is called.
 
     `left_behind`: what to tell if the program ends now; "" if there is nothing to tell.
     """
-    _submitted[handle] = left_behind
-    return lambda: _submitted.pop(handle, None)
+    key = object()
+    _submitted[key] = left_behind
+    return lambda: _submitted.pop(key, None)
 
 
 @contextlib.contextmanager
