@@ -282,6 +282,17 @@ def test_what_a_result_has_is_not_looked_for_in_a_fork(config):
     assert not hasattr(agent, "no_such_thing")
 
 
+def test_a_handle_says_on_which_branch_its_run_is(make_crew, config):
+    handle = make_crew(["one", "two", "three"], checkpoint=config()).submit(run_id="r")
+    handle.result()
+    assert (handle.branch, repr(handle)) == ("main", "RunHandle('r')")
+    fork = make_crew([], checkpoint=config()).fork("r").submit()
+    fork.result()
+    assert (fork.run_id, repr(fork)) == ("r", f"RunHandle('r', branch={fork.branch!r})")
+    with history(config) as found:
+        assert found.run(f"r/{fork.branch}").branch == fork.branch
+
+
 def test_a_name_is_made_up_or_checked_or_taken(make_crew, config):
     with pytest.raises(Stop):
         make_crew(["a", Stop()], checkpoint=config()).kickoff(run_id="r")

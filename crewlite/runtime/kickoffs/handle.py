@@ -68,12 +68,17 @@ class RunHandle(Generic[R]):
             log.error("%s failed, and nobody has asked its handle for the result: %s", self._what, repr_of(error))
 
     def __repr__(self) -> str:
-        return f"RunHandle({self.run_id!r})"
+        return f"RunHandle({self.run_id!r}{'' if self.branch == 'main' else f', branch={self.branch!r}'})"
 
     @property
     def run_id(self) -> str:
         """The run's id; "" until the run begins, if it was submitted on a running loop and without a run_id."""
         return self._progress.run_id or self._given
+
+    @property
+    def branch(self) -> str:
+        """The branch of the run: "main", or the name of a fork, which one without a name gets as it begins."""
+        return self._progress.branch
 
     @property
     def status(self) -> Status:
