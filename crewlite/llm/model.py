@@ -276,9 +276,9 @@ class LLM(BaseLLM):
         response, late = None, False
         try:
             async with asyncio.timeout(self.timeout):
-                response = await self._answered(library, request, form)
+                response, first = await self._answered(library, request, form)
                 if self.stream:
-                    response = await self._whole(library, response, on_chunk)
+                    response = await self._whole(library, response, first, on_chunk)
         except LLMTimeout:
             raise
         except TimeoutError:
@@ -291,19 +291,26 @@ class LLM(BaseLLM):
             log.warning("The reply of %s was cut at its token limit (max_tokens)", self.model)
         return whole_reply(reply, self.model)
 
-    async def _answered(self, library: Any, request: dict[str, Any], form: dict[str, Any] | None) -> Any:
+    async def _answered(self, library: Any, request: dict[str, Any], form: dict[str, Any] | None) -> tuple[Any, Any]:
         """Send a request. A schema that the service refuses is left out: the messages tell the model of it as well.
 
-        Only before an answer has begun: what a stream has sent is paid and told.
+        Only before an answer has begun: what a stream has sent is paid and told. Returns what `_begun` returns.
         """
         try:
-            return await self._heard(library, library.acompletion(**request), begun=False)
+            return await self._begun(library, request)
         except LLMRejected as error:
             if form is None or type(error) is not LLMRejected or error.status not in _BAD_REQUEST:
                 raise
             log.warning("%s refused the schema of the answer, so it is told in words alone: %s", self.model, error.said)
-        plain = request | {"response_format": self.response_format}
-        return await self._heard(library, library.acompletion(**plain), begun=False)
+        return await self._begun(library, request | {"response_format": self.response_format})
+
+    async def _begun(self, library: Any, request: dict[str, Any]) -> tuple[Any, Any]:
+        """Send a request. Return (the response, None), or (a stream, its first piece; None if it has none).
+
+        litellm sends some requests, such as those to Gemini, only when the first piece is asked for.
+        """
+        response = await self._heard(library, library.acompletion(**request), begun=False)
+        return response, await self._piece(library, response, begun=False) if self.stream else None
 
     async def _heard(self, library: Any, answer: Awaitable[T], *, begun: bool) -> T:
         """Wait for what litellm hears from the service. Raises kinds of LLMError. `begun`: the answer had begun."""
@@ -347,29 +354,31 @@ class LLM(BaseLLM):
             **self.extra,
         }
 
-    async def _whole(self, library: Any, stream: Any, on_chunk: OnChunk | None) -> Any:
-        """Receive all pieces of a stream and return the complete response.
+    async def _whole(self, library: Any, stream: Any, piece: Any, on_chunk: OnChunk | None) -> Any:
+        """Receive all pieces of a stream, of which `piece` is the first, and return the complete response.
 
-        Raises LLMTimeout if no piece comes for `idle_timeout` seconds, LLMUnavailable if the stream ends too early.
+        Raises LLMUnavailable if the stream ends too early.
         """
-        pieces, waiting = list[Any](), aiter(stream)
-        while True:
-            try:
-                async with asyncio.timeout(self.idle_timeout):
-                    piece = await self._heard(library, anext(waiting, None), begun=True)
-            except TimeoutError:
-                raise LLMTimeout(self.model, self.idle_timeout or 0.0, "idle_timeout") from None
-            if piece is None:
-                break
+        pieces = list[Any]()
+        while piece is not None:
             pieces.append(piece)
             for said, thinking in wire.said(piece):
                 if on_chunk:
                     await on_chunk(said, thinking)
+            piece = await self._piece(library, stream, begun=True)
         if not wire.ended(stream):
             raise LLMUnavailable(
                 f"{self.model}: the stream ended before the reply was complete. Start the run again to go on."
             )
         return await self._heard(library, wire.whole(library, pieces), begun=True)
+
+    async def _piece(self, library: Any, stream: Any, *, begun: bool) -> Any:
+        """Return the next piece of a stream; None at its end. Raises LLMTimeout if none comes for `idle_timeout`."""
+        try:
+            async with asyncio.timeout(self.idle_timeout):
+                return await self._heard(library, anext(aiter(stream), None), begun=begun)
+        except TimeoutError:
+            raise LLMTimeout(self.model, self.idle_timeout or 0.0, "idle_timeout") from None
 
 
 def _models(fallbacks: Sequence[BaseLLM | str]) -> tuple[BaseLLM, ...]:

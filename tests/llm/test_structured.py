@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from pydantic import BaseModel, RootModel
-from server import call, calling, chat, error, piece, reply, stream
+from server import CLOSE, call, calling, chat, error, piece, reply, stream
 
 from crewlite import LLM, Agent, Crew, History, Task, tool
 from crewlite.errors import LLMRejected, OutputInvalid
@@ -15,7 +15,8 @@ class Tide(BaseModel):
     metres: float
 
 
-FITS = reply(chat('{"port": "Brest", "metres": 6.9}'))
+FITS_TEXT = '{"port": "Brest", "metres": 6.9}'
+FITS = reply(chat(FITS_TEXT))
 CUT = reply(chat('{"port": "Brest", "met', finish="length"))
 WORDS = reply(chat("About seven metres."))
 
@@ -79,6 +80,15 @@ def test_a_refusal_in_the_middle_of_a_stream_is_an_error_as_what_was_sent_is_pai
     with pytest.raises(LLMRejected, match="no"):
         pilot(server, stream=True).kickoff("How high?", response_format=Tide)
     assert len(server.requests) == 1
+
+
+def test_a_schema_that_is_refused_when_the_first_piece_of_a_stream_is_asked_for_is_told_in_words_alone(serve):
+    """litellm sends a streamed request to Gemini only then."""
+    said = {"candidates": [{"content": {"parts": [{"text": FITS_TEXT}], "role": "model"}, "finishReason": "STOP"}]}
+    server = serve(error(400, "Unknown name in the schema"), stream(said, end=(CLOSE,)))
+    told = pilot(server, "gemini/gemini-2.5-flash", stream=True).kickoff("How high?", response_format=Tide)
+    assert told.pydantic.metres == 6.9
+    assert ["generationConfig" in request.body for request in server.requests] == [True, False]
 
 
 @pytest.mark.parametrize("wanted", [Tide, {"type": "json_object"}], ids=["a class", "as it is"])
