@@ -328,10 +328,11 @@ def _passed_over(record: Record, question: Question, mode: Mode, unrequested: Co
         return {}
     if record.earlier_inputs:  # a changed fork may request other steps
         return {}
+    if question.drift != MAY_DIFFER:  # while the code waits for such a step, nothing else ends beside it
+        beside = record.events.beside(address)
+        unrequested = [at for at in unrequested if not ((ended := record.end(at)) and beside(ended.seq))]
     left = _must_be_requested(record, mode, prefix_beside(address), unrequested)
-    waits = question.drift == MAY_DIFFER  # so nothing else has ended beside it
-    began = record.events.was_begun
-    return {at: one for at, one in left.items() if is_counted(at) and (waits or not began(address, one.seq))}
+    return {at: one for at, one in left.items() if is_counted(at)}
 
 
 def missed(record: Record, mode: Mode, prefix: str, unrequested: Collection[str]) -> list[str]:
@@ -378,8 +379,8 @@ def _free_from(record: Record, addresses: Iterable[str]) -> int:
 
     Steps committed from there on need not be requested again: the code may have left out the first one.
     """
-    known = (record.ends[at] for at in addresses if at in record.ends)
-    return min((one.seq for one in known if one.provenance.keys() & {MAY_DIFFER, DIFFERS}), default=0)
+    known = (ended for at in addresses if (ended := record.end(at)))
+    return min((one.seq for one in known if MAY_DIFFER in one.provenance or DIFFERS in one.provenance), default=0)
 
 
 def _tried_again(record: Record, prefix: str) -> list[tuple[int, float]]:

@@ -5,7 +5,8 @@ A text that an outcome shares with an earlier outcome is stored once, and referr
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import math
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -157,7 +158,7 @@ class Events:
         self._of_commits = list[tuple[int, Sequence[Event]]]()
         self._count = self._indexed = 0
         self._started_in = defaultdict[str, list[int]](list)
-        self._kickoffs = [0]
+        self._kickoffs = list[int]()
         self._claim: Claim | None = None
         self.starts: dict[str, str] = {}
         """The time of the first start of each step, by address."""
@@ -176,15 +177,16 @@ class Events:
             self._kickoffs.append(seq)
             self._claim = claim
 
-    def was_begun(self, address: str, before: int) -> bool:
-        """Return whether the kickoff that made commit number `before` had started a step until then."""
+    def beside(self, address: str) -> Callable[[int], bool]:
+        """Return a function that tells whether the kickoff that made a commit had started this step until then."""
         for seq, events in islice(self._of_commits, self._indexed, None):  # few runs ask, so add() does not do it
             for kind, _, _, at in events:
                 if kind.endswith("_started"):
                     self._started_in[at].append(seq)
         self._indexed = len(self._of_commits)
-        kickoff = self._kickoffs[max(bisect_left(self._kickoffs, before) - 1, 0)]  # a merged commit may be of two
-        return any(kickoff <= seq <= before for seq in self._started_in.get(address, ()))
+        ends = (*self._kickoffs, math.inf)  # the first commit of the next kickoff, as a merged one may be of both
+        ranges = [(seq, ends[bisect_right(self._kickoffs, seq)]) for seq in self._started_in.get(address, ())]
+        return lambda seq: any(first <= seq <= last for first, last in ranges)
 
     def __len__(self) -> int:
         return self._count
