@@ -156,6 +156,30 @@ def cut_and_deleted(place):
     return delete
 
 
+def test_a_turn_that_is_to_wait_has_the_result_of_the_equal_one_that_took_its_name_meanwhile():
+    turn, waiting = {"id": "mine", "message": "c"}, []
+
+    class Works(list):
+        def append(self, message):
+            while not (waiting and (waiting[0].run_id or waiting[0].done())):  # until the other one waits for it
+                threading.Event().wait(0.01)
+
+    for n in itertools.count(1):
+        waiting.clear()
+        place = CheckpointConfig(location="there", provider=InMemoryProvider())
+        chat(place).kickoff({"id": "mine", "message": "a"})
+        other = chat(place, done=Works())
+        beside = Interleaved(place.provider, at=n, act=lambda: other.submit(inputs=turn))  # noqa: B023
+        waiting.append(chat(CheckpointConfig(location="there", provider=beside)).submit(inputs=turn, wait=True))
+        assert waiting[0].result(20) == "a c"
+        if beside.count < n:
+            return
+        assert beside.ended()
+        if not isinstance(beside.outcome, BranchConflictError):  # else the one that waits was first
+            assert beside.outcome.result(20) == "a c"
+        assert runs_of(place) == ["mine", "mine.2"], f"before verb {n}"
+
+
 @pytest.mark.parametrize("prepare", [at_work, finished, cut_and_deleted])
 def test_a_turn_is_its_own_whatever_becomes_of_the_run_that_it_found_before_it_has_it(prepare):
     for n in itertools.count(1):

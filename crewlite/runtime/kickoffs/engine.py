@@ -190,6 +190,7 @@ async def _as_separate_run(scope: StepScope, root: Root[T], request: Request, de
 async def _as_found(root: Root[T], request: Request, run: Callable[[Request], Awaitable[Finished[T]]]) -> Finished[T]:
     """Run the request, with the run to continue if the definition finds one; look again if that has ended meanwhile."""
     while True:
+        request.progress.waited = False  # for this run
         with contextlib.suppress(_Over):
             return await run(await continued(root, request))
 
@@ -268,10 +269,11 @@ def _is_over(root: Root[Any], request: Request, found: Located | None, record: R
 
     A kickoff that has waited for the run gets its result. One whose name a run of another definition has is refused.
     """
+    if request.progress.waited and record.seq:
+        return False
     if request.is_begun is False:
         return bool(record.seq) and record.run.get("identity") == root.identity
-    is_found = found is not None or request.is_begun
-    return bool(is_found and (not record.seq or (record.finished and not request.progress.waited)))
+    return (found is not None or bool(request.is_begun)) and (not record.seq or record.finished)
 
 
 async def _begin(root: Root[Any], request: Request, journal: Journal, config: CheckpointConfig | None = None) -> Begun:
