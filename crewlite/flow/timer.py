@@ -32,7 +32,7 @@ def sleep_for(seconds: float | timedelta) -> Any:
     found = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
     if isinstance(found, bool) or not isinstance(found, int | float) or not abs(found) < math.inf:
         raise ConfigError(f"sleep_for({seconds!r}): wanted a number of seconds, or a timedelta")
-    left = max(0, found)
+    left = max(found, 0)  # of equal ones the first: 0.0 stays 0.0, as earlier releases have recorded it
     return _requested(sleep_for, left, lambda: after(now(), left), at_most=left)
 
 
@@ -46,7 +46,7 @@ def sleep_until(moment: datetime) -> Any:
     if not isinstance(moment, datetime) or moment.utcoffset() is None:
         raise ConfigError(f"sleep_until({moment!r}): wanted a datetime with a time zone, such as datetime.now(UTC)")
     until = moment.astimezone(UTC)
-    return _requested(sleep_until, until.isoformat(), lambda: until)
+    return _requested(sleep_until, until.isoformat(), lambda: min(until, after(now(), math.inf)))
 
 
 def _requested(verb: Callable[..., Any], asked: Json, end: Callable[[], datetime], at_most: float = math.inf) -> Any:

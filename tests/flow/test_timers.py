@@ -8,13 +8,16 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from crewlite import CheckpointConfig, History, codec
 from crewlite.errors import (
     ConfigError,
     NonDeterminism,
     RunCancelled,
 )
 from crewlite.flow import ask, flow, sleep_for, sleep_until, timer
+from crewlite.state import InMemoryProvider
 from tests import children
+from tests.cuts import RUN, entries_of
 from tests.flow.failing import Boom
 
 
@@ -39,11 +42,12 @@ def test_a_timer_waits_once_over_all_lives(config, monkeypatch):
     assert until[0] == until[1], "both lives wait for the same moment"
 
 
-def test_a_time_that_no_clock_can_tell_is_waited_for_as_one_far_away(memory):
+@pytest.mark.parametrize("far", [lambda: sleep_for(1e12), lambda: sleep_until(datetime.max.replace(tzinfo=UTC))])
+def test_a_time_that_no_clock_can_tell_is_waited_for_as_one_far_away(far, memory):
     @flow(checkpoint=memory(), timeout=1e18)
     def patient(waits):
         if waits:
-            sleep_for(1e12)
+            far()
         return ask("Anybody?", name="any", timeout=1e12)
 
     assert patient.kickoff(False, run_id="answered", answers={"human:any": "me"}) == "me"
@@ -68,6 +72,17 @@ def test_a_timer_is_awaited_on_a_loop_and_is_plain_outside_a_run():
     for wrong in (float("nan"), True, "1"):
         with pytest.raises(ConfigError, match="wanted a number of seconds, or a timedelta"):
             sleep_for(wrong)
+
+
+def test_a_timer_asks_what_earlier_releases_have_recorded():
+    place = CheckpointConfig(location="here", provider=InMemoryProvider())
+    times = [1e-6, 0, 0.0, -0.0]
+    flow(lambda: [sleep_for(one) for one in times], name="f", checkpoint=place).kickoff(run_id=RUN)
+    with History(place.location, place.provider) as history:
+        addresses = [one.address for one in history.run(RUN).steps if one.kind == "timer"]
+    steps = {one["address"]: one for entry in entries_of(place) for one in entry.commit.get("steps", ())}
+    asked = [codec.digest(["timer", [one]]) for one in times]
+    assert [steps[at]["fingerprint"] for at in addresses] == asked
 
 
 def test_a_wait_until_a_moment_is_the_same_wait_in_every_life(config, monkeypatch):
