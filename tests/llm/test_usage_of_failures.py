@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from server import chat, reply
 
 from crewlite import LLM, Agent, CheckpointConfig, Crew, FailurePolicy, History, LLMReply, Task, Usage, around
-from crewlite.errors import BudgetExceeded, ContentRefused, LLMEmptyReply
+from crewlite.errors import BudgetExceeded, ConfigError, ContentRefused, LLMEmptyReply
 from crewlite.flow import flow
-from crewlite.recovery import Rule
+from crewlite.recovery import LLMClassifier, Retry, Rule
 from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
 from tests.cuts import RUN, Kept, cut, entries_of
@@ -112,3 +114,29 @@ def test_what_an_attempt_has_paid_is_not_counted_for_one_that_asks_nobody():
         handle = one.submit()
         handle.result()
     assert handle.usage.requests == len(llm.calls) == 1
+
+
+@pytest.mark.parametrize("policy_fails", [False, True])
+def test_it_counts_also_where_a_model_is_asked_first_what_kind_of_failure_it_is(policy_fails, memory):
+    class Asking:
+        classifier = LLMClassifier(ScriptedLLM(["unknown"]))
+
+        def decide(self, failure, past):
+            if policy_fails:
+                raise KeyError("no remedy")
+            return Retry(0.0)
+
+    llm = ScriptedLLM([NOTHING, DONE])
+    llm.failure_policy = Asking()
+    setting = memory()
+
+    @flow(checkpoint=setting)
+    def one():
+        return str(llm.call("hello"))
+
+    with pytest.raises(ConfigError) if policy_fails else contextlib.nullcontext():
+        one.kickoff(run_id=RUN)
+    run = History(setting.location, provider=setting.provider).run(RUN)
+    assert run.usage.requests == len(llm.calls) + 1
+    [call] = [step for step in run.steps if step.address == "llm#1"]
+    assert call.attempts[0].usage.cost == PAID.cost

@@ -120,7 +120,7 @@ async def _recorded(step: Step[Any], frame: Frame, decision: Decided, attempt: i
         "kind": step.kind.name,
         "attempt": attempt,
         "ms": failed.milliseconds,
-        "error": {**(known or described(step, frame, error)), "failure": decision.kind, "final": final},
+        "error": {**(known or described(step, frame, failed, error)), "failure": decision.kind, "final": final},
     }
     if decision.kind:
         attempted["error"]["remedy"] = cast(RemedyRecord, masked(recorded_remedy(decision.remedy)))

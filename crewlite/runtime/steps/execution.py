@@ -120,7 +120,8 @@ class Execution(Generic[T]):
                 if isinstance(error, CONTROL_FLOW) or not isinstance(error, Exception):
                     states.end(view)
                     raise
-                failed = earlier or FailedAttempt(error, _ms(clock), self._said(frame))
+                usage = step.usage_of_failure() if step.usage_of_failure else None
+                failed = earlier or FailedAttempt(error, _ms(clock), self._said(frame), usage=usage)
             took = failed.milliseconds if failed else _ms(clock)
             states.end(view, finished=failed is None)
             remedy = await remedied(step, frame, failed, number, past) if failed else None

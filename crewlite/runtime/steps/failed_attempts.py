@@ -22,6 +22,7 @@ from crewlite.runtime.steps.failures import ReportedFailure, raised, written
 from crewlite.runtime.steps.frame import Frame
 from crewlite.state.format.failed import ErrorRecord, SaidRecord
 from crewlite.state.format.undecided import name_of
+from crewlite.usage import UsageRecord
 
 for _cls in (Failure, Evidence, RecordedStep, FailureType):  # the classes of a recorded failure
     codec.register(_cls)
@@ -41,6 +42,8 @@ class FailedAttempt:
     """The description of the error, if the attempt was made by an earlier kickoff."""
     failure: Failure | None = None
     """The failure that the policy is asked about, if an earlier kickoff has described it."""
+    usage: UsageRecord | None = None
+    """Of a model call: the usage of its reply, which was no answer; None if no reply came."""
 
     def again(self) -> tuple[Any, FailedAttempt]:
         """Return (the outcome that reports the failure, this object); raise the error if there is no such outcome."""
@@ -49,8 +52,8 @@ class FailedAttempt:
         return self.outcome, self
 
 
-def described(step: Step[Any], frame: Frame, error: Exception) -> ErrorRecord:
-    """Describe the error of an attempt for the record; the decision about it is filled in later."""
+def described(step: Step[Any], frame: Frame, failed: FailedAttempt, error: Exception) -> ErrorRecord:
+    """Describe a failed attempt for the record; the decision is filled in later. `error`: its own, or a later one."""
     causes, shown = causes_of(frame, error), frame.run.presentable(_original(frame, error))
     description: ErrorRecord = {
         "type": type_of(shown),
@@ -67,8 +70,8 @@ def described(step: Step[Any], frame: Frame, error: Exception) -> ErrorRecord:
         description["holds"] = frame.run.record.base + 1
     if step.asked_model:
         description["model"] = step.asked_model()
-    if step.usage_of_failure and (usage := step.usage_of_failure()):
-        description["usage"] = usage
+    if failed.usage:
+        description["usage"] = failed.usage
     return description
 
 
@@ -91,7 +94,7 @@ async def keep(
         return
     try:
         kept = {
-            "error": described(step, frame, error),
+            "error": described(step, frame, failed, error),
             "raised": written(frame.run.presentable(error)),
             "ms": failed.milliseconds,
             "said": failed.said,
@@ -143,7 +146,8 @@ def kept(step: Step[Any], frame: Frame) -> FailedAttempt | None:
         frame.children.failed = dict.fromkeys(description["causes"], error)
         if frame.sayings is not None and data["said"]:
             frame.sayings.say(data["said"])
-        return FailedAttempt(error, data["ms"], data["said"], "outcome" in data, outcome, description, failure)
+        given = error, data["ms"], data["said"], "outcome" in data, outcome, description, failure
+        return FailedAttempt(*given, description.get("usage"))
     return None
 
 
