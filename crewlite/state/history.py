@@ -332,7 +332,7 @@ class History:
 
         It is one file without scripts that loads nothing. For a damaged branch, it says what the damage is.
 
-        Raises RefError, JournalCorrupt if no branch can be read.
+        Raises RefError, JournalCorrupt or StoreError if no branch can be read.
         """
         found = self._finder.find(ref)
         text: str = run_page.page_of(self._store, found.run_id, found.branch)

@@ -14,7 +14,7 @@ from datetime import timedelta
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, disk, event_bus, tool
-from crewlite.errors import ConfigError, CrewliteError, StoreError, StoreUnusable
+from crewlite.errors import ConfigError, CrewliteError, ScriptExhausted, StoreError, StoreUnusable
 from crewlite.events import CheckpointFailedEvent, LLMCallCompletedEvent, TaskCompletedEvent
 from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
@@ -456,6 +456,21 @@ def test_a_run_that_the_system_does_not_read_for_the_moment_is_not_said_to_be_mi
                     _not_read_now(verb)
                 else:
                     verb()
+
+
+def test_a_fork_that_the_system_does_not_read_for_the_moment_keeps_no_other_branch_from_its_verbs(
+    tmp_path, monkeypatch
+):
+    with pytest.raises(ScriptExhausted):
+        crew_at(tmp_path / "kept", replies=("a", "b"))[0].kickoff(run_id="r")
+    with History(tmp_path / "kept") as history:
+        history.fork("r", branch="other")
+        _unreadable(_journal(tmp_path, "other"), monkeypatch)
+        assert history.label("r", "good").label == "good"
+        assert "cannot be read now" in history.as_html("r")
+    crew, llm = crew_at(tmp_path / "kept", replies=("c",))
+    assert crew.kickoff(run_id="r").raw == "c"
+    assert len(llm.calls) == 1
 
 
 def test_where_the_noted_length_of_a_journal_is_not_read_the_log_says_what_that_means(tmp_path, caplog, monkeypatch):

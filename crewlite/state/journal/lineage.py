@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from crewlite.errors import JournalCorrupt, RefError, SchemaTooNew, StoreError
+from crewlite.errors import JournalCorrupt, RefError, StoreError
 from crewlite.state.format.checkpoints import recorded_in
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
@@ -85,18 +85,18 @@ def journals_of_run(store: Store, run_id: str) -> Journals:
     return _bases_first(store, run_id, forks_first)
 
 
-UNREADABLE = JournalCorrupt, SchemaTooNew
-"""The errors for a branch that cannot be read: it is damaged, or a newer crewlite wrote it."""
+UNREADABLE = JournalCorrupt, StoreError
+"""The errors for a branch that cannot be read: damaged, written by a newer crewlite, or not read by the system now."""
 
 
 def readable_branches(store: Store, run_id: str, wanted: str = "main") -> list[BranchInfo]:
-    """Return the branches of a run that can be read: neither damaged nor written by a newer crewlite.
+    """Return the branches of a run that can be read (see UNREADABLE).
 
     Raises StoreError if the system does not read a branch at the moment, and `wanted` is not among the others.
     """
     try:
         return store.branches(run_id)
-    except (*UNREADABLE, StoreError) as problem:  # the list of all runs leaves these branches out
+    except UNREADABLE as problem:  # the list of all runs leaves these branches out
         found = [info for info in store.branches() if info.run_id == run_id]
         if isinstance(problem, StoreError) and not any(info.branch == wanted for info in found):
             raise

@@ -30,7 +30,7 @@ Shown = dict[str, Any]
 
 
 def page_of(store: Store, run_id: str, shown: str) -> str:
-    """Return the page of a run, open at the branch `shown`. Raises JournalCorrupt, SchemaTooNew if none is readable."""
+    """Return the page of a run, open at the branch `shown`. Raises JournalCorrupt, StoreError if none is readable."""
     branches, damage = list[RunHistory](), list[CrewliteError]()
     try:
         infos = store.branches(run_id)

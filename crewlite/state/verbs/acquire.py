@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Callable
 
 from crewlite import background
-from crewlite.errors import BranchConflictError, CrewliteError, JournalCorrupt, StoreUnusable, text_of
+from crewlite.errors import BranchConflictError, CrewliteError, StoreUnusable, text_of
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.record import Record
 from crewlite.state.format.rewinds import own_of
 from crewlite.state.journal.claim import held_by
 from crewlite.state.journal.compaction import bases
 from crewlite.state.journal.journal import Journal
-from crewlite.state.journal.lineage import find_lineage
+from crewlite.state.journal.lineage import UNREADABLE, find_lineage
 from crewlite.state.journal.opening import open_writer, opened_already, wait_for_earlier
 from crewlite.state.journal.writer import WriteQueue, Writer
 from crewlite.state.providers import Store
@@ -109,6 +109,6 @@ def _read(store: Store, queue: WriteQueue, target: Located) -> Record:
     queue.read = own_of(found.entries)
     try:
         queue.bases = bases(store.branches(target.run_id), target.branch)
-    except JournalCorrupt:  # a damaged fork may start from any checkpoint, so none is dropped
+    except UNREADABLE:  # a fork that cannot be read may start from any checkpoint, so none is dropped
         queue.bases = frozenset(record.checkpoints)
     return record
