@@ -11,6 +11,7 @@ import pytest
 from crewlite import CheckpointConfig, History, disk
 from crewlite.flow import flow, step
 from crewlite.state import InMemoryProvider
+from tests import children
 
 from .wrapped import Wrapped
 
@@ -91,3 +92,31 @@ def test_a_provider_of_ones_own_is_written_to_by_one_thread_at_a_time():
     with History("there", alone) as history, ThreadPoolExecutor(2) as pool:
         assert len({*pool.map(lambda number: act(history, number), (1, 2))}) == 2
     assert not alone.together
+
+
+class Interrupted(Wrapped):
+    """A provider in whose first append something else is done, as a signal handler may, on the same thread."""
+
+    act = None
+
+    def _do(self, store, verb, call, args):
+        if verb == "append" and (act := self.act):
+            self.act = None
+            act()
+        return call()
+
+
+def test_what_interrupts_a_thread_that_writes_may_write_with_the_same_history():
+    provider = InMemoryProvider()
+    stored("there", provider)
+    interrupted = Interrupted(provider)
+    with History("there", interrupted) as history:
+        interrupted.act = lambda: act(history, 2)
+        acting = threading.Thread(target=act, args=(history, 1), daemon=True)
+        acting.start()
+        acting.join(children.PATIENCE)
+        assert not acting.is_alive()
+        assert [history.checkpoint(f"run{number}@label:label{number}").label for number in (1, 2)] == [
+            "label1",
+            "label2",
+        ]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from crewlite.errors import ConfigError, CrewliteError, StoreUnusable, text_of
-from crewlite.forked import lock
+from crewlite.forked import rlock
 from crewlite.refs import check_names
 from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase, RunStart
 from crewlite.state.format.entry import Entry, next_entry
@@ -282,7 +282,7 @@ def for_threads(store: Store) -> Store:
 
 class _InTurns:
     def __init__(self, store: Store) -> None:
-        self._store, self._turn = store, lock()
+        self._store, self._turn = store, rlock()  # reentrant: a signal handler may write too, amid a verb
         self.location = store.location
 
     def __getattr__(self, name: str) -> Any:
