@@ -289,7 +289,7 @@ def test_a_handle_says_on_which_branch_its_run_is(make_crew, config):
     fork = make_crew([], checkpoint=config()).fork("r").submit()
     fork.result()
     assert (fork.run_id, repr(fork)) == ("r", f"RunHandle('r', branch={fork.branch!r})")
-    with history(config) as found:
+    with history(config()) as found:
         assert found.run(f"r/{fork.branch}").branch == fork.branch
 
 
