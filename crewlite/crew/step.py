@@ -97,7 +97,7 @@ class Kickoff:
         assert self.planning_llm
         scope = durable.scope()
         address = scope.reserve_address("plan")
-        if changed or (self.run and address in self.run.record.edited | around(self.run.record.edited)):
+        if changed or (self.run and address in self.run.record.edited.keys() | around(self.run.record.edited)):
             changed |= set(range(len(filled)))
         drift = drift_of(scope, address, changed=bool(changed) or self.run is None)
         return await scope.step(plan_step(self.crew, self.planning_llm, filled, address=address, drift=drift))
@@ -109,7 +109,7 @@ class Kickoff:
         record = self.run.record
         if not (record.edited or record.earlier_inputs):
             return set()
-        edited = record.edited | around(record.edited)
+        edited = record.edited.keys() | around(record.edited)
         earlier = [Filling(codec.decode(inputs)) for _, inputs in record.earlier_inputs]
         return {
             number

@@ -23,21 +23,28 @@ class RefError(CrewliteError, LookupError):
 
 
 class ChangeUnused(RefError):
-    """The run of a fork has not requested a step that the fork edited or set to run again.
+    """The run of a fork has no use for a change that the fork has made: an edit, or a step that is to run again.
 
-    Raised at the end of the step around it, else at the end of the run.
+    Raised at the end of the step around it, else at the end of the run, if the step was not requested. Raised before
+    the step runs if it was edited and is `requested` with another question: an edit of what an agent said or heard is
+    no answer to that.
     """
 
     code = "change_unused"
     ends_run = True
 
-    def __init__(self, addresses: Sequence[str]) -> None:
+    def __init__(self, addresses: Sequence[str], *, requested: bool = False) -> None:
         problem = (
             "was edited or marked to run again, but this branch has not requested it, and another kickoff would end in "
             "the same way. Fork again without that change, or with inputs that lead to this step"
         )
+        if requested:
+            problem = (
+                "was edited, but this branch asks it something else than was answered there, and another kickoff would "
+                "end in the same way. Fork again without that edit, and edit what the step comes to in a fork of that"
+            )
         super().__init__(", ".join(addresses), problem)
-        self.addresses = tuple(addresses)
+        self.addresses, self.requested = tuple(addresses), requested
 
 
 class StoreError(CrewliteError, OSError):

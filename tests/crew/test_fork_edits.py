@@ -38,17 +38,19 @@ def team(config, life):
     return Crew(tasks=[a, b, c, task("d", b, c)], checkpoint=config), llm
 
 
-def scout(config):
+def scout(config, where="out", seen=None):
     """An agent that looks out, and takes what it sees."""
 
     @tool
     def look(where: str) -> str:
         """Look."""
+        if seen is not None:
+            seen.append(where)
         return "rain"
 
     def replies(messages):
         heard = [m["content"] for m in messages if m["role"] == "tool"]
-        return f"take {heard[0]}" if heard else ToolCall("look", {"where": "out"})
+        return f"take {heard[0]}" if heard else ToolCall("look", {"where": where})
 
     agent = Agent(role="Scout", goal="g", llm=ScriptedLLM(replies), tools=[look])
     return Crew(tasks=[Task(name="t", description="d", expected_output="e", agent=agent)], checkpoint=config)
@@ -278,6 +280,30 @@ def test_a_tools_result_may_be_edited_while_the_reply_that_asks_for_it_is_done_a
     forked = scout(config()).fork("r", branch="x", edits={"task:t/tool:look": "sun"}, rerun=["task:t/llm#1"])
     assert forked.kickoff().raw == "take sun"
     assert scout(config()).fork("r/x", branch="y", rerun=["task:t/llm#1"]).kickoff().raw == "take sun"
+
+
+@pytest.mark.parametrize(
+    ("edits", "rerun", "lost"),
+    [
+        ({"task:t/tool:look": "sun"}, ["task:t/llm#1"], "tool:look"),
+        ({"task:t/tool:look": "sun", "task:t/llm#1": ToolCall("look", {"where": "in"})}, [], "tool:look"),
+        ({"task:t/llm#2": "stay", "task:t/llm#1": ToolCall("look", {"where": "in"})}, [], "llm#2"),
+        ({"task:t/llm#2": "stay", "task:t/tool:look": "sun"}, [], "llm#2"),
+    ],
+)
+def test_an_edit_of_what_an_agent_said_or_heard_is_no_answer_to_something_else(on_disk, edits, rerun, lost):
+    scout(on_disk()).kickoff(run_id="r")
+    seen = []
+    forked = scout(on_disk(), "in", seen).fork("r", branch="x", edits=edits, rerun=rerun)
+    for _ in range(2):
+        with pytest.raises(ChangeUnused, match=f"'task:t/{lost}' was edited, but this branch asks it something else"):
+            forked.kickoff()
+    assert seen == ["in"] * ("task:t/tool:look" not in edits), "the call that was edited is not made"
+    first = {at: value for at, value in edits.items() if at != f"task:t/{lost}"}
+    scout(on_disk(), "in").fork("r", branch="y", edits=first, rerun=rerun).kickoff()
+    wanted = edits[f"task:t/{lost}"]
+    result = scout(on_disk(), "in").fork("r/y", branch="z", edits={f"task:t/{lost}": wanted}).kickoff()
+    assert wanted in result.raw, "one change after the other, as the error says"
 
 
 def test_an_edit_that_nobody_asks_for_is_told_at_the_end_of_a_crew_too(memory):

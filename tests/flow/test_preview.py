@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from crewlite import Agent, CheckpointConfig, Crew, History, Task, durable
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, durable, tool
 from crewlite.errors import ChangeUnused, ConfigError, InDoubt, NonDeterminism, OnLoopThread, Suspended
 from crewlite.events import BaseEvent
 from crewlite.events.event_bus import event_bus
@@ -75,6 +75,22 @@ def sums(config):
     sums.kickoff(1, 2, run_id="r")
     ran.clear()
     return sums
+
+
+def test_a_preview_of_a_fork_of_a_lone_agent_knows_what_its_model_is_asked(config):
+    @tool
+    def look() -> str:
+        """Look."""
+        return "rain"
+
+    def says(messages):
+        heard = [message["content"] for message in messages if message["role"] == "tool"]
+        return f"take {heard[0]}" if heard else ToolCall("look", {})
+
+    scout = Agent(role="Scout", goal="g", llm=ScriptedLLM(says), tools=[look], checkpoint=config())
+    scout.kickoff("Look out.", run_id="r")
+    preview = scout.fork("r", edits={"tool:look": "sun"}).preview()
+    assert verdicts(preview) == {"llm#1": "reused", "tool:look": "reused", "llm#2": "runs"}
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,23 @@ def question(digest: str = ASKED, **more: object) -> Question:
     return Question("step:go", "step", "Rome", digest, **more)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("base", "digest", "mode", "expected"),
+    [
+        (1, OTHER, Mode(), "edit lost"),
+        (1, OTHER, STRICT, "reuse"),
+        (1, ASKED, Mode(diverged=True), "reuse"),
+        (1, OTHER, Mode(rolled_back=True), "run"),
+        (2, OTHER, Mode(), "run"),
+    ],
+)
+def test_an_edit_of_this_fork_holds_or_is_refused_and_never_dropped(base, digest, mode, expected):
+    edited = record(outcome(edited=True), edited={"step:go": 2})
+    edited.run["base"] = {"seq": base}
+    decision = decide(edited, question(digest), mode)
+    assert getattr(decision, "why", verdict(decision).partition(",")[0]) == expected
+
+
 def verdict(decision: object) -> str:
     match decision:
         case Reuse(drifted=drifted):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crewlite import background
+from crewlite.codec import digest
 from crewlite.errors import ConfigError, CrewliteError, RefError, RepeatedCall, text_of
 from crewlite.runtime.kickoffs.answers import answers_given
 from crewlite.runtime.kickoffs.dry_scope import Drive, DryScope, PreviewStep, Unknown, recorded_inside, reused
@@ -120,7 +121,7 @@ async def _driven(root: Root[Any], inputs: dict[str, Any], run: Drive) -> str:
     """Execute the definition in `run`, which calls nothing. Return why that ended before a real run would; else ""."""
     step = dataclasses.replace(root.step(inputs, run), address="")
     try:
-        await DryScope(run, Origin("", root.name)).enter(step)
+        await DryScope(run, Origin("", root.name)).enter(step, "", digest([step.kind.name, step.question]))
     except Unknown:
         behind = ", ".join(run.unknown)
         return f"The steps after {behind} are not known, because no outcome of it was ever recorded."

@@ -9,7 +9,7 @@ from crewlite import codec, kinds
 from crewlite.durable import Step
 from crewlite.errors import AnswerRefused, InDoubt, NonDeterminism
 from crewlite.runtime.steps.attempts import failed_before
-from crewlite.runtime.steps.replay import Mode
+from crewlite.runtime.steps.replay import Mode, is_edit_to_keep
 from crewlite.runtime.steps.run import Run
 from crewlite.state.format.addresses import bare_name, leaf, prefix_beside, without_tries
 from crewlite.state.format.commit import CommitParts
@@ -50,15 +50,17 @@ def intended(
     return {**intent, "arguments": {address: arguments}} if arguments else intent
 
 
-def planned(calls: Sequence[Intent], record: Record) -> CommitParts:
+def planned(calls: Sequence[Intent], record: Record, mode: Mode) -> CommitParts:
     """Build the part of a commit that records that the calls which a reply asks for are about to be made.
 
     Where a task is done again, a call with effect="once" that was made answers the same call, so it is left out. So is
-    a call that a fork has edited.
+    a call that a fork has edited: its edit answers the same call, and another call is refused.
     """
     intents = list[tuple[str, str] | tuple[str, str, str]]()
     for at, effect, question in calls:
         made = record.outcomes.get(at)
+        if is_edit_to_keep(record, made, mode):
+            continue
         if effect != "once" and not (made and made.edited):
             intents.append((at, effect))
             continue

@@ -107,7 +107,7 @@ class Execution(Generic[T]):
             frame = outer.child(step, origin, self.fingerprint, number, failures, past, view, self.budgets, self.slots)
             if failures and (anew := done_anew(run.record, failures[-1], frame.children.prefix)):
                 await run.journal.save({"steps": [*starmap(invalidated, anew)]})
-                run.unused |= run.record.edited.intersection(at for at, _ in anew)  # as a resume would ask for them
+                run.unused |= run.record.edited.keys() & {at for at, _ in anew}  # as a resume would ask for them
             clock = time.perf_counter()
             earlier = kept(step, frame) if address in run.undecided else None
             try:
@@ -242,7 +242,7 @@ class Execution(Generic[T]):
         a fork has changed: the recorded steps beside it may hold what it left before.
         """
         edited = self.outer.run.record.edited
-        return not self.step.cache and self.address not in edited | addresses.around(edited)
+        return not self.step.cache and self.address not in edited.keys() | addresses.around(edited)
 
     def _attempt(self, frame: Frame, number: int) -> Awaitable[T]:
         """Return the awaitable of attempt `number`, with the hooks and limits around its work."""
@@ -309,8 +309,9 @@ class Execution(Generic[T]):
             return outer.with_usage(step, self.address, value, usage)
         value = outer.with_usage(step, self.address, value, usage) if step.with_usage else value
         outcome = self._outcome(data, ended, usage, said)
-        calls = step.intends(value) if step.intends else ()
-        commit: CommitParts = {"steps": [outcome], **(planned(calls, run.record) if calls else {})}
+        commit: CommitParts = {"steps": [outcome]}
+        if step.intends and (calls := step.intends(value)):
+            commit |= planned(calls, run.record, outer.inherited.mode)
         once = "once" in map(itemgetter(1), commit.get("intents", ()))
         more = {"started_event_id": self.started} | ({"reused_from": ended.reused} if ended.reused else {})
         if children.turns:

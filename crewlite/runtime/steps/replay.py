@@ -9,19 +9,19 @@ forks with edits or other inputs, and steps that may differ, with what came afte
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from crewlite import codec, kinds
 from crewlite.codec import Json
 from crewlite.durable import Step
-from crewlite.homes import renamed
 from crewlite.runtime.steps.attempts import is_call_made_once, is_retried
 from crewlite.runtime.steps.children import is_counted
+from crewlite.runtime.steps.other_forms import other_forms
 from crewlite.state.format.addresses import is_right_below, prefix_beside
 from crewlite.state.format.commit import AskedQuestion, GivenAnswer
-from crewlite.state.format.earlier import has_other_inputs
+from crewlite.state.format.earlier import has_other_inputs, is_own_edit
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
 from crewlite.step_parts import Drift
@@ -40,8 +40,6 @@ class Basis(NamedTuple):
         return seq >= self.after and (recorded is None or recorded == self.digest)
 
 
-_LATER_PARTS = ("attributes", "fold", "zone", "extra")
-"""Parts of encoded values that earlier releases did not write."""
 RESTS_ON = "rests_on"
 """The key in the provenance of an outcome under which the digest of its basis is recorded."""
 MAY_DIFFER = "may_differ"
@@ -161,9 +159,10 @@ class Execute:
 class Refuse:
     """Raise an error instead of running the step: the request contradicts the record."""
 
-    why: Literal["drifted", "other question", "passed over"]
+    why: Literal["drifted", "other question", "passed over", "edit lost"]
     """drifted: the question of the step has changed, with on_drift="error". other question: the same under
-    strict replay. passed over: recorded steps should have been requested before this new step."""
+    strict replay. passed over: recorded steps should have been requested before this new step. edit lost: this fork
+    has edited the step, and an agent asks it something else than was answered there."""
     addresses: tuple[str, ...]
     """The recorded steps concerned."""
 
@@ -183,10 +182,19 @@ def decide(record: Record, question: Question, mode: Mode, unrequested: Collecti
     `unrequested`: addresses of the recorded steps with the same parent that code has not requested yet.
     """
     ended = record.end(question.address)
+    decision = _decided(record, ended, question, mode, unrequested)
+    lost = isinstance(decision, Execute) and is_edit_to_keep(record, ended, mode)
+    return Refuse("edit lost", (question.address,)) if lost else decision
+
+
+def _decided(
+    record: Record, ended: Outcome | Attempt | None, question: Question, mode: Mode, unrequested: Collection[str]
+) -> Decision:
     if ended is not None and not _stands(record, ended, question):
         return EXECUTE
     if mode.diverged and not (
-        question.once and (mode.goes_otherwise or _is_in_repeated_task(record, ended, question, mode))
+        is_edit_to_keep(record, ended, mode)
+        or (question.once and (mode.goes_otherwise or _is_in_repeated_task(record, ended, question, mode)))
     ):
         return EXECUTE
     if ended is not None and question.is_early and _comes_earlier(record, ended, question, mode, unrequested):
@@ -203,12 +211,17 @@ def decide(record: Record, question: Question, mode: Mode, unrequested: Collecti
     return EXECUTE
 
 
+def is_edit_to_keep(record: Record, ended: Outcome | Attempt | None, mode: Mode) -> bool:
+    """Return whether a step ended with an edit that holds whatever else changes: after a rollback it does not."""
+    return is_own_edit(record, ended) and not mode.rolled_back
+
+
 def _stands(record: Record, ended: Outcome | Attempt, question: Question) -> bool:
     """Return whether the recorded end of a step still rests on what it rested on: other steps and their questions."""
     edited = isinstance(ended, Outcome) and ended.edited
     if not edited and question.after is not None and ended.seq < question.after:
         return False
-    return (edited and ended.seq > record.base) or question.basis.holds(ended.seq, ended.provenance.get(RESTS_ON))
+    return is_own_edit(record, ended) or question.basis.holds(ended.seq, ended.provenance.get(RESTS_ON))
 
 
 def _is_in_repeated_task(record: Record, ended: Outcome | Attempt | None, question: Question, mode: Mode) -> bool:
@@ -273,7 +286,7 @@ def _answered_strictly(
     It makes exceptions for a question recorded in another form, an edited branch, other inputs, `mode.reruns`, a step
     that may differ, and steps after such a step that was left out.
     """
-    if any(codec.digest([question.kind, other]) == recorded.fingerprint for other in _other_forms(question.asked)):
+    if any(codec.digest([question.kind, other]) == recorded.fingerprint for other in other_forms(question.asked)):
         return Reuse(recorded, recorded.drifted)
     address = recorded.address
     if record.edited or has_other_inputs(record, address):  # a changed fork may ask other questions
@@ -299,26 +312,6 @@ def _unanswered(
     new = may_differ and not is_counted(question.address)
     free = mode.differs or _free_from(record, unrequested) > 0
     return Execute(diverges=free and (changed or bool(passed)), differs=new or free)
-
-
-def _other_forms(asked: Json) -> Iterator[Json]:
-    """Yield other recorded forms of a question: of the program run in another way, or of an earlier release."""
-    yield from renamed(asked)
-    if (before := _as_before(asked)) != asked:
-        yield before
-        yield from renamed(before)
-
-
-def _as_before(data: Json) -> Json:
-    """Return encoded data in the form in which releases without `_LATER_PARTS` wrote it."""
-    if isinstance(data, list):
-        return [_as_before(item) for item in data]
-    if not isinstance(data, dict):
-        return data
-    if "$" in data:
-        whole = {"v": codec.laid_over(data["v"], data["extra"])} if "extra" in data else {}
-        data = {part: item for part, item in data.items() if part not in _LATER_PARTS} | whole
-    return {key: _as_before(item) for key, item in data.items()}
 
 
 def _passed_over(record: Record, question: Question, mode: Mode, unrequested: Collection[str]) -> _Ends:

@@ -136,8 +136,8 @@ class Run:
         if record.base:
             self.inherited = _grouped(inherited(record), outer)
         self.undecided = frozenset(undecided(record))
-        ended = record.outcomes
-        own = {at for at in record.edited if at not in ended or ended[at].seq == record.base + 1}
+        ended, base = record.outcomes, record.base
+        own = (at for at, seq in record.edited.items() if seq > base and (at not in ended or ended[at].seq == seq))
         self.unused = {at for at in own if not record.is_inside(at)}  # else the step around answers, and asks for none
 
     @cached_property

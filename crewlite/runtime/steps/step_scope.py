@@ -20,6 +20,7 @@ from crewlite.errors import (
     NOT_TO_SWALLOW,
     AnswerMisfit,
     AnswerRefused,
+    ChangeUnused,
     CrewliteError,
     JournalCorrupt,
     NonDeterminism,
@@ -228,7 +229,8 @@ class StepScope(Frame):
         at_once, children = self.run.on_drift != "rerun", self.children
         if diverges and self.inherited.mode.goes_otherwise:
             for at, kind in void(record, children.prefix, children.asked.keys() - {address}):
-                self.run.journal.invalidate(at, kind, at_once=at_once)
+                if not replay.is_edit_to_keep(record, record.ends[at], self.inherited.mode):
+                    self.run.journal.invalidate(at, kind, at_once=at_once)
         if address in record.outcomes:
             self.run.journal.invalidate(address, step.kind.name, at_once=at_once)
         elif address in record.late:  # handlers have changed the state after earlier attempts
@@ -315,7 +317,7 @@ class StepScope(Frame):
             view.commit(address, late, late=True, recorded=True)
 
     def _decide(self, step: Step[Any], address: str, fingerprint: str) -> Reuse | Reraise | Execute:
-        """Decide whether a requested step is answered or run. Raises TaskDrifted and NonDeterminism."""
+        """Decide whether a requested step is answered or run. Raises TaskDrifted, NonDeterminism, ChangeUnused."""
         record, children = self.run.record, self.children
         if not (children.unrequested or address in record.outcomes or address in record.failures):
             return EXECUTE
@@ -343,6 +345,8 @@ class StepScope(Frame):
                 own = refused.addresses == (question.address,)
                 how = replayed.how_drifted(self, step, record.outcomes[question.address]) if own else ""
                 return TaskDrifted(run_id, refused.addresses[0], how)
+            case "edit lost":
+                return ChangeUnused(refused.addresses, requested=True)
             case "other question":
                 came_to, found = self._shown(record.value(question.address)), self._shown(question.asked)
                 siblings = self.run.inside.get(self.children.prefix, ())

@@ -1,4 +1,4 @@
-"""The inputs and the definition that were valid when a step ended. The run may have got others since."""
+"""What was valid when a step ended: the inputs, the definition, the outcomes before the edits of a fork."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from crewlite.codec import Json, JsonObject, digest
+from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
 
 T = TypeVar("T")
@@ -29,6 +30,11 @@ def definition_at(record: Record, address: str) -> JsonObject:
 def changed_at(record: Record) -> int:
     """Return the number of the last commit of a changed fork whose steps its code may not request again; 0 for none."""
     return record.base + 1 if record.base and (record.edited or record.earlier_inputs) else 0
+
+
+def is_own_edit(record: Record, ended: Outcome | Attempt | None) -> bool:
+    """Return whether a step ended with an edit that this fork has made, not one that it was forked from."""
+    return isinstance(ended, Outcome) and ended.edited and ended.seq > record.base
 
 
 def _valid_at(record: Record, address: str, earlier: Iterable[tuple[int, T]], current: T) -> T:

@@ -91,8 +91,8 @@ class Record:
     """Whether the run has failed, and was not resumed since."""
     auto_approve: bool = False
     """Whether calls of tools that require approval are approved."""
-    edited: frozenset[str] = frozenset()
-    """The addresses of steps that this fork, or a base of it, has edited or set to run again."""
+    edited: dict[str, int] = field(default_factory=dict)
+    """The steps that this fork, or a base of it, has edited or set to run again, with the number of that commit."""
     inherited: frozenset[str] = frozenset()
     """The ids of checkpoints of the branches that this one is forked from."""
     fresh: bool = False
@@ -334,7 +334,7 @@ class Record:
     def _steps(self, steps: Sequence[StepRecord], at: str) -> bool:
         """Apply steps. Returns whether any of them has changed values."""
         if edited := {step["address"] for step in steps if step.get("edited")}:
-            self.edited |= edited
+            self.edited |= dict.fromkeys(edited, self.seq)
             others = (self.failures, self.asked, self.answers, self.intended, self.begun_once)
             take_back(edited, outcomes=self.outcomes, intents=self.intents, late=self.late, others=others)
             withdraw(self.asked, self.answers, self.waiting)
