@@ -38,6 +38,20 @@ def test_the_location_of_restore_from_is_where_the_run_goes_on(cut, on_disk, whe
 
 
 @pytest.mark.parametrize("where", ["elsewhere", "elsewhere.db"])
+def test_a_copy_that_was_compacted_is_recognised_as_long_as_the_original_stays_as_it_is(cut, on_disk, where):
+    there = CheckpointConfig(restore_from=on_disk().location, location=where)
+    with pytest.raises(Stop):
+        crew_of([Stop()], on_disk()).kickoff(from_checkpoint=there)
+    for _ in range(2):
+        with History(where) as history:
+            history.prune(keep_last=1)
+        assert crew_of(["2"], on_disk()).kickoff(from_checkpoint=there).raw == "2"
+    assert crew_of(["other"], on_disk()).kickoff(run_id="r").raw == "other"
+    with pytest.raises(RunExists):
+        crew_of([], on_disk()).kickoff(from_checkpoint=there)
+
+
+@pytest.mark.parametrize("where", ["elsewhere", "elsewhere.db"])
 def test_the_location_of_restore_from_is_where_a_fork_is_made(cut, on_disk, where):
     there = CheckpointConfig(restore_from=cut, location=where)
     forked = crew_of(["by fork"], on_disk()).fork(there, branch="f")

@@ -51,7 +51,7 @@ from crewlite.runtime.steps.run import Run
 from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.format.commit import RunStart
+from crewlite.state.format.commit import CommitParts, RunStart
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import gone
@@ -325,7 +325,8 @@ async def _resume(
             check_variant(root, request, journal)
             if superseded:
                 journal.invalidate("", root.kind, at_once=False)
-            await store_claim(journal, others | answers | definition_now(root, journal) | approved)
+            copied: CommitParts = {"copied": [target.copied]} if target.copied and target.copied == record.sum else {}
+            await store_claim(journal, others | answers | definition_now(root, journal) | approved | copied)
         request.progress.attach(journal)
     run = Run(
         journal,

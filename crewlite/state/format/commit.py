@@ -132,7 +132,6 @@ class CommitParts(TypedDict, total=False):
     asked: list[AskedQuestion]
     answers: list[GivenAnswer]
     events: list[Event]
-    """Emitted events: (type, id, time, address)."""
     place: CheckpointRecord
     """A checkpoint that this commit creates."""
     drops: list[Drop]
@@ -141,6 +140,8 @@ class CommitParts(TypedDict, total=False):
     """The setting `max_checkpoints` that led to the drops."""
     folded: Compacted
     """The commits that this one replaces, after a compaction."""
+    copied: list[Hex]
+    """The checksums of commits up to which the branch was copied from elsewhere: a compaction may merge those."""
     usage: UsageRecord
     """Usage that belongs to no step in this commit."""
     usage_inside: dict[Text, UsageRecord]

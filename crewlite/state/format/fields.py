@@ -63,6 +63,7 @@ RunName = Annotated[Text, AfterValidator(partial(check_name, "run_id"))]
 BranchName = Annotated[Text, AfterValidator(partial(check_name, "branch", slashes=True))]
 Intent = Annotated[tuple[Text, Text], Strict(strict=False)] | Annotated[tuple[Text, Text, Text], Strict(strict=False)]
 Event = Annotated[tuple[Text, Text, Text, Text], Strict(strict=False)]
+"""An emitted event: (type, id, time, address)."""
 Drop = Annotated[tuple[Text, Text | None], Strict(strict=False)]
 Operations = Annotated[list[list[Any]], AfterValidator(check_operations)]
 Coded = Annotated[dict[Text, Any], AfterValidator(_check_coded)]

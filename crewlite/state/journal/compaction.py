@@ -228,6 +228,7 @@ def _kept(part: Sequence[Entry], steps: list[StepRecord], live: Record, waiting:
         "answers": [live.answers[at] for at in answered if at in live.answers and not live.settled(at)],
         "events": [event for commit in commits for event in commit.get("events", ())],
         "drops": [drop for commit in commits for drop in commit.get("drops", ())],
+        "copied": [total for commit in commits for total in commit.get("copied", ())],
         "late": [late for entry in part for late in _late(entry, live)],
         "worked": [
             worked

@@ -50,6 +50,7 @@ class Located:
     """The place that a ref names. `checkpoint` is the id of a checkpoint, or None for the head of the branch.
 
     `abandoned` is the number of a rewind of the branch, from 1, if the ref names the end of what that rewind abandoned.
+    `copied` is the checksum of the branch's last commit where it was copied from, if this place is in a copy.
     """
 
     provider: BaseProvider
@@ -58,6 +59,7 @@ class Located:
     branch: str
     checkpoint: str | None = None
     abandoned: int | None = None
+    copied: str | None = None
 
     @property
     def ref(self) -> str:

@@ -100,7 +100,7 @@ def copy_if_elsewhere(found: Located, given: object) -> Located:
     provider = provider_for(given.location, given.provider)
     with contextlib.closing(open_store(provider, given.location)) as store:
         _copy(store, copied, found)
-    return replace(found, provider=provider, location=given.location)
+    return replace(found, provider=provider, location=given.location, copied=copied[-1].head[1])
 
 
 def _copy(store: Store, copied: list[Commit], found: Located) -> None:
@@ -111,11 +111,16 @@ def _copy(store: Store, copied: list[Commit], found: Located) -> None:
         for commit in copied:
             seq, total = commit.head
             same = commit.run and there.get(commit.branch) == commit.run["uid"]
-            ahead = store.sum_at(commit.run_id, commit.branch, seq) == total
+            ahead = store.sum_at(commit.run_id, commit.branch, seq) == total or (same and _was_copied(store, commit))
             named = found.checkpoint and any(one.run_id == found.run_id for one in store.places(found.checkpoint))
             if not same or not (ahead or named):
                 known = there.get(commit.branch, "nothing")
                 raise RunExists(found.run_id, store.location, found.location, found=known, wanted=total) from None
+
+
+def _was_copied(store: Store, commit: Commit) -> bool:
+    """Return whether a kickoff went on there with a copy of this branch as it is: its commits may be merged since."""
+    return any(commit.head[1] in entry.commit.get("copied", ()) for entry in store.read(commit.run_id, commit.branch))
 
 
 def _journals(store: Store, run_id: str) -> lineage.Journals:
