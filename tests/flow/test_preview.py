@@ -283,6 +283,39 @@ def test_what_is_no_longer_asked_for_is_told_and_so_is_an_edit_in_vain(config):
             forked.kickoff()
 
 
+@step
+def tells(n):
+    return add(n, n)
+
+
+def test_an_edit_in_vain_is_foretold_also_inside_a_step_and_where_the_preview_ends_early(config):
+    @flow(checkpoint=config())
+    def counts():
+        found = fetch(1)["number"]
+        if found == 10:
+            return tells(found)
+        return add(found, 1) if found > 10 else 0
+
+    counts.kickoff(run_id="r")
+    for number, line in (
+        (0, "was changed inside, but is not requested any more: kickoff will raise ChangeUnused"),
+        (20, ""),
+    ):
+        edits = {"step:fetch": {"number": number}, "step:tells/step:add": 7}
+        fork = counts.fork("r", branch=f"f{number}", edits=edits)
+        preview = fork.preview()
+        if line:
+            assert line in told(preview)["step:tells"]
+        else:
+            assert preview.ends.endswith(
+                "Unless they include step:tells/step:add, which this fork has changed, kickoff will raise ChangeUnused."
+            )
+        with pytest.raises(ChangeUnused, match="step:tells/step:add"):
+            fork.kickoff()
+    ends = counts.fork("r", branch="used", edits={"step:tells/step:add": 7}).preview().ends
+    assert "ChangeUnused" not in ends
+
+
 def test_a_call_in_doubt_is_foretold(config):
     lives = []
 

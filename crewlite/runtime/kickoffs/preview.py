@@ -25,6 +25,7 @@ from crewlite.runtime.kickoffs.resumption import (
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.kickoffs.secret_inputs import refuse_masked
 from crewlite.runtime.steps.run import Origin
+from crewlite.state.format.addresses import outers
 from crewlite.state.format.commit import MadeCall
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
@@ -124,7 +125,11 @@ async def _driven(root: Root[Any], inputs: dict[str, Any], run: Drive) -> str:
         await DryScope(run, Origin("", root.name)).enter(step, "", digest([step.kind.name, step.question]))
     except Unknown:
         behind = ", ".join(run.unknown)
-        return f"The steps after {behind} are not known, because no outcome of it was ever recorded."
+        ends = f"The steps after {behind} are not known, because no outcome of it was ever recorded."
+        left = ", ".join(sorted(at for at in run.unused if run.anew.isdisjoint(outers(at))))
+        if not left:
+            return ends
+        return f"{ends} Unless they include {left}, which this fork has changed, kickoff will raise ChangeUnused."
     except CrewliteError:
         raise
     except Exception as error:  # the border: code of the user between the steps
