@@ -122,31 +122,31 @@ def open_locked(path: Path, *, create: bool = False) -> FileIO:
 
 
 @contextlib.contextmanager
-def locked(paths: Iterable[Path], *, shared: bool = False) -> Iterator[None]:
+def locked(paths: Iterable[Path], *, shared: bool = False, mode: int = 0o600) -> Iterator[None]:
     """Lock several lock files against other threads and processes, in the order of their names, for the block.
 
     A lock file is separate from the files that it guards and is never renamed or removed, so those may be, on Windows
-    too. A missing lock file is created, and so is its directory, whose parent must exist. A `shared` lock creates
-    nothing, and skips lock files that do not exist.
+    too. A missing lock file is created with this `mode`, and so is its directory, whose parent must exist. A `shared`
+    lock creates nothing, and skips lock files that do not exist.
     """
     with contextlib.ExitStack() as closing:
         for path in sorted(set(map(str, paths))):
-            if file := _lock_file(path, shared=shared):
+            if file := _lock_file(path, mode, shared=shared):
                 closing.callback(close_locked, file)
                 take_lock(file, path, shared=shared)
         yield
 
 
-def _lock_file(path: str, *, shared: bool) -> FileIO | None:
+def _lock_file(path: str, mode: int, *, shared: bool) -> FileIO | None:
     flags = UNBLOCKED | (os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT)
     try:
-        handle = os.open(path, flags, 0o600)
+        handle = os.open(path, flags, mode)
     except FileNotFoundError:
         if shared:
             return None
         with contextlib.suppress(FileExistsError):
             os.mkdir(os.path.dirname(path), 0o700)
-        handle = os.open(path, flags, 0o600)
+        handle = os.open(path, flags, mode)
     return FileIO(handle, "rb" if shared else "r+b")
 
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from crewlite import codec, disk
 from crewlite.errors import ConfigError
+from crewlite.file_locks import locked
 from crewlite.usage import Usage
 
 Suggestions = Mapping[str, Sequence[str]]
@@ -89,15 +90,17 @@ def read(path: str | PathLike[str]) -> dict[str, TrainedAgent]:
 def write(path: str | PathLike[str], trained: Mapping[str, TrainedAgent]) -> None:
     """Replace what the file has about these agents, all or nothing. What it has about other agents stays.
 
-    Without agents nothing is written.
+    A lock file beside it lets one training after the other read and write it. Without agents nothing is written.
     """
     if not trained:
         return
-    there = read(path) if Path(path).exists() else {}
-    agents = {role: agent.model_dump() for role, agent in {**there, **trained}.items()}
-    disk.make_directory(Path(path).absolute().parent, mode=0o777)
-    text = json.dumps(agents, ensure_ascii=False, indent=2) + "\n"
-    disk.replace(Path(path).absolute(), text.encode("utf-8", "backslashreplace"), mode=0o666)
+    place = Path(path).absolute()
+    disk.make_directory(place.parent, mode=0o777)
+    with locked([place.with_name(f".{place.name}.lock")], mode=0o666):
+        there = read(path) if place.exists() else {}
+        agents = {role: agent.model_dump() for role, agent in {**there, **trained}.items()}
+        text = json.dumps(agents, ensure_ascii=False, indent=2) + "\n"
+        disk.replace(place, text.encode("utf-8", "backslashreplace"), mode=0o666)
 
 
 def check(path: str | PathLike[str]) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from click.testing import CliRunner
@@ -170,6 +171,19 @@ def test_what_agents_learn_from_feedback_is_told_to_them_and_is_part_of_what_the
     trained.train(1, FILE, TOPIC, feedback=[{"two": "Shorter."}])
     with open(FILE, encoding="utf-8") as file:
         assert list(json.load(file)) == ["{topic} clerk", "Boss"], "what others have learned stays"
+
+
+def test_trainings_that_end_at_once_write_one_file_and_none_is_lost():
+    def trains(role):
+        who = Agent(role=role, goal="g", llm=ScriptedLLM(says))
+        task = Task(description="Do one", expected_output="x", agent=who)
+        Crew(tasks=[task]).train(1, FILE, feedback=["Shorter."])
+
+    roles = [f"Clerk {number}" for number in range(8)]
+    with ThreadPoolExecutor(len(roles)) as pool:
+        list(pool.map(trains, roles))
+    with open(FILE, encoding="utf-8") as file:
+        assert sorted(json.load(file)) == roles
 
 
 def test_a_training_that_is_killed_anywhere_goes_on_and_pays_nothing_twice():
