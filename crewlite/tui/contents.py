@@ -162,7 +162,7 @@ class Row:
     name: str
     depth: int
     status: str
-    milliseconds: float
+    seconds: float
     tokens: int
     cost: float | None
     begins: float
@@ -187,7 +187,7 @@ def timeline(run: RunHistory, steps: Sequence[StepView], at: int | None = None) 
         begins, ends = (time.at(step.started_at), time.at(step.ended_at)) if step.ended_at else (0.0, 0.0)
         later = at is not None and (step.seq is None or step.seq > at)
         used = step.usage
-        numbers = step.milliseconds, used.total_tokens, used.cost, begins, ends
+        numbers = words.seconds_of(step), used.total_tokens, used.cost, begins, ends
         rows.append(Row(address, name, depth, words.status_of(step), *numbers, later, words.first_line(step)))
     return rows
 

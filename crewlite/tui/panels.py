@@ -128,7 +128,7 @@ def _step(row: Row, room: int, width: int) -> list[Text]:
     before, along, after = bar(row, width)
     line_of_time = Text(before).append(along, style_of(row.status) if not row.later else "dim").append(after)
     numbers = [f"{row.tokens:,}" if row.tokens else "", cost(row.cost)]
-    took = Text(duration(row.milliseconds / 1_000), style, justify="right")
+    took = Text(duration(row.seconds), style, justify="right")
     return [name, took, line_of_time, *(Text(number, style, justify="right") for number in numbers)]
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 from click.testing import CliRunner
 
-from crewlite import Agent, Crew, History, Task
+from crewlite import Agent, Crew, History, Task, event_bus
 from crewlite.cli.main import main
+from crewlite.events import BaseEvent
+from crewlite.flow import flow, sleep_for
 from crewlite.testing import ScriptedLLM
+from tests import children
 
 
 def crew_of(config):
@@ -46,6 +50,23 @@ def test_a_checkpoint_is_shown_as_its_place(ask, on_disk, name):
     assert "to try again from here  crewlite checkpoint fork " in said
     assert "the run as it is now    crewlite checkpoint show r --location" in said
     assert "resume" not in said
+
+
+def test_a_timer_is_shown_with_how_long_it_waits_and_not_as_finished_before(ask, on_disk):
+    @flow(checkpoint=on_disk())
+    def naps():
+        sleep_for(0)
+        sleep_for(3 * 3600)
+
+    begun = threading.Event()
+    with event_bus.scoped():
+        event_bus.on(BaseEvent, lambda source, event: event.address == "timer#2" and begun.set())
+        at_work = naps.submit(run_id="n")
+        assert begun.wait(children.PATIENCE)
+    rows = [line.split()[:7] for line in ask("show", "n").splitlines() if line.strip().startswith("timer#")]
+    at_work.cancel()
+    assert rows[0][:6] == ["timer#1", "timer", "finished", "1", "0", "ms"]
+    assert rows[1] == ["timer#2", "timer", "waiting", "0", "3", "h", "0"]
 
 
 def test_programs_are_told_of_the_place_too(ask, on_disk):

@@ -17,6 +17,7 @@ from crewlite.cli.checkpoint.words import (
     iso,
     name_of,
     root_name,
+    seconds_of,
     shortened,
     spent,
     status_of,
@@ -187,7 +188,7 @@ def _row(screen: Screen, run: RunHistory, address: str, step: StepView | None, u
     status = status_of(step)
     tries = len(step.attempts) + (status == "finished")
     tried = str(tries) if tries > 1 or not screen.terminal else ""
-    numbers: list[Part] = [tried, duration(step.milliseconds / 1_000), tokens, cost(used.cost)]
+    numbers: list[Part] = [tried, duration(seconds_of(step)), tokens, cost(used.cost)]
     return [name, step.kind, (status, style_of(status)), *numbers, first_line(step)]
 
 
@@ -224,7 +225,7 @@ def _show_step(asked: Asked, opened: Opened, run: RunHistory, address: str) -> N
         ("began", iso(step.started_at) if step.started_at else ""),
         ("ended", iso(step.ended_at) if step.ended_at else ""),
         ("reused from", step.reused_from or ""),
-        ("time", duration(step.milliseconds / 1_000)),
+        ("time", duration(seconds_of(step))),
         ("usage", spent(used) if used.requests else ""),
     ]
     screen.fields(rows, indent=2)

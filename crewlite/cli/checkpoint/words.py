@@ -74,7 +74,21 @@ def root_name(run: RunHistory) -> str:
 
 def status_of(step: StepView) -> str:
     """Return the status of a step, or where else its outcome is from: "edited" or "reused"."""
+    if (until := _end_of_timer(step)) and until > now():
+        return "waiting"
     return "edited" if step.edited else "reused" if step.reused_from else step.status
+
+
+def seconds_of(step: StepView) -> float:
+    """Return how long the run worked on a step, in seconds; of a timer, how long it waits."""
+    if (until := _end_of_timer(step)) and step.ended_at:
+        return max(0.0, (until - step.ended_at).total_seconds())
+    return step.milliseconds / 1_000
+
+
+def _end_of_timer(step: StepView) -> datetime | None:
+    """Return when the wait of a timer ends, which is recorded as its outcome when it begins; None for another step."""
+    return step.value if kinds.of(step.kind) is kinds.TIMER and isinstance(step.value, datetime) else None
 
 
 def why_failed(run: RunHistory) -> str:
