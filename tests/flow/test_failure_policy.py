@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crewlite import Agent, FailurePolicy, History
-from crewlite.errors import ConfigError, LLMRejected, LLMUnavailable, RecoveryEscalated
+from crewlite.errors import ChangeUnused, ConfigError, LLMRejected, LLMUnavailable, RecoveryEscalated
 from crewlite.events import FailureClassifiedEvent, LLMCallFailedEvent, RecoveryFailedEvent, RecoveryStartedEvent
 from crewlite.flow import flow, step
 from crewlite.recovery import Abort, Fallback, Retry, retry
@@ -139,3 +139,24 @@ def test_the_record_shows_what_a_step_was_doing_when_it_failed_also_where_other_
     with History(on_disk().location, on_disk().provider) as history:
         [failed, _] = history.run("r").attempts
     assert "ValueError: no money" in failed.traceback
+
+
+def test_no_policy_is_asked_about_a_change_of_a_fork_that_nothing_has_requested():
+    policy = Own()
+
+    @step
+    def number(n):
+        return n
+
+    @step
+    def adds(n):
+        return sum(number(one) for one in range(n))
+
+    @flow(checkpoint=True, failure_policy=policy, retries=2)
+    def sums(n):
+        return adds(n)
+
+    sums.kickoff(3, run_id="r")
+    with pytest.raises(ChangeUnused):
+        sums.fork("r", inputs={"n": 2}, edits={"step:adds/step:number#3": 7}).kickoff()
+    assert policy.asked == []

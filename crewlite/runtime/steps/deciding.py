@@ -11,9 +11,9 @@ from typing import Any, cast
 from crewlite import durable, events
 from crewlite.durable import Step
 from crewlite.errors import (
+    NOT_TO_SWALLOW,
     ConfigError,
     DeadlineExceeded,
-    InDoubt,
     RecoveryAborted,
     RecoveryEscalated,
     StepTimeout,
@@ -158,8 +158,8 @@ async def _recorded(step: Step[Any], frame: Frame, decision: Decided, attempt: i
 async def _decided(step: Step[Any], frame: Frame, failed: FailedAttempt, past: Sequence[Remedy]) -> Decided:
     """Return what follows a failed attempt at a step: a remedy that an inner step passed up, or the policy's choice."""
     error = failed.error
-    if _is_in_doubt(step, frame, error):
-        return Decided(Abort(), error)  # a person decides
+    if _is_for_person(step, frame, error):
+        return Decided(Abort(), error)
     record, causes = frame.run.record, causes_of(frame, error)
     if risen := remedies.rising(record, causes):
         return await _risen(step, frame, risen, error)
@@ -194,11 +194,14 @@ async def _decided(step: Step[Any], frame: Frame, failed: FailedAttempt, past: S
     return await _applied(step, frame, Decided(remedy, error, failure.kind, failure))
 
 
-def _is_in_doubt(step: Step[Any], frame: Frame, error: Exception) -> bool:
-    """Return whether it is unknown, after this failure, if a call with effect="once" has taken effect."""
+def _is_for_person(step: Step[Any], frame: Frame, error: Exception) -> bool:
+    """Return whether somebody has to decide what the record means, so that no policy can choose a remedy.
+
+    One reason is that nobody knows if a call with effect="once" has taken effect.
+    """
     if step.effect == "once" and isinstance(error, StepTimeout) and error.what == kind_and_name(step):
         return True
-    return any(isinstance(one, InDoubt) for one, _ in led_to(frame, error))
+    return any(isinstance(one, NOT_TO_SWALLOW) for one, _ in led_to(frame, error))
 
 
 async def _announce_end(step: Step[Any], frame: Frame, decision: Decided, past: Sequence[Remedy]) -> None:
