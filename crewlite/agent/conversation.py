@@ -157,8 +157,10 @@ class Conversation:
         number, steps = len(self.questions) + 1, list[StepRecord]()
         if number == 2:
             asked = codec.digest([kinds.TURN.name, self.question(1)])
-            who = {WHO: self.record.outcomes[""].fingerprint}
-            first = _finished(turn_at(1), kinds.TURN, asked, self.record.value(""), who)
+            answered = self.record.outcomes[""]
+            first = _finished(turn_at(1), kinds.TURN, asked, self.record.value(""), {WHO: answered.fingerprint})
+            if answered.unused:
+                first["unused"] = [*answered.unused]
             changes = difference({}, self.record.values)  # of its steps, which later turns do not request
             steps.append({**first, "state": changes} if changes else first)
         asked = codec.digest([kinds.MESSAGE.name, number])

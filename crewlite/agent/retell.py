@@ -65,7 +65,7 @@ def _turns(record: Record, limit: int | None, inside: str) -> Iterator[tuple[LLM
     The verdicts are those of the guardrails on the reply, if it was an answer.
     """
     prefix = _last_attempt(record, inside)
-    talk, verdicts = turns_of(record.outcomes, prefix), _verdicts(record, prefix)
+    talk, verdicts = turns_of(record, prefix), _verdicts(record, prefix)
     for turn, following in zip(talk, [*talk[1:], None], strict=False):
         if has_other_inputs(record, turn.reply.address):
             return

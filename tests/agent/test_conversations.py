@@ -38,6 +38,25 @@ def said(agent, call=-1):
     return [message["content"] for message in agent.llm.calls[call][1:]]
 
 
+def test_a_reply_that_was_done_again_and_came_to_the_same_leaves_the_conversation_whole(memory):
+    @tool
+    def look(where: str) -> str:
+        """Look."""
+        return "rain"
+
+    def says(messages):
+        return ToolCall("look", {"where": "out"}) if messages[-1]["content"] == "Look out." else "wet"
+
+    scout = Agent(role="Scout", goal="g", llm=ScriptedLLM(says), tools=[look], checkpoint=memory())
+    scout.kickoff("Look out.", run_id="r")
+    again = scout.fork("r", branch="x", rerun=["llm#1"])
+    again.kickoff()
+    with History(memory().location, memory().provider) as history:
+        assert {one.address for one in history.run("r/x").steps} == {"llm#1", "tool:look", "llm#2", ""}
+    again.kickoff("And now?")
+    assert [one["content"] for one in scout.llm.calls[-1] if one["role"] == "tool"] == ["rain"]
+
+
 def test_a_further_question_is_asked_with_all_that_was_said_before(config):
     agent = pilot(tools=[look], checkpoint=config())
     first = agent.kickoff("Where?", run_id="chat")

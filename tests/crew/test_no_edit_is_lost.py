@@ -57,6 +57,8 @@ def _program(life, setting):
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32))
 @example(2332)  # a task is asked something else, and its agent makes the edited call as before
+@example(3628663)  # a reply is done again and comes to the same, so that later ones are used
+@example(5966)  # the same, and the next one is edited
 @example(86002)  # a call that an earlier fork had set to run again is not requested any more
 def test_a_change_takes_effect_or_is_change_unused(seed):
     chance, life = random.Random(seed), [0]
@@ -97,3 +99,7 @@ def test_a_change_takes_effect_or_is_change_unused(seed):
             return
         assert set(edits) <= used
         assert set(rerun) <= done - used
+        with History("here", program.checkpoint.provider) as history:
+            listed = {one.address: one.edited for one in history.run(ref).steps}
+        assert {*edits, *rerun} <= listed.keys()
+        assert all(listed[at] for at in edits)

@@ -1,17 +1,18 @@
 """The conversation of an agent as its record holds it: the replies of the model, and the tool calls that they request.
 
 In a fork, a model that is asked again may request other tools, or none. The later replies and calls of the earlier
-conversation then stay in the record, but nothing requests them.
+conversation then stay in the record, but nothing requests them. If it comes to the same reply, they are used again.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from crewlite import kinds
 from crewlite.state.format.addresses import leaf, outer, prefix_beside
+from crewlite.state.format.kept import Order
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.journal.effects import requested_calls
@@ -25,15 +26,25 @@ class Turn:
     calls: tuple[str, ...]
 
 
-def turns_of(outcomes: Mapping[str, Outcome], prefix: str) -> list[Turn]:
+def turns_of(record: Record, prefix: str) -> list[Turn]:
     """Return the turns of the conversation in one attempt at a step; `prefix` begins the addresses of its steps."""
-    turns: list[Turn] = []
+    turns, last = list[Turn](), Order()
     requested: Counter[str] = Counter()
-    while reply := outcomes.get(f"{prefix}{kinds.LLM.name}#{len(turns) + 1}"):
-        if turns and reply.order < turns[-1].reply.order:
+    while reply := record.outcomes.get(f"{prefix}{kinds.LLM.name}#{len(turns) + 1}"):
+        if reply.order < last and not _is_used_again(record, reply):
             break  # it answered the conversation before an earlier reply was asked for again
         turns.append(Turn(reply, tuple(at for at, _ in requested_calls(reply.value, prefix, requested))))
+        last = max(last, reply.order)
     return turns
+
+
+def _is_used_again(record: Record, reply: Outcome) -> bool:
+    """Return whether the step around a reply has ended with it in a fork that has inherited or edited it."""
+    first = None if outer(reply.address) else record.outcomes.get(f"{kinds.TURN.name}#1")  # of several turns
+    around = first or record.outcomes.get(outer(reply.address))
+    if around is None or reply.address in around.unused:
+        return False
+    return any(reply.seq <= changed < around.seq for changed in record.edited.values())
 
 
 def superseded(record: Record) -> set[str]:
@@ -47,12 +58,12 @@ def superseded(record: Record) -> set[str]:
 
 def _addresses(record: Record, prefix: str) -> Iterator[str]:
     """Yield the addresses of the replies, of the calls they ask for, and of a failed request for a next reply."""
-    turns = turns_of(record.outcomes, prefix)
+    turns = turns_of(record, prefix)
     for turn in turns:
         yield turn.reply.address
         yield from turn.calls
     failed = record.last_attempt(following := f"{prefix}{kinds.LLM.name}#{len(turns) + 1}")
-    if failed and failed.order > turns[-1].reply.order:
+    if failed and failed.order > max(turn.reply.order for turn in turns):
         yield following
 
 

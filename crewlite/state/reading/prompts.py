@@ -152,7 +152,7 @@ class Prompts:
 
     def _talk(self, prefix: str) -> tuple[list[Turn], dict[str, int]]:
         if prefix not in self._talks:
-            talk = turns_of(self._record.outcomes, prefix)
+            talk = turns_of(self._record, prefix)
             self._talks[prefix] = talk, {turn.reply.address: number for number, turn in enumerate(talk)}
         return self._talks[prefix]
 
@@ -242,7 +242,7 @@ def _recorded_messages(record: Record, around: str, kind: kinds.Kind, found: Par
 
 def _delegated(record: Record, call: str) -> Json:
     """Return the arguments of a call that delegated work, as a list of one message; None if no reply requests it."""
-    for turn in turns_of(record.outcomes, prefix_beside(call)):
+    for turn in turns_of(record, prefix_beside(call)):
         if call in turn.calls:
             arguments = turn.reply.value["tool_calls"][turn.calls.index(call)][1]
             return [{"role": "user", "content": as_text(plain(arguments))}]
