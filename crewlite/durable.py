@@ -98,6 +98,8 @@ class Step(Generic[T]):
     policy inside has decided on already."""
     child_policy: Policy | None = None
     """The policy for this step and all steps inside it that inherit."""
+    guards: tuple[Guard, ...] = ()
+    """Guards of the steps inside, besides those of the policies."""
     default_policy: Policy | None = None
     """The policy of a step that inherits, if neither it nor an enclosing step sets one."""
     refuses: Callable[[Remedy], str] | None = None
@@ -204,7 +206,7 @@ class Scope:
 
     @property
     def guards(self) -> Sequence[Guard]:
-        """The guards of the nearest failure policy, which may refuse calls of tools and models."""
+        """The guards of all failure policies around this code, which may refuse calls of tools and models."""
         return ()
 
     @property

@@ -28,7 +28,7 @@ from crewlite.llm.base import (
     as_messages,
     whole_reply,
 )
-from crewlite.recovery.policy import model_calls
+from crewlite.recovery.policy import MaxRetries
 from crewlite.recovery.port import Policy, check_policy
 from crewlite.secrets import Secrets
 from crewlite.wording import an
@@ -76,8 +76,8 @@ class LLM(BaseLLM):
         tool_protocol: "native" (the provider's tool calls) or "text" (thought, action, observation); None takes
             "native" unless the model is known to have no tool calls.
         extra_headers: Further HTTP headers to send; their values are secrets.
-        max_retries: How often a call that failed for now is made again: a policy of `Retry` alone. None takes
-            `failure_policy`.
+        max_retries: How often a call that failed for now is made again. The nearest failure policy decides on all
+            else, and on this too where it is None.
         extra: Any other argument of `litellm.acompletion`, except those that crewlite sets itself. The common ones,
             such as `presence_penalty`, are taken by name as well; so are `api_base` for base_url, `default_headers`
             for extra_headers, `max_output_tokens` for max_tokens, `stop_sequences` for stop, and `provider`, or
@@ -133,7 +133,7 @@ class LLM(BaseLLM):
         self.reasoning_effort = reasoning_effort
         self.fallbacks = _models(fallbacks)
         self.max_retries = max_retries
-        self.failure_policy = check_policy(failure_policy, "LLM") if max_retries is None else model_calls(max_retries)
+        self.failure_policy = check_policy(failure_policy, "LLM") if max_retries is None else MaxRetries(max_retries)
         self.stream = stream
         self.extra_headers = dict(extra_headers) if extra_headers else None
         self.extra = dict(extra or {})

@@ -73,6 +73,12 @@ class CircuitBreaker(Guard):
             ]
         return "closed" if not opened else "open" if any(opened) else "half_open"
 
+    def is_same(self, other: Guard) -> bool:
+        """Return whether the other breaker shares its circuits with this one."""
+        if self is other or not isinstance(other, CircuitBreaker):
+            return self is other
+        return self.shared and other.shared and self._settings == other._settings
+
     def before(self, call: GuardedCall) -> Awaitable[None] | None:
         """Raise CircuitOpen if the circuit is open, or another call is its probe."""
         if shared := self._shared(call):
@@ -145,7 +151,11 @@ class CircuitBreaker(Guard):
 
     def _key(self, call: GuardedCall) -> str:
         """Return the key of the shared state: another one for other settings, because these count differently."""
-        return codec.digest(["circuit", call.what, self.failure_threshold, self.window, self.cooldown])
+        return codec.digest(["circuit", call.what, *self._settings])
+
+    @property
+    def _settings(self) -> tuple[float, ...]:
+        return self.failure_threshold, self.window, self.cooldown
 
 
 @dataclass(frozen=True, slots=True)

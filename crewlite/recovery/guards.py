@@ -101,6 +101,10 @@ class Guard:
         """Return whether a person has to approve a call of a tool. It must be pure: a resume asks again."""
         return False
 
+    def is_same(self, other: Guard) -> bool:
+        """Return whether this guard need not be asked where `other` is, as it counts the same calls."""
+        return self is other
+
 
 @dataclass(frozen=True)
 class LoopDetector(Guard):
@@ -169,6 +173,14 @@ class RiskThreshold(Guard):
 def guards_of(policy: object) -> tuple[Guard, ...]:
     """Return the guards of a failure policy; () for one that has none."""
     return getattr(policy, "guards", ())
+
+
+def guards_inside(outer: Sequence[Guard], *inner: Guard) -> tuple[Guard, ...]:
+    """Return the guards that hold inside a definition: those around it, and its own behind them, each once."""
+    if not inner:
+        return tuple(outer)
+    own = [guard for n, guard in enumerate(inner) if not any(guard.is_same(one) for one in (*outer, *inner[:n]))]
+    return (*outer, *own)
 
 
 UNGUARDED = nullcontext()

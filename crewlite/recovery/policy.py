@@ -14,7 +14,7 @@ from crewlite.errors import ConfigError, meant, text_of
 from crewlite.lazy import lazy
 from crewlite.recovery.checks import whole
 from crewlite.recovery.classify import Classifier, RulesClassifier, check_classifier
-from crewlite.recovery.failure import Failure, delay
+from crewlite.recovery.failure import Failure, FailureKind, delay
 from crewlite.recovery.guards import Guard, check_guards
 from crewlite.recovery.port import Policy
 from crewlite.recovery.remedy import (
@@ -92,7 +92,7 @@ class FailurePolicy:
     max_recovery_attempts_per_run: int | None
     strategies: tuple[tuple[FailureType, Policy], ...]
     guards: tuple[Guard, ...]
-    """They may refuse calls of tools and models before anything happens."""
+    """They may refuse calls of tools and models before anything happens. No policy inside switches them off."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class FailurePolicy:
 
         Every fallback starts with all retries of the rules; a failure of kind "bug" gets no fallback.
         """
-        since = past[max((n for n, one in enumerate(past, 1) if isinstance(one, Fallback)), default=0) :]
+        since = _since_fallback(past)
         for rule in self.rules:
             if rule.covers(failure) and not rule.spent(since):
                 return Retry(delay(failure, len(since), rule.base, rule.cap), failure.kind)
@@ -207,8 +207,14 @@ class GoOn:
         return Abort() if failure.kind == "timeout" or len(past) >= self.retries else Retry(anew=False)
 
 
+def _since_fallback(past: Sequence[Remedy]) -> Sequence[Remedy]:
+    return past[max((n for n, one in enumerate(past, 1) if isinstance(one, Fallback)), default=0) :]
+
+
 def remedy_for(policy: Policy, failure: Failure, past: Sequence[Remedy]) -> Remedy:
     """Return the remedy that the policy chooses. Raises ConfigError if the policy raises, or returns no remedy."""
+    if isinstance(policy, MaxRetries):
+        return policy.decide(failure, past)  # which asks the other policy by this function
     name = type(policy).__qualname__
     try:
         remedy = policy.decide(failure, tuple(past))
@@ -266,6 +272,57 @@ def model_calls(retries: int) -> FailurePolicy:
 
 DEFAULT = model_calls(3)
 """The default policy of model calls: four attempts if the model is unavailable or too slow, two for empty replies."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaxRetries:
+    """How often a call that failed for now is made again. All else is for another policy, the nearest one.
+
+    An empty reply is asked for again as the other policy says, and so no more often than this.
+    """
+
+    retries: int
+    others: Policy = DEFAULT
+
+    @property
+    def classifier(self) -> Classifier | None:
+        """The classifier of the other policy."""
+        return getattr(self.others, "classifier", None)
+
+    def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
+        """Return what the other policy chooses, but a Retry while retries are left, and no Retry afterwards."""
+        remedy = remedy_for(self.others, failure, past)
+        limit = next((Rule(kinds, self.retries) for kinds in _FOR_NOW if failure.kind in kinds), None)
+        if limit is None:
+            return remedy
+        since = _since_fallback(past)
+        if limit.spent(since):
+            return self._without_retries(remedy, failure, past)
+        if isinstance(remedy, Retry) or failure.kind == "empty":
+            return remedy
+        wait = next((rule for rule in getattr(self.others, "rules", ()) if rule.covers(failure)), limit)
+        return Retry(delay(failure, len(since), wait.base, wait.cap), failure.kind)
+
+    def _without_retries(self, remedy: Remedy, failure: Failure, past: Sequence[Remedy]) -> Remedy:
+        """Return what the other policy would choose after all its retries had failed."""
+        for _ in range(_MOST_RETRIES):
+            if not isinstance(remedy, Retry):
+                return remedy
+            past = [*past, remedy]
+            remedy = remedy_for(self.others, failure, past)
+        return Fallback() if failure.fallbacks else Abort()
+
+
+_FOR_NOW = frozenset[FailureKind]({"unavailable", "timeout"}), frozenset[FailureKind]({"empty"})
+"""The kinds of failures that may be over soon, by what is counted together."""
+_MOST_RETRIES = 1000  # of a policy that would never stop
+
+
+def nearest(own: Policy | None, outer: Policy | None) -> Policy | None:
+    """Return the policy that decides inside a definition: its own, or the one around it."""
+    if isinstance(own, MaxRetries) and outer is not None:
+        return replace(own, others=outer)
+    return own or outer
 
 
 @dataclass(frozen=True, slots=True)

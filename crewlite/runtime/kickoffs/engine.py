@@ -46,7 +46,7 @@ from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.runtime.kickoffs.secret_inputs import refuse_masked, refuse_to_find_by
 from crewlite.runtime.main_thread.sync_bridge import print_briefly, run_sync
 from crewlite.runtime.steps import sayings
-from crewlite.runtime.steps.budgets import HeldBudget
+from crewlite.runtime.steps.frame import Inherited
 from crewlite.runtime.steps.run import Run
 from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.secrets import Secrets
@@ -173,7 +173,7 @@ async def _as_separate_run(scope: StepScope, root: Root[T], request: Request, de
         around.run.separate[address] = lambda: request.progress.usage
         token = durable.detach()
         try:
-            within = around.inherited.budgets
+            within = around.inherited
             ended.append(await _as_found(root, request, lambda found: _run(root, found, decided, within)))
         finally:
             durable.reattach(token)
@@ -195,7 +195,7 @@ async def _as_found(root: Root[T], request: Request, run: Callable[[Request], Aw
             return await run(await continued(root, request))
 
 
-async def _run(root: Root[T], request: Request, decided: Plan, enclosing: tuple[HeldBudget, ...] = ()) -> Finished[T]:
+async def _run(root: Root[T], request: Request, decided: Plan, enclosing: Inherited | None = None) -> Finished[T]:
     config = decided.config
     secrets = secrets_of(root, config)
     if config is None:
@@ -204,7 +204,9 @@ async def _run(root: Root[T], request: Request, decided: Plan, enclosing: tuple[
         begin = partial(_resume_any if request.resume else _take_up, root, request, config, secrets)
         check = partial(check_of_run_at_work, root, request, secrets)
         run, inputs = await (when_free(begin, check, root, request.progress) if request.wait else begin())
-    run.config, run.enclosing, run.setting = decided.own, enclosing, decided.setting
+    run.config, run.setting = decided.own, decided.setting
+    if enclosing:
+        run.enclosing, run.guards = enclosing.budgets, enclosing.guards
     value = await drive(root, run, inputs, request.progress)
     request.progress.durability = run.durability  # only now, as the last save may have failed
     return Finished(value, request.progress.usage, run.durability, run.run_id)

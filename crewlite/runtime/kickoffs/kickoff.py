@@ -144,6 +144,7 @@ def _run_again(root: Root[Any], run: Run) -> Run:
         superseded=run.superseded,
         answers=run.answers,
         enclosing=run.enclosing,
+        guards=run.guards,
         setting=run.setting,
         config=run.config,
         doubts=in_doubt(run.record),

@@ -16,7 +16,8 @@ from crewlite.durable import Scope, Step
 from crewlite.errors import ChangeUnused, ConfigError, InDoubt, NonDeterminism
 from crewlite.forked import in_child
 from crewlite.recovery import Guard, Policy, Remedy
-from crewlite.recovery.guards import Shared, guards_of
+from crewlite.recovery.guards import Shared, guards_inside, guards_of
+from crewlite.recovery.policy import nearest
 from crewlite.recovery.types import RecoveryContext
 from crewlite.runtime.steps import remedies, replay
 from crewlite.runtime.steps.budgets import HeldBudget
@@ -45,6 +46,8 @@ class Inherited(NamedTuple):
     """Limits on how many steps run at once, which apply to every step inside."""
     policy: Policy | None = None
     """The failure policy of steps inside that inherit one."""
+    guards: tuple[Guard, ...] = ()
+    """The guards of this step's policy and of those around it, outermost first."""
     budgets: tuple[HeldBudget, ...] = ()
     """The budgets of this step and the enclosing steps, outermost first."""
     auto_approve: bool = False
@@ -67,7 +70,8 @@ class Inherited(NamedTuple):
         return Inherited(
             mode,
             self.limits + step.inherited_limits,
-            step.child_policy or self.policy,
+            nearest(step.child_policy, self.policy),
+            guards_inside(self.guards, *step.guards, *guards_of(step.child_policy)),
             self.budgets + budgets,
             self.auto_approve if step.auto_approve is None else step.auto_approve,
             self.after if step.after is None else max(self.after, step.after),
@@ -101,7 +105,9 @@ class Frame(Scope):
         self.origin = origin
         """Where the events that this attempt announces come from."""
         self.address = address = origin.address
-        self.inherited = inherited or Inherited(run.mode, budgets=run.enclosing, auto_approve=run.record.auto_approve)
+        self.inherited = inherited or Inherited(
+            run.mode, guards=run.guards, budgets=run.enclosing, auto_approve=run.record.auto_approve
+        )
         prefix = prefix_inside(address, attempt)
         self.children = Children(prefix, run.inside.get(prefix, ()))
         self.fingerprint = ""
@@ -125,8 +131,8 @@ class Frame(Scope):
 
     @property
     def guards(self) -> Sequence[Guard]:
-        """The guards of the nearest failure policy."""
-        return guards_of(policy) if (policy := self.inherited.policy) else ()
+        """The guards of all failure policies around the step's work, outermost first."""
+        return self.inherited.guards
 
     @property
     def shared(self) -> Shared | None:

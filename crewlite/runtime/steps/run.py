@@ -15,6 +15,7 @@ from crewlite.events.base import BaseEvent, EventNote, open_fields, type_of
 from crewlite.events.event_bus import event_bus
 from crewlite.forked import cached_property
 from crewlite.ids import new_id, now_text
+from crewlite.recovery.guards import Guard
 from crewlite.resuming import to_resume
 from crewlite.runtime.steps.failures import class_of, lost
 from crewlite.runtime.steps.replay import Mode
@@ -107,6 +108,8 @@ class Run:
     pools: Pools = field(default_factory=Pools)
     enclosing: tuple[Any, ...] = ()
     """The budgets of the run inside which this one was kicked off; () for none."""
+    guards: tuple[Guard, ...] = ()
+    """The guards of that run, which hold in this one."""
     separate: dict[str, Callable[[], Usage]] = field(default_factory=dict)
     """Functions that return the usage of separate runs kicked off inside this one, by the address of the step."""
     worked: dict[str, float] = field(default_factory=dict)
