@@ -14,8 +14,9 @@ from datetime import timedelta
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, disk, event_bus, tool
-from crewlite.errors import ConfigError, CrewliteError, ScriptExhausted, StoreError, StoreUnusable
+from crewlite.errors import ConfigError, CrewliteError, ScriptExhausted, StoreError, StoreUnusable, Suspended
 from crewlite.events import CheckpointFailedEvent, LLMCallCompletedEvent, TaskCompletedEvent
+from crewlite.flow import ask, flow, step
 from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
 from tests import children
@@ -286,6 +287,36 @@ def test_what_may_happen_only_once_is_not_done_while_its_intent_cannot_be_saved(
     crew, llm = crew_at(tmp_path / name, script, tools=[send], durability=durability)
     assert crew.kickoff(run_id="r").raw == "c"
     assert sent == ["now"]
+
+
+@names
+@pytest.mark.parametrize("durability", ["sync", "async"])
+def test_a_run_does_not_wait_for_people_while_its_question_cannot_be_saved(name, durability, tmp_path):
+    """The next kickoff might ask something else, for which the answer would then be taken."""
+    setting = CheckpointConfig(location=str(tmp_path / name), durability=durability)
+    amounts = [927, 849]
+
+    @step
+    def amount():
+        is_full.append(True)
+        return amounts.pop(0)
+
+    @flow(checkpoint=setting)
+    def pay():
+        found = amount()
+        return f"{found}: {ask(f'Pay {found} euros?')}"
+
+    is_full = []
+    with full_disk(lambda operation: is_full), pytest.raises(StoreError, match=r"cannot wait for people.*human#1"):
+        pay.kickoff(run_id="r")
+    with pytest.raises(Suspended) as waits:
+        pay.kickoff(run_id="r")
+    ((address, question),) = waits.value.waiting.items()
+    with History(setting.location) as history:
+        history.answer("r", address, "yes")
+    result = pay.kickoff(run_id="r")
+    assert str(result.split(":")[0]) in question
+    assert result.endswith(": yes")
 
 
 @names

@@ -15,6 +15,7 @@ from crewlite.durable import Step
 from crewlite.errors import BudgetExceeded, ConfigError, RunCancelled, Suspended, text_of
 from crewlite.events.event_bus import event_bus
 from crewlite.resources import InUse
+from crewlite.resuming import call_again
 from crewlite.runtime.kickoffs.advice import note_answered, warn_unused
 from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.runtime.kickoffs.resumption import in_doubt
@@ -152,8 +153,16 @@ def _run_again(root: Root[Any], run: Run) -> Run:
 
 
 async def _paused(root: Root[Any], run: Run) -> Suspended:
-    """Emit the event that the run waits for people. Returns the error to raise, which lists the open questions."""
+    """Emit the event that the run waits for people. Returns the error to raise, which lists the open questions.
+
+    Raises StoreError if the questions cannot be saved: an answer to one could be taken as the answer to another that
+    the next kickoff asks.
+    """
     waiting = {asked["address"]: asked["question"] for asked in run.record.waiting}
+    await run.journal.assured(
+        f"the run cannot wait for people, as not everything is saved: the next kickoff may ask something else than "
+        f"{', '.join(waiting)} asks now. Make the store writable and {call_again(root.kind)}, then answer"
+    )
     if root.waits:
         said = root.waits, {"flow_name": root.name, "waiting": waiting}
         await run.publish(root.source, said, run.outermost(root.name))

@@ -202,7 +202,9 @@ class Execution(Generic[T]):
         goes_on = waits_for_inner_call(run.record, address)
         if is_new or goes_on or released or is_made_again(run, address):  # what is cut from here on is another doubt
             await run.journal.save(intended(self.step, address, self.fingerprint, released, self.outer.mask), now=True)
-        await run.journal.assured()
+        await run.journal.assured(
+            'a call with effect="once" is not made while nothing can be saved: make the store writable'
+        )
         run.begun_here.add(address)
 
     async def _settle(self, address: str, value: T) -> None:

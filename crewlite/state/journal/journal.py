@@ -248,13 +248,11 @@ class Journal:
         """Return whether there are commits that are not stored, or whose events are not emitted yet."""
         return self._behind > 0 or queue.seq != self.record.seq
 
-    async def assured(self) -> None:
-        """Wait until all commits are durable, before a call with effect="once". Raises StoreError if they are not."""
+    async def assured(self, problem: str) -> None:
+        """Wait until all commits are durable. If they are not, raise StoreError with `problem`, also with "warn"."""
+        await self.flush()
         if self.queue and self.queue.backlog:
-            await self.flush()
-            if self.queue.backlog:
-                problem = 'a call with effect="once" is not made while nothing can be saved: make the store writable'
-                raise StoreError(self.location or "", problem)
+            raise StoreError(self.location or "", problem)
 
     def _not_saved(self, error: BaseException) -> None:
         """Announce a failed save, or raise the error that stops the run, as on_save_error says."""
@@ -274,7 +272,8 @@ class Journal:
         self.degraded = True
         if not (warned or self.warned):
             self.warned = True
-            self.warn(f"the run goes on, but not everything is saved: {text_of(error)}")
+            follows = "the run stops, as" if self.on_save_error == "raise" else "the run goes on, but"
+            self.warn(f"{follows} not everything is saved: {text_of(error)}")
         about = {"error": self.secrets.mask(text_of(error)), "error_type": type(error).__name__}
         with contextlib.suppress(OSError, ImportError):  # too many files are open to import the class of the event
             self.emit(events.CheckpointFailedEvent, **about)
