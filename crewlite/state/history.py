@@ -255,10 +255,10 @@ class History:
     ) -> bool:
         """Record a person's answer to a question that a run waits for. The next kickoff continues with it.
 
-        `address` is the address of the question, or the question as `.waiting` of the run lists it. A run that this
-        process is running receives the answer at once. Returns True, or False if the question has this very answer
-        already. With `replace`, the answer takes the place of another that the run has not used yet; not while a
-        process is running the run, which may be using it.
+        `address` is the address of the question, or the question as `.waiting` of the run lists it. A run that a
+        process is running receives the answer there: at once from the same process, within a second from another one.
+        Returns True, or False if the question has this very answer already. With `replace`, the answer takes the place
+        of another that the run has not used yet; not while a process is running the run, which may be using it.
 
         A question of an unfinished run (`human:...`) may be answered before it is asked. That answer is checked when
         the question is asked, and replaces an earlier one of this kind; `rewind` to an earlier place takes it back. An
@@ -266,8 +266,8 @@ class History:
 
         Raises:
             RefError: the run does not ask this question. AnswerRefused: the answer does not fit, or the question has
-            another one. BranchConflictError: another process is running the run. ConfigError: `address` is of another
-            type. StoreError: the answer was not saved.
+            another one. BranchConflictError: another process is running the run, and has not recorded the answer.
+            ConfigError: `address` is of another type. StoreError: the answer was not saved.
         """
         address = address.address if isinstance(address, Waiting) else address
         if not isinstance(address, str):

@@ -20,13 +20,12 @@ from crewlite.ids import now, now_text
 from crewlite.state.format.entry import InvalidEntry, parse
 from crewlite.state.format.operations import Operation, check_operations, items_moved
 from crewlite.state.journal.journal import Journal
-from crewlite.state.providers import Exchange, exchange_of, results_of
+from crewlite.state.providers import Exchange, change_shared, exchange_of, results_of
 from crewlite.step_parts import Cached
 
 T = TypeVar("T")
 SCHEMA = 1
 Change = Callable[[bytes | None], bytes]
-_TRIES = 100  # a try fails only if another process has succeeded
 
 
 class _Shared:
@@ -119,11 +118,11 @@ class SharedData(_Shared):
 
     async def change(self, key: str, change: Change) -> bytes:
         """Replace the data under a key by what `change(old)` returns, as `recovery.guards.Shared` describes."""
-        return await self._done(self._ask(lambda held: _changed(held, key, change)))
+        return await self._done(self._ask(lambda held: change_shared(held, key, change)))
 
     def post(self, key: str, change: Change) -> None:
         """Change data as `change` does, before any later request, without waiting for it. Warns instead of raising."""
-        self._ask(lambda held: _changed(held, key, change)).add_done_callback(self._posted)
+        self._ask(lambda held: change_shared(held, key, change)).add_done_callback(self._posted)
 
     def _ask(self, act: Callable[[Exchange], T]) -> Future[T]:
         queue = self._journal.queue
@@ -189,12 +188,3 @@ def _found(step: Step[T], key: str, age: float | None, data: bytes, address: str
 def _error_text(error: BaseException) -> str:
     speaks_for_itself = isinstance(error, CrewliteError | OSError | InvalidEntry)
     return text_of(error) if speaks_for_itself else f"{type(error).__name__}: {text_of(error)}"
-
-
-def _changed(held: Exchange, key: str, change: Change) -> bytes:
-    for _ in range(_TRIES):
-        old = held.recall(key)
-        new = change(old)
-        if new == old or held.exchange(key, old, new):
-            return new
-    raise OSError(f"{key} was changed by other processes during each of {_TRIES} tries")

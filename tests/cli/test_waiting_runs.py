@@ -173,6 +173,18 @@ def test_at_a_terminal_the_question_is_put_and_the_foot_stands_back(flows):
 
 
 @posix
+def test_a_question_at_a_terminal_may_be_answered_elsewhere(flows):
+    process, leader = at_terminal(flows)
+    until(leader, b"you? ")
+    assert answered(flows, "p", "human:who", "Ada").returncode == 0
+    assert b"(answered elsewhere)" in until(leader, b"Publish 'x'? ")
+    os.write(leader, b"y\n")
+    out, _ = process.communicate()
+    os.close(leader)
+    assert (process.returncode, json.loads(out)["title"]) == (0, "x by Ada")
+
+
+@posix
 def test_ctrl_c_at_a_question_leaves_a_run_that_waits(flows):
     process, leader = at_terminal(flows)
     until(leader, b"you? ")

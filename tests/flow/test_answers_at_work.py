@@ -1,20 +1,17 @@
-"""Answers given while the run is at work: heard by it where it is of this process, refused where it is not."""
+"""Answers given while the run is at work in this process: it hears of them at once."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 import threading
 import time
 
 import pytest
 
 from crewlite import History, event_bus
-from crewlite.errors import AnswerRefused, BranchConflictError, RefError, Suspended
+from crewlite.errors import AnswerRefused, RefError, Suspended
 from crewlite.events import FlowPausedEvent, HumanFeedbackRequestedEvent
 from crewlite.flow import ask, flow, step
-from tests import children
 
 
 @contextlib.contextmanager
@@ -180,49 +177,3 @@ def test_what_is_begun_does_not_hang_on_how_soon_a_sibling_waits_for_an_answer(o
     assert len(waits.value.waiting) == 2
     answers = dict.fromkeys(waits.value.waiting, 2)
     assert work.kickoff(run_id="r", answers=answers) == 4
-
-
-WAITS = """
-import sys, threading
-from crewlite.flow import ask
-from crewlite.flow import ask, flow, step
-from crewlite import CheckpointConfig
-
-@step
-def slow() -> int:
-    print("began", flush=True)
-    sys.stdin.readline()
-    return 1
-
-@flow(checkpoint=CheckpointConfig(location=sys.argv[1]))
-def work() -> int:
-    return slow() + ask("How much?", int, name="more")
-
-work.kickoff(run_id="r", answers={"human:more": 1})
-"""
-
-
-def test_an_answer_to_a_run_at_work_in_another_process_is_refused_and_names_it(on_disk, tmp_path):
-    (tmp_path / "work.py").write_text(WAITS)
-    where = on_disk().location
-    child = children.Child(
-        [sys.executable, str(tmp_path / "work.py"), where],
-        stdin=children.PIPE,
-        stdout=children.PIPE,
-        text=True,
-    )
-    try:
-        assert child.stdout.readline() == "began\n"
-        with History(where) as history, pytest.raises(BranchConflictError, match=f"process {child.pid}") as refused:
-            history.answer("r", "human:more", 41)
-        assert str(child.pid) in refused.value.holder
-        told = children.run(
-            [sys.executable, "-m", "crewlite", "checkpoint", "answer", "r", "human:more", "41", "--location", where],
-            capture_output=True,
-            text=True,
-            env={**os.environ, "NO_COLOR": "1"},
-        )
-        assert told.returncode != 0
-    finally:
-        child.communicate("\n", timeout=20)
-    assert child.returncode == 0

@@ -58,6 +58,7 @@ from crewlite.state.journal.lineage import gone
 from crewlite.state.reading.locate import Located
 from crewlite.state.subscriber import CheckpointSubscriber
 from crewlite.state.verbs.acquire import acquire_branch, acquire_new_branch, store_claim
+from crewlite.state.verbs.answer import receive
 from crewlite.state.verbs.transfer import copy_if_elsewhere
 
 progress_lines = lazy("crewlite.console.progress")  # subscribers on the roof, which only runs that ask for it attach
@@ -199,7 +200,7 @@ async def _run(root: Root[T], request: Request, decided: Plan, enclosing: Inheri
     config = decided.config
     secrets = secrets_of(root, config)
     if config is None:
-        run, inputs = await _begin(root, request, Journal(new_id(), "main", Record(), secrets))
+        run, inputs = await _begin(root, request, Journal(new_id(), "main", Record(), secrets, receive=receive))
     else:
         begin = partial(_resume_any if request.resume else _take_up, root, request, config, secrets)
         check = partial(check_of_run_at_work, root, request, secrets)
@@ -251,7 +252,8 @@ async def _take_up(
     else:
         target, queue, record = await acquire_new_branch(branch_for(root, request, config), root.kind)
     request.progress.target = target
-    journal = Journal(target.run_id, target.branch, record, secrets, config.on_save_error, config.durability, queue)
+    saving = config.on_save_error, config.durability
+    journal = Journal(target.run_id, target.branch, record, secrets, *saving, queue, receive)
     journal.on_conflict = config.on_conflict
     try:
         if _is_over(root, request, found, record):

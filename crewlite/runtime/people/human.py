@@ -29,11 +29,13 @@ from crewlite.runtime.steps.future import requested
 from crewlite.runtime.steps.replay import Basis, recorded_answer, recorded_question
 from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.state.format.addresses import NAME_RULE, can_be_name
-from crewlite.state.format.commit import AskedQuestion, CommitParts
-from crewlite.state.verbs.answer import decode_answer, misfit, refusal, typed
+from crewlite.state.format.commit import AskedQuestion, CommitParts, GivenAnswer
+from crewlite.state.reading.misfits import misfit
+from crewlite.state.verbs.answer import decode_answer, refusal, typed
 from crewlite.wording import escaped_lines
 
 _LATE: Any = object()
+_NOTHING: Any = object()
 
 
 @known_keywords("ask")
@@ -191,19 +193,18 @@ class Question:
         """Return whether stdin can give an answer now: from a person, or from a pipe if no call is to be allowed."""
         return terminal() or (piped() and not self.is_approval)
 
-    def at_terminal(self, over: threading.Event | None = None) -> Any:
+    def at_terminal(self, over: Callable[[], bool] = lambda: False) -> Any:
         """Ask at the terminal until an answer fits the schema, and return that answer. Blocks.
 
-        Another thread sets `over` when the answer is no longer wanted. Raises ConfigError if there is no terminal,
-        EOFError if the terminal's input has ended or `over` was set. Without a terminal, answers are read from a pipe
-        or a file as stdin, except those that allow a call.
+        `over` returns whether the answer is no longer wanted. Raises ConfigError if there is no terminal, EOFError if
+        the terminal's input has ended or `over` returns True. Without a terminal, answers are read from a pipe or a
+        file as stdin, except those that allow a call.
         """
         if not self.can_be_read():
             raise ConfigError(
                 f"ask({self.text!r}): nobody can answer, as there is no terminal and no run that could wait for an "
                 f"answer. Ask inside a flow or crew that has checkpoint=True, but in no step with runtime='isolated'"
             )
-        over = over or threading.Event()
         with turn(over):
             while True:
                 shown = escaped_lines(f"{self.text} {choices_shown(self.json_schema)}")
@@ -269,25 +270,17 @@ async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | No
         _warn_of_answer_to_another(frame, asked)
         recorded = await _put(frame, asked, schema, name)
     if answer := run.record.answer_to(recorded):
-        try:
-            value = asked.read(asked.chosen(decode_answer(answer, schema), frame.mask), address)
-        except AnswerRefused as refused:
-            problem = frame.mask(refused.problem)
-            await run.journal.save({"answers": [refusal(address, problem)]}, now=True)
-            raise AnswerRefused(address, problem, by_run=True) from None
-        return value
+        return await _given(frame, asked, schema, answer)
     left = _left(recorded)
     if left is not None and left <= 0:
         return _LATE
     if terminal() or (run.journal.location is None and asked.can_be_read()):
-        over = threading.Event()
-        try:
-            with paused(frame.inherited.budgets):
-                return await _within(background.in_thread(asked.at_terminal, over), left)
-        except EOFError:
-            pass  # the terminal's input has ended: wait as if there had been no terminal
-        finally:
-            over.set()
+        said = await _typed_here(frame, asked, recorded, left)
+        if answer := run.record.answer_to(recorded):
+            print("(answered elsewhere)", file=sys.stderr)
+            return await _given(frame, asked, schema, answer)
+        if said is not _NOTHING:
+            return said
     if run.journal.location is None:
         raise ConfigError(
             f"ask({asked.text!r}): nobody could ever answer, as there is no terminal, and the run has no store in "
@@ -296,6 +289,29 @@ async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | No
     raise Suspended(
         run.run_id, run.journal.location, {address: frame.mask(asked.text)}, run.branch, kind=run.record.kind
     )
+
+
+async def _given(frame: StepScope, asked: Question, schema: Any, answer: GivenAnswer) -> Any:
+    """Return a recorded answer as the program gets it. Withdraws one that does not fit, and raises AnswerRefused."""
+    try:
+        return asked.read(asked.chosen(decode_answer(answer, schema), frame.mask), frame.address)
+    except AnswerRefused as refused:
+        problem = frame.mask(refused.problem)
+        await frame.run.journal.save({"answers": [refusal(frame.address, problem)]}, now=True)
+        raise AnswerRefused(frame.address, problem, by_run=True) from None
+
+
+async def _typed_here(frame: StepScope, asked: Question, recorded: AskedQuestion, left: float | None) -> Any:
+    """Return what a person types; `_LATE` after `left` seconds, `_NOTHING` if the input ends or others answer."""
+    ended, answer = threading.Event(), frame.run.record.answer_to
+    typed_in = background.in_thread(asked.at_terminal, lambda: ended.is_set() or answer(recorded) is not None)
+    try:
+        with paused(frame.inherited.budgets):
+            return await _within(typed_in, left)
+    except EOFError:  # wait as if there had been no terminal
+        return _NOTHING
+    finally:
+        ended.set()
 
 
 def _warn_of_answer_to_another(frame: StepScope, asked: Question) -> None:

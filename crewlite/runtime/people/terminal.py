@@ -7,8 +7,7 @@ import os
 import select
 import stat
 import sys
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from crewlite.forked import lock
 
@@ -31,13 +30,13 @@ def piped() -> bool:
 
 
 @contextlib.contextmanager
-def turn(over: threading.Event) -> Iterator[None]:
+def turn(over: Callable[[], bool]) -> Iterator[None]:
     """Reserve stdin for one question during the block, so that an answer goes to the question on the screen.
 
-    Raises EOFError if `over`, which says that the question is not needed any more, is set before its turn comes.
+    Raises EOFError if `over`, which says whether the answer is no longer wanted, returns True before its turn comes.
     """
     while not _asking.acquire(timeout=_GLANCE):
-        if over.is_set():
+        if over():
             raise EOFError
     try:
         yield
@@ -45,8 +44,8 @@ def turn(over: threading.Event) -> Iterator[None]:
         _asking.release()
 
 
-def line(over: threading.Event) -> str:
-    """Return the next line that a person types. Raises EOFError if the input has ended or `over` is set.
+def line(over: Callable[[], bool]) -> str:
+    """Return the next line that a person types. Raises EOFError if the input has ended or `over` returns True.
 
     On POSIX the stream is polled until there is something to read. A thread blocked in a read would crash the
     interpreter as it exits, and an abandoned thread would read the next question's answer.
@@ -57,13 +56,13 @@ def line(over: threading.Event) -> str:
     return found.rstrip("\r\n")
 
 
-def _typed_line(over: threading.Event) -> str:
+def _typed_line(over: Callable[[], bool]) -> str:
     if os.name == "posix":
         _await_input(over)
     return sys.stdin.readline()
 
 
-def _piped_line(over: threading.Event) -> str:
+def _piped_line(over: Callable[[], bool]) -> str:
     """Read up to the end of a line and not further: a buffer that holds the next line would hide it from the poll."""
     found = b""
     while not found.endswith(b"\n"):
@@ -75,7 +74,7 @@ def _piped_line(over: threading.Event) -> str:
     return found.decode(sys.stdin.encoding, "replace")
 
 
-def _await_input(over: threading.Event) -> None:
+def _await_input(over: Callable[[], bool]) -> None:
     while not select.select([sys.stdin], [], [], _GLANCE)[0]:
-        if over.is_set():
+        if over():
             raise EOFError

@@ -11,8 +11,10 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -31,6 +33,7 @@ from crewlite.state.format.entry import SCHEMA, next_entry, seal, unsealed
 from crewlite.state.format.kept import Order
 from crewlite.state.format.record import Record
 from crewlite.state.journal.claim import claim, release
+from crewlite.state.journal.letters import Letter
 from crewlite.state.journal.mailbox import Mailbox
 from crewlite.state.journal.opening import settling
 from crewlite.state.journal.states import States
@@ -53,6 +56,7 @@ class Journal:
     """"async": `save` does not wait for the disk, unless its caller needs that."""
     queue: WriteQueue | None = None
     """The queue of entries for the store; None while the record is in memory only."""
+    receive: Callable[[Journal, Letter], Future[bool]] | None = None  # records an answer; None: it takes none
     degraded: bool = False
     """Whether something could not be saved."""
     broken: BaseException | None = None
@@ -75,10 +79,8 @@ class Journal:
     buffered_events: list[EventNote] = field(default_factory=list)
     """Events that the next commit records."""
     _tombstones: list[Tombstone] = field(default_factory=list)
-    _refused: list[NotCodable] = field(default_factory=list)
-    """Errors of values that a commit could not record, until they are announced."""
-    _behind: int = 0
-    """The number of commits that are being written while the run continues."""
+    _refused: list[NotCodable] = field(default_factory=list)  # errors of values that no commit records, until announced
+    _behind: int = 0  # commits that are being written while the run continues
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     """The event loop of the run."""
     loop_turns: Turns = field(default_factory=Turns)
@@ -367,9 +369,10 @@ class Journal:
             self.warn("what had failed is saved now" if problem is None else f"still not saved: {text_of(problem)}")
 
     def listen(self) -> None:
-        """Have the writer set the future `fenced` once another process has written to the branch."""
+        """Have the writer say that another process has written to the branch, and pass letters on."""
         if self.queue:
             self.queue.fence = self.fenced
+            self.queue.receive = partial(self.receive, self) if self.receive else None
 
     def emit(self, cls: type[BaseEvent], **fields: Any) -> None:
         """Emit an event about this journal."""

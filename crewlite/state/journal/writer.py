@@ -26,15 +26,14 @@ from crewlite.state.format.entry import Entry
 from crewlite.state.journal.cancel import why_refused
 from crewlite.state.journal.claim import BEAT
 from crewlite.state.journal.compaction import bases, compact_branch
+from crewlite.state.journal.letters import Receive, deliver
 from crewlite.state.journal.releases import Releases
 from crewlite.state.providers import Commit, Store
 from crewlite.state.providers.reading import committed_at
 
 T = TypeVar("T")
 log = logging.getLogger("crewlite.state")
-_FIRST_COMPACTION = (
-    64  # commits; then again whenever the branch has doubled, so that compaction costs no more than writing
-)
+_FIRST_COMPACTION = 64  # commits; then whenever the branch has doubled, so that it costs no more than writing
 _LOOK = 0.5  # seconds between checks whether another process has written to an idle branch
 _LINGER = 0.0005  # seconds to wait for other commits to write together
 _LINGER_BEHIND = 0.002  # the same, if nobody waits for them
@@ -84,8 +83,9 @@ class WriteQueue:
     fenced: bool = False
     """Whether the store refuses further entries, because another process has written to the branch."""
     fence: asyncio.Future[BaseException] | None = None
-    """A future on the loop of the run, done when the queue is fenced, with the error to raise; None until a journal
-    listens."""
+    """Done, on the loop of the run, once the queue is fenced: with the error to raise. None until a journal listens."""
+    receive: Receive | None = None
+    """Receives letters to the run; None for what takes no answers."""
 
     @property
     def store(self) -> Store:
@@ -157,14 +157,11 @@ class Writer:
     beat: float = BEAT
     """Seconds between signs of life."""
     users: int = 0
-    _jobs: SimpleQueue[_Job | None] = field(default_factory=SimpleQueue)
-    """None ends the thread."""
-    _hurry: SimpleQueue[None] = field(default_factory=SimpleQueue)
-    """Receives an item when the thread can stop lingering: see `_linger`."""
+    _jobs: SimpleQueue[_Job | None] = field(default_factory=SimpleQueue)  # None ends the thread
+    _hurry: SimpleQueue[None] = field(default_factory=SimpleQueue)  # gets an item when `_linger` can end
     _lingers: bool = False
     _ended: Future[None] = field(default_factory=Future)
-    over: bool = False
-    """Whether the store is closed."""
+    over: bool = False  # whether the store is closed
     _crowded: bool = False
     """Whether several runs have just committed together, so that waiting a moment lets more of them share a sync."""
     _lived: float = field(default_factory=time.monotonic)
@@ -297,11 +294,14 @@ class Writer:
             if queue.loop and queue.loop.is_closed():  # its run never goes on
                 queue.fenced, queue.owed = True, {"released": True}
                 queue.leave()
-        for queue in (queue for queue in queues if queue.held and not queue.fenced):
+        held = [queue for queue in queues if queue.held and not queue.fenced]
+        for queue in held:
             if not queue.backlog:
                 self._check(queue, due=due)
             elif due:
                 self._write([_Job(queue, (), lambda error: None, None, behind=False)])
+        if runs := {(queue.run_id, queue.branch): queue.receive for queue in held if queue.receive}:
+            deliver(self.store, runs, held[0].ask, loud=due)
         if due:
             self.owed.release(self.store, self.release)
 

@@ -13,6 +13,7 @@ from crewlite.state.providers.base import (
     ResultCache as ResultCache,
     Searchable as Searchable,
     Store as Store,
+    change_shared as change_shared,
     declares as declares,
     exchange_of as exchange_of,
     exists as exists,

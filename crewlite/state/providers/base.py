@@ -17,6 +17,7 @@ from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase
 from crewlite.state.format.entry import Entry, next_entry
 from crewlite.wording import an
 
+_TRIES = 100  # a try fails only if another process has succeeded
 Head = tuple[int, str]
 """The head of a branch: the seq and the checksum of its last entry."""
 
@@ -318,6 +319,19 @@ def exchange_of(store: Store) -> Exchange | None:
     """Return the result cache of a store if it has `exchange`; None otherwise."""
     results: Any = results_of(store)
     return results if hasattr(results, "exchange") else None
+
+
+def change_shared(exchange: Exchange, key: str, change: Callable[[bytes | None], bytes]) -> bytes:
+    """Replace the data under a key by what `change(old)` returns, and return that. Raises OSError if it cannot be done.
+
+    If another process has changed the data meanwhile, `change` is called again.
+    """
+    for _ in range(_TRIES):
+        old = exchange.recall(key)
+        new = change(old)
+        if new == (old or b"") or exchange.exchange(key, old, new):
+            return new
+    raise OSError(f"{key} was changed by other processes during each of {_TRIES} tries")
 
 
 def searchable_of(store: Store) -> Searchable | None:

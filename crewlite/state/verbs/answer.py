@@ -10,36 +10,29 @@ import json
 import logging
 import re
 from collections.abc import Callable, Collection, Mapping
-from datetime import date, datetime, time, timedelta
-from functools import cache, partial
+from concurrent.futures import Future
+from functools import partial
 from typing import Any
-from uuid import UUID
-
-from pydantic import TypeAdapter, ValidationError
-from pydantic_core import to_jsonable_python
 
 from crewlite import codec, kinds
 from crewlite.errors import AnswerRefused, BranchConflictError, InDoubt, RefError, StoreError, did_you_mean, meant
 from crewlite.ids import now
-from crewlite.lazy import lazy
 from crewlite.secrets import Secrets
 from crewlite.state.format.addresses import is_question, leaf, outers, subject
 from crewlite.state.format.commit import AskedQuestion, CommitParts, GivenAnswer
 from crewlite.state.format.earlier import has_other_inputs
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal, at_work_on
+from crewlite.state.journal.letters import Letter, send
 from crewlite.state.journal.lineage import recorded
 from crewlite.state.journal.manual import change
 from crewlite.state.providers import Store
 from crewlite.state.providers.base import Commit
-from crewlite.state.reading.shown import what_fits
+from crewlite.state.reading.misfits import misfit
 from crewlite.state.verbs.from_outside import appended, holder
 from crewlite.tools.approval import is_unchecked
 
 log = logging.getLogger("crewlite.run")
-referencing = lazy("referencing")
-jsonschema = lazy("jsonschema")  # only answers given from outside of a run need it; a run checks with its own classes
-_FORMATS: dict[str, Any] = {"date": date, "date-time": datetime, "time": time, "duration": timedelta, "uuid": UUID}
 _DIGITS = re.compile(r"\d+")
 _YES_OR_NO = {"y": True, "yes": True, "n": False, "no": False}
 
@@ -92,21 +85,32 @@ def answer(
 ) -> bool:
     """Record a person's answer to the question at `address`, as `History.answer` describes, and return what it returns.
 
-    A run that this process is running receives the answer at once. Raises RefError, AnswerRefused, BranchConflictError.
-    Logs a warning if the address of a question that was not asked looks like a misspelt one.
+    A run at work receives the answer itself: from this process at once, from another one by a letter. Raises RefError,
+    AnswerRefused, BranchConflictError. Logs a warning if the address of a question that was not asked looks like a
+    misspelt one.
     """
+    sent: GivenAnswer | None = None
 
     def make() -> tuple[list[Commit], tuple[bool, str]]:
+        nonlocal sent
         record = recorded(store, run_id, branch)
         doubt = misspelt(record, address)
+        if sent:
+            if address in record.answers and record.answers[address]["at"] == sent["at"]:
+                return [], (True, doubt)
+            _check_is_for(sent, record)
         if journal := at_work_on(record.claim, store.location):
             answered = partial(_answered, journal.record, journal.secrets, address, value, ahead=ahead)
             return [], (_answer_live(journal, answered), doubt)
         by = holder(store, run_id, branch, record.claim)
         unused = by is None and not (record.finished or record.settled(address))
         parts = _answered(record, Secrets.of(), address, value, ahead=ahead, unused=unused, replace=replace)
+        if parts and by and not sent:
+            [sent] = parts["answers"]
+            send(store, run_id, branch, sent, ahead=ahead)
+            return make()
         if parts and by:
-            problem = f"is being run by {by}, so the answer was not recorded: give it again once that run waits"
+            problem = f"is being run by {by}, which did not record the answer: give it again once that run waits"
             raise BranchConflictError(run_id, branch, holder=by, problem=problem)
         return [Commit.saying(run_id, branch, record.head, parts)] if parts else [], (bool(parts), doubt)
 
@@ -114,6 +118,29 @@ def answer(
     if is_new and doubt:
         log.warning("%s", doubt)
     return is_new
+
+
+def receive(journal: Journal, letter: Letter) -> Future[bool]:
+    """Have a run at work record the answer in a letter, on its own thread, if it still asks the same question."""
+    sent = letter["answer"]
+
+    def make() -> CommitParts:
+        _check_is_for(sent, journal.record)
+        value = codec.decode(sent["value"])
+        said = Typed(value) if sent.get("typed") else value
+        parts = _answered(journal.record, journal.secrets, sent["address"], said, ahead=letter["ahead"])
+        for given_answer in parts.get("answers", ()):
+            given_answer["at"] = sent["at"]  # by which its sender finds it
+        return parts
+
+    return change(journal, make, bool, "the answer was")
+
+
+def _check_is_for(sent: GivenAnswer, record: Record) -> None:
+    """Raise RefError if an answer that is on its way was given to a question that is another one by now."""
+    asked = record.asked.get(sent["address"])
+    if asked and sent.get("digest", asked.get("digest")) != asked.get("digest"):
+        raise RefError(sent["address"], "asks something else by now, so the answer was not recorded")
 
 
 def misspelt(record: Record, address: str, others: Collection[str] = ()) -> str:
@@ -318,49 +345,3 @@ def check(asked: AskedQuestion, value: Any, mask: Callable[[str], str]) -> None:
     """
     if problem := misfit(mask(value) if isinstance(value, str) else value, asked.get("schema")):
         raise AnswerRefused(asked["address"], mask(problem))
-
-
-def misfit(value: Any, schema: Any) -> str:
-    """Return in words why an answer does not fit a JSON schema; "" if it fits. A schema of None accepts any text."""
-    if schema is None:
-        return "" if isinstance(value, str) else f"{value!r} is not a text"
-    validator = jsonschema.Draft202012Validator(schema, registry=referencing.Registry(), format_checker=_formats())
-    try:
-        error = jsonschema.exceptions.best_match(validator.iter_errors(to_jsonable_python(value)))
-    except (
-        jsonschema.exceptions.UnknownType,
-        referencing.exceptions.Unresolvable,
-        re.error,
-        TypeError,
-        RecursionError,
-    ):
-        return ""  # a tool's own schema that cannot be followed: the run checks by the tool itself
-    if not error:
-        return ""
-    problem, wanted = _problem(error, schema), what_fits(schema)
-    return problem if wanted in problem else f"{problem}; wanted {wanted}"
-
-
-def _problem(error: Any, schema: Any) -> str:
-    """Return a sentence about the part of an answer that does not fit, with the path of that part."""
-    within = max(error.context, key=lambda inner: len(inner.absolute_path), default=error)
-    if at := ".".join(map(str, within.absolute_path)):
-        return f"{at}: {within.message}"
-    return (
-        f"{error.instance!r}: wanted {schema['description']}"
-        if "description" in schema and (error.context or error.validator == "pattern")
-        else error.message
-    )
-
-
-@cache
-def _formats() -> Any:
-    formats = jsonschema.FormatChecker()
-    for name, kind in _FORMATS.items():
-        formats.checks(name, raises=ValidationError)(_reader(kind))
-    return formats
-
-
-def _reader(kind: Any) -> Any:
-    adapter = TypeAdapter(kind)
-    return lambda text: adapter.validate_python(text) is not None

@@ -1,0 +1,230 @@
+"""Answers given while another process is at work on the run: it takes them as letters, and nobody else does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from crewlite import History, event_bus
+from crewlite.errors import AnswerRefused, BranchConflictError, RefError, Suspended
+from crewlite.events import HumanFeedbackRequestedEvent
+from crewlite.flow import ask, flow
+from crewlite.state.journal import letters
+from crewlite.state.journal.journal import at_work_on
+from crewlite.state.providers import JsonProvider, SqliteProvider
+from crewlite.state.verbs.answer import receive
+from tests import children
+from tests.children import posix
+
+WORK = """
+import sys
+from crewlite.flow import ask, flow, step
+from crewlite import CheckpointConfig
+
+@step
+def slow() -> int:
+    print("began", flush=True)
+    return int(sys.stdin.readline())
+
+@step
+def asks(name: str) -> int:
+    got = ask(f"How much is {name}?", int, name=name)
+    print("heard", got, flush=True)
+    return got
+
+@flow(checkpoint=CheckpointConfig(location=sys.argv[1]))
+def work() -> int:
+    parts = [asks.submit(name) for name in sys.argv[2:]]
+    return slow() + sum(part.result() for part in parts) + ask("And later?", int, name="later")
+
+print("result", work.kickoff(run_id="r"), flush=True)
+"""
+
+
+@pytest.fixture
+def at_work(where, tmp_path):
+    """Begin a process at work on a run that asks for these numbers meanwhile; return it once its step has begun."""
+    (tmp_path / "work.py").write_text(WORK)
+
+    def begin(*names):
+        command = [sys.executable, str(tmp_path / "work.py"), where, *names]
+        child = children.Child(command, stdin=children.PIPE, stdout=children.PIPE, stderr=children.PIPE, text=True)
+        assert child.stdout.readline() == "began\n"
+        return child
+
+    return begin
+
+
+@pytest.fixture
+def where(on_disk):
+    return on_disk().location
+
+
+@pytest.fixture
+def history(where):
+    with History(where, make=True) as history:
+        yield history
+
+
+def waiting(history, count=1):
+    while len(found := history.run("r").waiting) < count:
+        time.sleep(0.005)
+    return [one.address for one in found]
+
+
+def left(history):
+    """The letters that lie in the store."""
+    return letters._read(history._store.results.recall(letters._KEY))
+
+
+def test_a_question_that_waits_while_its_siblings_work_gets_its_answer(at_work, history):
+    child = at_work("one")
+    [address] = waiting(history)
+    with pytest.raises(AnswerRefused, match="whole number"):
+        history.answer("r", address, "no number")
+    assert history.answer("r", address, 41)
+    assert history.answer("r", address, 41) is False
+    with pytest.raises(AnswerRefused, match="an answer already"):
+        history.answer("r", address, 40)
+    assert not history.run("r").waiting
+    assert history.answer("r", "human:later", 100), "before it is asked"
+    assert history.answer("r", "human:later", 200), "and another one, as long as it is not asked"
+    with pytest.raises(RefError):
+        history.answer("r", "human:never", 1, ahead=False)
+    out, told = child.communicate("1\n")
+    assert out == "heard 41\nresult 242\n", told
+    assert left(history) == {}
+    assert history.doctor() == []
+
+
+def test_the_command_line_answers_a_run_at_work(at_work, where, history):
+    child = at_work("one")
+    [address] = waiting(history)
+    command = [sys.executable, "-m", "crewlite", "checkpoint", "answer", "r", address, "41"]
+    told = children.run([*command, "--location", where], capture_output=True, text=True)
+    assert told.returncode == 0, told.stderr
+    history.answer("r", "human:later", 0)
+    assert "result 42\n" in child.communicate("1\n")[0]
+
+
+def test_answers_of_many_at_once_all_arrive(at_work, where, history):
+    names = [f"n{number}" for number in range(12)]
+    child = at_work(*names)
+    addresses = waiting(history, len(names))
+
+    def give(address):
+        with History(where) as own:
+            return own.answer("r", address, 1)
+
+    with ThreadPoolExecutor(12) as threads:
+        assert list(threads.map(give, [*addresses, addresses[0]])).count(True) >= len(names)
+    history.answer("r", "human:later", 0)
+    assert "result 13\n" in child.communicate("1\n")[0]
+    assert left(history) == {}
+
+
+@posix
+def test_an_answer_that_the_process_does_not_take_is_not_recorded(at_work, history):
+    child = at_work("one")
+    [address] = waiting(history)
+    os.kill(child.pid, signal.SIGSTOP)
+    with pytest.raises(BranchConflictError, match=f"process {child.pid}.*did not record the answer: give it again"):
+        history.answer("r", address, 41)
+    assert left(history) == {}
+    os.kill(child.pid, signal.SIGCONT)
+    time.sleep(0.6)  # it looks for letters meanwhile
+    assert waiting(history) == [address]
+    assert history.answer("r", address, 40)
+    history.answer("r", "human:later", 0)
+    assert "result 41\n" in child.communicate("1\n")[0]
+
+
+@posix
+def test_the_answer_is_recorded_without_the_process_if_that_is_killed_meanwhile(at_work, history):
+    child = at_work("one")
+    [address] = waiting(history)
+    os.kill(child.pid, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as threads:
+        given = threads.submit(history.answer, "r", address, 41)
+        while not left(history):
+            time.sleep(0.005)
+        child.kill()
+        child.wait()
+        assert given.result(60)
+    assert not history.run("r").waiting
+    assert left(history) == {}
+
+
+@posix
+def test_a_letter_whose_sender_was_killed_does_no_harm(at_work, where, history, tmp_path):
+    child = at_work("one")
+    [address] = waiting(history)
+    os.kill(child.pid, signal.SIGSTOP)
+    command = [sys.executable, "-m", "crewlite", "checkpoint", "answer", "r", address, "41"]
+    sender = children.Child([*command, "--location", where])
+    while not left(history):
+        time.sleep(0.005)
+    sender.kill()
+    sender.wait()
+    os.kill(child.pid, signal.SIGCONT)
+    while history.run("r").waiting:  # it is an answer all the same
+        time.sleep(0.005)
+    while left(history):
+        time.sleep(0.005)
+    history.answer("r", "human:later", 0)
+    assert "result 42\n" in child.communicate("1\n")[0]
+
+
+def test_a_store_whose_processes_exchange_nothing_refuses_the_answer(at_work, where, history):
+    class Bare(SqliteProvider if where.endswith(".db") else JsonProvider):
+        def open(self, location):
+            store = super().open(location)
+            store.results = None
+            return store
+
+    child = at_work("one")
+    [address] = waiting(history)
+    with History(where, provider=Bare()) as bare:
+        with pytest.raises(BranchConflictError, match=f"process {child.pid}"):
+            bare.answer("r", address, 41)
+    assert history.answer("r", address, 41)
+    history.answer("r", "human:later", 0)
+    assert "result 42\n" in child.communicate("1\n")[0]
+
+
+def test_damaged_letters_are_none(at_work, history):
+    child = at_work("one")
+    [address] = waiting(history)
+    for data in (b"[", b"[1]", b'{"a": 1}', b"\xff"):
+        history._store.results.remember(letters._KEY, data)
+        assert left(history) == {}
+    time.sleep(0.6)  # the process looks at them
+    assert history.answer("r", address, 41)
+    history.answer("r", "human:later", 0)
+    out, told = child.communicate("1\n")
+    assert "result 42\n" in out
+    assert told == ""
+
+
+def test_an_answer_on_its_way_does_not_count_for_another_question(on_disk, where, history):
+    refused = []
+
+    @flow(checkpoint=on_disk())
+    def work() -> int:
+        return ask("How much?", int, name="more")
+
+    def hear(source, event):
+        journal = at_work_on(history.run("r")._record.claim, where)
+        sent = {"address": "human:more", "value": 7, "at": "2026-01-01T00:00:00+00:00", "digest": "of another question"}
+        refused.append(receive(journal, {"at": 0.0, "run_id": "r", "branch": "main", "answer": sent, "ahead": True}))
+
+    with event_bus.on(HumanFeedbackRequestedEvent, hear), pytest.raises(Suspended):
+        work.kickoff(run_id="r")
+    with pytest.raises(RefError, match="asks something else by now"):
+        refused[0].result(60)
+    assert history.run("r").waiting
