@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from random import Random
 
 import pytest
 
@@ -20,6 +23,7 @@ from crewlite.state.providers import JsonProvider, SqliteProvider
 from crewlite.state.verbs.answer import receive
 from tests import children
 from tests.children import posix
+from tests.soak import in_time
 
 WORK = """
 import sys
@@ -228,3 +232,63 @@ def test_an_answer_on_its_way_does_not_count_for_another_question(on_disk, where
     with pytest.raises(RefError, match="asks something else by now"):
         refused[0].result(60)
     assert history.run("r").waiting
+
+
+BRIEFLY = """
+import sys, time
+from crewlite.flow import ask, flow, step
+from crewlite import CheckpointConfig
+from crewlite.errors import Suspended
+
+@step
+def asks(name: str) -> str:
+    return ask(f"{name}?", name=name)
+
+@flow(checkpoint=CheckpointConfig(location=sys.argv[1]))
+def work() -> str:
+    parts = [asks.submit(name) for name in "ab"]
+    time.sleep(float(sys.argv[2]))
+    return "".join(part.result() for part in parts)
+
+try:
+    work.kickoff(run_id="r", wait=True)
+except Suspended:
+    pass
+"""
+
+
+def answered_at_any_moment(chance, where, program):
+    """Answer a run at random moments while it works, suspends or is killed; then what it was told, and what came."""
+
+    def begin():
+        return children.Child([sys.executable, str(program), where, str(chance.random() * 1.5)])
+
+    child, told = begin(), {}
+    with History(where, make=True) as history:
+        while not history.runs():
+            time.sleep(0.005)
+        addresses = sorted(waiting(history, 2), key=lambda address: address[-1])
+        time.sleep(chance.random())
+        if chance.random() < 0.3:
+            threading.Timer(chance.random(), child.kill).start()
+        while history.run("r").status != "finished":
+            for address in addresses:
+                if address in {one.address for one in history.run("r").waiting}:
+                    assert address not in told, "an answer that was acknowledged is not asked for again"
+                    with contextlib.suppress(BranchConflictError):
+                        history.answer("r", address, said := chance.choice("xyz"))
+                        told[address] = said
+            child.wait()
+            child = begin()
+        child.wait()
+        assert history.doctor() == []
+        return "".join(told[address] for address in addresses), history.run("r").result
+
+
+@pytest.mark.soak
+def test_no_answer_is_lost_or_taken_twice_at_whatever_moment_it_comes(where, tmp_path):
+    (tmp_path / "briefly.py").write_text(BRIEFLY)
+    for seed in range(in_time(200)):
+        path = os.path.join(os.path.dirname(where), f"{seed}-{os.path.basename(where)}")
+        told, came = answered_at_any_moment(Random(seed), path, tmp_path / "briefly.py")
+        assert told == came, f"at seed {seed}"
