@@ -11,13 +11,13 @@ import time
 
 import pytest
 
-from crewlite import CheckpointConfig
-from crewlite.errors import StoreError, StoreUnusable
+from crewlite import CheckpointConfig, History
+from crewlite.errors import RunCancelled, StoreError, StoreUnusable
 from crewlite.flow import flow, step
 from crewlite.ids import now
 from crewlite.state.format.entry import SCHEMA, seal
 from crewlite.state.journal.lineage import find_lineage
-from crewlite.state.journal.writer import Writer
+from crewlite.state.journal.writer import Writer, writers
 from crewlite.state.providers import provider_for
 from crewlite.testing import ScriptedLLM
 from tests import children
@@ -175,3 +175,47 @@ def test_commits_are_written_though_the_disk_is_slower_than_the_checks_of_branch
 @step
 async def answer():
     return "done"
+
+
+class Signs(Wrapped):
+    """A provider that counts the runs that give a sign of life in one call."""
+
+    def __init__(self, provider):
+        super().__init__(provider)
+        self.together = []
+
+    def _do(self, store, verb, call, args):
+        if verb == "append" and not any(commit.entries for commit in args[0]):
+            self.together.append(len(args[0]))
+        return call()
+
+
+def test_many_runs_give_their_signs_of_life_together_and_each_learns_that_it_was_cancelled(on_disk):
+    provider = Signs(provider_for(on_disk().location, on_disk().provider))
+
+    go = asyncio.Event()
+
+    @flow(checkpoint=CheckpointConfig(location=on_disk().location, provider=provider))
+    async def waiting(number):
+        await go.wait()
+        return number
+
+    async def main():
+        runs = [asyncio.create_task(waiting.akickoff(number, run_id=f"r{number}")) for number in range(12)]
+        with History(on_disk().location, make=True) as history:
+            while len(history.runs()) < len(runs):
+                await asyncio.sleep(0.01)
+            [writer] = [one for one in writers.values() if one.store.location == on_disk().location]
+            writer.beat = 0.05
+            while provider.together.count(len(runs)) < 3:
+                await asyncio.sleep(0.01)
+            assert set(provider.together) == {len(runs)}
+            history.cancel("r3")
+        with pytest.raises(RunCancelled):
+            await runs.pop(3)
+        while len(runs) not in provider.together:
+            await asyncio.sleep(0.01)
+        go.set()
+        return await asyncio.gather(*runs)
+
+    assert asyncio.run(asyncio.wait_for(main(), 60)) == [number for number in range(12) if number != 3]

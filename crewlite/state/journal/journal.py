@@ -32,12 +32,13 @@ from crewlite.state.format.commit import MAY_VOID, Claim, Commit, CommitParts, T
 from crewlite.state.format.entry import SCHEMA, next_entry, seal, unsealed
 from crewlite.state.format.kept import Order
 from crewlite.state.format.record import Record
+from crewlite.state.journal.callbacks import Done
 from crewlite.state.journal.claim import claim, release
 from crewlite.state.journal.letters import Letter
 from crewlite.state.journal.mailbox import Mailbox
 from crewlite.state.journal.opening import settling
 from crewlite.state.journal.states import States
-from crewlite.state.journal.writer import Done, WriteQueue
+from crewlite.state.journal.writer import WriteQueue
 
 log = logging.getLogger("crewlite.state")
 _FARTHEST_BEHIND = 512  # commits that a run with durability="async" may be ahead of the disk
@@ -382,8 +383,7 @@ class Journal:
             event_bus.emit(self, cls(**where, seq=self.record.seq, **fields))
 
 
-_journals: WeakValueDictionary[str, Journal] = WeakValueDictionary()
-"""The journals that this process has claimed, by the id of the claim."""
+_journals: WeakValueDictionary[str, Journal] = WeakValueDictionary()  # of this process, by the id of the claim
 
 
 def at_work_on(claim: Claim | None, location: str) -> Journal | None:

@@ -23,6 +23,7 @@ from crewlite.errors import BranchConflictError, RunCancelled, StoreError, text_
 from crewlite.forked import lock
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.entry import Entry
+from crewlite.state.journal.callbacks import Done, call_back
 from crewlite.state.journal.cancel import why_refused
 from crewlite.state.journal.claim import BEAT
 from crewlite.state.journal.compaction import bases, compact_branch
@@ -37,7 +38,6 @@ _FIRST_COMPACTION = 64  # commits; then whenever the branch has doubled, so that
 _LOOK = 0.5  # seconds between checks whether another process has written to an idle branch
 _LINGER = 0.0005  # seconds to wait for other commits to write together
 _LINGER_BEHIND = 0.002  # the same, if nobody waits for them
-Done = Callable[[BaseException | None], None]
 
 
 writers: dict[tuple[str, str], Writer] = {}
@@ -269,7 +269,7 @@ class Writer:
             except Empty:
                 return
             if job:
-                self._answer([job], error)
+                call_back([job], error)
 
     def _next(self) -> _Job | None:
         """Return the next job. While there is none, and between jobs, check the branches that are being run."""
@@ -295,25 +295,37 @@ class Writer:
                 queue.fenced, queue.owed = True, {"released": True}
                 queue.leave()
         held = [queue for queue in queues if queue.held and not queue.fenced]
-        for queue in held:
-            if not queue.backlog:
-                self._check(queue, due=due)
-            elif due:
+        self._check([queue for queue in held if not queue.backlog], due=due)
+        for queue in held if due else ():
+            if queue.backlog:
                 self._write([_Job(queue, (), lambda error: None, None, behind=False)])
         if runs := {(queue.run_id, queue.branch): queue.receive for queue in held if queue.receive}:
             deliver(self.store, runs, held[0].ask, loud=due)
         if due:
             self.owed.release(self.store, self.release)
 
-    def _check(self, queue: WriteQueue, *, due: bool) -> None:
+    def _check(self, queues: Sequence[WriteQueue], *, due: bool) -> None:
+        """Check branches with one call of the store, so that no commit waits long; if that fails, one by one."""
         try:
-            if due or not (queue.moved or self.store.touched(queue.run_id, queue.branch) == queue.touched):
-                self.store.append([sign := Commit(queue.run_id, queue.branch, queue.seq, queue.sum, ())])
+            signs = {
+                queue: Commit(queue.run_id, queue.branch, queue.seq, queue.sum, ())
+                for queue in queues
+                if due or not (queue.moved or self.store.touched(queue.run_id, queue.branch) == queue.touched)
+            }
+            if signs:
+                self.store.append([*signs.values()])
+            for queue, sign in signs.items():
                 queue.touched = self.store.touched(queue.run_id, queue.branch)
                 if self.store.sum_at(queue.run_id, queue.branch, queue.seq + 1):  # written between those two calls
                     self.store.append([sign])
-            queue.moved = False
+            for queue in queues:
+                queue.moved = False
         except BaseException as error:  # whatever storage raises, the thread goes on
+            if len(queues) > 1:
+                for queue in queues:
+                    self._check([queue], due=due)
+                return
+            [queue] = queues
             why = self._fence(queue, error)
             if (due or queue.fenced) and not isinstance(why, RunCancelled):  # the kickoff reports a cancellation
                 log.warning("%s/%s gave no sign of life: %s", queue.run_id, queue.branch, text_of(why))
@@ -361,40 +373,20 @@ class Writer:
                 return
             [(failed, commit)] = commits.items()
             failed.backlog = commit.entries
-            self._answer([job for job in jobs if job.queue is failed], self._fence(failed, error))
-            self._answer([job for job in jobs if job.queue is not failed], None)  # which had nothing to write
+            call_back([job for job in jobs if job.queue is failed], self._fence(failed, error))
+            call_back([job for job in jobs if job.queue is not failed], None)  # which had nothing to write
             return
         for queue, commit in commits.items():
             queue.backlog, queue.read, (queue.seq, queue.sum) = (), (), commit.head  # the seq last: see Journal.flush
             queue.held, queue.moved, queue.touched = True, True, committed_at(commit)
             for entry in commit.entries:
                 queue.drops |= "drops" in entry.commit
-        self._answer(jobs, None)
+        call_back(jobs, None)
         for queue in commits:
             if queue.drops:
                 self._compact(queue)
-
-    def _answer(self, jobs: list[_Job], error: BaseException | None) -> None:
-        """Call the `done` callback of each job: on the event loop of the job, or on this thread if it has none."""
-        by_loop: dict[asyncio.AbstractEventLoop, list[Done]] = {}
-        here: list[Done] = []  # list[Done]() takes as long as the rest of this
-        for job in jobs:
-            (by_loop.setdefault(job.loop, []) if job.loop else here).append(job.done)
-        for loop, dones in by_loop.items():
-            with contextlib.suppress(RuntimeError):  # the loop was closed, so nothing awaits them
-                loop.call_soon_threadsafe(_call_all, dones, error)
-        if here:
-            _call_all(here, error)  # last, as it may take time
 
 
 def _set(fence: asyncio.Future[BaseException], error: BaseException) -> None:
     if not fence.done():
         fence.set_result(error)
-
-
-def _call_all(dones: list[Done], error: BaseException | None) -> None:
-    for done in dones:
-        try:
-            done(error)
-        except Exception:  # a mistake of crewlite: the other runs, which wait for theirs, hear of their commits
-            log.exception("what was to follow a commit has failed")
