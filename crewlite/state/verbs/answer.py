@@ -127,8 +127,7 @@ def receive(journal: Journal, letter: Letter) -> Future[bool]:
     def make() -> CommitParts:
         _check_is_for(sent, journal.record)
         value = codec.decode(sent["value"])
-        said = Typed(value) if sent.get("typed") else value
-        parts = _answered(journal.record, journal.secrets, sent["address"], said, ahead=letter["ahead"])
+        parts = _answered(journal.record, journal.secrets, sent["address"], value, ahead=letter["ahead"])
         for given_answer in parts.get("answers", ()):
             given_answer["at"] = sent["at"]  # by which its sender finds it
         return parts
