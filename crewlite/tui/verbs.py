@@ -187,7 +187,8 @@ class View(Browser):
 
         title = f"Answer {asked.address}"
         if await self._ask(title, body, answer, shown.place.head, wanted="the answer") is not None:
-            self.notify("The answer is recorded: r resumes the run", markup=False)
+            then = "the run goes on with it" if shown.status == "at work" else "r resumes the run"
+            self.notify(f"The answer is recorded: {then}", markup=False)
 
     @work
     async def action_rewind(self) -> None:

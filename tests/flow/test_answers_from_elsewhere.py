@@ -109,9 +109,16 @@ def test_a_question_that_waits_while_its_siblings_work_gets_its_answer(at_work, 
 def test_the_command_line_answers_a_run_at_work(at_work, where, history):
     child = at_work("one")
     [address] = waiting(history)
-    command = [sys.executable, "-m", "crewlite", "checkpoint", "answer", "r", address, "41", "--location", where]
-    told = children.run(command, capture_output=True, text=True)
-    assert told.returncode == 0, told.stderr
+
+    def do(*words):
+        command = [sys.executable, "-m", "crewlite", "checkpoint", *words, "--location", where]
+        told = children.run(command, capture_output=True, text=True)
+        assert told.returncode == 0, told.stderr
+        return told.stdout
+
+    assert f"crewlite checkpoint answer r {address} VALUE" in (shown := do("show", "r"))
+    assert f"it is at work (process {child.pid} on" in shown
+    assert f"it is at work (process {child.pid} on" in do("answer", "r", address, "41")
     history.answer("r", "human:later", 0)
     assert "result 42\n" in child.communicate("1\n")[0]
 

@@ -67,13 +67,13 @@ class Hints:
         if run.as_of:
             screen.line(("to try again from here  ", "dim"), self.fork_at(run.as_of), whole=True)
             return screen.line(("the run as it is now    ", "dim"), self.recorded.line("show", self.ref), whole=True)
-        if by := run.at_work:
-            return screen.line((head, "dim"), f"it is at work ({by})", whole=True)
         if run.waiting:
             screen.line(("waits for", "bold"))
             for line in self.questions():
                 screen.block(line, indent=2)
             screen.line()
+        if by := run.at_work:
+            return screen.line((head, "dim"), f"it is at work ({by})", whole=True)
         self._answered(screen)
         if run.unsettled:  # whoever resumes the run without a word about them is refused
             return self._doubts(screen)
