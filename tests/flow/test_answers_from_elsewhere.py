@@ -26,9 +26,13 @@ from tests.children import posix
 from tests.soak import in_time
 
 WORK = """
-import sys
+import os, signal, sys
 from crewlite.flow import ask, flow, step
 from crewlite import CheckpointConfig
+from crewlite.state.verbs import answer
+
+if "DIES" in os.environ:  # where it checks a letter that it has taken
+    answer._check_is_for = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 
 @step
 def slow() -> int:
@@ -167,6 +171,17 @@ def test_the_answer_is_recorded_without_the_process_if_that_is_killed_meanwhile(
         child.kill()
         child.wait()
         assert given.result(60)
+    assert not history.run("r").waiting
+    assert left(history) == {}
+
+
+@posix
+def test_the_answer_is_recorded_without_the_process_if_that_is_killed_with_it(at_work, history, monkeypatch):
+    monkeypatch.setenv("DIES", "1")
+    child = at_work("one")
+    [address] = waiting(history)
+    assert history.answer("r", address, 41)
+    assert child.wait() == -signal.SIGKILL
     assert not history.run("r").waiting
     assert left(history) == {}
 

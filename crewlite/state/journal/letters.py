@@ -51,11 +51,14 @@ Ask = Callable[[Callable[[Store], None]], object]
 _Letters = dict[str, Letter]  # by id
 
 
-def send(store: Store, run_id: str, branch: str, answer: GivenAnswer, *, ahead: bool) -> None:
+def send(
+    store: Store, run_id: str, branch: str, answer: GivenAnswer, *, ahead: bool, lives: Callable[[], object]
+) -> None:
     """Leave an answer for the process that runs a branch, and wait until the run has recorded or refused it.
 
-    Waits 2 s for the letter to be taken, and then up to 30 s. Only the record tells what came of it. Returns at once if
-    processes cannot exchange data through the store. Raises OSError.
+    Waits 2 s for the letter to be taken, and then up to 30 s, as long as `lives()` says that the process lives. Only
+    the record tells what came of it. Returns at once if processes cannot exchange data through the store. Raises
+    OSError.
     """
     if (exchange := exchange_of(store)) is None:
         return
@@ -64,7 +67,7 @@ def send(store: Store, run_id: str, branch: str, answer: GivenAnswer, *, ahead: 
     _change(exchange, lambda found: {at: one for at, one in found.items() if sent - one["at"] < _OLD} | {name: letter})
     began = time.monotonic()
     try:
-        while mine := _read(exchange.recall(_KEY)).get(name):
+        while (mine := _read(exchange.recall(_KEY)).get(name)) and lives():
             if time.monotonic() - began > (_LONGEST if mine.get("taken") else _PATIENCE):
                 break
             time.sleep(_GLANCE)

@@ -102,12 +102,13 @@ def answer(
         if journal := at_work_on(record.claim, store.location):
             answered = partial(_answered, journal.record, journal.secrets, address, value, ahead=ahead)
             return [], (_answer_live(journal, answered), doubt)
-        by = holder(store, run_id, branch, record.claim)
+        lives = partial(holder, store, run_id, branch, record.claim)
+        by = lives()
         unused = by is None and not (record.finished or record.settled(address))
         parts = _answered(record, Secrets.of(), address, value, ahead=ahead, unused=unused, replace=replace)
         if parts and by and not sent:
             [sent] = parts["answers"]
-            send(store, run_id, branch, sent, ahead=ahead)
+            send(store, run_id, branch, sent, ahead=ahead, lives=lives)
             return make()
         if parts and by:
             problem = f"is being run by {by}, which did not record the answer: give it again once that run waits"
