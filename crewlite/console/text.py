@@ -23,6 +23,7 @@ MARKS = {  # the mark, its replacement on streams that cannot encode it, and the
     "cancelled": ("■", "=", "yellow"),
     "in_doubt": ("?", "?", "yellow"),
     "damaged": ("!", "!", "bold red"),
+    "unreadable": ("!", "!", "bold red"),
     "reused": ("↺", "=", "yellow"),
     "edited": ("✎", "=", "magenta"),
     "checkpoint": ("●", "*", "blue"),

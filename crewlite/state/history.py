@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,11 +29,12 @@ from crewlite.state.config import CheckpointConfig
 from crewlite.state.finding import Explorable, Finder, no_checkpoint
 from crewlite.state.journal.cancel import cancel
 from crewlite.state.journal.lineage import gone, readable_branches
+from crewlite.state.many_runs import readable, unfinished
 from crewlite.state.providers import BaseProvider, BranchInfo, CheckpointInfo, exists, provider_for
 from crewlite.state.providers.base import for_threads, open_store
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.locate import Located
-from crewlite.state.run_history import RunHistory, Waiting, unfinished
+from crewlite.state.run_history import RunHistory, Waiting
 from crewlite.state.verbs.answer import answer
 from crewlite.state.verbs.doctor import Finding, doctor
 from crewlite.state.verbs.fork import Changes, fork
@@ -71,6 +72,13 @@ class History:
     def runs(self, run_id: str | None = None) -> list[RunHistory]:
         """Return all branches of all runs, newest run first; with a `run_id`, those of this run alone."""
         return [RunHistory(self._store, info.run_id, info.branch) for info in self.branches(run_id)]
+
+    def readable(self, branches: Iterable[BranchInfo] | None = None) -> Iterator[RunHistory]:
+        """Yield the branches of all runs, or of the listing `branches`, newest run first, each read already.
+
+        One that cannot be read is skipped with a warning that says what to do; `runs` returns it all the same.
+        """
+        return readable(self._store, self.branches() if branches is None else branches)
 
     def unfinished(self, name: str | None = None) -> list[RunHistory]:
         """Return the interrupted runs, newest first, that no live process works on: a kickoff resumes them.
@@ -218,8 +226,7 @@ class History:
         Raises:
             RefError: the ref names no checkpoint, or one that a fork has inherited: fork that place instead.
             BranchConflictError: a process is running the branch. Cancel it first, or fork the place.
-            EffectsRepeat: calls with effect="once" would be made again.
-            StoreError: the rewind was not saved.
+            EffectsRepeat: calls with effect="once" would be made again. StoreError: the rewind was not saved.
         """
         found = self._finder.find(ref)
         with saving(self._location, "the rewind was not saved, or not completely"):
@@ -235,9 +242,8 @@ class History:
 
         Raises:
             RefError: the ref names no checkpoint, or another place of the run has this label.
-            ConfigError: the label is not usable.
             BranchConflictError: another process is running the branch. Fork it instead: a branch has a name, too.
-            StoreError: the label was not saved.
+            ConfigError: the label is not usable. StoreError: the label was not saved.
         """
         found = self._checkpoint_of(self._finder.find(ref))
         with saving(self._location, "the label was not saved, or not completely"):
@@ -283,11 +289,9 @@ class History:
         cancelled. Cancelling a cancelled run again does nothing.
 
         Raises:
-            RefError: there is no such run.
-            RunMismatch: it is a state without a run.
-            RunEnded: it is finished, or has failed.
+            RefError: there is no such run. RunMismatch: it is a state without a run.
+            RunEnded: it is finished, or has failed. StoreError: the cancellation was not saved.
             StoreBusy: the run commits so often that the cancellation finds no gap.
-            StoreError: the cancellation was not saved.
         """
         found = self._finder.standing(ref)
         with saving(self._location, "the cancellation was not saved, or not completely"):
@@ -308,8 +312,8 @@ class History:
                 datetime with a zone), and results kept for other runs that are as old.
             dry_run: Only report what would be deleted.
 
-        Raises ConfigError if neither limit is given or one is unusable, JournalCorrupt if a run cannot be read,
-        StoreError if storage fails.
+        A run that cannot be read is left as it is, with a warning; the result names it. Raises ConfigError if neither
+        limit is given or one is unusable, StoreError if storage fails.
         """
         with saving(self._location, "not all of it was pruned"):
             return prune(self._store, keep_last=keep_last, older_than=older_than, dry_run=dry_run)
@@ -335,8 +339,7 @@ class History:
         Raises RefError, JournalCorrupt or StoreError if no branch can be read.
         """
         found = self._finder.find(ref)
-        text: str = run_page.page_of(self._store, found.run_id, found.branch)
-        return text
+        return str(run_page.page_of(self._store, found.run_id, found.branch))
 
     def import_run(self, path: str | os.PathLike[str]) -> RunHistory:
         """Store a run that `export` wrote, all or nothing. It can be resumed, forked and listed like the original.

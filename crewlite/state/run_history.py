@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from crewlite.codec import JsonObject, decode
-from crewlite.errors import JournalCorrupt, RefError
+from crewlite.errors import RefError
 from crewlite.forked import cached_property
-from crewlite.ids import now
 from crewlite.keywords import methods_with_known_keywords
 from crewlite.state.format.addresses import around
 from crewlite.state.format.checkpoints import recorded_in
@@ -32,8 +30,6 @@ from crewlite.state.verbs.answer import decode_answer, unused_answers
 from crewlite.state.verbs.from_outside import holder
 from crewlite.state.verbs.transfer import digest
 from crewlite.usage import NO_USAGE, Usage
-
-log = logging.getLogger("crewlite.run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,28 +355,3 @@ class RunHistory:
     def events(self) -> list[LightEvent]:
         """Return every recorded event, in order."""
         return list(self._record.events)
-
-
-def unfinished(store: Store, name: str | None) -> list[RunHistory]:
-    """Return the runs of a store that `History.unfinished` describes."""
-    found = []
-    for info in store.branches():
-        if info.branch != "main" or name not in (None, info.name):
-            continue
-        run = RunHistory(store, info.run_id, info.branch)
-        try:
-            if _has_work(run) and not run.at_work:
-                found.append(run)
-        except JournalCorrupt as error:
-            log.warning("run %s cannot be read and is skipped: %s", info.run_id, error)
-        except RefError:  # it was deleted meanwhile
-            continue
-    return found
-
-
-def _has_work(run: RunHistory) -> bool:
-    """Return whether a kickoff of the run can do any work before the run waits for a person or ends."""
-    if run.status != "waiting":
-        return run.status == "unfinished"
-    killed = run.read()[1].claim is not None  # a run that stops to wait releases its claim
-    return killed or any(one.until and one.until <= now() for one in run.waiting)

@@ -11,10 +11,11 @@ from time import monotonic
 from typing import TypeVar
 
 from crewlite import kinds
-from crewlite.errors import JournalCorrupt
+from crewlite.cli.checkpoint.document import status_of_unreadable
 from crewlite.state.format.addresses import BEGINNING
 from crewlite.state.format.outcome import LightEvent
 from crewlite.state.history import History
+from crewlite.state.journal.lineage import UNREADABLE
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.steps import StepView
 from crewlite.state.run_history import RunHistory, Waiting
@@ -107,11 +108,11 @@ class Reading:
         return self._listing.below(branch, [one for one in run.checkpoints() if one.id not in kept], count)
 
     def status(self, place: Place) -> str:
-        """Return the status of a branch, or "damaged" if it cannot be read."""
+        """Return the status of a branch, or "damaged" or "unreadable" if it cannot be read."""
         try:
             return self._unread(place.head).status_text
-        except JournalCorrupt:
-            return "damaged"
+        except UNREADABLE as problem:
+            return status_of_unreadable(problem)
 
     def look(self, place: Place) -> Shown:
         """Read what the panels show of a place."""

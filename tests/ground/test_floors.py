@@ -63,6 +63,7 @@ FLOORS = {
     "all runs": {
         "state.run_history",
         "state.finding",
+        "state.many_runs",
         "state.run_page",
         "state.history",
         "state",

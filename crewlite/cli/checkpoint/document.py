@@ -15,6 +15,7 @@ import click
 
 from crewlite.cli.exits import writing
 from crewlite.errors import JournalCorrupt
+from crewlite.state.journal.lineage import UNREADABLE
 from crewlite.usage import Usage
 
 if TYPE_CHECKING:
@@ -89,11 +90,16 @@ def of_run(run: RunHistory, **more: object) -> dict[str, object]:
     name |= {"as_of": run.as_of} if run.as_of else {}
     try:
         status = run.status
-    except JournalCorrupt as error:
-        return {**name, "status": "damaged", "problem": str(error)}
+    except UNREADABLE as problem:
+        return {**name, "status": status_of_unreadable(problem), "problem": str(problem)}
     return {
         **name,
         "status": status,
         **{part: getattr(run, part) for part in _OF_A_RUN},
         **more,
     }
+
+
+def status_of_unreadable(problem: Exception) -> str:
+    """Return the status of a branch that this error keeps from being read: only the system may be at fault."""
+    return "damaged" if isinstance(problem, JournalCorrupt) else "unreadable"

@@ -16,9 +16,9 @@ from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument, 
 from crewlite.cli.checkpoint.words import name_of
 from crewlite.cli.exits import notice
 from crewlite.console.text import style_of
-from crewlite.errors import JournalCorrupt
 from crewlite.ids import short
 from crewlite.pages.rendering import cost
+from crewlite.state.journal.lineage import UNREADABLE
 from crewlite.state.reading.checkpoints import NamedPlace, by_place
 from crewlite.wording import number_of
 
@@ -138,8 +138,9 @@ def _run_row(screen: Screen, run: RunHistory) -> list[Part]:
         when: Part = (screen.when(run.started_at), "dim")
         paid: Part = cost(usage.cost) or ("" if screen.terminal else "unknown")
         name = name_of(run.definition)
-    except JournalCorrupt:
-        return [run.run_id, run.branch, ("damaged", style_of("damaged")), "", "", "", "", "see: doctor"]
+    except UNREADABLE as problem:
+        bad = document.status_of_unreadable(problem)
+        return [run.run_id, run.branch, (bad, style_of(bad)), "", "", "", "", "see: doctor"]
     return [run.run_id, run.branch, said, tasks, f"{usage.total_tokens:,}", paid, when, name]
 
 
@@ -193,7 +194,7 @@ def _own(run: RunHistory, *, abandoned: bool = False) -> list[Checkpoint] | None
     """Return the checkpoints of the branch itself, without inherited ones; None if the branch cannot be read."""
     try:
         return [one for one in run.checkpoints(abandoned=abandoned) if one.branch == run.branch]
-    except JournalCorrupt:
+    except UNREADABLE:
         return None
 
 
@@ -218,7 +219,7 @@ class _Run:
         for one in branches:
             try:
                 return ["  ", (f"{name_of(one.definition)}, begun {self._screen.when(one.started_at)}", "dim")]
-            except JournalCorrupt:
+            except UNREADABLE:
                 continue
         return []
 
@@ -227,9 +228,9 @@ class _Run:
         try:
             status, usage, tasks, now = run.status, run.usage, run.tasks, status_of_run(run)
             total = len(run.definition.get("tasks", ()))
-        except JournalCorrupt as error:
-            said: list[Part] = [run.branch, "  ", ("damaged", style_of("damaged")), f": {error}"]
-            return Node([self._screen.mark("damaged"), " ", *said])
+        except UNREADABLE as problem:
+            bad = document.status_of_unreadable(problem)
+            return Node([self._screen.mark(bad), " ", run.branch, "  ", (bad, style_of(bad)), f": {problem}"])
         has = "inherits " if status == "unfinished" and not run.kicked_off else ""
         done = f", {has}{len(tasks)} of {number_of(total, 'task')}" if total else ""
         about = f"{done}, {number_of(usage.total_tokens, 'token')}"

@@ -45,24 +45,31 @@ _YES = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be taken away.")
 @_YES
 @options()
-def prune(asked: Asked, keep_last: int | None, older_than: timedelta | None, dry_run: bool, yes: bool) -> None:
+@click.pass_context
+def prune(
+    ctx: click.Context, asked: Asked, keep_last: int | None, older_than: timedelta | None, dry_run: bool, yes: bool
+) -> None:
     """Take away old checkpoints and old finished runs.
 
     Labelled checkpoints and those that forks stand on stay, unfinished runs too, and every run that stays can be
-    resumed and forked. On a terminal it asks first; elsewhere --dry-run shows what would go.
+    resumed and forked. On a terminal it asks first; elsewhere --dry-run shows what would go. Ends with exit code 1 if
+    a run was left alone because it cannot be read; the others are pruned all the same.
     """
     if keep_last is None and older_than is None:
         raise click.UsageError("nothing says what to prune; pass --keep-last 5, or --older-than 30d, or both.")
     with asked.open() as opened:
-        rehearsed = opened.history.prune(keep_last=keep_last, older_than=older_than, dry_run=True)
-        some = rehearsed.runs or rehearsed.checkpoints or rehearsed.results
-        if some and not dry_run and not yes and sees_terminal():
-            _tell(Screen(stderr=True), rehearsed, rehearsal=True)
-            click.confirm("Go on?", abort=True, err=True)
-        done = rehearsed if dry_run else opened.history.prune(keep_last=keep_last, older_than=older_than, dry_run=False)
+        if not dry_run and not yes and sees_terminal():
+            rehearsed = opened.history.prune(keep_last=keep_last, older_than=older_than, dry_run=True)
+            if rehearsed.runs or rehearsed.checkpoints or rehearsed.results:
+                _tell(Screen(stderr=True), rehearsed, rehearsal=True)
+                click.confirm("Go on?", abort=True, err=True)
+        done = opened.history.prune(keep_last=keep_last, older_than=older_than, dry_run=dry_run)
         if asked.as_json:
-            return opened.answer(dry_run=dry_run, **document.plain(done))
-        return _tell(Screen(), done, rehearsal=dry_run)
+            opened.answer(dry_run=dry_run, **document.plain(done))
+        else:
+            _tell(Screen(), done, rehearsal=dry_run)
+    if done.unreadable:
+        ctx.exit(FAILED)
 
 
 @click.command("delete")
@@ -105,6 +112,8 @@ def _tell(screen: Screen, done: Pruned, *, rehearsal: bool) -> None:
         screen.line("nothing to take away")
     if done.busy:
         screen.line(f"left alone, because processes run them: {', '.join(done.busy)}", whole=True)
+    if done.unreadable:
+        screen.line(f"left alone, because they cannot be read: {', '.join(done.unreadable)}", whole=True)
 
 
 def _names(names: tuple[str, ...] | list[str]) -> str:

@@ -222,5 +222,12 @@ def _warnings() -> Iterator[None]:
 
 
 class _Teller(logging.Handler):
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self._told = set[str]()
+        """The warnings so far: a command may read a run again, and need not repeat what it has said about it."""
+
     def emit(self, record: logging.LogRecord) -> None:
-        notice(f"Warning: {record.getMessage()}")
+        if (text := record.getMessage()) not in self._told:
+            self._told.add(text)
+            notice(f"Warning: {text}")

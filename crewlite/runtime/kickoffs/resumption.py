@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
@@ -37,14 +36,13 @@ from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
-from crewlite.state.journal.lineage import find_lineage
+from crewlite.state.journal.lineage import recorded
 from crewlite.state.providers import exists, open_store, provider_for
 from crewlite.state.reading.locate import Located, check_stands, locate
 from crewlite.state.reading.missing import no_step
+from crewlite.state.reading.over_runs import each
 from crewlite.state.verbs.accepted_inputs import check_accepted, inputs_of_definition
 from crewlite.state.verbs.fork import with_fork_advice
-
-log = logging.getLogger("crewlite.run")
 
 
 def branch_for(root: Root[Any], request: Request, config: CheckpointConfig) -> Located:
@@ -68,23 +66,19 @@ def newest_unfinished(
     """Return the newest run of this definition with these inputs that has no result yet; None if there is none.
 
     Forks and the run ids in `passed` are skipped. Reads the journals of this definition's runs, newest first, up to
-    the one found. A run that cannot be read is skipped with a warning.
+    the one found. A damaged run is skipped with a warning. Raises StoreError if one cannot be read at the moment.
     """
     provider = provider_for(config.location, config.provider)
     if not exists(config.location, provider):
         return None
     wanted = secrets.mask_data(encode(dict(inputs), "inputs"))
     with contextlib.closing(open_store(provider, config.location)) as store:
-        for info in store.branches():
-            if info.identity != root.identity or info.base is not None or info.run_id in passed:
-                continue
-            try:
-                record = find_lineage(store, info.run_id, info.branch).record()
-            except JournalCorrupt as error:
-                log.warning("resume: run %s cannot be read and is skipped: %s", info.run_id, error)
-                continue
-            if record.seq and not record.finished and not root.changed(record.run, wanted):
-                return Located(provider, config.location, info.run_id, info.branch)
+        mine = (info for info in store.branches() if info.identity == root.identity and info.base is None)
+        others = (info for info in mine if info.run_id not in passed)
+        read = each(others, lambda info: recorded(store, info.run_id, info.branch), JournalCorrupt)
+        for record in read:  # one that is only unreadable now ends it: a new run would pay anew for what it holds
+            if not record.finished and not root.changed(record.run, wanted):
+                return Located(provider, config.location, record.run["run_id"], record.run["branch"])
     return None
 
 

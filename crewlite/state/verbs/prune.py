@@ -20,6 +20,7 @@ from crewlite.state.journal.compaction import bases, compacted_entries, size
 from crewlite.state.journal.lineage import gone, head_of, journals_of_run, standing_on, stored_already, with_inherited
 from crewlite.state.providers import BranchInfo, Commit, Store, results_of
 from crewlite.state.reading.locate import no_run
+from crewlite.state.reading.over_runs import each
 from crewlite.state.verbs.from_outside import check_idle, holder
 
 
@@ -37,6 +38,8 @@ class Pruned:
     """The number of deleted step results that other runs could have reused."""
     busy: tuple[str, ...] = ()
     """Branches, as `run/branch`, that were left alone because a live process runs them."""
+    unreadable: tuple[str, ...] = ()
+    """Ids of the runs that were left as they are because they, or forks of them, cannot be read."""
 
     def __add__(self, other: Pruned) -> Pruned:
         return Pruned(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
@@ -57,13 +60,19 @@ def prune(
     done = Pruned()
     if limit is not None and (results := results_of(store)):
         done += Pruned(results=results.forget(limit, dry_run=dry_run))
-    for run_id in dict.fromkeys(info.run_id for info in store.branches()):
-        run = _Run(store, run_id)  # without branches if another process has deleted it meanwhile
-        if limit is not None and run.journals and run.finished and run.touched < limit:
-            done += run.unless_busy(partial(run.removed, dry_run=dry_run), *run.journals)
-        elif keep_last is not None:
-            for branch in run.journals:
-                done += run.unless_busy(partial(run.compacted, branch, keep_last, dry_run=dry_run), branch)
+    runs, skipped = {info.run_id: info for info in store.branches()}, list[str]()
+    act = partial(_prune_run, store, keep_last, limit, dry_run=dry_run)
+    return sum(each(runs.values(), act, skipped=skipped), done) + Pruned(unreadable=tuple(skipped))
+
+
+def _prune_run(store: Store, keep_last: int | None, limit: float | None, info: BranchInfo, *, dry_run: bool) -> Pruned:
+    run = _Run(store, info.run_id)  # without branches if another process has deleted it meanwhile
+    if limit is not None and run.journals and run.finished and run.touched < limit:
+        return run.unless_busy(partial(run.removed, dry_run=dry_run), *run.journals)
+    done = Pruned()
+    if keep_last is not None:
+        for branch in run.journals:
+            done += run.unless_busy(partial(run.compacted, branch, keep_last, dry_run=dry_run), branch)
     return done
 
 
