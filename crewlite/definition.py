@@ -18,7 +18,7 @@ from crewlite.errors import ConfigError, meant, meant_setting
 from crewlite.frozen_list import FrozenList
 from crewlite.pacing import Pace
 from crewlite.recovery.port import check_policy
-from crewlite.wording import an
+from crewlite.wording import an, what_is
 
 D = TypeVar("D", bound="Definition")
 _SEEN = {"name": "a name", "role": "a name", "description": "a text"}
@@ -277,9 +277,7 @@ def _configured(cls: type[Described], config: object, **given: Any) -> dict[str,
     if config is None:
         return given
     if not isinstance(config, Mapping) or not all(isinstance(name, str) for name in config):
-        raise ConfigError(
-            f"{cls.__name__}: config is {an(type(config).__name__)}; wanted a mapping of field names to values"
-        )
+        raise ConfigError(f"{cls.__name__}: config is {what_is(config)}; wanted a mapping of field names to values")
     resolved = getattr(config, "resolved", None)
     fields = resolved({name for name, value in given.items() if value is not None}) if resolved else config
     return {**fields, **{name: value for name, value in given.items() if value is not None or name not in fields}}
@@ -350,7 +348,7 @@ def _each_once(error: ValidationError) -> Iterator[tuple[str, Mapping[str, Any]]
         same = list(items)
         if len(same) > 1 and all(len(item["loc"]) == 2 and item["input"] is same[0]["input"] for item in same):
             wanted = ", or ".join(dict.fromkeys(_wanted(item) for item in same))
-            found = an(type(same[0]["input"]).__name__)  # not the value: it may hold a key
+            found = what_is(same[0]["input"])  # not the value: it may hold a key
             yield str(field[0]), {"type": "union", "msg": f"{field[0]} is {found}; wanted {wanted}"}
         else:
             yield from ((".".join(map(str, item["loc"])), item) for item in same)
@@ -373,7 +371,7 @@ def _kind(value: object) -> str:
         return str(value)
     if value is None:
         return "None"
-    return "empty" if isinstance(value, list | tuple) and not value else an(type(value).__name__)
+    return "empty" if isinstance(value, list | tuple) and not value else what_is(value)
 
 
 def _wanted(item: Mapping[str, Any]) -> str:

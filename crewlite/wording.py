@@ -11,6 +11,15 @@ def an(word: str) -> str:
     return f"{'an' if word[:1] in vowels else 'a'} {word}"
 
 
+def what_is(value: object) -> str:
+    """Return what a value is, for an error that does not show it: "a str", "an LLM", or "None".
+
+    >>> what_is(3), what_is(None)
+    ('an int', 'None')
+    """
+    return "None" if value is None else an(type(value).__name__)
+
+
 def cut(text: str, most: int) -> str:
     """Return a text, or its beginning with an ellipsis: at most so many characters.
 

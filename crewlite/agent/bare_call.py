@@ -25,7 +25,7 @@ from crewlite.llm.base import (
 )
 from crewlite.llm.call import call_step, read_back
 from crewlite.runtime.steps.future import StepFuture, on, requested
-from crewlite.wording import an
+from crewlite.wording import what_is
 
 _WHO_ASKS = ("agent", "from_agent", "from_task")
 """What a model is told about who asks: no part of the question."""
@@ -149,6 +149,6 @@ def _messages(messages: object, verb: str) -> list[Message]:
     if isinstance(messages, list | tuple) and messages and all(isinstance(one, dict) for one in messages):
         return [dict(one) for one in messages]  # the code may go on with its own before they are sent
     raise ConfigError(
-        f"{verb}(messages={messages!r:.80}) is given {an(type(messages).__name__)}; wanted text, or a list of messages "
+        f"{verb}(messages={messages!r:.80}) is given {what_is(messages)}; wanted text, or a list of messages "
         f"such as {{'role': 'user', 'content': 'Well?'}}"
     )

@@ -17,7 +17,7 @@ from crewlite.llm.models import named
 from crewlite.recovery import Failure, RecordedStep
 from crewlite.recovery.policy import model_calls
 from crewlite.recovery.types import MEANINGS, Evidence, FailureType
-from crewlite.wording import an
+from crewlite.wording import what_is
 
 if TYPE_CHECKING:
     from crewlite.llm import model
@@ -35,7 +35,7 @@ def model_of(llm: object, max_tokens: int) -> BaseLLM:
         return named(llm) if llm == OFFLINE else model.LLM(llm, max_tokens=max_tokens)
     if isinstance(llm, BaseLLM):
         return llm
-    raise ConfigError(f"LLMClassifier: llm is {an(type(llm).__name__)}; wanted a model, such as LLM(...), or its name")
+    raise ConfigError(f"LLMClassifier: llm is {what_is(llm)}; wanted a model, such as LLM(...), or its name")
 
 
 async def classified_by_model(llm: BaseLLM, failure: Failure, max_steps: int) -> Failure:

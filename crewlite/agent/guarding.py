@@ -22,7 +22,7 @@ from crewlite.events.voice import Voice
 from crewlite.llm.base import Message
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.steps.callbacks import called, name_of
-from crewlite.wording import an, cut
+from crewlite.wording import cut, what_is
 
 _WANTED = "wanted (True, value) or (False, reason)"
 _EVENTS = events.LLMGuardrailStartedEvent, events.LLMGuardrailCompletedEvent, events.LLMGuardrailFailedEvent
@@ -186,7 +186,7 @@ class _Check:
                 return json.dumps(value, ensure_ascii=False)
             except (TypeError, ValueError) as error:
                 raise self._wrong(f"data that JSON cannot hold ({error})") from None
-        raise self._wrong(f"True and {an(type(value).__name__)}; wanted text, data or None as the value")
+        raise self._wrong(f"True and {what_is(value)}; wanted text, data or None as the value")
 
     def _wrong(self, returned: str) -> ConfigError:
         return ConfigError(f"The guardrail {self.guard.title!r} of {self.guard.owner} returned {returned}")

@@ -11,7 +11,7 @@ from crewlite.definition import Described, check_takes
 from crewlite.errors import ConfigError
 from crewlite.llm.base import BaseLLM
 from crewlite.llm.models import as_model
-from crewlite.wording import an
+from crewlite.wording import what_is
 
 
 class LLMGuardrail(Described):
@@ -48,7 +48,7 @@ def _checked(value: object, field: str) -> object:
     if value is None or (isinstance(value, str) and value.strip()):
         return value.strip() if isinstance(value, str) else None
     if not callable(value):
-        found = repr(value) if isinstance(value, str) else an(type(value).__name__)
+        found = repr(value) if isinstance(value, str) else what_is(value)
         raise ConfigError(
             f"{field} is {found}; wanted a function that takes the output and returns (True, value) or "
             f"(False, reason), or a text that a model judges by"

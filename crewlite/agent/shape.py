@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from crewlite import templates
 from crewlite.errors import AnswerMisfit, ConfigError
 from crewlite.forked import cached_property
-from crewlite.wording import an
+from crewlite.wording import an, what_is
 
 PROMPTS = "crewlite.agent"
 _FENCE = re.compile(r"```(?:json)?\s*", re.IGNORECASE)
@@ -93,7 +93,7 @@ def check_format(value: object, where: str = "response_format") -> type[BaseMode
     """Return `value`, a pydantic class or None, unchanged. Raises ConfigError, naming `where`, for anything else."""
     if value is None or (isinstance(value, type) and issubclass(value, BaseModel)):
         return value
-    found = f"the class {value.__name__}" if isinstance(value, type) else f"{an(type(value).__name__)}: {value!r:.80}"
+    found = f"the class {value.__name__}" if isinstance(value, type) else f"{what_is(value)}: {value!r:.80}"
     raise ConfigError(f"{where} is {found}; wanted a pydantic class, not an instance of it: {where}=Report")
 
 

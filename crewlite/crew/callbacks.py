@@ -20,7 +20,7 @@ from crewlite.errors import ConfigError
 from crewlite.runtime.steps.callbacks import callback_address, callback_step, called, name_of
 from crewlite.state.format.earlier import inputs_at
 from crewlite.state.format.record import Record
-from crewlite.wording import an
+from crewlite.wording import what_is
 
 _BEFORE, _AFTER = "before_kickoff", "after_kickoff"
 CHANGEABLE = ("raw", "json_dict")
@@ -117,7 +117,7 @@ def _changes(result: CrewOutput, made: object, callback: str) -> dict[str, Any]:
     """Return the fields that a callback has changed. Raises ConfigError for one that it may not change."""
     said = f"after_kickoff callback {callback!r}"
     if not isinstance(made, CrewOutput):
-        raise ConfigError(f"{said} returned {an(type(made).__name__)}; wanted the CrewOutput, its text, or None")
+        raise ConfigError(f"{said} returned {what_is(made)}; wanted the CrewOutput, its text, or None")
     changed = {name: value for name, value in dict(made).items() if value != getattr(result, name)}
     if fixed := sorted(changed.keys() - CHANGEABLE):
         raise ConfigError(f"{said} {_wrongly('changed ' + ', '.join(fixed))}")

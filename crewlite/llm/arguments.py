@@ -11,7 +11,7 @@ from crewlite.errors import ConfigError
 from crewlite.keywords import refuse_unknown
 from crewlite.llm import keys, library as provided
 from crewlite.llm.base import OFFLINE, ToolProtocol
-from crewlite.wording import an
+from crewlite.wording import what_is
 
 _HANDED_ON = frozenset(
     {"additional_drop_params", "allowed_openai_params", "drop_params", "frequency_penalty", "logit_bias", "logprobs"}
@@ -105,4 +105,4 @@ def check(settings: Mapping[str, Any], unknown: Iterable[str]) -> None:
 
 
 def _shown(value: object) -> str:
-    return repr(value) if isinstance(value, int | float) else f"{an(type(value).__name__)} that does not fit"
+    return repr(value) if value is None or isinstance(value, int | float) else f"{what_is(value)} that does not fit"

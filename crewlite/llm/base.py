@@ -21,7 +21,7 @@ from crewlite.errors import ConfigError, LLMEmptyReply, LLMError, meant
 from crewlite.lazy import asyncio, lazy
 from crewlite.resources import Resource
 from crewlite.usage import Usage
-from crewlite.wording import an
+from crewlite.wording import what_is
 
 if TYPE_CHECKING:
     from crewlite import background
@@ -366,7 +366,7 @@ def whole_reply(reply: object, model: str) -> LLMReply:
     if reply is None or (isinstance(reply, LLMReply) and not reply.text.strip() and not reply.tool_calls):
         raise LLMEmptyReply(model, is_cut=bool(reply and reply.finish_reason == "length"), usage=reply and reply.usage)
     if not isinstance(reply, LLMReply):
-        found = an(type(reply).__name__)
+        found = what_is(reply)
         raise LLMError(f"{model} returned {found}; wanted text, a ToolCall, a list of ToolCalls, or an LLMReply")
     return reply
 

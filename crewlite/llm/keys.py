@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from pydantic import SecretStr
 
 from crewlite.errors import ConfigError
-from crewlite.wording import an
+from crewlite.wording import what_is
 
 _AZURE = ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_AD_TOKEN", "AZURE_CLIENT_SECRET", "AZURE_PASSWORD")
 NAMES: dict[str, tuple[str, ...]] = {
@@ -57,7 +57,7 @@ def checked(api_key: object) -> SecretStr | None:
     """Return a key that was passed, without the white space around it. Raises ConfigError, which does not show it."""
     text = api_key.get_secret_value() if isinstance(api_key, SecretStr) else "" if api_key is None else api_key
     if not isinstance(text, str):
-        raise ConfigError(f"LLM: api_key is {an(type(api_key).__name__)}; wanted text")
+        raise ConfigError(f"LLM: api_key is {what_is(api_key)}; wanted text")
     key = text.strip()
     if not (key.isascii() and key.isprintable()):
         raise ConfigError(

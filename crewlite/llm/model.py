@@ -31,7 +31,7 @@ from crewlite.llm.base import (
 from crewlite.recovery.policy import MaxRetries
 from crewlite.recovery.port import Policy, check_policy
 from crewlite.secrets import Secrets
-from crewlite.wording import an
+from crewlite.wording import what_is
 
 if TYPE_CHECKING:
     from crewlite.llm import offline
@@ -384,8 +384,8 @@ class LLM(BaseLLM):
 def _models(fallbacks: Sequence[BaseLLM | str]) -> tuple[BaseLLM, ...]:
     wanted = "wanted a list of models or their names"  # what was found is not shown: it may hold a key
     if isinstance(fallbacks, str) or not isinstance(fallbacks, Iterable):
-        raise ConfigError(f"LLM: fallbacks is {an(type(fallbacks).__name__)}; {wanted}")
+        raise ConfigError(f"LLM: fallbacks is {what_is(fallbacks)}; {wanted}")
     for item in (listed := list(fallbacks)):
         if not isinstance(item, BaseLLM | str):
-            raise ConfigError(f"LLM: fallbacks holds {an(type(item).__name__)}; {wanted}")
+            raise ConfigError(f"LLM: fallbacks holds {what_is(item)}; {wanted}")
     return tuple(LLM(item) if isinstance(item, str) else item for item in listed)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from crewlite.errors import ConfigError, NoModel
 from crewlite.lazy import lazy
 from crewlite.llm.base import OFFLINE, BaseLLM
-from crewlite.wording import an
+from crewlite.wording import what_is
 
 if TYPE_CHECKING:
     from crewlite.llm import foreign, model, offline
@@ -32,7 +32,7 @@ def as_model(value: object) -> object:
         return foreign.ForeignLLM(value)
     if callable(getattr(value, "chat", None)) or callable(getattr(value, "complete", None)):
         raise ConfigError(
-            f"llm is {an(type(value).__name__)}, which has no invoke(messages); wanted LLM('provider/model'), a "
+            f"llm is {what_is(value)}, which has no invoke(messages); wanted LLM('provider/model'), a "
             f"BaseLLM, or a chat model of LangChain"
         )
     return value
@@ -49,7 +49,7 @@ def resolve_llm(outward: Iterable[Model], *, agent: str, give: str = "") -> Base
         if isinstance(own, str):
             return named(own)
         if own is not None:
-            found = an(type(own).__name__)  # not the value: it may hold a key
+            found = what_is(own)  # not the value: it may hold a key
             raise ConfigError(f"Agent {agent!r} has {found} as llm; wanted a BaseLLM or the name of a model")
     raise NoModel([agent], give) if give else NoModel([agent])
 

@@ -22,7 +22,7 @@ from crewlite.errors import ConfigError
 from crewlite.project.sections import AGENTS, TASKS, Make, Sections, Shape, check
 from crewlite.project.yaml_file import YamlFile, read
 from crewlite.task.task import Task
-from crewlite.wording import an
+from crewlite.wording import an, what_is
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
@@ -46,7 +46,7 @@ def CrewBase(cls: C) -> C:  # noqa: N802 - its name
     wrong type, or names that stand for nothing. It lists all of these mistakes with their lines.
     """
     if not isinstance(cls, type):
-        raise ConfigError(f"@CrewBase is put on {an(type(cls).__name__)}; wanted a class")
+        raise ConfigError(f"@CrewBase is put on {what_is(cls)}; wanted a class")
     folder = _folder(cls, sys._getframe(1).f_code.co_filename)
     for name, (_, usual) in _FILES.items():
         given = getattr(cls, name, None)
@@ -105,10 +105,10 @@ class _Config:
                 if isinstance(fields, Mapping):
                     file.entries[str(name)] = {str(key): value for key, value in fields.items()}
                 else:
-                    file.problems.append((1, f"{name} is {an(type(fields).__name__)}; wanted a mapping of its fields"))
+                    file.problems.append((1, f"{name} is {what_is(fields)}; wanted a mapping of its fields"))
             return file
         if not isinstance(self._given, str | os.PathLike):
-            raise ConfigError(f"{self._name} is {an(type(self._given).__name__)}; wanted the path of a YAML file")
+            raise ConfigError(f"{self._name} is {what_is(self._given)}; wanted the path of a YAML file")
         if (self._folder / self._given).exists():
             return read(self._given, self._folder)
         there = f"{self._folder / self._given} (there is no such file)"
@@ -175,7 +175,7 @@ class Method:
         where = f"@{self.kind} {self.name} of {type(instance).__name__}"
         wanted = _WANTED.get(self.kind)
         if wanted and not isinstance(made, wanted):
-            raise ConfigError(f"{where} returned {an(type(made).__name__)}; wanted {an(wanted.__name__)}")
+            raise ConfigError(f"{where} returned {what_is(made)}; wanted {an(wanted.__name__)}")
         if isinstance(made, Task) and made.name is None and not made.settled:
             made.name = self.name
         return _with_callbacks(instance, made) if isinstance(made, Crew) else made

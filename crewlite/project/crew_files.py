@@ -16,7 +16,7 @@ from crewlite.project.yaml_file import read
 from crewlite.runtime.kickoffs.request import Bind
 from crewlite.task.task import Task
 from crewlite.tools.toolbox import as_tools
-from crewlite.wording import an
+from crewlite.wording import what_is
 
 C = TypeVar("C", bound=Crew)
 PathText = str | os.PathLike[str]
@@ -71,5 +71,5 @@ def _bound(bind: Bind) -> Mapping[str, Any]:
         made: Any = as_tools(bind)
         return {tool.name: tool for tool in made}
     if not isinstance(bind, Mapping | None):
-        raise ConfigError(f"bind is {an(type(bind).__name__)}; wanted a dict of names and objects, or a list of tools")
+        raise ConfigError(f"bind is {what_is(bind)}; wanted a dict of names and objects, or a list of tools")
     return bind or {}

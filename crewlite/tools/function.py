@@ -17,7 +17,7 @@ from crewlite.recovery.port import Policy
 from crewlite.step_parts import Effect
 from crewlite.tools.base import BaseTool
 from crewlite.tools.schema import summary
-from crewlite.wording import an
+from crewlite.wording import what_is
 
 if TYPE_CHECKING:
     from crewlite.tools import foreign
@@ -60,7 +60,7 @@ class FunctionTool(BaseTool):
         """Return a tool of LangChain as one of crewlite; `tools=[...]` also takes it as it is. Raises ConfigError."""
         adopted = foreign.adopt(tool)
         if adopted is None:
-            raise ConfigError(f"from_langchain was given {an(type(tool).__name__)}; wanted a tool of LangChain")
+            raise ConfigError(f"from_langchain was given {what_is(tool)}; wanted a tool of LangChain")
         return adopted
 
     async def _arun(self, **kwargs: Any) -> Any:

@@ -10,7 +10,7 @@ from crewlite.errors import ConfigError
 from crewlite.lazy import lazy
 from crewlite.tools.base import BaseTool
 from crewlite.tools.naming import safe_name
-from crewlite.wording import an
+from crewlite.wording import what_is
 
 if TYPE_CHECKING:
     from crewlite.tools import foreign, function
@@ -118,6 +118,6 @@ def _as_tool(item: object, where: str) -> BaseTool:
     if callable(item):
         return function.tool(item)
     raise ConfigError(
-        f"{where} is {an(type(item).__name__)}; wanted a function with a docstring, a BaseTool, or a "
+        f"{where} is {what_is(item)}; wanted a function with a docstring, a BaseTool, or a "
         f"tool of another framework (an object with a name, a description and a run or invoke)"
     )

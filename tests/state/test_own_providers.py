@@ -37,7 +37,7 @@ def kicked_off(**config):
     [
         (RuntimeError("no server"), StoreUnusable, "there: provider 'own' could not open it: RuntimeError: no server"),
         (object(), ConfigError, "'own' opened an object, which lacks location, append, .*check_provider"),
-        (None, ConfigError, "'own' opened a NoneType, which lacks location, append"),
+        (None, ConfigError, "'own' opened None, which lacks location, append"),
     ],
 )
 def test_a_provider_that_opens_no_store_says_what_it_lacks(store, error, match):

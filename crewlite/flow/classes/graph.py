@@ -18,7 +18,7 @@ from crewlite.flow.classes.labels import known_labels, label_of
 from crewlite.flow.classes.methods import Decorator, FlowMethod
 from crewlite.flow.classes.rounds import Cycles, Path, Round
 from crewlite.forked import cached_property
-from crewlite.wording import an
+from crewlite.wording import what_is
 
 _WITH_PARENTHESES = {
     "start": "@start(), with parentheses",
@@ -119,9 +119,7 @@ class Graph:
                 if isinstance(value, Decorator):
                     raise ConfigError(f"{flow.__name__}.{name}: write {_WITH_PARENTHESES[value.of]}")
                 if isinstance(getattr(value, "__func__", None), FlowMethod):
-                    raise ConfigError(
-                        f"{flow.__name__}.{name} is {an(type(value).__name__)}; wanted a plain method with self"
-                    )
+                    raise ConfigError(f"{flow.__name__}.{name} is {what_is(value)}; wanted a plain method with self")
                 if isinstance(value, FlowMethod):
                     methods[name] = value
                 elif name in methods and isinstance(value, FunctionType):  # overridden without a decorator

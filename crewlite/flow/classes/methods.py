@@ -19,7 +19,7 @@ from crewlite.forked import cached_property
 from crewlite.keywords import known_keywords, shows_options
 from crewlite.lazy import lazy
 from crewlite.state.config import CheckpointConfig
-from crewlite.wording import an
+from crewlite.wording import what_is
 
 reviewing = lazy("crewlite.flow.classes.reviewing")  # imports the engine
 
@@ -60,9 +60,7 @@ class FlowMethod(Generic[P, R]):
                 return replace(func, execution=_execution(by, func.name, func.func, options))
             return func
         if isinstance(func, staticmethod | classmethod | property):
-            raise ConfigError(
-                f"{an(type(func).__name__)} is no method of a flow; wanted a plain method with self: {func!r}"
-            )
+            raise ConfigError(f"{what_is(func)} is no method of a flow; wanted a plain method with self: {func!r}")
         returning(f"{by} {called(func)!r}", func)
         name = named(by, called(func))
         return cls(func, _execution(by, name, func, options))

@@ -15,7 +15,7 @@ from crewlite.forked import rlock
 from crewlite.refs import check_names
 from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase, RunStart
 from crewlite.state.format.entry import Entry, next_entry
-from crewlite.wording import an
+from crewlite.wording import what_is
 
 _TRIES = 100  # a try fails only if another process has succeeded
 Head = tuple[int, str]
@@ -270,7 +270,7 @@ def open_store(provider: BaseProvider, location: str) -> Store:
         raise StoreUnusable(location, problem) from error
     if missing := [name for name in _OF_STORE if not hasattr(store, name)]:
         raise ConfigError(
-            f"provider {provider.name!r} opened {an(type(store).__name__)}, which lacks {', '.join(missing)}; wanted a "
+            f"provider {provider.name!r} opened {what_is(store)}, which lacks {', '.join(missing)}; wanted a "
             f"store (docs/storage.md): crewlite.testing.check_provider says what else it needs"
         )
     return store

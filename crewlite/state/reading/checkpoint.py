@@ -19,7 +19,7 @@ from crewlite.state.format import commit, fields
 from crewlite.state.format.operations import items_in, without_items
 from crewlite.state.format.outcome import LightEvent
 from crewlite.usage import Usage, UsageRecord
-from crewlite.wording import an
+from crewlite.wording import what_is
 
 _SCHEMA = 1
 _HEAD = {"crewlite": "checkpoint", "schema": _SCHEMA}
@@ -222,7 +222,7 @@ class _Written(TypedDict):
 def _checked(data: object) -> dict[str, Any]:
     """Check `data` and return a copy. Raises ConfigError if Checkpoint.to_dict() did not return it, SchemaTooNew."""
     if not isinstance(data, dict) or data.get("crewlite") != "checkpoint" or type(data.get("schema")) is not int:
-        raise _misfit(f'it is {an(type(data).__name__)} without "crewlite": "checkpoint" and a schema number')
+        raise _misfit(f'it is {what_is(data)} without "crewlite": "checkpoint" and a schema number')
     if data["schema"] > _SCHEMA:
         raise SchemaTooNew("this checkpoint", data["schema"], _SCHEMA)
     try:

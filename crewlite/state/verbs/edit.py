@@ -29,7 +29,7 @@ from crewlite.state.verbs import edited_values as values
 from crewlite.state.verbs.answer import Typed, converted
 from crewlite.tools.approval import schema_of
 from crewlite.tools.base import as_text
-from crewlite.wording import an, number_of
+from crewlite.wording import number_of, what_is
 
 _SHOWN = 200  # characters of a value in an error
 
@@ -165,7 +165,7 @@ def _answer_text(outcome: Outcome, value: Any) -> str:
     if isinstance(value, str | BaseModel | dict | list) and not _is_reply(value):
         return as_text(value)
     raise ConfigError(
-        f"The edit of {outcome.address} is {an(type(value).__name__)}; wanted its text, or data: a dict, list or model"
+        f"The edit of {outcome.address} is {what_is(value)}; wanted its text, or data: a dict, list or model"
     )
 
 

@@ -24,7 +24,7 @@ from crewlite.errors import ConfigError, JournalCorrupt, text_of
 from crewlite.instances import fields_of_model
 from crewlite.standard_types import FORMS
 from crewlite.state.verbs.answer import Typed, typed
-from crewlite.wording import an
+from crewlite.wording import an, what_is
 
 _SHOWN = 200  # characters of a value in an error
 _READERS: dict[str, Callable[[Any], Any]] = {
@@ -192,7 +192,7 @@ def _text(given: Json, recorded: Json, what: str) -> Json:
     try:
         made = _READERS.get(tag, type(was))(given)
     except (TypeError, ValueError, InvalidOperation) as error:
-        raise _misfit(given, what, f"{an(type(was).__name__)}, such as {was}") from error
+        raise _misfit(given, what, f"{what_is(was)}, such as {was}") from error
     if tag.startswith("zoned") and made.tzinfo is None:
         made = made.replace(tzinfo=was.tzinfo)
     return codec.encode(made, what)
