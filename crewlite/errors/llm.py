@@ -33,7 +33,7 @@ class LLMTimeout(LLMUnavailable, TimeoutError):
 
     def __init__(self, model: str, limit: float, what: str = "timeout") -> None:
         waited = "gave no complete reply within" if what == "timeout" else "sent no piece of its streamed reply for"
-        super().__init__(f"{model} {waited} {limit:g} s. Raise {what}=, or start the run again to go on.")
+        super().__init__(f"{model} {waited} {limit:g} s. Raise {what}=, or start the run again.")
         self.model, self.limit = model, limit
 
 
@@ -44,7 +44,7 @@ class LLMRejected(LLMError):
     """
 
     code = "llm_rejected"
-    advice: ClassVar[str] = "Correct the request or the settings of the model, then start the run again to go on."
+    advice: ClassVar[str] = "Correct the request or the settings of the model, then start the run again."
 
     def __init__(self, model: str, status: int | None, said: str, *, sent: bool = True) -> None:
         what = f"refused the request{f' (status {status})' if status else ''}" if sent else "could not be asked"
@@ -56,7 +56,7 @@ class LLMAuthError(LLMRejected, PermissionError):
     """The service does not accept the API key, or the key lacks a permission, or no key was found."""
 
     code = "llm_auth"
-    advice = "Check the key, its permissions and the balance of the account; then start the run again to go on."
+    advice = "Check the key, its permissions and the balance of the account; then start the run again."
 
 
 class ContextOverflow(LLMRejected):
@@ -65,7 +65,7 @@ class ContextOverflow(LLMRejected):
     code = "context_overflow"
     advice = (
         "Give the task less context, let its tools return less (max_tool_output), or take a model with a larger "
-        "context; then start the run again to go on."
+        "context; then start the run again."
     )
 
 
@@ -91,7 +91,7 @@ class LLMEmptyReply(LLMError):
         why, then = "no text and no tool call", "Start the run again to retry."
         if is_cut:
             why = "it reached its token limit before any text, as a model does that thinks first"
-            then = "Raise max_tokens=, or lower reasoning_effort=; then start the run again to go on."
+            then = "Raise max_tokens=, or lower reasoning_effort=; then start the run again."
         super().__init__(f"{model} gave an empty reply: {why}. {then}")
         self.model, self.is_cut, self.usage = model, is_cut, usage
 

@@ -312,7 +312,7 @@ class StepTimeout(CrewliteError, TimeoutError):
 
     def __init__(self, what: str, limit: float, *, once: bool = False) -> None:
         """`once`: whether it is declared effect="once", so that the next kickoff does not repeat it."""
-        again = ". Raise its limit, or start the same run again to go on."
+        again = ". Raise its limit, or start the run again."
         way_on = ", and may still take effect." if once else again  # InDoubt, or the note about the run, says to check
         super().__init__(f"{what} did not end within {limit:g} s{way_on}")
         self.what, self.limit, self.once = what, limit, once

@@ -6,6 +6,7 @@ No typed error holds the request, the response or a key: its text is masked, and
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import math
 import os
@@ -220,13 +221,26 @@ def _unsent(error: Exception) -> bool:
 def _explained(error: Exception, said: str, host: str) -> str:
     """Return why there is no reply: a connection that failed, or a reply in which litellm missed something."""
     if reason := _reason(error):
-        return f"the connection to {host} failed: {reason}"
+        return f"the connection to {_asked(error) or host} failed: {reason}"
     origin = _origin(error)
     if isinstance(origin, LookupError | AttributeError):
         said = f"{type(origin).__name__}: {said}"
     elif said != "Invalid response object":
         return said
     return f"{host} sent something else than a chat completion ({said}); check its base_url"
+
+
+def _asked(error: Exception) -> str | None:
+    """Return the host and port of a request that failed, as the HTTP client has it; None if that is not known.
+
+    Not from errors of litellm, which name an address of their own.
+    """
+    for one in _chain(error):
+        with contextlib.suppress(RuntimeError):  # httpx raises it for an error without its request
+            netloc = getattr(getattr(getattr(one, "request", None), "url", None), "netloc", None)
+            if isinstance(netloc, bytes) and not type(one).__module__.startswith("litellm."):
+                return netloc.decode("ascii")
+    return None
 
 
 def _reason(error: Exception) -> str | None:
@@ -241,7 +255,4 @@ def _reason(error: Exception) -> str | None:
 
 def _unavailable(model: str, status: int | None, said: str, wait: float | None) -> str:
     asked = f" The service asks to wait {wait:g} s." if wait is not None else ""
-    return (
-        f"{model} could not answer{f' (status {status})' if status else ''}: {said}.{asked} "
-        f"Start the run again to go on."
-    )
+    return f"{model} could not answer{f' (status {status})' if status else ''}: {said}.{asked} Start the run again."

@@ -367,9 +367,7 @@ class LLM(BaseLLM):
                     await on_chunk(said, thinking)
             piece = await self._piece(library, stream, begun=True)
         if not wire.ended(stream):
-            raise LLMUnavailable(
-                f"{self.model}: the stream ended before the reply was complete. Start the run again to go on."
-            )
+            raise LLMUnavailable(f"{self.model}: the stream ended before the reply was complete. Start the run again.")
         return await self._heard(library, wire.whole(library, pieces), begun=True)
 
     async def _piece(self, library: Any, stream: Any, *, begun: bool) -> Any:

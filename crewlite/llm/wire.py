@@ -62,9 +62,9 @@ def reply_of(
 def _failure(choice: Any, message: Any, model: str, mask: Callable[[str], str]) -> LLMError | None:
     """Return the error for a response whose reply is none, or is not to be taken; None for a good one."""
     if message is None:
-        return LLMUnavailable(f"{model} sent a response without a reply. Start the run again to go on.")
+        return LLMUnavailable(f"{model} sent a response without a reply. Start the run again.")
     if (own := _extras(choice).get("native_finish_reason")) in _BROKEN_OFF:
-        return LLMUnavailable(f"{model} broke off its reply (finish_reason {own}). Start the run again to go on.")
+        return LLMUnavailable(f"{model} broke off its reply (finish_reason {own}). Start the run again.")
     if refusal := getattr(message, "refusal", None):
         return ContentRefused(model, mask(clean(str(refusal))))
     if label(getattr(choice, "finish_reason", None)) == "content_filter":

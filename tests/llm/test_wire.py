@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from server import (
@@ -610,6 +611,14 @@ def test_a_port_where_nobody_listens_is_tried_four_times():
             agent.kickoff("Who?", run_id="r")
     with History(".checkpoints") as history:
         assert [attempt.kind for attempt in history.run("r").attempts] == ["llm"] * 4 + ["agent"]
+
+
+def test_the_host_is_told_that_was_asked_also_if_the_environment_names_it(monkeypatch):
+    with nobody() as address:
+        monkeypatch.setenv("OPENAI_BASE_URL", address)
+        agent = Agent(role="Pilot", goal="answer", llm=LLM("openai/foo", api_key="k", max_retries=0))
+        with pytest.raises(LLMUnavailable, match=rf"the connection to {urlsplit(address).netloc} failed"):
+            agent.kickoff("Who?")
 
 
 ODD = ("a stream", "a stream that is reset", "usage in words", "content in parts", "arguments an object", "no choices")
