@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -9,6 +10,10 @@ from itertools import islice
 from crewlite import kinds
 
 _NAMED = 10  # calls in doubt beside the first
+_KICK_OFF = re.compile(
+    r"(?:[,;]? (?:or|then)|\.|^) ?(?:kick off|start) (?:the (?:same )?run )?again(?: to (?:go on|retry))?\.",
+    re.IGNORECASE,
+)
 
 
 def branch_ref(run_id: str, branch: str) -> str:
@@ -69,3 +74,8 @@ def in_doubt_too(others: Mapping[str, int]) -> str:
     named = ", ".join(nth_attempt(address, times) for address, times in islice(others.items(), _NAMED))
     more = f" and {len(others) - _NAMED:,} more" if len(others) > _NAMED else ""
     return f"In doubt too, and settled by the same kickoff: {named}{more}"
+
+
+def without_advice(text: str) -> str:
+    """Return an error's text without the advice to kick off again, for readers who are told otherwise how to go on."""
+    return _KICK_OFF.sub(".", text).removeprefix(".")

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from crewlite import errors, kinds
 from crewlite.cli.definitions import culprit
 from crewlite.cli.shell import Again
 from crewlite.resuming import in_doubt_too
 from crewlite.secrets import Secrets
 from crewlite.state.format.addresses import is_question
-
-_KICK_OFF = re.compile(
-    r"(?:[,;]? (?:or|then)|\.|^) ?(?:kick off|start) (?:the (?:same )?run )?again(?: to (?:go on|retry))?\.",
-    re.IGNORECASE,
-)
 
 
 def said(error: BaseException, ref: str | None, again: Again) -> str:
@@ -35,11 +28,6 @@ def said(error: BaseException, ref: str | None, again: Again) -> str:
 def of_answer(error: errors.AnswerRefused, ref: str, again: Again) -> str:
     """Return the text of an error where a person is answering: the command that changes an answer, if there is one."""
     return _refused(error, ref, again) if error.second else errors.text_of(error)
-
-
-def without_advice(text: str) -> str:
-    """Return an error's text without the advice to kick off again, to append the command that does so."""
-    return _KICK_OFF.sub(".", text).removeprefix(".")
 
 
 def _with_advice(error: errors.CrewliteError, ref: str, again: Again) -> str | None:

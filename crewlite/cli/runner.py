@@ -13,13 +13,13 @@ import click
 
 from crewlite import CheckpointConfig, errors
 from crewlite.cli.definitions import Definition
-from crewlite.cli.error_text import said, without_advice
+from crewlite.cli.error_text import said
 from crewlite.cli.exits import FAILED, INTERRUPTED, USAGE, WAITS, Failed, ended_by_signals, notice
 from crewlite.cli.options import RunOptions
 from crewlite.cli.output import Output
 from crewlite.cli.shell import Again, shell_line
 from crewlite.lazy import lazy
-from crewlite.resuming import branch_ref
+from crewlite.resuming import branch_ref, without_advice
 from crewlite.runtime.kickoffs.engine import kickoff_here
 from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.state.providers import declares

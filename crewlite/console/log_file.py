@@ -32,7 +32,7 @@ def written(path: str, run_id: Callable[[], str | None], address: Callable[[], s
     file.setFormatter(logging.Formatter("%(message)s" if path.endswith(".json") else "%(asctime)s %(message)s"))
 
     def hear(source: object, event: BaseEvent, state: Any) -> None:
-        if is_of(run_id, address, event) and (text := _text(path, event, state)):
+        if is_of(run_id, address, event) and (text := _text(path, event, state, address())):
             file.handle(logging.LogRecord("crewlite.run", logging.INFO, "", 0, text, None, None))
 
     try:
@@ -43,10 +43,10 @@ def written(path: str, run_id: Callable[[], str | None], address: Callable[[], s
             file.close()
 
 
-def _text(path: str, event: BaseEvent, state: Any) -> str:
+def _text(path: str, event: BaseEvent, state: Any, base: str) -> str:
     if path.endswith(".json"):
         return json.dumps(as_data(event), ensure_ascii=False)
-    said = line_of(event, state.usage if state is not None else None)
+    said = line_of(event, state.usage_of(base) if state is not None else None, base)
     return f"{event.run_id} {' '.join(said[1].split())}" if said else ""
 
 

@@ -15,12 +15,13 @@ from crewlite import kinds
 from crewlite.codec import decode
 from crewlite.console.status_lines import status_lines_of
 from crewlite.console.text import say
-from crewlite.console.underway import Underway, depth_of, is_part_of, titled
+from crewlite.console.underway import Underway, depth_of, is_part_of, seen_from, titled
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.events.registry import EventType
 from crewlite.ids import short
 from crewlite.lazy import lazy
+from crewlite.resuming import without_advice
 from crewlite.runtime.people.terminal import terminal
 from crewlite.wording import number_of
 
@@ -31,6 +32,7 @@ rich = lazy("rich.console")
 
 _LONGEST = 100  # characters of a text that is quoted
 _OF_AN_ERROR = 60  # the same for errors: each step that an error passes prints it, and the end prints it completely
+_OF_A_MODEL = 120  # the same for an error of a model call, where it is printed first
 _Line = tuple[str, str] | None
 _Said = Callable[[Any], _Line]
 
@@ -60,7 +62,7 @@ def shown(run_id: Callable[[], str | None], address: Callable[[], str] = lambda:
             run.hear(event, usage)
             if event.type == "progress_reported" and not run.is_due(event):
                 return
-            if said := line_of(event, usage):
+            if said := line_of(event, usage, run.base):
                 depth, whole = depth_of(event.address or "", run.base), event.type == "tool_usage_error"
                 with status_lines.above() if status_lines else contextlib.nullcontext():
                     say(status_lines.console if status_lines else console, *said, depth=depth, whole=whole)
@@ -77,13 +79,13 @@ def is_of(run_id: Callable[[], str | None], address: Callable[[], str], event: B
     return event.run_id is not None and event.run_id == run_id() and is_part_of(event.address or "", address())
 
 
-def line_of(event: BaseEvent, usage: Usage | None) -> _Line:
+def line_of(event: BaseEvent, usage: Usage | None, base: str) -> _Line:
     """Return the line for an event, as the name of its mark and a text; None if it is not shown.
 
-    `usage` is that of the kickoff up to the event.
+    `usage` is that of the kickoff up to the event. `base` is the step that the kickoff is, "" for a run.
     """
     say = _LINES.get(cast(EventType, event.type))
-    said = say(event) if say else None
+    said = say(seen_from(event, base)) if say else None
     if said and event.type == "llm_call_completed":
         return said[0], f"{said[1]}, so far {_tokens(usage)}"
     return said
@@ -159,7 +161,8 @@ def _tool_refused(event: Any) -> _Line:
 
 def _recovery_started(event: Any) -> _Line:
     what, known = f"{kinds.of(event.kind).title} {event.name}", event.failure_type not in ("", "unknown")
-    failure = f"{what}: {event.failure_type}: {_error(event)}" if known else f"{what}: {_error(event)}"
+    error = _model_error(event, event.name) if kinds.of(event.kind) is kinds.LLM else _error(event)
+    failure = f"{what}: {event.failure_type}: {error}" if known else f"{what}: {error}"
     if event.remedy in ("retry", "fallback") and not known:
         return "failed", f"{failure}; try {event.attempt + 1} in {event.delay:.1f} s"
     wait = f" in {event.delay:.1f} s" if event.delay else ""
@@ -180,6 +183,10 @@ def _recovery_failed(event: Any) -> _Line:
 
 def _signal(mark: str) -> _Said:
     return lambda event: (mark, f"{event.type}: {event.reason}")
+
+
+def _crew(event: Any) -> str:
+    return "crew" if event.crew_name == "crew" else f"crew {event.crew_name}"
 
 
 def _begins(event: Any) -> str:
@@ -207,32 +214,38 @@ def _error(event: Any) -> str:
     return f"{event.error_type}: {_short(event.error, _OF_AN_ERROR)}"
 
 
+def _model_error(event: Any, model: str) -> str:
+    """Return the error of a call in a line that names the model, and says itself what follows."""
+    said = without_advice(event.error).strip().removeprefix(f"{model} ")
+    return f"{event.error_type}: {_short(said.removesuffix('.'), _OF_A_MODEL)}"
+
+
 def _short(text: str, longest: int = _LONGEST) -> str:
     return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 _LINES: dict[EventType, _Said] = {
-    "crew_kickoff_started": lambda e: ("begun", f"crew {e.crew_name} {_begins(e)}"),
+    "crew_kickoff_started": lambda e: ("begun", f"{_crew(e)} {_begins(e)}"),
     "crew_kickoff_completed": lambda e: (
         "finished",
-        f"crew {e.crew_name} has finished: {number_of(e.total_tokens, 'token')}",
+        f"{_crew(e)} has finished: {number_of(e.total_tokens, 'token')}",
     ),
-    "crew_kickoff_failed": lambda e: ("failed", f"crew {e.crew_name} stopped: {_error(e)}"),
+    "crew_kickoff_failed": lambda e: ("failed", f"{_crew(e)} stopped: {_error(e)}"),
     "lite_agent_execution_started": lambda e: ("begun", f"agent {e.agent_role} {_begins(e)}"),
     "lite_agent_execution_completed": lambda e: ("finished", f"agent {e.agent_role} has finished: {_tokens(e.usage)}"),
     "lite_agent_execution_error": lambda e: ("failed", f"agent {e.agent_role} stopped: {_error(e)}"),
-    "crew_test_started": lambda e: ("begun", f"test of crew {e.crew_name} {_begins(e)}"),
+    "crew_test_started": lambda e: ("begun", f"test of {_crew(e)} {_begins(e)}"),
     "agent_evaluation_completed": lambda e: (
         "finished",
         f"{_evaluated(e)} gets {e.score:.1f} of 10: {_short(e.reason)}",
     ),
     "agent_evaluation_failed": lambda e: ("failed", f"{_evaluated(e)} gets no score: {_error(e)}"),
     "crew_test_result": lambda e: ("finished", f"iteration {e.iteration}: {e.quality:.1f} of 10"),
-    "crew_test_completed": lambda e: ("finished", f"test of crew {e.crew_name} has finished: {e.quality:.1f} of 10"),
-    "crew_test_failed": lambda e: ("failed", f"test of crew {e.crew_name} stopped: {_error(e)}"),
-    "crew_train_started": lambda e: ("begun", f"training of crew {e.crew_name} {_begins(e)}"),
-    "crew_train_completed": lambda e: ("finished", f"training of crew {e.crew_name} has finished"),
-    "crew_train_failed": lambda e: ("failed", f"training of crew {e.crew_name} stopped: {_error(e)}"),
+    "crew_test_completed": lambda e: ("finished", f"test of {_crew(e)} has finished: {e.quality:.1f} of 10"),
+    "crew_test_failed": lambda e: ("failed", f"test of {_crew(e)} stopped: {_error(e)}"),
+    "crew_train_started": lambda e: ("begun", f"training of {_crew(e)} {_begins(e)}"),
+    "crew_train_completed": lambda e: ("finished", f"training of {_crew(e)} has finished"),
+    "crew_train_failed": lambda e: ("failed", f"training of {_crew(e)} stopped: {_error(e)}"),
     "SIGTERM": _signal("failed"),
     "SIGINT": _signal("failed"),
     "SIGHUP": _signal("failed"),
@@ -264,7 +277,7 @@ _LINES: dict[EventType, _Said] = {
     "llm_guardrail_completed": _guardrail_completed,
     "llm_guardrail_failed": lambda e: ("failed", f"guardrail {_short(e.guardrail)} failed: {_error(e)}"),
     "llm_call_completed": _call_completed,
-    "llm_call_failed": lambda e: ("failed", f"model {e.model} failed: {_error(e)}"),
+    "llm_call_failed": lambda e: ("failed", f"model {e.model} failed: {_model_error(e, e.model)}"),
     "llm_call_paced": _call_paced,
     "agent_logs_execution": lambda e: ("said", f"{e.agent_role}: {_short(e.formatted_answer)}"),
     "tool_usage_started": _tool_started,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from crewlite import kinds
 from crewlite.events.base import BaseEvent
 from crewlite.wording import number_of
 
@@ -95,6 +96,17 @@ class Underway:
 def depth_of(address: str, base: str) -> int:
     """Return how many steps deep inside `base` a step is; 0 for `base` itself."""
     return address[len(base) :].count("/") + (not base and bool(address))
+
+
+def seen_from(event: BaseEvent, base: str) -> BaseEvent:
+    """Return the event of a step inside `base` with its address there, so that it is named as if `base` ran alone.
+
+    A question keeps its address, by which it is answered.
+    """
+    address = event.address or ""
+    if not base or kinds.at(address).asks_person:
+        return event
+    return event.model_copy(update={"address": address[len(base) :].removeprefix("/")})
 
 
 def is_part_of(address: str, base: str) -> bool:

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from crewlite import History
-from crewlite.cli.error_text import without_advice
 from crewlite.cli.main import main
+from crewlite.resuming import without_advice
 from tests import children
 from tests.children import posix
 

@@ -10,10 +10,11 @@ from pydantic import BaseModel
 
 from crewlite import Agent, CheckpointConfig, Crew, LLMReply, Task, ToolCall, Usage, tool
 from crewlite.console.progress import shown
-from crewlite.errors import AnswerTimeout, ConfigError, Suspended
+from crewlite.errors import AnswerTimeout, ConfigError, LLMUnavailable, Suspended
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.flow import ask, flow, step
+from crewlite.recovery.policy import MaxRetries
 from crewlite.testing import ScriptedLLM
 
 
@@ -85,6 +86,29 @@ def test_checkpoints_and_what_is_reused_are_shown(capsys, tmp_path):
     assert "● checkpoint " in capsys.readouterr().out
     crew([], checkpoint=config).kickoff(run_id="r")
     assert "↺ the result from the record" in capsys.readouterr().out
+
+
+def test_a_failed_model_call_is_told_once_in_full_without_its_name_and_advice(capsys):
+    said = "openai/x could not answer (status 503): the service is under maintenance until noon. Start the run again."
+
+    class Fails(ScriptedLLM):
+        async def acall(self, messages, **context):
+            raise LLMUnavailable(said)
+
+    agent = Agent(role="Pilot", goal="g", llm=Fails([], model="openai/x"), verbose=True, failure_policy=MaxRetries(1))
+    with pytest.raises(LLMUnavailable):
+        agent.kickoff("Well?")
+    told = "LLMUnavailable: could not answer (status 503): the service is under maintenance until noon"
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert any(line.startswith(f"✗ model openai/x: {told}; try 2 in ") for line in lines)
+    assert f"✗ model openai/x failed: {told}" in lines
+
+
+def test_a_crew_without_a_name_is_a_crew(capsys):
+    Crew(tasks=crew(["done"]).tasks, verbose=True).kickoff()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("▸ crew begins (run ")
+    assert lines[-1].startswith("✓ crew has finished: ")
 
 
 def test_a_failure_is_shown_with_its_reason(capsys):
@@ -196,7 +220,7 @@ def test_an_error_is_told_in_short_as_each_step_it_goes_through_tells_it(capsys)
         crew([ValueError("no paper " * 40)]).kickoff()
     failed = [line for line in capsys.readouterr().out.splitlines() if "✗" in line]
     assert len(failed) == 3
-    assert all(len(line) < 120 and "ValueError: no paper" in line for line in failed)
+    assert all(len(line) < 170 and "ValueError: no paper" in line for line in failed)
 
 
 def test_a_retry_says_what_failed_and_when_it_is_tried_again(capsys):
@@ -240,6 +264,39 @@ def test_a_verbose_crew_prints_in_a_flow_what_it_prints_alone(capsys):
     quiet.kickoff()
     assert without_ids(capsys.readouterr().out) == alone
     assert alone[-1] == "✓ crew library has finished: 7 tokens"
+
+
+def test_steps_have_the_names_in_a_flow_that_they_have_alone(capsys, tmp_path):
+    config = CheckpointConfig(location=tmp_path)
+
+    def fails_first(run):
+        agent = Agent(role="Reader", goal="g", llm=ScriptedLLM(["one", ValueError("no paper"), "two"]))
+        tasks = [Task(description="Read", expected_output="x", agent=agent) for _ in range(2)]
+        loud = Crew(tasks=tasks, verbose=True, output_log_file=str(tmp_path / f"{run}.txt"))
+
+        def lines():
+            printed = without_ids(capsys.readouterr().out)
+            return [line for line in printed if "checkpoint" not in line and "recorded step" not in line]
+
+        return loud, lines
+
+    loud, lines = fails_first("alone")
+    with pytest.raises(ValueError, match="no paper"):
+        loud.kickoff(run_id="alone", from_checkpoint=config)
+    first = lines()
+    loud.kickoff(run_id="alone", from_checkpoint=config)
+    second = lines()
+
+    loud, lines = fails_first("inside")
+    quiet = flow(checkpoint=config)(lambda: loud.kickoff().raw)
+    with pytest.raises(ValueError, match="no paper"):
+        quiet.kickoff(run_id="inside")
+    assert lines() == first
+    quiet.kickoff(run_id="inside")
+    assert lines() == second
+    assert "  ▸ task#2: Reader begins" in first
+    assert "  ↺ task#1 from the record" in second
+    assert "crew:" not in (tmp_path / "inside.txt").read_text(encoding="utf-8")
 
 
 def test_a_verbose_agent_prints_in_a_flow_what_it_prints_alone(capsys):
