@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from crewlite.ids import now
 from crewlite.state.providers import BranchInfo, Store
+from crewlite.state.providers.base import ended
 from crewlite.state.reading.over_runs import each
 from crewlite.state.run_history import RunHistory
 
@@ -28,8 +29,10 @@ def unfinished(store: Store, name: str | None) -> list[RunHistory]:
         run = RunHistory(store, info.run_id, info.branch)
         return run if _has_work(run) and not run.at_work else None
 
-    wanted = (info for info in store.branches() if info.branch == "main" and name in (None, info.name))
-    return [run for run in each(wanted, look) if run]
+    mains = {(one.run_id, one.branch): one for one in store.branches() if one.branch == "main"}
+    wanted = {key: one for key, one in mains.items() if name in (None, one.name)}
+    over = ended(store, wanted)  # most of them: their journals need not be read
+    return [run for run in each((one for key, one in wanted.items() if key not in over), look) if run]
 
 
 def _has_work(run: RunHistory) -> bool:

@@ -132,3 +132,13 @@ def test_a_file_that_the_system_does_not_read_now_is_skipped(forbidden, caplog):
             assert "try again" in told(caplog)[0]
             assert history.prune(older_than=AT_ONCE).runs == ("one",)
             assert Path(location, "journal", "two").exists()
+
+
+def test_the_unfinished_runs_are_found_without_reading_those_that_have_ended(runs, caplog):
+    damage(runs, "third")
+    with History(runs) as history:
+        assert history.unfinished() == []
+        assert not told(caplog)
+        place = next(one for one in history.run("second").checkpoints() if not one.label)
+        history.rewind(place)
+        assert [run.run_id for run in history.unfinished()] == ["second"]

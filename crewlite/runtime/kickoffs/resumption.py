@@ -38,6 +38,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import recorded
 from crewlite.state.providers import exists, open_store, provider_for
+from crewlite.state.providers.base import ended
 from crewlite.state.reading.locate import Located, check_stands, locate
 from crewlite.state.reading.missing import no_step
 from crewlite.state.reading.over_runs import each
@@ -65,16 +66,19 @@ def newest_unfinished(
 ) -> Located | None:
     """Return the newest run of this definition with these inputs that has no result yet; None if there is none.
 
-    Forks and the run ids in `passed` are skipped. Reads the journals of this definition's runs, newest first, up to
-    the one found. A damaged run is skipped with a warning. Raises StoreError if one cannot be read at the moment.
+    Forks and the run ids in `passed` are skipped. Reads the journals of this definition's runs without a result,
+    newest first, up to the one found. A damaged run is skipped with a warning. Raises StoreError if one cannot be read
+    at the moment.
     """
     provider = provider_for(config.location, config.provider)
     if not exists(config.location, provider):
         return None
     wanted = secrets.mask_data(encode(dict(inputs), "inputs"))
     with contextlib.closing(open_store(provider, config.location)) as store:
-        mine = (info for info in store.branches() if info.identity == root.identity and info.base is None)
-        others = (info for info in mine if info.run_id not in passed)
+        mains = {(one.run_id, one.branch): one for one in store.branches() if one.base is None}
+        mine = {key: one for key, one in mains.items() if one.identity == root.identity and one.run_id not in passed}
+        over = ended(store, mine)
+        others = (one for key, one in mine.items() if over.get(key) != "finished")
         read = each(others, lambda info: recorded(store, info.run_id, info.branch), JournalCorrupt)
         for record in read:  # one that is only unreadable now ends it: a new run would pay anew for what it holds
             if not record.finished and not root.changed(record.run, wanted):

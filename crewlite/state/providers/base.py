@@ -6,7 +6,7 @@ and checkpoints. `crewlite.testing.check_provider` tests a provider of your own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, cast, runtime_checkable
 
@@ -20,6 +20,10 @@ from crewlite.wording import what_is
 _TRIES = 100  # a try fails only if another process has succeeded
 Head = tuple[int, str]
 """The head of a branch: the seq and the checksum of its last entry."""
+BranchName = tuple[str, str]
+"""The id of a run, and the name of one of its branches."""
+End = Literal["finished", "failed"]
+"""How a run ended: with its result, or with a failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +237,13 @@ class Searchable(Protocol):
         """Return whether the stored bytes of the branch itself contain any of these parts."""
 
 
+class Ending(Protocol):
+    """A store that can tell how runs ended without reading their journals. A store need not: then each is read."""
+
+    def ended(self, branches: Iterable[BranchName]) -> dict[BranchName, End]:
+        """Return how these branches ended: those whose last entry is verified, and says so (see `reading.end_of`)."""
+
+
 @runtime_checkable
 class BaseProvider(Protocol):
     """A kind of storage. A provider of your own needs a `name` and the method `open`.
@@ -338,6 +349,12 @@ def searchable_of(store: Store) -> Searchable | None:
     """Return the store if it can search its bytes; None otherwise."""
     found: Any = store
     return found if hasattr(store, "mentions") else None
+
+
+def ended(store: Store, branches: Iterable[BranchName]) -> Mapping[BranchName, End]:
+    """Return which of these branches have certainly ended, and how; what it leaves out is to be read."""
+    found: Any = store
+    return found.ended(branches) if hasattr(store, "ended") else {}
 
 
 def exists(location: str, provider: BaseProvider) -> bool:

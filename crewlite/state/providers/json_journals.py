@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -18,13 +18,14 @@ from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry, InvalidEntry, chained, parse, parts_of_line, unseal_line
 from crewlite.state.format.rewinds import Rewound, rewinds_of
 from crewlite.state.providers import reading
-from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit
+from crewlite.state.providers.base import BranchInfo, BranchName, CheckpointInfo, Commit, End
 from crewlite.state.providers.json_paths import Paths
 
 log = logging.getLogger("crewlite.state")
 _BLOCK = 512  # bytes: the smallest unit that a disk writes
 _SEQ = re.compile(rb'\{"sum":"[0-9a-f]{32}","schema":\d+,"seq":\d+,')
 _SEALED = 40  # bytes of a line that hold its seal
+_END = 8_192  # bytes that the last lines of a journal seldom exceed
 _HOLE = 32  # so many zeros in a row are an unwritten part of a file, not a changed byte
 
 
@@ -78,6 +79,17 @@ class JournalFiles:
         except InvalidEntry as problem:
             raise JournalCorrupt(f"{path}, commit {seq}", str(problem), None, self._location) from None
         return None
+
+    def ended(self, branches: Iterable[BranchName]) -> dict[BranchName, End]:
+        """Return which of these branches ended, and how, by its last lines, as Ending.ended describes."""
+        return {key: end for key in branches if (end := self._end_of(self._paths.journal(*key)))}
+
+    def _end_of(self, path: Path) -> End | None:
+        try:
+            last = _last_lines(path, reading.LAST)
+            return reading.end_of([parts_of_line(line) for line in reversed(last)])
+        except (InvalidEntry, OSError):  # whoever reads the journal says what is wrong with it
+            return None
 
     def mentions(self, run_id: str, branch: str, *parts: bytes) -> bool:
         """Return whether the journal of a branch contains any of these bytes, without reading the entries."""
@@ -176,6 +188,18 @@ def _bytes(path: Path) -> bytes | None:
         raise
     except OSError as error:
         raise reading.not_read(path, error) from error
+
+
+def _last_lines(path: Path, count: int) -> list[bytes]:
+    """Return the last lines of a journal, without newlines; none if its last write was cut. Raises OSError."""
+    with disk.opened(path) as file:
+        size, length = file.seek(0, os.SEEK_END), _END
+        while True:
+            file.seek(max(0, size - length))
+            data = file.read()
+            if length >= size or data.count(b"\n") > count:
+                return data.split(b"\n")[-count - 1 : -1] if data.endswith(b"\n") else []
+            length *= 8
 
 
 def _records(data: bytes) -> Iterator[tuple[bytes, str, None]]:

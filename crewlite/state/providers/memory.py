@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from crewlite.errors import BranchConflictError
 from crewlite.forked import lock
@@ -11,7 +11,7 @@ from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.rewinds import abandoned, rewinds_of
 from crewlite.state.providers import reading
-from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, Head
+from crewlite.state.providers.base import BranchInfo, BranchName, CheckpointInfo, Commit, End, Head
 
 
 class InMemoryProvider:
@@ -55,6 +55,11 @@ class _MemoryStore:
 
     def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:
         return next((entry.sum for entry in self.read(run_id, branch) if entry.seq == seq), None)
+
+    def ended(self, branches: Iterable[BranchName]) -> dict[BranchName, End]:
+        journals = {key: self._journals.get(key, [])[: -reading.LAST - 1 : -1] for key in branches}
+        records = {key: [(entry.body, entry.seal) for entry in last] for key, last in journals.items()}
+        return {key: end for key, last in records.items() if (end := reading.end_of(last))}
 
     def touched(self, run_id: str, branch: str) -> float:
         return self._touched.get((run_id, branch), 0.0)

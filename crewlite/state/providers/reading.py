@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from crewlite.errors import BranchConflictError, JournalCorrupt, SchemaTooNew, StoreError
 from crewlite.state.format.commit import CheckpointRecord, ForkBase, Rewind
-from crewlite.state.format.entry import Entry, InvalidEntry, start_of, unseal
+from crewlite.state.format.entry import Entry, InvalidEntry, chained, parse, start_of, unseal
 from crewlite.state.format.forms import check_recorded_inputs
 from crewlite.state.format.rewinds import Ranges, is_abandoned
-from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, Head
+from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, End, Head
+
+LAST = 4
+"""How many entries at the end of a journal `end_of` looks at."""
+_WORK = {"claim", "intents", "asked"}
+"""Parts of a commit of a run that may not have ended, whatever step the commit holds."""
+_WITHOUT_WORK = {"schema", "seq", "at", "drops", "place"}
+"""The parts of a commit that a prune or a label adds to a run."""
 
 
 def branch_info(first: Entry) -> BranchInfo:
@@ -136,6 +145,40 @@ def ends_claim(data: Mapping[str, Any]) -> bool:
             if not isinstance(error, dict) or error.get("final"):
                 return True
     return False
+
+
+def end_of(records: Sequence[tuple[Any, Any]], head: str | None = None) -> End | None:
+    """Return how a run ended, from the (body, seal) of its last `LAST` entries, newest first; None if they do not tell.
+
+    Each is verified against the one before it, so the oldest serves for that alone. `head`: the checksum of the last
+    entry, if the store notes it elsewhere as well.
+    """
+    with contextlib.suppress(InvalidEntry, SchemaTooNew):  # whoever reads the journal says what is wrong with it
+        for (body, total), before in pairwise(records):
+            entry = unseal(body, total, after=chained_sum(*before), where="")
+            if head not in (None, entry.sum):
+                return None
+            if not entry.commit.keys() <= _WITHOUT_WORK:
+                return _end_in(entry)
+            head = None
+    return None
+
+
+def _end_in(entry: Entry) -> End | None:
+    """Return how a run ended by an entry; None if it has not, or if it takes the rest of the journal to tell."""
+    steps = entry.commit.get("steps")
+    if not steps or steps[-1]["address"] or not entry.commit.keys().isdisjoint(_WORK):
+        return None
+    if error := steps[-1].get("error"):
+        return "failed" if error["final"] else None
+    return None if steps[-1].get("again") else "finished"
+
+
+def chained_sum(body: object, total: object) -> str:
+    """Return the checksum that the commit after this one is chained to. Raises InvalidEntry if this one is damaged."""
+    if not isinstance(body, bytes) or not isinstance(total, str):
+        raise InvalidEntry("the commit before this one has lost its bytes")
+    return chained(parse(body), total)
 
 
 def pays_anew(commit: Commit) -> bool:

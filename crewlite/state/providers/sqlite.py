@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,10 +21,10 @@ from crewlite import disk
 from crewlite.errors import BranchConflictError, JournalCorrupt, SchemaTooNew, StoreUnusable
 from crewlite.lazy import lazy
 from crewlite.state.format.commit import CheckpointRecord
-from crewlite.state.format.entry import Entry, InvalidEntry, chained, parse, unseal
+from crewlite.state.format.entry import Entry, InvalidEntry, parse, unseal
 from crewlite.state.format.rewinds import Ranges, Rewound, abandoned, is_abandoned
 from crewlite.state.providers import reading
-from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, Head
+from crewlite.state.providers.base import BranchInfo, BranchName, CheckpointInfo, Commit, End, Head
 from crewlite.state.providers.salvage import Salvage
 from crewlite.state.providers.sqlite_database import (
     MAY_REWIND,
@@ -54,6 +56,12 @@ _ORPHANS = (  # counts branches with entries and no row, with one index lookup f
 _REWINDS = (
     "SELECT run_id, name, body FROM entry JOIN branch ON branch_id = branch.id "
     f"WHERE {MAY_REWIND} ORDER BY branch_id, entry.seq"
+)
+
+
+_LAST = (
+    "SELECT run_id, name, head, body, sum FROM branch JOIN entry ON branch_id = id AND entry.seq > branch.seq - ? "
+    "ORDER BY branch_id, entry.seq DESC"
 )
 
 
@@ -151,7 +159,7 @@ class SqliteStore:
             return None
         where = f"{self.location}, run {run_id}, branch {branch}, commit {seq}"
         try:
-            after = _chained(*rows[1][1:]) if len(rows) == 2 else None
+            after = reading.chained_sum(rows[1][2], rows[1][1]) if len(rows) == 2 else None
             return unseal(rows[0][2], rows[0][1], after=after, where=where).sum
         except InvalidEntry as problem:
             raise JournalCorrupt(where, str(problem), None, self.location) from None
@@ -163,6 +171,11 @@ class SqliteStore:
             (run_id, branch),
         )
         return any(part in body for (body,) in rows if body for part in parts)
+
+    def ended(self, branches: Iterable[BranchName]) -> dict[BranchName, End]:
+        """Return which of these branches ended, and how, by its last rows, as Ending.ended describes."""
+        wanted = set(branches)
+        return self._database.read(lambda db: _ends(db.execute(_LAST, (reading.LAST,)), wanted), {})
 
     def touched(self, run_id: str, branch: str) -> float:
         """Return the time of a branch's last commit or sign of life, in seconds since the epoch; 0 if there is none."""
@@ -347,8 +360,10 @@ def _abandoned(rows: Sequence[tuple[str, str, bytes]]) -> dict[tuple[str, str], 
     return {branch: abandoned(rewinds) for branch, rewinds in found.items()}
 
 
-def _chained(total: object, body: object) -> str:
-    """Return the checksum that the commit after this row is chained to. Raises InvalidEntry if the row is damaged."""
-    if not isinstance(body, bytes) or not isinstance(total, str):
-        raise InvalidEntry("the commit before this one has lost its bytes")
-    return chained(parse(body), total)
+def _ends(rows: Iterable[Any], wanted: Collection[BranchName]) -> dict[BranchName, End]:
+    """Return how these branches ended, from the last rows of each, newest first."""
+    ends = dict[BranchName, End]()
+    for (run_id, branch, head), last in groupby(rows, key=itemgetter(0, 1, 2)):
+        if (run_id, branch) in wanted and (end := reading.end_of([row[3:] for row in last], head)):
+            ends[run_id, branch] = end
+    return ends

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from crewlite.errors import RefError
-from crewlite.state.format.commit import CheckpointRecord
+from crewlite.state.format.commit import CheckpointRecord, Claim, CommitParts, StepRecord
+from crewlite.state.format.entry import next_entry
+from crewlite.state.format.failed import ErrorRecord
+from crewlite.state.journal.lineage import head_of
 from crewlite.state.providers import CheckpointInfo, Commit
 from crewlite.state.reading.locate import locate
-from crewlite.testing.bench import Bench, Branch, branch_line, checkpoint_line, journal_is, raises, same
+from crewlite.testing.bench import Bench, Branch, NotOffered, branch_line, checkpoint_line, journal_is, raises, same
 
 
 def checkpoints_are_listed_newest_first(bench: Bench) -> None:
@@ -160,3 +165,38 @@ def branches_are_listed_by_run(bench: Bench) -> None:
     same(store.branches("run-1"), [branch_line(branch) for branch in (main, *forks)], "the branches of one run are")
     same(store.branches("run-10"), [branch_line(other)], "the branches of the other are")
     same(store.branches("run-2"), [], "the branches of a run that is not there are")
+
+
+def ends_are_told_by_the_last_entries(bench: Bench) -> None:
+    """`ended(branches)`, if a store has it, says how those ended that certainly have, by their last entries."""
+    store, names = bench.open(), list[tuple[str, str]]()
+    if not hasattr(store, "ended"):
+        raise NotOffered
+
+    def run(*last: CommitParts) -> str:
+        branch = Branch(f"run-{len(names)}").add(3)
+        for parts in last:
+            branch.entries.append(next_entry(parts, after=head_of(branch.entries)))
+        names.append((branch.run_id, branch.branch))
+        store.append([branch.commit()])
+        return branch.run_id
+
+    result: StepRecord = {**Branch().add(2).entries[1].commit["steps"][0], "address": ""}
+    error: ErrorRecord = {"type": "E", "message": "", "traceback": "", "failure": "Unknown", "final": True}
+    claim: Claim = {"id": "c", "host": "h", "boot": "b", "pid": 1, "started": None}
+    end: CommitParts = {"steps": [result]}
+    drop: CommitParts = {"drops": [("never was", None)]}
+    finished = [run(end), run(end, drop), run(end, drop, drop)]
+    failed = [run({"steps": [{**result, "error": error}]})]
+    run()
+    run({**end, "claim": claim})
+    run(end, {"released": True})
+    run({"steps": [{**result, "error": {**error, "final": False}}]})
+    run({"steps": [{**result, "again": True}]})
+    run({**end, "intents": [("task:write", "once")]})
+    expected = {(one, "main"): how for how, ids in (("finished", finished), ("failed", failed)) for one in ids}
+    for opened in (store, bench.open()):
+        told: Any = opened
+        same(told.ended(names), expected, "the ends are")
+        same(told.ended(names[1:2]), {names[1]: "finished"}, "the end of one run is")
+        same(told.ended([("no-such-run", "main")]), {}, "the end of a run that is not there is")
