@@ -12,7 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sized
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 Work = dict[str, int]
 """Units of work by function, as file:name."""
@@ -25,12 +25,12 @@ _ON_ALL = frozenset(("copy", "count", "difference", "index", "issubset", "remove
 
 def counted(code: Callable[[], object]) -> Work:
     """Run the code and return its work."""
-    units, others = Counter[CodeType](), Counter[CodeType]()
+    units, others = dict[int, Units](), Counter[CodeType]()
 
     def trace(frame: FrameType, event: str, arg: object) -> Any:
-        if event in ("call", "line"):
-            units[frame.f_code] += 1
-        return trace
+        code_object = frame.f_code  # to hash it, Python hashes its constants and names each time
+        found = units.get(id(code_object)) or units.setdefault(id(code_object), _units_of(code_object))
+        return found.count(frame, event, arg)
 
     def profile(frame: FrameType, event: str, arg: Any) -> None:
         if event == "c_call" and arg.__name__ in _ON_ALL and isinstance(arg.__self__, Sized):
@@ -53,9 +53,30 @@ def counted(code: Callable[[], object]) -> Work:
         threading.setprofile(before[1])  # type: ignore[arg-type]
         gc.enable()
     found = Counter[str]()
-    for code_object, count in (*dict(units).items(), *dict(others).items()):  # other threads go on counting
+    lines = [(one.code, one.so_far()) for one in list(units.values())]  # other threads go on counting
+    for code_object, count in (*lines, *dict(others).items()):
         found[f"{code_object.co_filename}:{code_object.co_qualname}"] += count
     return found
+
+
+class Units(NamedTuple):
+    """The lines that a code object begins: what counts them, and how many there are so far."""
+
+    code: CodeType
+    count: Callable[[FrameType, str, object], Any]
+    so_far: Callable[[], int]
+
+
+def _units_of(code: CodeType) -> Units:
+    units = 0
+
+    def count(frame: FrameType, event: str, arg: object) -> Any:
+        nonlocal units
+        if event in ("call", "line"):
+            units += 1
+        return count
+
+    return Units(code, count, lambda: units)
 
 
 def faster_than_linear(short: Work, long: Work, items: int) -> list[str]:
