@@ -19,6 +19,7 @@ from crewlite.runtime.steps import replay
 from crewlite.state.format import entry
 from crewlite.state.journal.journal import Journal
 from crewlite.state.providers import sqlite
+from tests import warm
 
 
 class Fits(str):
@@ -123,6 +124,7 @@ SWITCHES: dict[str, Callable[[], None]] = {
 if __name__ == "__main__":
     name, program, *arguments = sys.argv[1:]
     SWITCHES[name]()
+    warm.get_ready()  # once, and not in each of the processes that the program forks
     sys.argv = [program, *arguments]
     sys.path.insert(0, str(Path(program).parent))
     runpy.run_path(program, run_name="__main__")
