@@ -65,7 +65,9 @@ class RunHandle(Generic[R]):
             return
         error = self._future.exception()
         if error is not None and not isinstance(error, RunCancelled | Suspended):
-            log.error("%s failed, and nobody has asked its handle for the result: %s", self._what, repr_of(error))
+            about = {"run_id": self._progress.run_id}
+            message = "%s failed, and nobody has asked its handle for the result: %s"
+            log.error(message, self._what, repr_of(error), extra=about)
 
     def __repr__(self) -> str:
         return f"RunHandle({self.run_id!r}{'' if self.branch == 'main' else f', branch={self.branch!r}'})"

@@ -321,10 +321,9 @@ def _warn_of_answer_to_another(frame: StepScope, asked: Question) -> None:
     if before is None or before.get("digest") == asked.digest:
         return
     if (answer := record.answer_to(before)) and not answer.get("ahead"):  # else it answers this question too
-        frame.run.journal.warn(
-            f"the answer to {frame.address} was given when it asked {before['question']!r}. It asks something else "
-            f"now, so that answer does not count"
-        )
+        asked_then = f"the answer to {frame.address} was given when it asked {before['question']!r}"
+        text = f"{asked_then}. It asks something else now, so that answer does not count"
+        frame.run.journal.warn(text, frame.address)
 
 
 async def _put(frame: StepScope, asked: Question, schema: Any, name: str | None) -> AskedQuestion:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import starmap
@@ -52,6 +53,7 @@ from crewlite.state.format.failed import RaisedError, RemedyRecord, SaidRecord
 from crewlite.state.format.outcome import Attempt, recorded_remedy
 from crewlite.state.format.record import Record
 
+log = logging.getLogger("crewlite.run")
 suspending = lazy("crewlite.runtime.people.suspending")  # its questions are steps, which this module helps to run
 
 
@@ -144,6 +146,7 @@ async def _recorded(step: Step[Any], frame: Frame, decision: Decided, attempt: i
             more |= {"attempt": attempt, "duration_ms": failed.milliseconds}
     else:
         begun = _started(step, frame, decision)
+        _log_retry(frame, f"{about['error_type']}: {about['error']}", attempt, begun)
         event = events.RecoveryStartedEvent, {**about, **begun, "duration_ms": failed.milliseconds}
     origin = frame.origin._replace(parent=frame.outer.origin.parent)
     commit: CommitParts = {"steps": [*starmap(invalidated, decision.void), attempted]}
@@ -153,6 +156,13 @@ async def _recorded(step: Step[Any], frame: Frame, decision: Decided, attempt: i
         if thrown is error:
             raise error  # with its own cause
         raise thrown from (None if thrown is shown else shown)
+
+
+def _log_retry(frame: Frame, error: str, attempt: int, begun: Mapping[str, Any]) -> None:
+    run, where = frame.run, frame.run.called(frame.address)
+    text = f"attempt {attempt} at {where} failed ({error}); {begun['remedy']} in {begun['delay']:.3g} s"
+    about = {"run_id": run.run_id, "branch": run.branch, "address": frame.address}
+    log.info("%s/%s: %s", run.run_id, run.branch, frame.mask(text), extra=about)
 
 
 async def _decided(step: Step[Any], frame: Frame, failed: FailedAttempt, past: Sequence[Remedy]) -> Decided:

@@ -342,7 +342,9 @@ class Execution(Generic[T]):
             raise NotCodable("", value, "it contains a secret input: return it without the secret")
         masked = run.journal.secrets.mask_data(data)
         if masked is not data and masked != data:
-            run.journal.warn(f"The outcome of {run.called(self.address)} held a configured secret, which was masked")
+            run.journal.warn(
+                f"The outcome of {run.called(self.address)} held a configured secret, which was masked", self.address
+            )
             return step.decode(masked), masked, False
         if step.round_trip and not isinstance(value, codec.IMMUTABLE):
             value = step.decode(data)

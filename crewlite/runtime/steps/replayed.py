@@ -20,7 +20,8 @@ async def announce_failed(frame: Frame, step: Step[Any], failure: Attempt) -> No
     frame.run.journal.warn(
         f"{failure.address} failed before and the code handled that, so it is not tried again "
         f"(rerun={[last]!r}, or --rerun {last}, tries it): "
-        f"{failure.error_type}: {failure.message}"
+        f"{failure.error_type}: {failure.message}",
+        failure.address,
     )
     origin = frame.origin_of(step, failure.address)
     if frame.run.hears(events.StepReplayedEvent, origin.checkpoints):
@@ -35,7 +36,8 @@ async def announce_reused(frame: Frame, step: Step[Any], decision: Reuse, finger
         how = how_drifted(frame, step, recorded)
         frame.run.journal.warn(
             f"{recorded.address} is finished and kept, though it is asked something else now "
-            f"(on_drift='keep'): it {how}"
+            f"(on_drift='keep'): it {how}",
+            recorded.address,
         )
     origin = frame.origin_of(step, recorded.address)
     if frame.run.hears(events.StepReplayedEvent, origin.checkpoints):

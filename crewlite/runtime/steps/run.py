@@ -332,7 +332,8 @@ class Run:
         what = f"{', '.join(parts) or 'what its class needs'} cannot be recorded"
         self.journal.warn(
             f"{address} failed with {name}, of which {what}: after a resume, code that catches the error gets {gets}. "
-            f"Keep the text or number that this code needs in the error instead"
+            f"Keep the text or number that this code needs in the error instead",
+            address,
         )
 
     def called(self, address: str) -> str:
@@ -344,7 +345,7 @@ class Run:
 
         Raises `error` with on_save_error="raise".
         """
-        self.journal.warn(f"{self.called(address)} cannot be recorded and will run again on resume: {error}")
+        self.journal.warn(f"{self.called(address)} cannot be recorded and will run again on resume: {error}", address)
         self.journal.failed(error, warned=True)
         if self.journal.on_save_error == "raise":
             raise error

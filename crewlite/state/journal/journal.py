@@ -125,8 +125,7 @@ class Journal:
         """Seal a commit, apply it to the record, and queue it for the store. Returns whether there is a store.
 
         `done` is called once the commit is stored or has failed, never without a store; see WriteQueue.put, also for
-        `behind`. The record stays as the commit leaves it until the caller calls `announce`. Raises StoreError if
-        closed.
+        `behind`. The record stays as the commit leaves it until `announce` is called. Raises StoreError if closed.
         """
         if self.closed:
             raise self.ended()
@@ -266,9 +265,10 @@ class Journal:
         if self.on_save_error == "raise":
             raise StoreError(self.location or "", f"a save failed: {text_of(error)}") from error
 
-    def warn(self, message: str) -> None:
-        """Log a warning about this run, with secrets masked."""
-        log.warning("%s/%s: %s", self.run_id, self.branch, self.secrets.mask(message))
+    def warn(self, message: str, address: str = "") -> None:
+        """Log a warning about this run, with secrets masked; `address`: that of the step it is about."""
+        about = {"run_id": self.run_id, "branch": self.branch, "address": address}
+        log.warning("%s/%s: %s", self.run_id, self.branch, self.secrets.mask(message), extra=about)
 
     def failed(self, error: BaseException, *, warned: bool = False) -> None:
         """Mark the durability of the run as degraded, and emit the event. `warned`: the caller has logged it."""

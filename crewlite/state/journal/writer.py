@@ -328,7 +328,8 @@ class Writer:
             [queue] = queues
             why = self._fence(queue, error)
             if (due or queue.fenced) and not isinstance(why, RunCancelled):  # the kickoff reports a cancellation
-                log.warning("%s/%s gave no sign of life: %s", queue.run_id, queue.branch, text_of(why))
+                about = {"run_id": queue.run_id, "branch": queue.branch}
+                log.warning("%s/%s gave no sign of life: %s", queue.run_id, queue.branch, text_of(why), extra=about)
 
     def _fence(self, queue: WriteQueue, error: BaseException) -> Exception:
         """Return the reason why a write failed. If another process has written to the branch, fence its queue."""
@@ -352,7 +353,8 @@ class Writer:
                 queue.compacted = queue.seq  # before `pinned` is read: see manual.name_checkpoint
                 compact_branch(self.store, queue.run_id, queue.branch, tuple(queue.pinned))
         except BaseException as error:  # whatever storage raises, the thread goes on
-            log.warning("%s/%s could not be compacted: %s", queue.run_id, queue.branch, text_of(ordinary(error)))
+            about, problem = {"run_id": queue.run_id, "branch": queue.branch}, text_of(ordinary(error))
+            log.warning("%s/%s could not be compacted: %s", queue.run_id, queue.branch, problem, extra=about)
 
     def _write(self, jobs: list[_Job]) -> None:
         waiting: dict[WriteQueue, list[Entry]] = {}

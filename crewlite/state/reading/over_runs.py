@@ -35,7 +35,8 @@ def each(
         except (StoreBusy, StoreUnusable):
             raise
         except errors as problem:
-            log.warning("run %s cannot be read and is skipped: %s", info.run_id, problem)
+            about = {"run_id": info.run_id}
+            log.warning("run %s cannot be read and is skipped: %s", info.run_id, problem, extra=about)
             if skipped is not None:
                 skipped.append(info.run_id)
         except RefError:
