@@ -221,8 +221,8 @@ class Record:
             self._calls_and_questions(commit)
         if changed or "values" in commit or "late" in commit:
             self.kept = self.kept.after(commit)
-        for address, change in late_changes(commit, self.seq):
-            self.late.setdefault(address, []).append(change)
+            for address, change in late_changes(commit, self.seq):
+                self.late.setdefault(address, []).append(change)
         self.events.add(commit.get("events", ()), self.seq)
         if drops := commit.get("drops"):
             self.forget(dict(drops))
