@@ -98,8 +98,8 @@ class Step(Generic[T]):
     policy inside has decided on already."""
     child_policy: Policy | None = None
     """The policy for this step and all steps inside it that inherit."""
-    guards: tuple[Guard, ...] = ()
-    """Guards of the steps inside, besides those of the policies."""
+    overruled_policy: Policy | None = None
+    """The policy that would decide without `child_policy`, as an agent's without that of its task: its guards hold."""
     default_policy: Policy | None = None
     """The policy of a step that inherits, if neither it nor an enclosing step sets one."""
     refuses: Callable[[Remedy], str] | None = None

@@ -25,7 +25,7 @@ from crewlite.llm.base import (
 )
 from crewlite.llm.parts import check_sees
 from crewlite.recovery import DEFAULT, Fallback, GuardedCall
-from crewlite.recovery.guards import UNGUARDED, guarding, guards_inside, guards_of
+from crewlite.recovery.guards import UNGUARDED, guarding, guards_inside
 from crewlite.recovery.port import Policy, check_policy
 from crewlite.step_parts import Intent
 from crewlite.usage import Usage, UsageRecord
@@ -119,7 +119,7 @@ class _Call:
             await resources.ready(model)
         check_sees(asked, self.messages)
         guarded: AbstractAsyncContextManager[None] = UNGUARDED
-        if guards := guards_inside(scope.guards, *guards_of(asked.failure_policy)):
+        if guards := guards_inside(scope.guards, asked.failure_policy):
             seen = GuardedCall("model", asked.model, address=scope.address, shared=scope.shared)
             guarded = guarding(guards, seen, scope.mask)
         try:

@@ -170,17 +170,17 @@ class RiskThreshold(Guard):
         return float(risk) > self.ask_above
 
 
-def guards_of(policy: object) -> tuple[Guard, ...]:
-    """Return the guards of a failure policy; () for one that has none."""
-    return getattr(policy, "guards", ())
+def guards_inside(outer: Sequence[Guard], *policies: object) -> tuple[Guard, ...]:
+    """Return the guards that hold inside a definition: those around it, then those of its failure policies, each once.
 
-
-def guards_inside(outer: Sequence[Guard], *inner: Guard) -> tuple[Guard, ...]:
-    """Return the guards that hold inside a definition: those around it, and its own behind them, each once."""
-    if not inner:
-        return tuple(outer)
-    own = [guard for n, guard in enumerate(inner) if not any(guard.is_same(one) for one in (*outer, *inner[:n]))]
-    return (*outer, *own)
+    A policy may have none, as a strategy of your own, or None.
+    """
+    found = [*outer]
+    for policy in policies:
+        for guard in getattr(policy, "guards", ()):
+            if not any(map(guard.is_same, found)):
+                found.append(guard)
+    return tuple(found)
 
 
 UNGUARDED = nullcontext()

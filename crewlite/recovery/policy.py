@@ -318,11 +318,9 @@ _FOR_NOW = frozenset[FailureKind]({"unavailable", "timeout"}), frozenset[Failure
 _MOST_RETRIES = 1000  # of a policy that would never stop
 
 
-def nearest(own: Policy | None, outer: Policy | None) -> Policy | None:
-    """Return the policy that decides inside a definition: its own, or the one around it."""
-    if isinstance(own, MaxRetries) and outer is not None:
-        return replace(own, others=outer)
-    return own or outer
+def nearest(own: Policy, outer: Policy | None) -> Policy:
+    """Return the policy that decides inside a definition with its own: that one, or what it makes of the one around."""
+    return own if outer is None or not isinstance(own, MaxRetries) else replace(own, others=outer)
 
 
 @dataclass(frozen=True, slots=True)

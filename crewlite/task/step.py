@@ -23,7 +23,6 @@ from crewlite.errors import AnswerRefused, ConfigError, Suspended, text_of
 from crewlite.events.voice import Voice
 from crewlite.llm.base import Message
 from crewlite.llm.parts import with_pictures
-from crewlite.recovery.guards import guards_of
 from crewlite.runtime.steps.callbacks import call_back, callback_step, called
 from crewlite.step_parts import Drift
 from crewlite.task.assignment import ContextItem, FilledTask
@@ -114,7 +113,7 @@ def task_step(
         failure_policy=agent.retries,
         inherits=True,
         child_policy=task.failure_policy or agent.failure_policy,
-        guards=guards_of(agent.failure_policy),
+        overruled_policy=agent.failure_policy,
         refuses=lambda remedy: refused(filled.tools, remedy),
         drift=drift,
         checkpoint=agent.checkpoint if task.checkpoint is None else task.checkpoint,

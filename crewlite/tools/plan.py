@@ -19,7 +19,7 @@ from crewlite import events
 from crewlite.durable import Scope, Step, StepEvents
 from crewlite.events.base import BaseEvent
 from crewlite.llm.base import UNREAD, ToolCall
-from crewlite.recovery.guards import guards_inside, guards_of
+from crewlite.recovery.guards import guards_inside
 from crewlite.step_parts import Call, Effect, Intent
 from crewlite.tools.approval import Verdict, changed
 from crewlite.tools.base import BaseTool, as_text, misfit
@@ -79,7 +79,7 @@ class _Plan:
         self._granted[tool.name].add(address)
         voice = Made(tool, about, self._scope.in_doubt(address))
         step = asked.step(lambda: use(tool, call, about), voice, tool.effect)
-        guards = guards_inside(self._scope.guards, *guards_of(tool.failure_policy))
+        guards = guards_inside(self._scope.guards, tool.failure_policy)
         seen = guarded(self._scope, tool, call, address) if guards else None
         if not tool.requires_approval and not (seen and any(guard.asks(seen) for guard in guards)):
             return asked.planned(step, Intent(address, tool.effect, step.question))

@@ -16,7 +16,7 @@ from crewlite.durable import Scope, Step
 from crewlite.errors import ChangeUnused, ConfigError, InDoubt, NonDeterminism
 from crewlite.forked import in_child
 from crewlite.recovery import Guard, Policy, Remedy
-from crewlite.recovery.guards import Shared, guards_inside, guards_of
+from crewlite.recovery.guards import Shared, guards_inside
 from crewlite.recovery.policy import nearest
 from crewlite.recovery.types import RecoveryContext
 from crewlite.runtime.steps import remedies, replay
@@ -57,21 +57,19 @@ class Inherited(NamedTuple):
     slots: Slots | None = None
     """The slots that the step holds under limits, or else those of the nearest enclosing step that has limits."""
 
-    def inside(
-        self,
-        step: Step[Any],
-        budgets: tuple[HeldBudget, ...] = (),
-        slots: Slots | None = None,
-    ) -> Inherited:
+    def inside(self, step: Step[Any], budgets: tuple[HeldBudget, ...] = (), slots: Slots | None = None) -> Inherited:
         """Return what a child step hands down, which has these budgets and slots."""
-        mode = self.mode
+        mode, policy, guards = self.mode, self.policy, self.guards
         if mode.strict_replay is not step.strict_replay:
             mode = dataclasses.replace(mode, strict_replay=step.strict_replay)
+        if step.child_policy is not None:
+            policy = nearest(step.child_policy, policy)
+            guards = guards_inside(guards, step.overruled_policy, step.child_policy)
         return Inherited(
             mode,
             self.limits + step.inherited_limits,
-            nearest(step.child_policy, self.policy),
-            guards_inside(self.guards, *step.guards, *guards_of(step.child_policy)),
+            policy,
+            guards,
             self.budgets + budgets,
             self.auto_approve if step.auto_approve is None else step.auto_approve,
             self.after if step.after is None else max(self.after, step.after),
