@@ -79,27 +79,22 @@ def _with_advice(error: errors.CrewliteError, ref: str, again: Again) -> str | N
 
 
 def _changed(error: errors.QuestionsChanged, again: Again) -> str:
-    changes = "; ".join(f"{address or 'it'} {how}" for address, how in error.changed.items())
     changed = [word for address in error.changed if address for word in ("--rerun", address)]
     changed += ["--allow-effects"] if error.repeats_effects else []
     return (
-        f"Run {error.ref!r} is finished, but it is asked something else now: {changes}. To have both answers, choose "
-        f"another run id; to run the changed steps on a fork: {again.line('fork', error.ref, *changed)} - or say in "
-        f"the definition what to do: CheckpointConfig(on_drift='rerun' or 'keep')"
+        f"{error.found}. To have both answers, choose another run id; to run the changed steps on a fork: "
+        f"{again.line('fork', error.ref, *changed)} - or say in the definition what to do: "
+        f"CheckpointConfig(on_drift='rerun' or 'keep')"
     )
 
 
 def _misfit(error: errors.AnswerMisfit, ref: str, again: Again) -> str:
     """Return the text of an error after which only a fork, or the class as it was, lets the run go on."""
     rerun = f"to run it again on a fork: {again.line('fork', ref, '--rerun', error.address)}"
-    unfit = f"not fit {error.model} ({error.problem})"
     if error.edited:
         other = again.line("fork", ref, "--edit", f"{error.address}=VALUE")
-        return (
-            f"The edit of {error.address} does {unfit}, the class of {error.what}, and the branch cannot go on with "
-            f"it. To fork with another edit: {other} - {rerun}"
-        )
-    return f"{error.what} is finished, but its recorded answer does {unfit}. Use the class as it was then; or, {rerun}"
+        return f"{error.found}. To fork with another edit: {other} - {rerun}"
+    return f"{error.found}. Use the class as it was then; or, {rerun}"
 
 
 def _inputs_changed(error: errors.InputsChanged, again: Again) -> str:
@@ -109,28 +104,22 @@ def _inputs_changed(error: errors.InputsChanged, again: Again) -> str:
         instead = f"to give it up: {again.line('delete', error.ref)}"
     else:
         instead = f"to try others: {again.line('fork', error.ref, *others)}"
-    return (
-        f"Run {error.ref!r} was started with another value of {', '.join(map(repr, error.names))}. To go on: "
-        f"{again.line('resume', error.ref)} - {instead}"
-    )
+    return f"{error.found}. To go on: {again.line('resume', error.ref)} - {instead}"
 
 
 def _refused(error: errors.AnswerRefused, ref: str, again: Again) -> str:
     if error.edit:
         follows = "The branch cannot go on with it" if error.by_run else "Nothing was forked"
         return (
-            f"The edit of {error.address} was refused: {error.problem}. {follows}. Fork again with an answer that "
-            f"fits: --edit {error.address}=VALUE, or as JSON --edit {error.address}:=VALUE"
+            f"{error.found}. {follows}. Fork again with an answer that fits: --edit {error.address}=VALUE, or as JSON "
+            f"--edit {error.address}:=VALUE"
         )
     if error.unused:
         other = Again(again.location).line("answer", ref, error.address, "VALUE", "--replace")
-        return (
-            f"The answer to {error.address} was refused: {error.problem}. The run has not used that answer yet. To put "
-            f"another in its place: {other}"
-        )
+        return f"{error.found}. The run has not used that answer yet. To put another in its place: {other}"
     if error.second:
         other = again.line("fork", ref, "--edit", f"{error.address}=VALUE")
-        return f"The answer to {error.address} was refused: {error.problem}. To continue with another answer: {other}"
+        return f"{error.found}. To continue with another answer: {other}"
     other = again.line("resume", ref, "--answer", f"{error.address}=VALUE")
     still = "The question still waits" if is_question(error.address) else "The call is still in doubt"
-    return f"The answer to {error.address} was refused: {error.problem}. {still}: {other}"
+    return f"{error.found}. {still}: {other}"

@@ -41,7 +41,8 @@ class AnswerRefused(CrewliteError, ValueError):
         if by_run:
             kept = edit or second
             follows = "The branch cannot go on with it" if kept else "The answer is withdrawn, and the question waits"
-        super().__init__(f"The {what} {address} was refused: {problem}. {follows}: {next_}.")
+        self.found = f"The {what} {address} was refused: {problem}"
+        super().__init__(f"{self.found}. {follows}: {next_}.")
         self.address, self.problem, self.by_run = address, problem, by_run
         self.edit, self.second, self.unused = edit, second, unused
 
@@ -68,13 +69,16 @@ class AnswerMisfit(RunMismatch):
         """
         ref = branch_ref(run_id, branch)
         instead = f"fork {ref!r} with rerun=[{address!r}] to ask again" if address else "begin another run"
-        super().__init__(
-            f"The edit of {edited} does not fit {model}, the class of {what} ({problem}). The branch cannot go on with "
-            f"it: fork {ref!r} with another edit, or with rerun=[{edited!r}]."
-            if edited
-            else f"{what} is finished, but its recorded answer does not fit {model} ({problem}). Use the class as it "
-            f"was then, or {instead}."
-        )
+        if edited:
+            self.found = (
+                f"The edit of {edited} does not fit {model}, the class of {what} ({problem}). The branch cannot "
+            )
+            self.found += "go on with it"
+            instead = f"fork {ref!r} with another edit, or with rerun=[{edited!r}]"
+            super().__init__(f"{self.found}: {instead}.")
+        else:
+            self.found = f"{what} is finished, but its recorded answer does not fit {model} ({problem})"
+            super().__init__(f"{self.found}. Use the class as it was then, or {instead}.")
         self.what, self.model, self.problem, self.edited = what, model, problem, edited
         self.address = edited or address
 

@@ -104,11 +104,11 @@ class InputsChanged(RunMismatch):
     ) -> None:
         """`masked`: recorded inputs with a secret; `state_id`: for `@persist`; `set_before`: inputs set on the flow."""
         ref = branch_ref(run_id, branch)
-        message = f"Run {ref!r} was started with another value of {', '.join(map(repr, names))}."
-        message += f" Set on the flow before this kickoff: {', '.join(set_before)}." if set_before else ""
+        self.found = f"Run {ref!r} was started with another value of {', '.join(map(repr, names))}"
+        self.found += f". Set on the flow before this kickoff: {', '.join(set_before)}" if set_before else ""
         if kinds.of(kind).takes_messages:
-            message = f"Run {ref!r} has a question without an answer, and was given another."
-        super().__init__(f"{message} To go on, {to_go_on_with_inputs(kind, ref, names, masked, state_id)}")
+            self.found = f"Run {ref!r} has a question without an answer, and was given another"
+        super().__init__(f"{self.found}. To go on, {to_go_on_with_inputs(kind, ref, names, masked, state_id)}")
         self.state_id = state_id
         self.kind, self.run_id, self.branch, self.ref, self.names = kind, run_id, branch, ref, tuple(names)
 
@@ -143,14 +143,14 @@ class QuestionsChanged(RunMismatch):
     ) -> None:
         ref, allow = branch_ref(run_id, branch), ", allow_effects=True" if repeats_effects else ""
         what = "; ".join(f"{address or 'it'} {how}" for address, how in changed.items())
+        self.found = f"Run {ref!r} is finished, but it is asked something else now: {what}"
         steps = [address for address in changed if address]
         fork = f"fork({ref!r}, rerun={steps!r}{allow}).kickoff()" if steps else f"fork({ref!r}).kickoff('...')"
-        instead = "Choose another run_id"
-        if branch != "main":
-            instead = f"Use the {kind} that ran this branch (of a study: study['NAME'].definition)"
+        other = f"Use the {kind} that ran this branch (of a study: study['NAME'].definition)"
+        instead = "Choose another run_id" if branch == "main" else other
         super().__init__(
-            f"Run {ref!r} is finished, but it is asked something else now: {what}. {instead}; or set on_drift='rerun' "
-            f"to run what has changed, or on_drift='keep' to get the recorded answers; or fork it: {kind}.{fork}."
+            f"{self.found}. {instead}; or set on_drift='rerun' to run what has changed, or on_drift='keep' to get the "
+            f"recorded answers; or fork it: {kind}.{fork}."
         )
         self.run_id, self.branch, self.ref, self.changed = run_id, branch, ref, dict(changed)
         self.kind, self.repeats_effects = kind, repeats_effects
