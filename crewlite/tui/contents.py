@@ -125,8 +125,8 @@ def _run(run: RunHistory) -> Rows:
     status = run.status_text
     by = f" ({run.at_work})" if run.at_work else ""
     rows: Rows = [("status", line(mark(status), " ", (status, style_of(status)), by))]
-    if run.status == "failed" and (own := [one for one in run.attempts if not one.address]):
-        rows.append(("because", Text(escaped_lines(cut(f"{own[-1].error_type}: {own[-1].message}", _LONG)))))
+    if run.status == "failed":
+        rows.append(("because", Text(escaped_lines(cut(words.why_failed(run), _LONG)))))
     if run.stopped_by:
         rows.append(("stopped by", Text(escaped_lines(run.stopped_by))))
     for asked in run.waiting:
@@ -138,9 +138,8 @@ def _run(run: RunHistory) -> Rows:
         rows.append(("answered", Text(escaped_lines(f"{given.address}: {answer}"))))
         rows.append(("", line(("not used yet", "dim"))))
     rows.append(("begun", Moment(run.started_at)))
-    if base := run.base:
-        at = f"checkpoint {short(base.checkpoint_id)}" if base.checkpoint_id else f"commit {base.seq}"
-        rows.append(("forked from", line(f"{base.branch} at {at}")))
+    if run.base:
+        rows.append(("forked from", line(words.place_of(run.base))))
     rows.append(("usage", Text(words.spent(run.usage))))
     if (abandoned := run.abandoned_usage).requests:
         rows.append(("abandoned", Text(f"of these, {words.spent(abandoned)}")))
@@ -187,8 +186,8 @@ def timeline(run: RunHistory, steps: Sequence[StepView], at: int | None = None) 
         begins, ends = (time.at(step.started_at), time.at(step.ended_at)) if step.ended_at else (0.0, 0.0)
         later = at is not None and (step.seq is None or step.seq > at)
         used = step.usage
-        numbers = words.seconds_of(step), used.total_tokens, used.cost, begins, ends
-        rows.append(Row(address, name, depth, words.status_of(step), *numbers, later, words.first_line(step)))
+        numbers = step.seconds, used.total_tokens, used.cost, begins, ends
+        rows.append(Row(address, name, depth, step.status_text, *numbers, later, words.first_line(step)))
     return rows
 
 

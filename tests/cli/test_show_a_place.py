@@ -64,7 +64,10 @@ def test_a_timer_is_shown_with_how_long_it_waits_and_not_as_finished_before(ask,
         at_work = naps.submit(run_id="n")
         assert begun.wait(children.PATIENCE)
     rows = [line.split()[:7] for line in ask("show", "n").splitlines() if line.strip().startswith("timer#")]
+    with History(on_disk().location) as history:
+        page = history.as_html("n")
     at_work.cancel()
+    assert '<span class="state">waiting</span>' in page and "3 h 0 min" in page
     assert rows[0][:6] == ["timer#1", "timer", "finished", "1", "0", "ms"]
     assert rows[1] == ["timer#2", "timer", "waiting", "0", "3", "h", "0"]
 

@@ -12,15 +12,15 @@ from crewlite.cli.checkpoint.screen import Column, Part, Screen
 from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument
 from crewlite.cli.checkpoint.words import (
     ago,
+    beginning_of_line,
     compact,
     first_line,
     iso,
     name_of,
+    place_of,
     root_name,
-    seconds_of,
     shortened,
     spent,
-    status_of,
     why_failed,
 )
 from crewlite.cli.exits import notice
@@ -104,15 +104,11 @@ def _show_run(screen: Screen, opened: Opened, run: RunHistory) -> None:
     now = (f"{status_of_run(run)}{', as it was there' if run.as_of else ''}", style_of(status))
     screen.line(screen.mark(status), " ", (run.ref, "bold"), "  ", now, whole=True)
     begun = f"{iso(run.started_at)} ({ago(run.started_at)})" if screen.terminal else iso(run.started_at)
-    base = run.base
-    stands = (
-        f"{base.branch} at {short(base.checkpoint_id) if base.checkpoint_id else f'commit {base.seq}'}" if base else ""
-    )
     rows: list[tuple[str, Part]] = [
-        ("because", why_failed(run) if status == "failed" else run.stopped_by or ""),
+        ("because", beginning_of_line(why_failed(run)) if status == "failed" else run.stopped_by or ""),
         ("definition", name_of(run.definition)),
         ("begun", begun),
-        ("forked from", stands),
+        ("forked from", place_of(run.base) if run.base else ""),
         ("inputs", shortened(run.inputs) if run.inputs else "none"),
         ("usage", spent(run.usage)),
         ("abandoned", f"of these, {spent(abandoned)}" if (abandoned := run.abandoned_usage).requests else ""),
@@ -185,10 +181,10 @@ def _row(screen: Screen, run: RunHistory, address: str, step: StepView | None, u
     tokens = f"{used.total_tokens:,}" if used.requests else ""
     if step is None:
         return [name, "", ("unfinished", style_of("unfinished")), "", "", tokens, cost(used.cost), ""]
-    status = status_of(step)
+    status = step.status_text
     tries = len(step.attempts) + (status == "finished")
     tried = str(tries) if tries > 1 or not screen.terminal else ""
-    numbers: list[Part] = [tried, duration(seconds_of(step)), tokens, cost(used.cost)]
+    numbers: list[Part] = [tried, duration(step.seconds), tokens, cost(used.cost)]
     return [name, step.kind, (status, style_of(status)), *numbers, first_line(step)]
 
 
@@ -215,7 +211,7 @@ def _show_step(asked: Asked, opened: Opened, run: RunHistory, address: str) -> N
         return opened.answer(run_id=run.run_id, branch=run.branch, usage_of=usage_of, step=step)
     screen = Screen()
     screen.line(
-        (step.address or root_name(run), "bold"), "  ", (status_of(step), style_of(status_of(step))), whole=True
+        (step.address or root_name(run), "bold"), "  ", (step.status_text, style_of(step.status_text)), whole=True
     )
     used = run.usage_of(step.address)
     rows: list[tuple[str, Part]] = [
@@ -225,7 +221,7 @@ def _show_step(asked: Asked, opened: Opened, run: RunHistory, address: str) -> N
         ("began", iso(step.started_at) if step.started_at else ""),
         ("ended", iso(step.ended_at) if step.ended_at else ""),
         ("reused from", step.reused_from or ""),
-        ("time", duration(seconds_of(step))),
+        ("time", duration(step.seconds)),
         ("usage", spent(used) if used.requests else ""),
     ]
     screen.fields(rows, indent=2)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from crewlite import kinds
 from crewlite.cli.checkpoint.document import plain
-from crewlite.ids import now
+from crewlite.ids import now, short
 from crewlite.pages.rendering import cost
 from crewlite.wording import cut, number_of
 
 if TYPE_CHECKING:
     from crewlite.state.reading.steps import StepView
-    from crewlite.state.run_history import RunHistory
+    from crewlite.state.run_history import Base, RunHistory
     from crewlite.usage import Usage
 
 _FIRST = 200  # characters of a value of which only the beginning is told
@@ -72,29 +72,16 @@ def root_name(run: RunHistory) -> str:
     return f"the {run.definition['kind']}"
 
 
-def status_of(step: StepView) -> str:
-    """Return the status of a step, or where else its outcome is from: "edited" or "reused"."""
-    if (until := _end_of_timer(step)) and until > now():
-        return "waiting"
-    return "edited" if step.edited else "reused" if step.reused_from else step.status
-
-
-def seconds_of(step: StepView) -> float:
-    """Return how long the run worked on a step, in seconds; of a timer, how long it waits."""
-    if (until := _end_of_timer(step)) and step.ended_at:
-        return max(0.0, (until - step.ended_at).total_seconds())
-    return step.milliseconds / 1_000
-
-
-def _end_of_timer(step: StepView) -> datetime | None:
-    """Return when the wait of a timer ends, which is recorded as its outcome when it begins; None for another step."""
-    return step.value if kinds.of(step.kind) is kinds.TIMER and isinstance(step.value, datetime) else None
-
-
 def why_failed(run: RunHistory) -> str:
-    """Return the error of a failed run, in one line."""
+    """Return the error of a failed run."""
     last = [attempt for attempt in run.attempts if not attempt.address][-1]
-    return _beginning_of_line(f"{last.error_type}: {last.message}")
+    return f"{last.error_type}: {last.message}"
+
+
+def place_of(base: Base) -> str:
+    """Return where a fork begins: the branch, and its checkpoint or commit there."""
+    at = f"checkpoint {short(base.checkpoint_id)}" if base.checkpoint_id else f"commit {base.seq}"
+    return f"{base.branch} at {at}"
 
 
 def first_line(step: StepView) -> str:
@@ -102,16 +89,17 @@ def first_line(step: StepView) -> str:
     if step.repeatable:
         return "cut; made again when the run goes on"
     if step.status != "finished":
-        return _beginning_of_line(step.attempts[-1].message) if step.attempts else ""
+        return beginning_of_line(step.attempts[-1].message) if step.attempts else ""
     if kinds.of(step.kind) is kinds.CREW:
         return ""  # its value consists of the values of its tasks
     value = step.value
     if isinstance(value, dict):
         value = next((value[name] for name in ("raw", "text") if value.get(name)), _calls(value) or value)
-    return _beginning_of_line(value if isinstance(value, str) else compact(value))
+    return beginning_of_line(value if isinstance(value, str) else compact(value))
 
 
-def _beginning_of_line(text: str) -> str:
+def beginning_of_line(text: str) -> str:
+    """Return the beginning of the first line of a text."""
     return cut(text.strip().partition("\n")[0], _FIRST)
 
 

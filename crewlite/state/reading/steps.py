@@ -10,6 +10,7 @@ from typing import Any, Literal
 from crewlite import kinds
 from crewlite.codec import decode
 from crewlite.errors import InDoubt
+from crewlite.ids import now
 from crewlite.state.format.addresses import leaf, outer, outers, try_of
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
@@ -56,6 +57,28 @@ class StepView:
     def begun_at(self) -> datetime | None:
         """The time in UTC at which the first recorded attempt began; None if there is none."""
         return min((at for at in (self.started_at, *(one.started_at for one in self.attempts)) if at), default=None)
+
+    @property
+    def status_text(self) -> str:
+        """The status for people to read.
+
+        That is `waiting` for a timer until it is over, and `edited` or `reused` for an outcome from elsewhere.
+        """
+        if (until := self._end_of_timer) and until > now():
+            return "waiting"
+        return "edited" if self.edited else "reused" if self.reused_from else self.status
+
+    @property
+    def seconds(self) -> float:
+        """How long the run worked on the step, in seconds; of a timer, how long it waits."""
+        if (until := self._end_of_timer) and self.ended_at:
+            return max(0.0, (until - self.ended_at).total_seconds())
+        return self.milliseconds / 1_000
+
+    @property
+    def _end_of_timer(self) -> datetime | None:
+        """When the wait of a timer ends, which is recorded as its outcome when it begins; None for another step."""
+        return self.value if kinds.of(self.kind) is kinds.TIMER and isinstance(self.value, datetime) else None
 
 
 def steps_of(record: Record) -> list[StepView]:

@@ -96,7 +96,7 @@ def _part(run: RunHistory, depth: int, branches: dict[str, RunHistory], number: 
         "status": run.status_text if run.abandoned_by is None else "abandoned",
         "inputs": [(name, cut(as_text(value))) for name, value in plain(record.run["inputs"]).items()],
         "rows": rows,
-        "span": max((row["began"] + row["seconds"] for row in own), default=0.0),  # to the end of the last own step
+        "span": max((row["began"] + row["worked"] for row in own), default=0.0),  # to the end of the last own step
         "seconds": Times(record).of(),
         "places": by_place(checkpoint for checkpoint in run.checkpoints() if checkpoint.branch == run.branch),
         "diff": compare((*beside.read(), beside.place), (*run.read(), run.place)) if beside else None,
@@ -122,14 +122,14 @@ def _row(record: Record, prompts: Prompts, spent: CountedUsage, step: StepView, 
     else:
         output = f"{last.error_type}: {last.message}" if last else ""
     used = step.usage if asks else spent.of(step.address)
-    state = "edited" if step.edited else "reused" if step.reused_from else step.status.replace("_", " ")
     return {
         "address": step.address,
         "kind": step.kind,
-        "state": "failed" if last and not outcome else state,
+        "state": "failed" if last and not outcome else step.status_text.replace("_", " "),
         "inherited": bool(outcome and outcome.seq <= record.base),
         "began": max((step.begun_at or begun) - begun, timedelta()).total_seconds(),
-        "seconds": step.milliseconds / 1000,
+        "worked": step.milliseconds / 1000,
+        "took": step.seconds,
         "tokens": used.total_tokens,
         "cost": used.cost,
         "model": model_of(outcome) or "",
