@@ -10,7 +10,7 @@ import copy
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -22,6 +22,7 @@ from crewlite.llm.base import BaseLLM, LLMReply, Message, OnChunk, with_fallback
 from crewlite.llm.call import ask_once
 from crewlite.llm.models import named
 from crewlite.llm.parts import text_of
+from crewlite.masking import Masking
 from crewlite.secrets import Secrets
 
 _SHOWN = 100  # characters of the last message that a line shows
@@ -113,7 +114,7 @@ class RecordedLLM(BaseLLM):
         reply = await ask_once(self._source, messages, tools, context)
         line = _line(asked, reply, reply.model or self._source.model, streamed=bool(chunks and chunks.any))
         own, run = Secrets.of(*with_fallbacks(self._source)), durable.scope()
-        line = _masked(line, lambda text: run.mask(own.mask(text)))
+        line = Masking(lambda text: run.mask(own.mask(text)))(line)
         return await background.in_thread(self._tape.add, line | {"key": key})
 
 
@@ -256,16 +257,6 @@ def _line(asked: str, reply: LLMReply, model: str, *, streamed: bool) -> dict[st
     }
     encoded = codec.encode({name: value for name, value in line.items() if value or name in _ALWAYS})
     return cast(dict[str, Any], encoded)
-
-
-def _masked(data: Any, mask: Callable[[str], str]) -> Any:
-    if isinstance(data, str):
-        return mask(data)
-    if isinstance(data, list):
-        return [_masked(item, mask) for item in data]
-    if isinstance(data, dict):
-        return {mask(name): _masked(item, mask) for name, item in data.items()}
-    return data
 
 
 def _key(messages: list[Message], tools: Any, schema: dict[str, Any] | None) -> str:
