@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from crewlite.errors.root import CrewliteError, meant
-from crewlite.wording import an
+from crewlite.wording import an, cut
 
 
 class ConfigError(CrewliteError, ValueError):
@@ -82,12 +82,11 @@ class NotCodable(CrewliteError, TypeError):
     def __init__(self, path: str, value: object, why: str = "") -> None:
         """`why`: what is wrong with this value; "" if no value of its type can be recorded."""
         found = type(value).__qualname__
-        shown = path if len(path) <= _PATH else f"{path[:_PATH]}..."
         wanted = (
             "Wanted: plain data, a dataclass, a named tuple, an enum or a pydantic model. Pass or return the data of "
             "the live object instead."
         )
-        said = f"{shown or 'the value'} is {an(found)}, which cannot be recorded"
+        said = f"{cut(path, _PATH) or 'the value'} is {an(found)}, which cannot be recorded"
         super().__init__(f"{said} ({why})." if why else f"{said}. {wanted}")
         self.path, self.found = path, found
 

@@ -13,6 +13,7 @@ from pathlib import Path, PureWindowsPath
 
 from crewlite.errors import ConfigError
 from crewlite.lazy import lazy
+from crewlite.wording import cut
 
 disk = lazy("crewlite.disk")  # only a kickoff writes, and every task loads this module
 
@@ -105,4 +106,4 @@ def _allowed() -> str:
 
 
 def _shown(text: str) -> str:
-    return repr(text if len(text) <= 100 else f"{text[:100]}...")
+    return repr(cut(text, 100))

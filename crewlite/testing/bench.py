@@ -25,6 +25,7 @@ from crewlite.state.providers import (
 )
 from crewlite.state.providers.reading import branch_info, checkpoint_info
 from crewlite.state.reading.locate import Located, locate
+from crewlite.wording import cut
 
 
 class NotOffered(Exception):
@@ -261,5 +262,4 @@ def same(found: object, wanted: object, what: str) -> None:
 
 def short(value: object) -> str:
     """Return a value as text for such a sentence, cut to 300 characters."""
-    text = repr(value)
-    return text if len(text) <= 300 else f"{text[:300]}…"
+    return cut(repr(value), 300)

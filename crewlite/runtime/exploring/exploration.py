@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from crewlite.errors import meant
-from crewlite.state.comparing.text import seconds
+from crewlite.pages.rendering import cost, duration
 from crewlite.state.run_history import Base
 from crewlite.usage import NO_USAGE, Usage
-from crewlite.wording import escaped, table
+from crewlite.wording import cut, escaped, table
 
 Status = Literal["finished", "failed", "waiting", "stopped", "cancelled"]
 _SHOWN = 100  # characters of an output that the table shows
@@ -85,8 +85,7 @@ class Exploration:
 def numbers_of(row: Row) -> list[str]:
     """Return the score, tokens, cost and time of a row as texts."""
     score = "-" if row.score is None else f"{row.score:g}"
-    cost = "-" if row.usage.cost is None else f"${row.usage.cost:.4f}"
-    return [score, f"{row.usage.total_tokens:,}", cost, seconds(row.seconds)]
+    return [score, f"{row.usage.total_tokens:,}", cost(row.usage.cost) or "-", duration(row.seconds)]
 
 
 def said_by(row: Row) -> str:
@@ -94,4 +93,4 @@ def said_by(row: Row) -> str:
     questions = "; ".join(f"{address}: {question}" for address, question in row.waiting.items())
     said = f"{row.output} ({row.error})" if row.output and row.error else row.output or questions or row.error
     text, most = " ".join(said.split()), _SHOWN if row.output or questions else _SHOWN_OF_AN_ERROR
-    return escaped(text if len(text) <= most else f"{text[:most]}...")
+    return escaped(cut(text, most))

@@ -39,7 +39,7 @@ from crewlite.runtime.steps.slots import Slots
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.journal.conflicts import Start
 from crewlite.step_parts import Call, Recorded
-from crewlite.wording import an
+from crewlite.wording import an, cut
 
 T = TypeVar("T")
 _SHOWN = 200  # characters of plain JSON that an error shows
@@ -358,8 +358,7 @@ class StepScope(Frame):
         return NonDeterminism(run_id, self.address, expected, found)
 
     def _shown(self, data: Any) -> str:
-        text = self.mask(codec.dumps(data).decode())
-        return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+        return cut(self.mask(codec.dumps(data).decode()), _SHOWN)
 
     def _reused(self, step: Step[T], decision: Reuse) -> T:
         """Return the recorded outcome of a step, decoded and with its usage, and note the outcome."""

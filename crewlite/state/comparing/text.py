@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from crewlite.pages.rendering import cost
+from crewlite.pages.rendering import cost, duration
 from crewlite.state.comparing.fields import FieldDiff
 from crewlite.state.comparing.steps import Side, StepDiff, StepSide
 from crewlite.state.format.addresses import outers
@@ -27,7 +27,7 @@ def as_lines(
     """Yield the lines. `fields`: the fields that differ, by section; the section `state` comes after the steps."""
     width = max(len(a.ref), len(b.ref))
     for name, side in (("a", a), ("b", b)):
-        yield _line(f"{name}  {side.ref:<{width}}  {side.status_text}, {spent(side.usage)}, {seconds(side.seconds)}")
+        yield _line(f"{name}  {side.ref:<{width}}  {side.status_text}, {spent(side.usage)}, {duration(side.seconds)}")
     if common:
         yield _line(f"   both begin with the same {number_of(common, 'commit')}")
     for name, found in fields.items():
@@ -66,13 +66,6 @@ def spent(usage: Usage) -> str:
     return f"{tokens}, cost {paid}" if usage.requests else "no model was asked"
 
 
-def seconds(value: float) -> str:
-    """Return a duration, or a difference of two, as text."""
-    if abs(value) < 1:
-        return f"{value * 1000:.0f} ms"
-    return f"{value:.1f} s" if abs(value) < 600 else f"{value / 60:.0f} min"
-
-
 def _section(name: str, fields: Iterable[FieldDiff]) -> Iterator[Line]:
     for number, field in enumerate(fields):
         if not number:
@@ -107,7 +100,7 @@ def _more(a: StepSide | None, b: StepSide | None) -> Iterator[str]:
         if tokens := b.usage.total_tokens - a.usage.total_tokens:
             yield f"{tokens:+,} tokens"
         if abs(time := b.milliseconds - a.milliseconds) >= 1_000:
-            yield f"{'+' if time > 0 else ''}{seconds(time / 1000)}"
+            yield f"{'+' if time > 0 else '-'}{duration(abs(time) / 1000)}"
 
 
 def _lines(lines: Iterable[str], indent: str) -> Iterator[Line]:

@@ -24,7 +24,7 @@ from crewlite.errors import ConfigError, JournalCorrupt, text_of
 from crewlite.instances import fields_of_model
 from crewlite.standard_types import FORMS
 from crewlite.state.verbs.answer import Typed, typed
-from crewlite.wording import an, what_is
+from crewlite.wording import an, cut, what_is
 
 _SHOWN = 200  # characters of a value in an error
 _READERS: dict[str, Callable[[Any], Any]] = {
@@ -218,5 +218,4 @@ def _misfit(given: Json, what: str, wanted: str, instead: str = "") -> ConfigErr
 
 
 def _shown(data: Json) -> str:
-    text = codec.dumps(data).decode()
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return cut(codec.dumps(data).decode(), _SHOWN)
