@@ -17,7 +17,7 @@ from crewlite.durable import Step
 from crewlite.errors import AnswerRefused, CrewliteError, InDoubt, NotCodable
 from crewlite.forked import cached_property
 from crewlite.resuming import nth_attempt
-from crewlite.runtime.kickoffs.traces import Traces
+from crewlite.runtime.kickoffs.outcomes_to_come import OutcomesToCome
 from crewlite.runtime.steps.attempts import done_anew, failed_before, next_attempt
 from crewlite.runtime.steps.doubts import NOTHING_EARLIER, calls_before
 from crewlite.runtime.steps.replay import Reraise, Reuse, recorded_answer
@@ -59,7 +59,7 @@ class Drive(Run):
     steps: list[PreviewStep] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     """Addresses of steps that would run and never had an outcome."""
-    traces: Traces = field(default_factory=Traces)
+    outcomes_to_come: OutcomesToCome = field(default_factory=OutcomesToCome)
     anew: set[str] = field(default_factory=set)
     """Addresses of steps that would run: their new outcomes would come after everything recorded."""
 
@@ -119,7 +119,7 @@ class DryScope(StepScope):
     async def _foresee_step(self, step: Step[T], address: str, fingerprint: str) -> T:
         run, recorded = self.run, self.run.record.outcomes.get(address)
         # what reacts to other steps runs again whenever they do, so its question tells nothing more
-        source = run.traces.source(step.question) if step.after is None else None
+        source = run.outcomes_to_come.source(step.question) if step.after is None else None
         decision = self._decide(step, address, fingerprint)
         if isinstance(decision, Reuse):
             self._note_reuse(step, decision.outcome, source)
@@ -142,7 +142,7 @@ class DryScope(StepScope):
         run, address = self.run, outcome.address
         if source and not outcome.edited:  # an edited outcome holds for any question
             run.note(address, step.kind.name, "may run", f"is given what {source} returns")
-            run.traces.add(address, step.kind, run.record.value(address))
+            run.outcomes_to_come.add(address, step.kind, run.record.value(address))
         elif router := self._router_before(step, address):
             run.note(address, step.kind.name, "reused", f"was edited; is requested {_if_same(router)}")
         else:
@@ -194,7 +194,7 @@ class DryScope(StepScope):
         with contextlib.suppress(NotCodable):
             data = step.encode(value)
             if any(line.verdict in ("runs", "may run") for line in self.run.steps[lines:]):
-                self.run.traces.add(address, step.kind, data)
+                self.run.outcomes_to_come.add(address, step.kind, data)
             self.children.record_child(address, codec.digest(data), data)
             value = step.decode(data) if step.round_trip else value
         return value
@@ -267,7 +267,7 @@ class DryScope(StepScope):
                 self.children.view.commit(address, [(outcome.order, outcome.changes)])
             with contextlib.suppress(CrewliteError, AttributeError, LookupError, TypeError, ValueError, RecursionError):
                 made = step.decode(value)  # fails if the outcome's type has changed
-                self.run.traces.add(address, step.kind, value, step.encode(made))
+                self.run.outcomes_to_come.add(address, step.kind, value, step.encode(made))
                 self.children.record_child(address, codec.digest(value), value)
                 return made
         if step.kind.needs_no_work and step.placeholder:

@@ -11,7 +11,7 @@ from crewlite.kinds import Kind
 _TELLING = 3  # characters; shorter texts are not searched for inside other texts
 
 
-class Traces:
+class OutcomesToCome:
     """The outcomes of steps that will run, and a search for these outcomes, or parts of them, in questions."""
 
     def __init__(self) -> None:
