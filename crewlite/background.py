@@ -22,12 +22,12 @@ from functools import partial
 from typing import Any, Never, TypeVar
 
 from crewlite import threads
-from crewlite.abandoned import close_unbegun, mark_seen, shielded
 from crewlite.blocked_loops import LoopWatch
 from crewlite.errors import ConfigError, StepTimeout, repr_of
 from crewlite.forked import end_child, in_child, lock
 from crewlite.lazy import asyncio, futures
 from crewlite.permits import permitted
+from crewlite.unawaited import close_unbegun, mark_seen, shielded
 
 T = TypeVar("T")
 log = logging.getLogger("crewlite.run")

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 from crewlite import background, codec
-from crewlite.abandoned import shielded
 from crewlite.comparable import Seen, comparable, copied_apart, seen
 from crewlite.durable import Scope, scope
 from crewlite.errors import ConfigError
 from crewlite.lazy import asyncio, futures
+from crewlite.unawaited import shielded
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -12,9 +12,9 @@ from collections.abc import Awaitable
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING
 
-from crewlite.abandoned import mark_seen
 from crewlite.errors import text_of
 from crewlite.lazy import asyncio, lazy
+from crewlite.unawaited import mark_seen
 
 if TYPE_CHECKING:
     from crewlite import background, durable

@@ -23,7 +23,7 @@ ROOT = Path(crewlite.__file__).parent
 FLOORS = {
     "ground": {"errors", "codec", "homes", "refs", "templates", "ids", "durable", "disk", "secrets", "lazy"}
     | {
-        "abandoned",
+        "unawaited",
         "attempt_hooks",
         "background",
         "blocked_loops",

@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Generic, Literal, TypeVar
 
 from crewlite import background
-from crewlite.abandoned import shielded
 from crewlite.errors import OnLoopThread, RunCancelled, Suspended, add_note, repr_of
 from crewlite.keywords import methods_with_known_keywords
 from crewlite.runtime.kickoffs.left_behind import named, submitted, told
 from crewlite.runtime.kickoffs.request import Progress
 from crewlite.runtime.main_thread.sync_bridge import cut_short
 from crewlite.tracebacks import INTERRUPTED, shortened
+from crewlite.unawaited import shielded
 from crewlite.usage import Usage
 
 R = TypeVar("R")

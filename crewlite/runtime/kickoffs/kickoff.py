@@ -10,7 +10,6 @@ from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 from crewlite import events, threads
-from crewlite.abandoned import mark_seen
 from crewlite.durable import Step
 from crewlite.errors import BudgetExceeded, ConfigError, RunCancelled, Suspended, text_of
 from crewlite.events.event_bus import event_bus
@@ -30,6 +29,7 @@ from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.journal.journal import Journal
 from crewlite.state.verbs.answer import unheard
+from crewlite.unawaited import mark_seen
 
 T = TypeVar("T")
 log = logging.getLogger("crewlite.run")

@@ -13,12 +13,12 @@ from types import CoroutineType
 from typing import Any, Generic, TypeVar, overload
 
 from crewlite import background, codec, durable
-from crewlite.abandoned import shielded
 from crewlite.durable import Scope, Step
 from crewlite.errors import ConfigError, OnLoopThread
 from crewlite.keywords import methods_with_known_keywords
 from crewlite.runtime.steps.keyed import to_another_loop
 from crewlite.tracebacks import shortened
+from crewlite.unawaited import shielded
 
 T = TypeVar("T")
 

@@ -19,7 +19,6 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from crewlite import events
-from crewlite.abandoned import of_thread
 from crewlite.blocked_loops import Turns
 from crewlite.errors import BranchConflictError, NotCodable, RunCancelled, StoreError, text_of
 from crewlite.events.base import BaseEvent, EventNote
@@ -39,6 +38,7 @@ from crewlite.state.journal.mailbox import Mailbox
 from crewlite.state.journal.opening import settling
 from crewlite.state.journal.states import States
 from crewlite.state.journal.writer import WriteQueue
+from crewlite.unawaited import of_thread
 
 log = logging.getLogger("crewlite.state")
 _FARTHEST_BEHIND = 512  # commits that a run with durability="async" may be ahead of the disk
