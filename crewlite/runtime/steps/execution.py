@@ -101,7 +101,7 @@ class Execution(Generic[T]):
         states = run.journal.states
         view = states.begin(address, self.start)  # handlers of the start may change it
         announced = await self._begin()
-        by_handlers = view.changes() if announced and address and states.shared.used else ()
+        by_handlers = view.changes() if announced and address and states.common.used else ()
         while True:
             origin, failures = self.origin._replace(parent=self.started), run.record.attempts.get(address, ())
             frame = outer.child(step, origin, self.fingerprint, number, failures, past, view, self.budgets, self.slots)
@@ -114,7 +114,7 @@ class Execution(Generic[T]):
                 value, failed = earlier.again() if earlier else (await self._attempt(frame, number), None)
                 if step.failure and not earlier and (reported := step.failure(value)) is not None:
                     failed = FailedAttempt(reported, _ms(clock), self._said(frame), has_outcome=True, outcome=value)
-                changes, conflicts = self._changes(view) if states.shared.used and failed is None else ((), ())
+                changes, conflicts = self._changes(view) if states.common.used and failed is None else ((), ())
             except BaseException as error:  # the border: a failure is recorded, then raised unless a remedy is left
                 frame.cut()  # what it has left behind begins nothing more
                 if isinstance(error, CONTROL_FLOW) or not isinstance(error, Exception):

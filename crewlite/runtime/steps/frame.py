@@ -349,7 +349,7 @@ class Frame(Scope):
         if self.children.suspended:  # see NOT_TO_SWALLOW: the code between may have caught it
             raise self.children.suspended
         self.complete()
-        if self.run.journal.states.shared.used and (view := self.children.view):
+        if self.run.journal.states.common.used and (view := self.children.view):
             view.deliver_rest()
         return value
 

@@ -98,7 +98,7 @@ class StepScope(Frame):
         if address in children.unrequested:
             children.unrequested -= {address}
         self.run.unused.discard(address)
-        if (view := children.view) and self.run.journal.states.shared.used:
+        if (view := children.view) and self.run.journal.states.common.used:
             start = start or view.start_inside()
             view.note_request(address, start)
         return Asked(address, fingerprint, start or (view.start if view else self.start_inside()), behind)
@@ -138,7 +138,7 @@ class StepScope(Frame):
 
     def _deliver(self, address: str) -> None:
         """Apply a step's changes of the state, because the code receives the step's result now."""
-        if (view := self.children.view) and self.run.journal.states.shared.used:
+        if (view := self.children.view) and self.run.journal.states.common.used:
             view.deliver(address)
         elif view:  # without changes there is no need for the lock
             view.handed[address] = None

@@ -138,7 +138,7 @@ class Journal:
         if self._tombstones and not parts.keys().isdisjoint(MAY_VOID):
             whole["steps"], self._tombstones = with_void(parts, self._tombstones)
         states, queue = self.states, self.queue
-        if states.shared.used:
+        if states.common.used:
             self._refused += states.add_to(whole, strict=self.on_save_error == "raise")
         entry = seal(whole, after=self.record.sum) if queue else unsealed(whole)
         self.record.apply(entry)
@@ -283,7 +283,7 @@ class Journal:
 
     def learn(self, *objects: object, extra: Iterable[str] = ()) -> None:
         """Mask the secrets in the fields of these objects, and the texts in `extra`, from now on."""
-        self.secrets = self.states.shared.secrets = self.secrets.knowing(*objects, extra=extra)
+        self.secrets = self.states.common.secrets = self.secrets.knowing(*objects, extra=extra)
 
     def ended(self) -> StoreError:
         """Build the error for a request to a run that has ended."""
@@ -315,9 +315,9 @@ class Journal:
         """
         if self.closed:
             return
-        if last_values and self.states.shared.used and self.claim and not (self.queue and self.queue.fenced):
+        if last_values and self.states.common.used and self.claim and not (self.queue and self.queue.fenced):
             self._last_values()
-        self.closed, self.states.shared.closed = True, self._why_ended()
+        self.closed, self.states.common.closed = True, self._why_ended()
         self.mailbox.close()
         if not (queue := self.queue):
             self._drop_claim()
@@ -340,7 +340,7 @@ class Journal:
 
     def forget(self) -> None:
         """Close this copy of the journal, in a forked child: the threads that write are those of the parent."""
-        self.closed, self.states.shared.closed = True, self._why_ended()
+        self.closed, self.states.common.closed = True, self._why_ended()
         self.mailbox.forget()
 
     def _drop_claim(self) -> None:

@@ -23,7 +23,7 @@ from crewlite.state.format.kept import is_outermost, order_of_late
 from crewlite.state.format.operations import ABSENT, ITEMS, Operation, alike, applied, difference, items_in
 from crewlite.state.format.record import Record
 from crewlite.state.journal.conflicts import Start
-from crewlite.state.journal.values import Shared, Values
+from crewlite.state.journal.values import Common, Values
 from crewlite.state.journal.view import View
 from crewlite.usage import NO_USAGE, Usage
 
@@ -34,20 +34,20 @@ class Late(Values):
     __slots__ = ("_next_id", "address", "base", "moment")
     exact = False
 
-    def __init__(self, base: Mapping[str, Json], shared: Shared, address: str, next_id: Callable[[], str]) -> None:
-        super().__init__(base, shared)
+    def __init__(self, base: Mapping[str, Json], common: Common, address: str, next_id: Callable[[], str]) -> None:
+        super().__init__(base, common)
         self._next_id = next_id
         self.address = address
         """The address of the step to which changes belong; "" for the run itself."""
         self.base = base
         """The values when they were last settled, before any later changes through this object."""
-        self.moment = shared.moment
-        """`Shared.moment` at the last update."""
+        self.moment = common.moment
+        """`Common.moment` at the last update."""
 
     def check(self) -> None:
         """Raise StoreError if the journal is closed."""
-        if self._shared.closed:
-            raise StoreError(*self._shared.closed)
+        if self._common.closed:
+            raise StoreError(*self._common.closed)
 
     def next_id(self) -> str:
         """Return an id from the counter that all holders of this address share."""
@@ -59,7 +59,7 @@ class States:
 
     def __init__(self, record: Record, secrets: Secrets) -> None:
         self._record = record
-        self.shared = Shared(secrets, used=bool(record.kept.versions))
+        self.common = Common(secrets, used=bool(record.kept.versions))
         self.paid = NO_USAGE
         """Usage that the program has added and no commit has recorded yet."""
         self._running: dict[str, View] = {}
@@ -92,7 +92,7 @@ class States:
     @property
     def beginning(self) -> Start:
         """The values with which the code of the run begins."""
-        with self.shared.lock:
+        with self.common.lock:
             self.settle()
             return Start(applied(self._record.kept.own, self._own))
 
@@ -104,12 +104,12 @@ class States:
 
     def pay(self, usage: Usage) -> None:
         """Add usage, which the next commit records."""
-        with self.shared.lock:
-            self.paid, self.shared.used = self.paid + usage, True
+        with self.common.lock:
+            self.paid, self.common.used = self.paid + usage, True
 
     def begin(self, address: str, start: Start, opening: Mapping[str, Json] | None = None) -> View:
         """Create the view of an attempt that begins."""
-        view = self._running[address] = View(self.shared, address, start, opening)
+        view = self._running[address] = View(self.common, address, start, opening)
         if not address:
             self._of_run = True
             record = self._record
@@ -130,11 +130,11 @@ class States:
 
     def end(self, view: View, *, finished: bool = False) -> None:
         """Close the view of an attempt that has ended. Unless the step is `finished`, its changes are dropped."""
-        with self.shared.lock:
+        with self.common.lock:
             view.end()
             if self._running.get(view.address) is view:
                 del self._running[view.address]
-            if finished and not view.address and self.shared.used:
+            if finished and not view.address and self.common.used:
                 self._final = view.now()
 
     @contextmanager
@@ -152,43 +152,43 @@ class States:
 
     def given(self, address: str, holder: object) -> Late | View:
         """Return the state of a step for a handler: its own view while it runs, afterwards a view from outside."""
-        shared = self.shared
-        with shared.lock:
-            shared.used = True
+        common = self.common
+        with common.lock:
+            common.used = True
             if address and (view := self._running.get(address)):
                 return view
             self.settle()
-            late = Late(self._outlook(address), shared, address, partial(self._next_id, address))
+            late = Late(self._outlook(address), common, address, partial(self._next_id, address))
             self._late.append((weakref.ref(holder), late))
             return late
 
     def follow(self, late: Late) -> None:
         """Update a view from outside with the changes that steps have made since."""
-        with self.shared.lock:
-            if late.moment == self.shared.moment:
+        with self.common.lock:
+            if late.moment == self.common.moment:
                 return
             self.settle()
-            late.moment, now = self.shared.moment, self._outlook(late.address)
+            late.moment, now = self.common.moment, self._outlook(late.address)
             for name in {**late.base, **now}:
                 then, found = late.base.get(name, ABSENT), now.get(name, ABSENT)
                 if then is not found and (name.startswith(ITEMS) or not alike(then, found)):
                     late.replace(name, now.get(name, ABSENT))
-            late.base = late.settle(self.shared.refused)
+            late.base = late.settle(self.common.refused)
 
     def settle(self) -> None:
         """Collect the changes made through views from outside, for the next commit or the enclosing running step."""
         if not self._late:
             return
-        with self.shared.lock:
+        with self.common.lock:
             for _, late in self._late:
-                if operations := late.since(late.base, self.shared.refused):
-                    late.base = late.settle(self.shared.refused)
+                if operations := late.since(late.base, self.common.refused):
+                    late.base = late.settle(self.common.refused)
                     self._hand_over(late.address, operations)
             self._late = [(holder, late) for holder, late in self._late if holder() is not None]
 
     def shown(self, values: Values) -> ValueChanges:
         """Return the part of a commit that makes the recorded values equal to `values`. Raises NotCodable."""
-        with self.shared.lock:
+        with self.common.lock:
             values.settle()
             self.settle()
             seen = _difference(self._recorded(), values.settle())
@@ -200,7 +200,7 @@ class States:
 
         Errors returned before are left out. With `strict`, the first is raised instead.
         """
-        with self.shared.lock:
+        with self.common.lock:
             self.settle()
             changed: ValueChanges = {**commit.pop("values", {})}
             if self._own:
@@ -215,9 +215,9 @@ class States:
                 paid, self.paid = self.paid.to_record(), NO_USAGE
                 if paid:
                     commit["usage"] = paid
-            if not self.shared.refused:
+            if not self.common.refused:
                 return []
-            refused, self.shared.refused[:] = list(self.shared.refused), []
+            refused, self.common.refused[:] = list(self.common.refused), []
             if strict:
                 raise refused[0]
             fresh = {str(error): error for error in refused if str(error) not in self._announced}
@@ -280,7 +280,7 @@ class States:
         return f"{prefix}{next(self._numbers[whose])}"
 
     def _hand_over(self, address: str, operations: list[Operation]) -> None:
-        self.shared.moment += 1  # so that `follow` takes back what is dropped
+        self.common.moment += 1  # so that `follow` takes back what is dropped
         if self._drops and not address:
             return
         seq = self._record.seq + 1

@@ -26,8 +26,8 @@ _TRIES = 5
 
 
 @dataclass(eq=False)
-class Shared:
-    """The data that all views of the state of a run share."""
+class Common:
+    """What all views of the state of a run have in common."""
 
     secrets: Secrets
     """The secrets that the run knows by now, which are masked in what it records."""
@@ -49,19 +49,19 @@ class Values(MutableMapping[str, Any], ABC):
         "_added_to",
         "_begun",
         "_coded",
+        "_common",
         "_fixed",
         "_handed_out",
         "_lent",
         "_lock",
         "_read",
-        "_shared",
         "_written",
     )
     exact: ClassVar[bool]
     """Whether a different order of keys in a value counts as a change."""
 
-    def __init__(self, coded: Mapping[str, Json], shared: Shared) -> None:
-        self._shared = shared
+    def __init__(self, coded: Mapping[str, Json], common: Common) -> None:
+        self._common = common
         self._coded = coded
         """All values, in order, as they were when last settled; ABSENT for a new one that has not been settled."""
         self._handed_out = True
@@ -147,7 +147,7 @@ class Values(MutableMapping[str, Any], ABC):
         """Add an item to a collection, and return its id. Raises NotCodable if it cannot be recorded."""
         self.check()
         declare(type(value))
-        coded = self._shared.secrets.mask_data(_encoded(collection, value))
+        coded = self._common.secrets.mask_data(_encoded(collection, value))
         with self._lock:
             identifier = self.next_id()
             self._items(collection)[identifier] = coded
@@ -317,7 +317,7 @@ class Values(MutableMapping[str, Any], ABC):
 
     def _to_record(self, key: str, value: Any, before: Json) -> Json:
         """Return the encoded and masked value to record; the object `before` itself if nothing has changed."""
-        secrets = self._shared.secrets
+        secrets = self._common.secrets
         if secrets.mask(key) != key:
             raise NotCodable(_path(MASK), key, "its name contains a configured secret: choose another name")
         plain = self._plain(key, value)

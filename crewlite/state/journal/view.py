@@ -16,7 +16,7 @@ from crewlite.state.format.kept import Order
 from crewlite.state.format.merging import CLASH, merged_at
 from crewlite.state.format.operations import ABSENT, Operation, applied, by_name, difference
 from crewlite.state.journal.conflicts import Start, Touched
-from crewlite.state.journal.values import Shared, Values
+from crewlite.state.journal.values import Common, Values
 
 Change = tuple[Order, Sequence[Operation]]
 _NONE: Mapping[str, Sequence[Change]] = {}
@@ -33,9 +33,9 @@ class View:
     """The state of one attempt of a step. Any thread may use it."""
 
     __slots__ = (
+        "_common",
         "_inside",
         "_opening",
-        "_shared",
         "_values",
         "address",
         "ended",
@@ -45,8 +45,8 @@ class View:
         "unshown",
     )
 
-    def __init__(self, shared: Shared, address: str, start: Start, opening: Mapping[str, Json] | None = None) -> None:
-        self._shared, self.address, self.start = shared, address, start
+    def __init__(self, common: Common, address: str, start: Start, opening: Mapping[str, Json] | None = None) -> None:
+        self._common, self.address, self.start = common, address, start
         self._opening = start.values if opening is None else opening
         """The values when the attempt began, with the changes of handlers of the event that announced the start."""
         self._values: _Own | None = None
@@ -63,7 +63,7 @@ class View:
     @property
     def values(self) -> Values:
         """The current values, for use by the program."""
-        with self._shared.lock:
+        with self._common.lock:
             return self._current()
 
     @property
@@ -73,14 +73,14 @@ class View:
 
     def now(self) -> Mapping[str, Json]:
         """Return the current values, encoded."""
-        with self._shared.lock:
+        with self._common.lock:
             if self._values is None and not self._inside:
                 return self._opening
             return self._settled(self._current())
 
     def outlook(self, but: Collection[str] = (), more: Mapping[str, Sequence[Change]] = _NONE) -> Mapping[str, Json]:
         """Return the values with `more` and all committed changes of child steps, except the steps `but`."""
-        with self._shared.lock:
+        with self._common.lock:
             now, inside = self.now(), self._inside or _Inside()
             pending = ((at, each) for at, each in {**more, **self.pending}.items() if at not in but)
             changes = sorted(((change, at) for at, each in pending for change in each), key=lambda one: one[0][0])
@@ -88,7 +88,7 @@ class View:
 
     def start_inside(self) -> Start:
         """Return the state with which a step that is requested now starts."""
-        with self._shared.lock:
+        with self._common.lock:
             if self._values is None and self._inside is None:
                 return Start(self._opening)
             return Start(self._settled(self._current()), self._inside.delivered if self._inside else 0)
@@ -105,7 +105,7 @@ class View:
         again.
         """
         if self._inside:
-            with self._shared.lock:
+            with self._common.lock:
                 self._inside.seen[address] = start.delivered
 
     def newest_inside(self, recorded: Mapping[str, Sequence[Change]] = _NONE) -> Start:
@@ -113,20 +113,20 @@ class View:
 
         `recorded`: the changes of recorded child steps, which the code may not have requested since a resume.
         """
-        with self._shared.lock:
+        with self._common.lock:
             delivered = self._inside.delivered if self._inside else 0
             unseen = {at: changes for at, changes in recorded.items() if at not in self.handed}
             return Start(self.outlook(more=unseen), delivered, frozenset({*self.pending, *unseen}))
 
     def changes(self) -> list[Operation]:
         """Return the changes of this step and of the steps inside it."""
-        with self._shared.lock:
+        with self._common.lock:
             if self._values is None and not self._inside:
                 return difference(self.start.values, self._opening)
             values = self._current()
             if self.mirror:
                 self.mirror.write(values)
-            return values.since(self.start.values, self._shared.refused)
+            return values.since(self.start.values, self._common.refused)
 
     def commit(self, address: str, changes: Sequence[Change], *, late: bool = False, recorded: bool = False) -> None:
         """Add the committed changes of a child step. `late`: handlers made them after the step had ended.
@@ -136,10 +136,10 @@ class View:
         changes = [change for change in changes if change[1]]
         if not changes:
             return
-        with self._shared.lock:
+        with self._common.lock:
             if recorded:
                 self.unshown |= dict.fromkeys(path[0] for _, operations in changes for _, path, *_ in operations)
-            self._shared.moment, self._shared.used = self._shared.moment + 1, True
+            self._common.moment, self._common.used = self._common.moment + 1, True
             if self._inside is None:
                 self._inside = _Inside()
             if late and address in self.handed:
@@ -151,11 +151,11 @@ class View:
 
     def deliver(self, address: str) -> None:
         """Apply the changes of a child step, because its result is handed to the code now."""
-        with self._shared.lock:
+        with self._common.lock:
             self.handed[address] = None
             if self._inside is None or not (changes := self._inside.pending.pop(address, None)):
                 return
-            self._shared.moment += 1
+            self._common.moment += 1
             self._inside.delivered += 1
             self._inside.touched.deliver(address, self._inside.delivered)
             self._apply(self._inside, changes, after=self._inside.seen.pop(address, 0))
@@ -163,21 +163,21 @@ class View:
     def deliver_rest(self) -> None:
         """Apply the changes of all child steps whose results the code has not awaited, because this step ends now."""
         if self._inside:
-            with self._shared.lock:
+            with self._common.lock:
                 for address in sorted(self.pending, key=lambda at: self.pending[at][0][0]):
                     self.deliver(address)
 
     def take(self, change: Change) -> None:
         """Apply at once a change that no child step has made, such as one of a handler."""
-        with self._shared.lock:
-            self._shared.moment += 1
+        with self._common.lock:
+            self._common.moment += 1
             if self._inside is None:
                 self._inside = _Inside()
             self._apply(self._inside, [change])
 
     def conflicts(self, operations: Sequence[Operation], start: Start) -> list[str]:
         """Return the names in which these operations conflict with the changes of a concurrent step inside."""
-        with self._shared.lock:
+        with self._common.lock:
             inside = self._inside
             if inside is None or (start.delivered == inside.delivered and not inside.pending):
                 return []  # none has changed anything that the step could not see
@@ -189,7 +189,7 @@ class View:
         Returns the operations, and the names in which the same part was changed.
         """
         found, names = list[Operation](), dict[str, None]()
-        with self._shared.lock:
+        with self._common.lock:
             theirs = self.outlook()
             for operation in operations:
                 both = CLASH
@@ -208,14 +208,14 @@ class View:
     def _current(self) -> _Own:
         """Return the current values. The caller holds the lock."""
         if self._values is None:
-            self._shared.used = True
+            self._common.used = True
             self._values = self._new_values()
         if self._inside and self._inside.behind:
             self._inside.catch_up(self._values)
         return self._values
 
     def _new_values(self) -> _Own:
-        return _Own(self._opening, self._shared, self.address, ended=self.ended)
+        return _Own(self._opening, self._common, self.address, ended=self.ended)
 
     def _apply(self, inside: _Inside, changes: Sequence[Change], after: int = 0) -> None:
         if self._values is None:
@@ -229,9 +229,9 @@ class View:
         """Return the values, encoded. What the code has written itself overrides earlier changes of child steps."""
         if self.mirror:
             self.mirror.write(values)
-        now = values.settle(self._shared.refused)
+        now = values.settle(self._common.refused)
         if written := values.take_written():
-            self._shared.moment += 1
+            self._common.moment += 1
             self.unshown |= dict.fromkeys(written)
             if self._inside:
                 for name in written:
@@ -249,8 +249,8 @@ class _Own(Values):
     __slots__ = ("_added", "_address", "ended")
     exact = True
 
-    def __init__(self, opening: Mapping[str, Json], shared: Shared, address: str, *, ended: bool) -> None:
-        super().__init__(opening, shared)
+    def __init__(self, opening: Mapping[str, Json], common: Common, address: str, *, ended: bool) -> None:
+        super().__init__(opening, common)
         self._address, self.ended = address, ended
         self._added = 0
         """The number of collection items that the code of the step has added."""

@@ -64,7 +64,7 @@ class Bag(NamedValues):
     def _values(self) -> Values:
         """The current values: of the step at `_address` while it runs, then those that its enclosing step sees."""
         states = self._journal.states
-        with states.shared.lock:  # threads that ask for the first time at the same moment get the same view
+        with states.common.lock:  # threads that ask for the first time at the same moment get the same view
             if self._late is None:
                 found = states.given(self._address, self)
                 if isinstance(found, View):
