@@ -254,11 +254,15 @@ class RunHistory:
         if not address:
             return self.usage
         used = self._spent.of(address)
-        if used is NO_USAGE:
-            known = [one.address for one in self.steps if one.address]
-            if address not in {*known, *around(known)}:
-                raise RefError(address, f"names no step of {self.ref}", known)
+        if used is NO_USAGE and address not in self._addresses:
+            raise RefError(address, f"names no step of {self.ref}", [one.address for one in self.steps if one.address])
         return used
+
+    @cached_property
+    def _addresses(self) -> set[str]:
+        """The addresses of the steps, and of those that enclose them."""
+        own = {one.address for one in self.steps}
+        return own | around(own)
 
     @cached_property
     def _spent(self) -> CountedUsage:

@@ -5,6 +5,8 @@ import itertools
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task
+from crewlite.cli.checkpoint.words import sums_of
+from crewlite.flow import flow, step
 from crewlite.state import JsonProvider, SqliteProvider
 from crewlite.testing import ScriptedLLM
 from tests.growth import counted, faster_than_linear
@@ -53,5 +55,26 @@ def test_a_verb_of_history_takes_work_in_proportion_to_the_run(verb, kind, tmp_p
         with History(config.location, config.provider) as history:
             VERBS[verb](history)  # what is made once is made
             found.append(counted(lambda: VERBS[verb](history)))
+    grown = faster_than_linear(*found, items=2 * FEW)
+    assert not [line for line in grown if not any(part in line for part in EXEMPT)]
+
+
+def test_the_usage_of_steps_that_use_nothing_takes_work_in_proportion_to_the_run(tmp_path):
+    config = CheckpointConfig(location=tmp_path)
+
+    @step
+    def one(number):
+        return number
+
+    @flow(checkpoint=config)
+    def many(count):
+        for number in range(count):
+            one(number)
+
+    found = []
+    for count in (FEW, 2 * FEW):
+        many.kickoff(count, run_id=f"r{count}")
+        with History(config.location) as history:
+            found.append(counted(lambda: sums_of(history.run(f"r{count}"))))  # noqa: B023 - it is called at once
     grown = faster_than_linear(*found, items=2 * FEW)
     assert not [line for line in grown if not any(part in line for part in EXEMPT)]

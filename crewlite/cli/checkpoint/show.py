@@ -21,6 +21,7 @@ from crewlite.cli.checkpoint.words import (
     root_name,
     shortened,
     spent,
+    sums_of,
     why_failed,
 )
 from crewlite.cli.exits import notice
@@ -28,9 +29,8 @@ from crewlite.console.text import style_of
 from crewlite.errors import RefError
 from crewlite.ids import short
 from crewlite.pages.rendering import cost, duration
-from crewlite.state.format.addresses import around, in_order, leaf
+from crewlite.state.format.addresses import in_order, leaf
 from crewlite.state.format.entry import STATE
-from crewlite.state.reading.checkpoint import usage_change
 from crewlite.state.reading.missing import no_step
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def show(asked: Asked, what: str | None, address: str | None, events: bool) -> N
         elif events:
             _show_events(asked, opened, run)
         elif asked.as_json:
-            usage_of = {at: used for at, used in _sums(run).items() if at}  # that of the run is its `usage`
+            usage_of = {at: used for at, used in sums_of(run).items() if at}  # that of the run is its `usage`
             about = document.of_run(run, usage_of=usage_of, steps=run.steps, attempts=run.attempts)
             opened.answer(**about)
         else:
@@ -135,7 +135,7 @@ def _show_run(screen: Screen, opened: Opened, run: RunHistory) -> None:
 
 def _table(screen: Screen, run: RunHistory) -> None:
     """Print the steps, with a column of types if one has a type. A step shows the usage of all steps inside it."""
-    views, sums = {step.address: step for step in run.steps}, _sums(run)
+    views, sums = {step.address: step for step in run.steps}, sums_of(run)
     ordered = [(address, views.get(address)) for address in in_order(views)]
     rows = [_row(screen, run, at, step, sums[at] if at in sums else views[at].usage) for at, step in ordered]
     if not any(step.type for step in views.values()):
@@ -143,17 +143,6 @@ def _table(screen: Screen, run: RunHistory) -> None:
     types = [(step.type or "") if step else "" for _, step in ordered]
     typed = [[*row[:2], kind, *row[2:]] for row, kind in zip(rows, types, strict=True)]
     return screen.table([*_STEPS[:2], Column("type", spare=4), *_STEPS[2:]], typed)
-
-
-def _sums(run: RunHistory) -> dict[str, Usage]:
-    """Return the usage of all steps, under "", and of each step that encloses others, with all steps inside it.
-
-    Those inside may not be listed any more: pruning removes them, and not what they have used. What rewinds have
-    abandoned is in none of them.
-    """
-    hollow = [step.address for step in run.steps if not step.usage.requests and run.usage_of(step.address).requests]
-    steps = {address: run.usage_of(address) for address in (*around(step.address for step in run.steps), *hollow)}
-    return {**steps, "": usage_change(run.abandoned_usage, run.usage)}
 
 
 def _snapshots(screen: Screen, run: RunHistory) -> None:

@@ -10,6 +10,8 @@ from crewlite import kinds
 from crewlite.cli.checkpoint.document import plain
 from crewlite.ids import now, short
 from crewlite.pages.rendering import cost
+from crewlite.state.format.addresses import around
+from crewlite.state.reading.checkpoint import usage_change
 from crewlite.wording import cut, number_of
 
 if TYPE_CHECKING:
@@ -70,6 +72,18 @@ def name_of(definition: dict[str, Any]) -> str:
 def root_name(run: RunHistory) -> str:
     """Return the name of the run itself among its steps, such as "the crew"."""
     return f"the {run.definition['kind']}"
+
+
+def sums_of(run: RunHistory) -> dict[str, Usage]:
+    """Return the usage of all steps, under "", and of each step that encloses others, with all steps inside it.
+
+    Those inside may not be listed any more: pruning removes them, and not what they have used. What rewinds have
+    abandoned is in none of them.
+    """
+    steps = run.steps
+    hollow = [step.address for step in steps if not step.usage.requests and run.usage_of(step.address).requests]
+    inside = {address: run.usage_of(address) for address in (*around(step.address for step in steps), *hollow)}
+    return {**inside, "": usage_change(run.abandoned_usage, run.usage)}
 
 
 def why_failed(run: RunHistory) -> str:
