@@ -26,6 +26,7 @@ from crewlite.state.reading.steps import StepView
 from crewlite.state.run_history import RunHistory
 from crewlite.state.verbs.edit import can_edit
 from crewlite.tui.words import line, mark, shown
+from crewlite.usage import Usage
 from crewlite.wording import an, cut, escaped_lines, number_of
 
 Rows = list[tuple[str, "Text | Moment"]]
@@ -172,20 +173,24 @@ class Row:
     """The beginning of its outcome."""
 
 
-def timeline(run: RunHistory, steps: Sequence[StepView], at: int | None = None) -> list[Row]:
-    """Return the steps of a run, each before those inside it. `at` is the commit that is shown; None for the head."""
+def timeline(run: RunHistory, steps: Sequence[StepView], sums: Mapping[str, Usage], at: int | None = None) -> list[Row]:
+    """Return the steps of a run, each before those inside it. `at` is the commit that is shown; None for the head.
+
+    `sums`: the usage of steps with all steps inside them.
+    """
     time = _WorkingTime([(one.started_at, one.ended_at) for one in steps if one.started_at and one.ended_at])
     views, rows = {one.address: one for one in steps}, []
     for address in in_order(views):
         step = views.get(address)
         depth = address.count("/") + 1 if address else 0
         name = leaf(address) or words.root_name(run)
+        used = sums[address] if address in sums else views[address].usage
         if step is None:
-            rows.append(Row(address, name, depth, "unfinished", 0.0, 0, None, 0.0, 0.0, at is not None, ""))
+            paid = used.total_tokens, used.cost
+            rows.append(Row(address, name, depth, "unfinished", 0.0, *paid, 0.0, 0.0, at is not None, ""))
             continue
         begins, ends = (time.at(step.started_at), time.at(step.ended_at)) if step.ended_at else (0.0, 0.0)
         later = at is not None and (step.seq is None or step.seq > at)
-        used = step.usage
         numbers = step.seconds, used.total_tokens, used.cost, begins, ends
         rows.append(Row(address, name, depth, step.status_text, *numbers, later, words.first_line(step)))
     return rows

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from crewlite import kinds
 from crewlite.cli.checkpoint.document import status_of_unreadable
+from crewlite.cli.checkpoint.words import sums_of
 from crewlite.state.format.addresses import BEGINNING
 from crewlite.state.format.outcome import LightEvent
 from crewlite.state.history import History
@@ -127,7 +128,7 @@ class Reading:
             str(run.definition["kind"]),
             run.status_text,
             overview(run, checkpoint),
-            timeline(run, steps, at),
+            timeline(run, steps, sums_of(run), at),
             {one.address: one for one in steps},
             inputs_of(run),
             outputs_of([one for one in steps if one.address != beginning], at),

@@ -63,10 +63,10 @@ def test_the_timeline_leaves_out_the_time_between_kickoffs():
     class Run:
         definition = {"kind": "crew"}
 
-    rows = {row.address: row for row in timeline(Run(), steps, at=2)}
+    rows = {row.address: row for row in timeline(Run(), steps, {"": Usage(prompt_tokens=3)}, at=2)}
     assert [(round(rows[at].begins, 2), round(rows[at].ends, 2)) for at in ("task:a", "task:b")] == [(0, 0.5), (0.5, 1)]
     assert [rows[at].later for at in ("task:a", "task:b")] == [False, True]
-    assert list(rows) == ["", "task:a", "task:a/llm#1", "task:b"]
+    assert [(at, rows[at].tokens) for at in rows] == [("", 3), ("task:a", 0), ("task:a/llm#1", 0), ("task:b", 0)]
     assert bar(rows["task:b"], 10) == (" " * 5, "━" * 5, "")
     assert "".join(bar(rows["task:a/llm#1"], 10)).rstrip() == "━" * 4
 
