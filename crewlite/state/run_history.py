@@ -176,6 +176,17 @@ class RunHistory:
         return None if ended else self._record.stopped
 
     @property
+    def because(self) -> str | None:
+        """Why the run has failed or was stopped by a budget, in words: such as "ValueError: no such report".
+
+        None for any other status; the questions that a run waits for are `waiting`.
+        """
+        if self.status != "failed":
+            return self.stopped_by
+        last = self._record.attempts[""][-1]
+        return f"{last.error_type}: {last.message}"
+
+    @property
     def at_work(self) -> str | None:
         """The live process that runs this branch, such as "process 7 on lamp"; None if none does."""
         if self.place:

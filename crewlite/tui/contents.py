@@ -126,10 +126,8 @@ def _run(run: RunHistory) -> Rows:
     status = run.status_text
     by = f" ({run.at_work})" if run.at_work else ""
     rows: Rows = [("status", line(mark(status), " ", (status, style_of(status)), by))]
-    if run.status == "failed":
-        rows.append(("because", Text(escaped_lines(cut(words.why_failed(run), _LONG)))))
-    if run.stopped_by:
-        rows.append(("stopped by", Text(escaped_lines(run.stopped_by))))
+    if run.because:
+        rows.append(("because", Text(escaped_lines(cut(run.because, _LONG)))))
     for asked in run.waiting:
         wanted = what_fits(asked.schema)
         rows.append(("waits for", Text(escaped_lines(f"{asked.address}: {asked.question.strip()}"))))

@@ -58,6 +58,8 @@ def test_the_unfinished_runs_are_those_that_were_cut_and_that_nobody_works_on(lo
         assert [run.run_id for run in history.unfinished("job")] == ["killed", "killed-as-it-asks", "asks-in-vain"]
         assert "killed-other" in [run.run_id for run in history.unfinished()]
         assert history.run("asks").status == history.run("asks-in-vain").status == "waiting"
+        assert history.run("fails").because == "ValueError: no"
+        assert [history.run(name).because for name in ("ends", "asks", "killed")] == [None, None, None]
         history.cancel("killed")
         history.answer("asks", history.run("asks").waiting[0], "yes")
         assert [run.run_id for run in history.unfinished("job")] == ["killed-as-it-asks", "asks-in-vain", "asks"]

@@ -24,7 +24,18 @@ if TYPE_CHECKING:
 
 Json = Any
 _OF_A_RUN = (
-    *("started_at", "base", "tasks", "kicked_off", "stopped_by", "at_work", "waiting", "unused_answers", "rewinds"),
+    *(
+        "started_at",
+        "base",
+        "tasks",
+        "kicked_off",
+        "because",
+        "stopped_by",
+        "at_work",
+        "waiting",
+        "unused_answers",
+        "rewinds",
+    ),
     *("definition", "inputs", "usage", "own_usage", "abandoned_usage"),
 )
 _OF_A_LISTED_CHECKPOINT = (

@@ -22,7 +22,6 @@ from crewlite.cli.checkpoint.words import (
     shortened,
     spent,
     sums_of,
-    why_failed,
 )
 from crewlite.cli.exits import notice
 from crewlite.console.text import style_of
@@ -105,7 +104,7 @@ def _show_run(screen: Screen, opened: Opened, run: RunHistory) -> None:
     screen.line(screen.mark(status), " ", (run.ref, "bold"), "  ", now, whole=True)
     begun = f"{iso(run.started_at)} ({ago(run.started_at)})" if screen.terminal else iso(run.started_at)
     rows: list[tuple[str, Part]] = [
-        ("because", beginning_of_line(why_failed(run)) if status == "failed" else run.stopped_by or ""),
+        ("because", beginning_of_line(run.because or "")),
         ("definition", name_of(run.definition)),
         ("begun", begun),
         ("forked from", place_of(run.base) if run.base else ""),

@@ -86,12 +86,6 @@ def sums_of(run: RunHistory) -> dict[str, Usage]:
     return {**inside, "": usage_change(run.abandoned_usage, run.usage)}
 
 
-def why_failed(run: RunHistory) -> str:
-    """Return the error of a failed run."""
-    last = [attempt for attempt in run.attempts if not attempt.address][-1]
-    return f"{last.error_type}: {last.message}"
-
-
 def place_of(base: Base) -> str:
     """Return where a fork begins: the branch, and its checkpoint or commit there."""
     at = f"checkpoint {short(base.checkpoint_id)}" if base.checkpoint_id else f"commit {base.seq}"
