@@ -1,6 +1,7 @@
 """What reads and changes a recorded run takes twice as much work for twice as many tasks."""
 
 import itertools
+import shutil
 
 import pytest
 
@@ -18,13 +19,23 @@ EXEMPT = ("/threading.py", "/concurrent/")
 numbers = itertools.count()
 
 
-def recorded(config, run_id, tasks):
+def record(config, run_id, tasks):
     agent = Agent(role="Clerk", goal="write", llm=ScriptedLLM(lambda messages: f"{run_id} {next(numbers)}"))
     made = [
         Task(name=f"t{number}", description=f"Write {number}", expected_output="text", agent=agent, context=[])
         for number in range(tasks)
     ]
     Crew(tasks=made, checkpoint=config).kickoff(run_id=run_id)
+
+
+@pytest.fixture(scope="module", params=[JsonProvider, SqliteProvider])
+def recorded(request, tmp_path_factory):
+    """A provider, and a directory with two runs in a location for each length."""
+    directory = tmp_path_factory.mktemp("recorded")
+    for tasks in (FEW, 2 * FEW):
+        for run_id in ("a", "b"):
+            record(CheckpointConfig(location=directory / f"{tasks}", provider=request.param()), run_id, tasks)
+    return request.param(), directory
 
 
 VERBS = {
@@ -44,15 +55,13 @@ VERBS = {
 }
 
 
-@pytest.mark.parametrize("kind", [JsonProvider, SqliteProvider])
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_of_history_takes_work_in_proportion_to_the_run(verb, kind, tmp_path):
+def test_a_verb_of_history_takes_work_in_proportion_to_the_run(verb, recorded, tmp_path):
+    provider, directory = recorded
+    shutil.copytree(directory, tmp_path / "copy")
     found = []
     for tasks in (FEW, 2 * FEW):
-        config = CheckpointConfig(location=tmp_path / f"{tasks}", provider=kind())
-        for run_id in ("a", "b"):
-            recorded(config, run_id, tasks)
-        with History(config.location, config.provider) as history:
+        with History(tmp_path / "copy" / f"{tasks}", provider) as history:
             VERBS[verb](history)  # what is made once is made
             found.append(counted(lambda: VERBS[verb](history)))
     grown = faster_than_linear(*found, items=2 * FEW)
