@@ -103,7 +103,7 @@ def look_at(location: Path) -> Facts:
     branches, digests = {}, {}
     with History(location) as history:
         for run in history.runs():
-            digests[run.run_id] = run.digest
+            digests[run.run_id] = digests.get(run.run_id) or run.digest
             branches[f"{run.run_id}/{run.branch}"] = {
                 "status": run.status,
                 "steps": {step.address: (step.status, json.dumps(step.value)) for step in run.steps},
