@@ -1,8 +1,9 @@
-"""Classes by their names in a record: those that the program has declared, and those in the modules of its flows.
+"""Classes by their names in a record: those that the program has declared, and those in its own modules.
 
-Such a module is one whose functions the program has made steps or flows of. Nothing is imported but the results of
-crewlite's own verbs: only what the module has defined already is found. A script is the module `__main__` when it is
-run, and another one when it is imported, so its classes have two names.
+Its own are the modules whose functions are steps or flows, and those of the same package, or of the same folder of
+`sys.path` unless packages are installed there. Nothing is imported but the results of crewlite's own verbs: only what a
+loaded module has defined already is found. A script is the module `__main__` when it is run, and another one when it is
+imported, so its classes have two names.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ MAIN = "__main__"
 registered: dict[str, type] = {}
 """The classes that the program has declared, by their names in a record."""
 _homes = set[str]()
+"""The modules whose functions the program has made steps or flows of."""
+_INSTALLED = ("site-packages", "dist-packages")
 _OF_CREWLITE = frozenset(
     {
         "crewlite.agent.output:LiteAgentOutput",
@@ -72,18 +75,39 @@ def namesakes(module: str) -> list[str]:
 
 
 def find(tag: str, name: str) -> type | None:
-    """Return the class of this name, `module:Qualified.Name`, if one of these modules defines it.
+    """Return the class of this name, `module:Qualified.Name`, if a module of the program defines it.
 
     `tag`: what it has to be: an enum, model, dataclass or namedtuple.
     """
     module, _, qualified = name.partition(":")
     if name in _OF_CREWLITE:
         imported(module)
-    found: Any = sys.modules.get(module) if module in _homes or name in _OF_CREWLITE else None
+    found: Any = sys.modules.get(module) if name in _OF_CREWLITE or _is_own(module) else None
     for part in qualified.split("."):
         found = getattr(found, "__dict__", {}).get(part)  # no getattr: a module may import what it is asked for
     right = isinstance(found, type) and (found.__module__, found.__qualname__) == (module, qualified)
     return found if right and _FITS[tag](found) else None
+
+
+def _is_own(module: str) -> bool:
+    """Return whether a module is one of the program's own."""
+    if module in _homes:
+        return True
+    package, folder = _origin(module)
+    origins = [_origin(home) for home in list(_homes)]  # another thread may note one
+    beside = folder is not None and folder.name not in _INSTALLED
+    return any(package == own or (beside and folder == origin) for own, origin in origins)
+
+
+def _origin(module: str) -> tuple[str, Path | None]:
+    """Return the outermost package of a loaded module, and the folder where that was found; None if it has no file."""
+    loaded = sys.modules.get(module)
+    if module == MAIN and (spec := getattr(loaded, "__spec__", None)):  # run by `python -m`
+        module = spec.name
+    package = module.partition(".")[0]
+    outermost = loaded if package == module else sys.modules.get(package)
+    places = [*getattr(outermost, "__path__", ()), getattr(outermost, "__file__", None)]
+    return package, Path(places[0]).absolute().parent if places[0] else None
 
 
 def class_of(tag: str, name: str) -> type | None:

@@ -124,6 +124,61 @@ def test_a_run_of_a_script_goes_on_from_where_it_is_a_module_and_the_other_way_r
     assert (done.stdout, done.returncode) == ("3\n", 0), done.stderr
 
 
+NOTES = """
+from dataclasses import dataclass
+
+@dataclass
+class Note:
+    text: str
+
+def read():
+    return [Note("low water at six")]
+"""
+UNANNOTATED = """
+import os
+from NOTES import read
+from crewlite.flow import Flow, listen, start
+
+class Report(Flow):
+    checkpoint = True
+
+    @start()
+    def fetch(self):
+        return read()
+
+    @listen(fetch)
+    def write(self, notes):
+        if "KILL" in os.environ:
+            os._exit(9)
+        return notes[0].text
+
+print(Report().kickoff(run_id="one"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("notes", "main", "way"),
+    [
+        ("notes", "main.py", ["main.py"]),
+        ("port.notes", "main.py", ["main.py"]),
+        ("port.inner.notes", "port/main.py", ["-m", "port.main"]),
+        ("port.notes", "port/flows/report.py", ["-c", "import port.flows.report"]),
+    ],
+)
+def test_a_class_of_the_program_comes_back_as_one_wherever_in_the_program_it_is(tmp_path, notes, main, way):
+    for file, text in {f"{notes.replace('.', '/')}.py": NOTES, main: UNANNOTATED.replace("NOTES", notes)}.items():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text)
+
+    def run_it(**more):
+        command = [sys.executable, *way]
+        return children.run(command, cwd=tmp_path, env={**os.environ, **more}, capture_output=True, text=True)
+
+    assert run_it(KILL="1").returncode == 9
+    done = run_it()
+    assert (done.stdout, done.stderr, done.returncode) == ("low water at six\n", "", 0)
+
+
 def _two_of_one_name(number, config):
     """A flow and a flow of methods whose class has the name of another one."""
 

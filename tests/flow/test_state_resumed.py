@@ -194,9 +194,10 @@ def test_a_value_of_a_class_beside_the_flow_comes_back_as_one_in_another_process
         assert done.stdout.strip() == expected, done.stderr
 
 
-def test_a_class_is_found_only_where_a_step_is_defined_and_only_under_its_own_name():
-    assert homes.find("dataclass", "json.decoder:JSONDecoder") is None, "no step is defined there"
-    homes.note(test_a_class_is_found_only_where_a_step_is_defined_and_only_under_its_own_name)
+def test_a_class_is_found_only_in_the_program_and_only_under_its_own_name():
+    homes.note(test_a_class_is_found_only_in_the_program_and_only_under_its_own_name)
+    assert homes.find("namedtuple", "inspect:ArgInfo") is None, "it is one of Python"
+    assert homes.find("dataclass", "pydantic.fields:ComputedFieldInfo") is None, "it is one of a library"
     assert homes.find("dataclass", f"{__name__}:Point") is Point
     assert homes.find("dataclass", f"{__name__}:RuntimeState") is None, "it is imported there"
     assert homes.find("dataclass", f"{__name__}:Nothing.at.all") is None

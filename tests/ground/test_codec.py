@@ -71,6 +71,10 @@ class Stop(NamedTuple):
     at: object = None
 
 
+for _undeclared in (Colour, Size, Point, Note, Stop):
+    _undeclared.__module__ = "elsewhere"  # in a module of the program a class would be found
+
+
 DECLARED = (Colour, Size, Right, Point, Slotted, Note, Open, Many, Stop)
 
 anything_textual = st.text(st.characters(exclude_categories=()), max_size=12)  # lone surrogates and NUL included
