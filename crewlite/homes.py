@@ -12,6 +12,7 @@ import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -82,15 +83,18 @@ def find(tag: str, name: str) -> type | None:
     module, _, qualified = name.partition(":")
     if name in _OF_CREWLITE:
         imported(module)
-    found: Any = sys.modules.get(module) if name in _OF_CREWLITE or _is_own(module) else None
+    found: Any = sys.modules.get(module)
+    if not (found and (name in _OF_CREWLITE or _is_own(module, len(_homes)))):
+        return None
     for part in qualified.split("."):
         found = getattr(found, "__dict__", {}).get(part)  # no getattr: a module may import what it is asked for
     right = isinstance(found, type) and (found.__module__, found.__qualname__) == (module, qualified)
     return found if right and _FITS[tag](found) else None
 
 
-def _is_own(module: str) -> bool:
-    """Return whether a module is one of the program's own."""
+@lru_cache(maxsize=1024)  # a record may hold thousands of objects of a class
+def _is_own(module: str, homes: int) -> bool:
+    """Return whether a loaded module is one of the program's own, which has so many `homes`."""
     if module in _homes:
         return True
     package, folder = _origin(module)
