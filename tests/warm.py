@@ -5,8 +5,8 @@ what it is begun for, which was a third of the time of all tests. Here one proce
 validators that it would make at the first use of each class; it calls nothing else in them and has no thread. A program is
 forked from it, and from then on is like any other: a process of its own, with its own arguments, directory, environment and
 streams. It becomes a child of the process that asked for it, as Linux lets a process adopt the orphans below it, so that
-process waits for it as for any child. At its end it destroys what it has made itself, and not the modules that it was begun
-with, which would take longer than most of the programs do.
+process waits for it as for any child. At its end it destroys what it has made itself and the modules of crewlite, as any
+program does, and not the other modules that it was begun with, which would take longer than most of the programs do.
 
 What a fork cannot give (flags, other settings of the interpreter, another user, another system) is begun in the
 ordinary way: `fork` returns None.
@@ -203,8 +203,9 @@ def get_ready() -> None:
 
 
 def _kept_at_the_end() -> dict[str, None]:
-    """Let no module that is there be destroyed. What has to be put into sys.modules for that when a program ends."""
-    modules = {name: module for name, module in sys.modules.items() if name not in ("__main__", "builtins", "sys")}
+    """Let no module of others that is there be destroyed. What sys.modules has to have for that when a program ends."""
+    own = ("__main__", "builtins", "sys", "crewlite")
+    modules = {name: module for name, module in sys.modules.items() if name.partition(".")[0] not in own}
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(modules))  # so that this is never destroyed itself
     return dict.fromkeys(modules)  # as when Python destroys them: from then on, no module can be imported
 
