@@ -105,6 +105,7 @@ class StepFunction(Generic[P, R]):
             return requested(scope, step, f"{self.name}(...)")  # type: ignore[no-any-return]  # R is awaitable
         if on(scope.loop):
             raise OnLoopThread(self.name, f"await {self.name}.submit(...)")
+        step.in_turn = True
         return StepFuture[R](scope, step).result()
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> StepFuture[Any]:

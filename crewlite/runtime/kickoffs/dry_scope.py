@@ -111,16 +111,16 @@ class DryScope(StepScope):
     async def _drive(self, step: Step[T], asked: Asked, *, own_task: bool = False) -> T:
         address = asked.address
         try:
-            return await self._foresee_step(step, address, asked.fingerprint)
+            return await self._foresee_step(step, address, asked.fingerprint, in_turn=step.in_turn or not own_task)
         finally:
             if not own_task:
                 self._deliver(address)
 
-    async def _foresee_step(self, step: Step[T], address: str, fingerprint: str) -> T:
+    async def _foresee_step(self, step: Step[T], address: str, fingerprint: str, *, in_turn: bool) -> T:
         run, recorded = self.run, self.run.record.outcomes.get(address)
         # what reacts to other steps runs again whenever they do, so its question tells nothing more
         source = run.outcomes_to_come.source(step.question) if step.after is None else None
-        decision = self._decide(step, address, fingerprint)
+        decision = self._decide(step, address, fingerprint, in_turn=in_turn)
         if isinstance(decision, Reuse):
             self._note_reuse(step, decision.outcome, source)
             return self._reused(step, decision)

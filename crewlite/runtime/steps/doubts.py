@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from crewlite import codec, kinds
@@ -11,11 +11,11 @@ from crewlite.errors import AnswerRefused, InDoubt, NonDeterminism
 from crewlite.runtime.steps.attempts import failed_before
 from crewlite.runtime.steps.replay import Mode, is_edit_to_keep
 from crewlite.runtime.steps.run import Run
-from crewlite.state.format.addresses import bare_name, leaf, prefix_beside, without_tries
+from crewlite.state.format.addresses import bare_name, leaf, outers, prefix_beside, without_tries
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
-from crewlite.state.reading.steps import waits_for_inner_call
+from crewlite.state.reading.steps import unsettled, waits_for_inner_call
 from crewlite.step_parts import Intent
 from crewlite.tools.result import shown_arguments
 
@@ -94,6 +94,18 @@ def check_asks_the_same(run: Run, step: Step[Any], address: str, fingerprint: st
     found = _arguments(step, run.journal.secrets.mask) or "others"
     began = "the arguments with which that call was begun, which may have taken effect"
     raise NonDeterminism(run.run_id, address, began, found)
+
+
+def check_none_left(run: Run, unrequested: Collection[str]) -> None:
+    """Raise InDoubt if a step is about to end, and its code has not requested a call that is in doubt inside it.
+
+    The code has changed since it began that call. `unrequested`: the recorded steps that it has not requested.
+    """
+    around = run.left.intersection(unrequested)
+    for at in unsettled(run.record) if around else ():
+        known = at in run.answers or at in run.begun_here or at not in run.left
+        if not known and not around.isdisjoint((at, *outers(at))):
+            raise run.doubt(at, f"{kinds.at(at).name} {bare_name(at)}", failed_before(run.record, at), "")
 
 
 def is_made_again(run: Run, address: str) -> bool:

@@ -32,6 +32,7 @@ from crewlite.runtime.steps.doubts import (
     Earlier,
     calls_before,
     check_asks_the_same,
+    check_none_left,
     doubt,
     given_by_person,
     intended,
@@ -161,7 +162,8 @@ class Execution(Generic[T]):
         A call with effect="once" is recorded as intended before it is made. Raises InDoubt, NonDeterminism.
         """
         run, step, address = self.outer.run, self.step, self.address
-        in_doubt, once = may_have_taken_effect(run, address), step.effect == "once"
+        in_doubt = may_have_taken_effect(run, address)
+        once = step.effect == "once" or (in_doubt and run.record.intents[address] == "once")  # as it was when it began
         if in_doubt:
             check_asks_the_same(run, step, address, self.fingerprint, self.outer.inherited.mode)
             if address in run.answers and step.answer:
@@ -181,7 +183,9 @@ class Execution(Generic[T]):
 
         `in_doubt`: whether the call itself is in doubt. Raises InDoubt about it, or about a call that was left.
         """
-        run, step, address = self.outer.run, self.step, self.address
+        run, step, address, children = self.outer.run, self.step, self.address, self.outer.children
+        if step.in_turn or (children.task and children.task is asyncio.current_task()):
+            check_none_left(run, children.unrequested)
         earlier = calls_before(run, step, address, self.fingerprint)
         if earlier.known and step.answer:
             await self._settle(earlier.known, given_by_person(run, step.answer, earlier.known))
@@ -192,7 +196,8 @@ class Execution(Generic[T]):
             failures = run.record.attempts.get(address, ())
             last = self.outer.child(step, self.origin, self.fingerprint, number, failures)
             if kept(step, last) is None:  # else it waits for its remedy
-                raise doubt(step, address, run)
+                same = run.record.intended.get(address, self.fingerprint) == self.fingerprint
+                raise doubt(step, address, run, None if same else "")
         return earlier
 
     async def _intend(self, released: Sequence[str]) -> None:

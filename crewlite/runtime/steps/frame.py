@@ -19,7 +19,7 @@ from crewlite.recovery import Guard, Policy, Remedy
 from crewlite.recovery.guards import Shared, guards_inside
 from crewlite.recovery.policy import nearest
 from crewlite.recovery.types import RecoveryContext
-from crewlite.runtime.steps import remedies, replay
+from crewlite.runtime.steps import doubts, remedies, replay
 from crewlite.runtime.steps.budgets import HeldBudget
 from crewlite.runtime.steps.children import Children, is_counted
 from crewlite.runtime.steps.run import Origin, Run
@@ -356,8 +356,8 @@ class Frame(Scope):
     def complete(self) -> None:
         """Check the requests of a step that has ended without an error.
 
-        Raises NonDeterminism if recorded steps were not requested, ChangeUnused if the fork has changed a step inside
-        this one that was not requested, ConfigError if a requested step was never awaited.
+        Raises NonDeterminism if recorded steps were not requested, InDoubt if calls in doubt were not, ChangeUnused if
+        the fork has changed a step inside this one that was not, ConfigError if a requested step was never awaited.
         """
         unused = self.run.unused  # mostly empty
         if unused and (left := [at for at in unused if not self.address or self.address in outers(at)]):
@@ -370,6 +370,7 @@ class Frame(Scope):
             )
         if self.children.unrequested:
             self.check_none_missed()
+            doubts.check_none_left(self.run, self.children.unrequested)
 
     def is_changed_inside(self) -> bool:
         """Return whether a fork has edited a step inside this attempt, or set one to run again that has not."""
@@ -384,7 +385,7 @@ class Frame(Scope):
         """
         found = set(self.run.inherited.get(self.address, ())) - self.children.asked.keys()
         if self.run.on_drift == "rerun":
-            found |= {at for at in self.children.unrequested if not kinds.at(at).is_about_failure}
+            found |= {at for at in self.children.unrequested - self.run.left if not kinds.at(at).is_about_failure}
         return sorted(found)
 
     def check_none_missed(self) -> None:

@@ -59,17 +59,15 @@ class Question(NamedTuple):
     once: bool = False
     """Whether a repeated call would do harm."""
     comes_late: bool = False
-    """The earlier run may have requested this step without starting it (it had to wait, for example for a slot), so
-    the step may be new although later steps are recorded."""
+    """Whether the earlier run may have requested this step, not begun it, and recorded later ones meanwhile."""
+    in_turn: bool = False
+    """Whether the code requests nothing more before this step has ended."""
     is_early: bool = False
     """Whether the step may differ, and steps that were recorded before it are not requested yet."""
     after: int | None = None
     """The number of the commit that the step reacts to: an earlier outcome, unless it was edited, is outdated."""
     basis: Basis = Basis()
-    """What the outcome depends on besides the question.
-
-    An outcome that the fork itself has edited holds on any basis.
-    """
+    """What the outcome depends on besides the question. One that the fork itself has edited holds on any basis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +88,8 @@ class Mode:
     """Whether the recorded result of the run answers another question than this kickoff asks."""
     rerun: Mapping[str, int] = field(default_factory=dict)
     """See `Run.rerun`."""
+    left: frozenset[str] = frozenset()
+    """See `Run.left`."""
 
     @property
     def goes_otherwise(self) -> bool:
@@ -306,7 +306,8 @@ def _unanswered(
     changed = isinstance(ended, Attempt) and ended.fingerprint != question.digest
     if may_differ and (passed or changed):
         return NEW_COURSE
-    if needed := _needed(record, mode, passed):
+    begun = not question.in_turn or question.address in record.events.starts
+    if needed := _needed(record, mode, passed) + ([] if begun else _cut(record, mode, unrequested)):
         return Refuse("passed over", tuple(needed))
     # in code beside the step's own, a changed question is a new step, as the address there follows from it
     new = may_differ and not is_counted(question.address)
@@ -330,7 +331,15 @@ def _passed_over(record: Record, question: Question, mode: Mode, unrequested: Co
 
 def missed(record: Record, mode: Mode, prefix: str, unrequested: Collection[str]) -> list[str]:
     """Return the steps of `unrequested` that the code should have requested: nothing they depend on has changed."""
-    return _needed(record, mode, _must_be_requested(record, mode, prefix, unrequested))
+    left_out = _must_be_requested(record, mode, prefix, unrequested)
+    return _needed(record, mode, left_out) + _cut(record, mode, unrequested)
+
+
+def _cut(record: Record, mode: Mode, unrequested: Collection[str]) -> list[str]:
+    """Return the steps of `unrequested` that are, or hold, a call in doubt, and that unchanged code must request."""
+    free = not mode.strict_replay or mode.diverged or mode.goes_otherwise or mode.on_drift == "rerun"
+    left = () if free or _free_from(record, unrequested) else mode.left.intersection(unrequested)
+    return sorted(at for at in left if not record.end(at))
 
 
 def _comes_earlier(

@@ -21,7 +21,7 @@ from crewlite.runtime.steps.failures import class_of, lost
 from crewlite.runtime.steps.replay import Mode
 from crewlite.runtime.steps.slots import Pools
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.format.addresses import leaf, outer, outers, prefix_beside
+from crewlite.state.format.addresses import around, leaf, outer, outers, prefix_beside
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.failed import RaisedError
 from crewlite.state.format.record import Record
@@ -94,6 +94,11 @@ class Run:
     """Addresses of steps whose last attempt failed in an earlier kickoff, and whose remedy is not chosen yet."""
     begun: frozenset[str] = field(default=frozenset(), init=False)
     """Addresses of steps that an earlier kickoff started."""
+    left: frozenset[str] = field(default=frozenset(), init=False)
+    """Addresses of calls with effect="once" that an earlier kickoff has left in doubt, and of the steps around them.
+
+    Without calls that `rerun` says took no effect, and those of a fork with changes, whose code may do something else.
+    """
     heard_start: bool = field(default=False, init=False)
     """Whether the record has changes of the state by handlers of the run's start, made in an earlier kickoff."""
     begun_calls: BegunCalls = field(default_factory=BegunCalls)
@@ -134,8 +139,12 @@ class Run:
         started = record.events.starts
         self.begun = frozenset({"", *started, *(one["address"] for one in record.checkpoints.values())})
         self.heard_start = "" in started and bool(record.kept.own)
+        doubts = [at for at, times in unsettled(record).items() if self.rerun.get(at) != times]
+        self.left = frozenset(() if record.edited or record.earlier_inputs else around(doubts).union(doubts))
         if self.exact or self.on_drift == "rerun":
-            self.inside = _grouped(record.ends, prefix_beside)
+            self.inside = _grouped({**record.ends, **dict.fromkeys(self.left)}, prefix_beside)
+        elif self.left:
+            self.inside = _grouped(self.left, prefix_beside)
         if record.base:
             self.inherited = _grouped(inherited(record), outer)
         self.undecided = frozenset(undecided(record))
@@ -146,7 +155,7 @@ class Run:
     @cached_property
     def mode(self) -> Mode:
         """How the record answers requests for the top-level steps of this run."""
-        return Mode(self.on_drift, superseded=self.superseded, rerun=self.rerun)
+        return Mode(self.on_drift, superseded=self.superseded, rerun=self.rerun, left=self.left)
 
     @cached_property
     def first_starts(self) -> dict[str, str]:

@@ -181,7 +181,7 @@ class StepScope(Frame):
         self.children.asked[address] = ""
         step = self.on_its_basis(step, address) if step.rests_on_more else step
         try:
-            decision = self._decide(step, address, fingerprint)
+            decision = self._decide(step, address, fingerprint, in_turn=step.in_turn or not own_task)
             if isinstance(decision, Reuse):
                 return await self._replayed(step, decision, fingerprint, own_task=own_task)
         except NOT_TO_SWALLOW as error:
@@ -316,17 +316,17 @@ class StepScope(Frame):
         if (view := self.children.view) and (late := self.run.record.late.get(address)):
             view.commit(address, late, late=True, recorded=True)
 
-    def _decide(self, step: Step[Any], address: str, fingerprint: str) -> Reuse | Reraise | Execute:
+    def _decide(self, step: Step[Any], address: str, digest: str, *, in_turn: bool) -> Reuse | Reraise | Execute:
         """Decide whether a requested step is answered or run. Raises TaskDrifted, NonDeterminism, ChangeUnused."""
         record, children = self.run.record, self.children
         if not (children.unrequested or address in record.outcomes or address in record.failures):
             return EXECUTE
-        late = bool(step.limits or self.inherited.limits or step.cache or step.effect == "once" or step.kind.waits)
-        basis = self.basis(address) if step.rests_on_more else replay.Basis()
         once = step.effect == "once"
+        late = not in_turn if once else bool(step.limits or self.inherited.limits or step.cache or step.kind.waits)
+        basis = self.basis(address) if step.rests_on_more else replay.Basis()
         early = step.drift == replay.MAY_DIFFER and not children.is_next(address, record)
         question = Question(
-            address, step.kind.name, step.question, fingerprint, step.drift, once, late, early, step.after, basis
+            address, step.kind.name, step.question, digest, step.drift, once, late, in_turn, early, step.after, basis
         )
         decision = replay.decide(record, question, self.inherited.mode, children.unrequested)
         if isinstance(decision, Refuse):

@@ -1,0 +1,156 @@
+"""The code changes while a call with effect="once" is recorded or in doubt: it is never made again under another name."""
+
+import pytest
+
+from crewlite import Agent, CheckpointConfig, Crew, Task, tool
+from crewlite.errors import InDoubt, NonDeterminism
+from crewlite.flow import Flow, flow, start, step
+from crewlite.llm import ToolCall
+from crewlite.testing import ScriptedLLM
+from tests.cuts import RUN, Kept, cut, entries_of
+
+CUT = "step:charge"
+CHANGES = ("renamed", "left out", "moved into a step", "behind a new step", "no more once")
+
+
+class World:
+    """What the calls have done, in the kickoffs since it was made."""
+
+    def __init__(self, code=""):
+        self.code, self.paid = code, []
+        effect = "none" if code == "no more once" else "once"
+        self.charge = step(name="pay" if code == "renamed" else "charge", effect=effect)(self.pay)
+        self.tool = tool("pay" if code == "renamed" else "charge", effect=effect)(self.pay)
+
+    def pay(self, amount: int) -> str:
+        """Pay."""
+        self.paid.append(amount)
+        return "paid"
+
+    def steps(self):
+        @step
+        def around():
+            return self.charge(5)
+
+        @step
+        def other():
+            return "other"
+
+        if self.code == "left out":
+            return other()
+        if self.code == "behind a new step":
+            other()
+        return around() if self.code == "moved into a step" else self.charge(5)
+
+
+def in_flow(world, setting):
+    @flow(checkpoint=setting)
+    def order():
+        return world.steps()
+
+    return order
+
+
+def in_async_flow(world, setting):
+    @step
+    async def around():
+        return await world.charge.submit(5)
+
+    @flow(checkpoint=setting)
+    async def order():
+        if world.code == "left out":
+            return "other"
+        return await (around() if world.code == "moved into a step" else world.charge.submit(5))
+
+    return order
+
+
+def in_method(world, setting):
+    class Order(Flow):
+        checkpoint = setting
+
+        @start()
+        def pay(self):
+            return world.steps()
+
+    return Order()
+
+
+def in_crew(world, setting):
+    def reply(messages):
+        return "Done." if messages[-1]["role"] == "tool" else ToolCall("charge", {"amount": 5})
+
+    tools = [] if world.code == "left out" else [world.tool]
+    clerk = Agent(role="Clerk", goal="pay", llm=ScriptedLLM(reply), tools=tools)
+    chat = Task(name="chat", description="Chat", expected_output="text", agent=clerk.with_(llm=ScriptedLLM(["hello"])))
+    bill = Task(name="bill", description="Pay", expected_output="text", agent=clerk)
+    return Crew(tasks=[chat] if world.code == "no such task" else [bill, chat], checkpoint=setting)
+
+
+def left(program, *, in_doubt=True, **config):
+    """A store in which the call is in doubt, or recorded, and no more."""
+    setting, world = CheckpointConfig(location="here", provider=Kept()), World()
+    program(world, setting).kickoff(run_id=RUN)
+    assert world.paid == [5]
+    entries = entries_of(setting)
+    commits = (entry.commit for entry in entries)
+    told = ["intents" in one if in_doubt else "charge" in str(one.get("steps", "")) for one in commits]
+    return cut(entries, told.index(True) + 1, **config)
+
+
+@pytest.mark.parametrize("program", [in_flow, in_method])
+@pytest.mark.parametrize("code", CHANGES)
+def test_a_step_in_doubt_is_not_made_under_another_name_or_forgotten(program, code):
+    world = World(code)
+    with pytest.raises((InDoubt, NonDeterminism), match="charge"):
+        program(world, left(program)).kickoff(run_id=RUN)
+    assert world.paid == []
+
+
+@pytest.mark.parametrize("code", ["left out", "moved into a step"])
+def test_in_a_coroutine_which_may_begin_steps_in_any_order_it_is_told_at_the_end(code):
+    with pytest.raises(NonDeterminism, match=CUT):
+        in_async_flow(World(code), left(in_async_flow)).kickoff(run_id=RUN)
+
+
+@pytest.mark.parametrize("code", CHANGES[:3])
+def test_a_flow_that_may_run_anew_asks_about_a_call_that_its_code_makes_no_more(code):
+    setting, world = left(in_flow, on_drift="rerun"), World(code)
+    with pytest.raises(InDoubt) as asks:
+        in_flow(world, setting).kickoff(run_id=RUN)
+    assert asks.value.address == CUT
+    assert in_flow(world, setting).kickoff(run_id=RUN, rerun=[CUT]) in ("paid", "other")
+
+
+@pytest.mark.parametrize("code", ["renamed", "left out", "no more once", "no such task"])
+def test_a_crew_asks_about_a_call_of_a_tool_or_task_that_it_has_no_more(code):
+    setting, world = left(in_crew), World(code)
+    with pytest.raises(InDoubt) as asks:
+        in_crew(world, setting).kickoff(run_id=RUN)
+    assert (asks.value.address, world.paid) == ("task:bill/tool:charge", [])
+    answers = {asks.value.address: "paid at 11:40"}
+    assert in_crew(world, setting).kickoff(run_id=RUN, answers=answers).raw == "hello"
+    assert world.paid == []
+
+
+def test_the_doubt_about_a_call_that_changed_does_not_show_the_arguments_of_now():
+    setting = left(in_flow, on_drift="rerun")
+
+    @step(name="charge", effect="once")
+    def dearer(amount):
+        return amount
+
+    @flow(checkpoint=setting)
+    def order():
+        return dearer(6)
+
+    with pytest.raises(InDoubt) as asks:
+        order.kickoff(run_id=RUN)
+    assert asks.value.arguments == ""
+
+
+def test_a_call_that_was_made_is_not_made_again_under_another_name():
+    renamed = World("renamed")
+    with pytest.raises(NonDeterminism, match=f"expected {CUT}; found step:pay, which is new"):
+        in_flow(renamed, left(in_flow, in_doubt=False)).kickoff(run_id=RUN)
+    assert renamed.paid == []
