@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from itertools import islice
 
 from crewlite import kinds
+from crewlite.wording import listed
 
 _NAMED = 10  # calls in doubt beside the first
 _KICK_OFF = re.compile(
@@ -71,9 +71,8 @@ def nth_attempt(address: str, attempt: int) -> str:
 
 def in_doubt_too(others: Mapping[str, int]) -> str:
     """Return in words which other calls can be settled by the same kickoff. `others`: how often each was begun."""
-    named = ", ".join(nth_attempt(address, times) for address, times in islice(others.items(), _NAMED))
-    more = f" and {len(others) - _NAMED:,} more" if len(others) > _NAMED else ""
-    return f"In doubt too, and settled by the same kickoff: {named}{more}"
+    named = listed([nth_attempt(address, times) for address, times in others.items()], _NAMED)
+    return f"In doubt too, and settled by the same kickoff: {named}"
 
 
 def without_advice(text: str) -> str:

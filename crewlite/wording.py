@@ -43,6 +43,12 @@ def number_of(count: int, one: str, more: str = "") -> str:
     return f"{count:,} {one if count == 1 else more or f'{one}s'}"
 
 
+def listed(names: Sequence[str], most: int) -> str:
+    """Return names as a list for people, of which no more than `most` are told: "a, b and 3 more"."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def table(rows: Sequence[Sequence[str]]) -> str:
     """Return rows as text in columns: the first and the last column left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

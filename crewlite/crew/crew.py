@@ -185,8 +185,7 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
                 problems.append(f"task {task.title!r} has no agent: Task(..., agent=...)")
             for other in task.context or ():
                 if other not in earlier:
-                    where = "comes later" if other in self.tasks else "is not in this crew"
-                    problems.append(f"task {task.title!r} builds on {other.title!r}, which {where}")
+                    problems.append(f"task {task.title!r} builds on {other.title!r}, which {self._where_is(other)}")
             problems += self._out_of_reach(task, people)
             earlier.add(task)
         if isinstance(self.tasks[0], ConditionalTask):
@@ -200,6 +199,13 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
         for part in (*self.tasks, *people):
             part.settle()
         return self
+
+    def _where_is(self, task: Task) -> str:
+        """Return in words where a task is that an earlier one in the list builds on."""
+        if task in self.tasks:
+            return "comes later"
+        namesake = task.name and any(one.name == task.name for one in self.tasks)
+        return f"is not in this crew{', though another task of that name is: build on that one' if namesake else ''}"
 
     def _out_of_reach(self, task: Task, people: Sequence[Agent]) -> Iterator[str]:
         """Yield the problems that keep the agent of a task from working with coworkers."""

@@ -70,10 +70,8 @@ class AnswerMisfit(RunMismatch):
         ref = branch_ref(run_id, branch)
         instead = f"fork {ref!r} with rerun=[{address!r}] to ask again" if address else "begin another run"
         if edited:
-            self.found = (
-                f"The edit of {edited} does not fit {model}, the class of {what} ({problem}). The branch cannot "
-            )
-            self.found += "go on with it"
+            unfit = f"does not fit {model}, the class of {what} ({problem})"
+            self.found = f"The edit of {edited} {unfit}. The branch cannot go on with it"
             instead = f"fork {ref!r} with another edit, or with rerun=[{edited!r}]"
             super().__init__(f"{self.found}: {instead}.")
         else:

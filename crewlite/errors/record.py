@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from crewlite.errors.root import CrewliteError
 from crewlite.resuming import branch_ref, call, call_again, in_shell, to_resume
+from crewlite.wording import listed
 
 _LISTED = 6  # candidates that a message names
 
@@ -17,8 +18,7 @@ class RefError(CrewliteError, LookupError):
 
     def __init__(self, ref: str, problem: str, candidates: Sequence[str] = ()) -> None:
         self.ref, self.candidates = ref, tuple(dict.fromkeys(candidates))
-        more = f" and {len(self.candidates) - _LISTED:,} more" if len(self.candidates) > _LISTED else ""
-        listing = f" Candidates: {', '.join(self.candidates[:_LISTED])}{more}." if candidates else ""
+        listing = f" Candidates: {listed(self.candidates, _LISTED)}." if candidates else ""
         super().__init__(f"{ref!r} {problem}{'' if problem.endswith('?') else '.'}{listing}")
 
 

@@ -139,6 +139,11 @@ def test_bad_definitions_list_every_problem_at_once():
         Crew(tasks=[late, late])
     with pytest.raises(ConfigError, match="task 'alone' builds on 'early', which is not in this crew"):
         Crew(tasks=[Task(name="alone", description="d", expected_output="x", agent=who, context=[early])])
+    with pytest.raises(
+        ConfigError, match="'one', which is not in this crew, though another task of that name is: build on that one"
+    ):
+        one = Task(name="one", description="d", expected_output="x", agent=who)
+        Crew(tasks=[one.with_(), Task(name="two", description="d", expected_output="x", agent=who, context=[one])])
 
 
 def test_tasks_that_build_on_each_other_are_refused():

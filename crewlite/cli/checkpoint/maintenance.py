@@ -13,7 +13,7 @@ from crewlite.cli.checkpoint.screen import Part, Screen
 from crewlite.cli.checkpoint.where import Asked, options, ref_argument
 from crewlite.cli.exits import FAILED, notice, sees_terminal
 from crewlite.ids import short
-from crewlite.wording import number_of
+from crewlite.wording import listed, number_of
 
 if TYPE_CHECKING:
     from crewlite.state.verbs.doctor import Finding
@@ -100,10 +100,10 @@ def delete_(asked: Asked, run: str, yes: bool) -> None:
 def _tell(screen: Screen, done: Pruned, *, rehearsal: bool) -> None:
     would = "would be " if rehearsal else ""
     if done.runs:
-        screen.line(f"{number_of(len(done.runs), 'run')} {would}deleted: {_names(done.runs)}", whole=True)
+        screen.line(f"{number_of(len(done.runs), 'run')} {would}deleted: {listed(done.runs, _NAMED)}", whole=True)
     if done.checkpoints:
         ids = [short(one) for one in done.checkpoints]
-        screen.line(f"{number_of(len(ids), 'checkpoint')} {would}taken away: {_names(ids)}", whole=True)
+        screen.line(f"{number_of(len(ids), 'checkpoint')} {would}taken away: {listed(ids, _NAMED)}", whole=True)
     if done.freed:
         screen.line(f"{_bytes(done.freed)} of journals {would}freed")
     if done.results:
@@ -111,14 +111,9 @@ def _tell(screen: Screen, done: Pruned, *, rehearsal: bool) -> None:
     if not (done.runs or done.checkpoints or done.freed or done.results):
         screen.line("nothing to take away")
     if done.busy:
-        screen.line(f"left alone, because processes run them: {', '.join(done.busy)}", whole=True)
+        screen.line(f"left alone, because processes run them: {listed(done.busy, _NAMED)}", whole=True)
     if done.unreadable:
-        screen.line(f"left alone, because they cannot be read: {', '.join(done.unreadable)}", whole=True)
-
-
-def _names(names: tuple[str, ...] | list[str]) -> str:
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+        screen.line(f"left alone, because they cannot be read: {listed(done.unreadable, _NAMED)}", whole=True)
 
 
 def _bytes(count: int) -> str:

@@ -46,6 +46,7 @@ from crewlite.state.providers.json_paths import Paths, identity
 from crewlite.state.providers.json_results import ResultFiles
 from crewlite.state.providers.salvage import Salvage
 from crewlite.state.providers.sqlite import is_database
+from crewlite.wording import listed
 
 json_salvage = lazy("crewlite.state.providers.json_salvage")  # only the doctor needs it
 
@@ -201,9 +202,8 @@ class JsonStore:
     def _warn_of_lost_runs(self) -> None:
         """Warn if the directory of all journals was deleted, though checkpoint files of their runs are left."""
         if lost := sorted({repr(one.run_id) for one in self.files.listed()}):
-            more = f" and {len(lost) - _NAMED:,} more" if len(lost) > _NAMED else ""
-            warning = "%s is gone, though checkpoints of %s%s are left: kicked off, they begin anew, and pay again"
-            log.warning(warning, self.paths.journals, ", ".join(lost[:_NAMED]), more)
+            warning = "%s is gone, though checkpoints of %s are left: kicked off, they begin anew, and pay again"
+            log.warning(warning, self.paths.journals, listed(lost, _NAMED))
 
     def _begin_and_go_on(self, commits: Sequence[Commit], begun: Iterable[str]) -> None:
         """Append commits, some of which create branches: of the runs `begun`, which may exist."""

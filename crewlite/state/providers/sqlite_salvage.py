@@ -33,7 +33,7 @@ from crewlite.state.providers.sqlite_database import (
     transaction,
     words_of,
 )
-from crewlite.wording import number_of
+from crewlite.wording import listed, number_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -42,6 +42,7 @@ else:
 
 Statement = tuple[str, Sequence[Any]]
 
+_NAMED = 6  # rows that a finding names
 _ANY = "SELECT 1 FROM entry WHERE branch_id=? LIMIT 1"
 _MAKE: Statement = (
     "CREATE TABLE IF NOT EXISTS aside (at TEXT, why TEXT, run_id TEXT, branch TEXT, seq INTEGER, sum TEXT, body BLOB)",
@@ -153,7 +154,7 @@ class _SqliteSalvage:
         if not statements:
             return None
         rows = [*([] if row.there else ["the branch itself"]), *sorted({f"checkpoint {one[0]}" for one in wrong})]
-        problem = f"rows that are missing, were changed, or should not exist: {', '.join(rows)}"
+        problem = f"rows that are missing, were changed, or should not exist: {listed(rows, _NAMED)}"
         mend = partial(self._run, statements)
         return Flaw("stale_index", raw.where, problem, "written again", mend, (raw.run_id, raw.branch))
 
