@@ -54,6 +54,17 @@ print("result", work.kickoff(run_id="r"), flush=True)
 """
 
 
+SENDER = """
+import sys
+from crewlite import History
+from crewlite.state.journal import letters
+
+letters._PATIENCE = 60.0
+with History(sys.argv[1]) as history:
+    history.answer("r", sys.argv[2], 41)
+"""
+
+
 @pytest.fixture
 def at_work(where, tmp_path):
     """Begin a process at work on a run that asks for these numbers meanwhile; return it once its step has begun."""
@@ -74,7 +85,8 @@ def where(on_disk):
 
 
 @pytest.fixture
-def history(where):
+def history(where, monkeypatch):
+    monkeypatch.setattr(letters, "_PATIENCE", 60.0)
     with History(where, make=True) as history:
         yield history
 
@@ -144,12 +156,14 @@ def test_answers_of_many_at_once_all_arrive(at_work, where, history):
 
 
 @posix
-def test_an_answer_that_the_process_does_not_take_is_not_recorded(at_work, history):
+def test_an_answer_that_the_process_does_not_take_is_not_recorded(at_work, history, monkeypatch):
     child = at_work("one")
     [address] = waiting(history)
     os.kill(child.pid, signal.SIGSTOP)
-    with pytest.raises(BranchConflictError, match=f"process {child.pid}.*did not record the answer: give it again"):
-        history.answer("r", address, 41)
+    with monkeypatch.context() as soon:
+        soon.setattr(letters, "_PATIENCE", 0.5)
+        with pytest.raises(BranchConflictError, match=f"process {child.pid}.*did not record the answer: give it again"):
+            history.answer("r", address, 41)
     assert left(history) == {}
     os.kill(child.pid, signal.SIGCONT)
     time.sleep(0.6)  # it looks for letters meanwhile
@@ -187,12 +201,11 @@ def test_the_answer_is_recorded_without_the_process_if_that_is_killed_with_it(at
 
 
 @posix
-def test_a_letter_whose_sender_was_killed_does_no_harm(at_work, where, history, tmp_path):
+def test_a_letter_whose_sender_was_killed_does_no_harm(at_work, where, history):
     child = at_work("one")
     [address] = waiting(history)
     os.kill(child.pid, signal.SIGSTOP)
-    command = [sys.executable, "-m", "crewlite", "checkpoint", "answer", "r", address, "41"]
-    sender = children.Child([*command, "--location", where])
+    sender = children.Child([sys.executable, "-c", SENDER, where, address])
     while not left(history):
         time.sleep(0.005)
     sender.kill()

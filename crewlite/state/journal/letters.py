@@ -28,7 +28,7 @@ from crewlite.state.providers import Exchange, Store, change_shared, exchange_of
 log = logging.getLogger("crewlite.state")
 _KEY = b"letters".hex().ljust(32, "0")
 _GLANCE = 0.05  # seconds between two looks of a sender at its letter
-_PATIENCE = 2.0  # seconds that a letter waits to be taken: a process at work looks twice a second
+_PATIENCE = 5.0  # seconds that a letter waits to be taken: a process at work looks twice a second
 _LONGEST = 30.0  # seconds that the sender of a letter that was taken waits, such as for a blocked event loop
 _OLD = 600.0  # seconds after which a letter has no sender any more
 
@@ -56,7 +56,7 @@ def send(
 ) -> None:
     """Leave an answer for the process that runs a branch, and wait until the run has recorded or refused it.
 
-    Waits 2 s for the letter to be taken, and then up to 30 s, as long as `lives()` says that the process lives. Only
+    Waits 5 s for the letter to be taken, and then up to 30 s, as long as `lives()` says that the process lives. Only
     the record tells what came of it. Returns at once if processes cannot exchange data through the store. Raises
     OSError.
     """
