@@ -92,9 +92,16 @@ def history(where, monkeypatch):
 
 
 def waiting(history, count=1):
-    while len(found := history.run("r").waiting) < count:
-        time.sleep(0.005)
-    return [one.address for one in found]
+    children.until(lambda: len(history.run("r").waiting) >= count)
+    return [one.address for one in history.run("r").waiting]
+
+
+def ends(child, history, result):
+    """Answer the last question, let the run go on, and hold what it returned."""
+    history.answer("r", "human:later", 0)
+    out, told = child.communicate("1\n")
+    assert f"result {result}\n" in out, told
+    assert left(history) == {}
 
 
 def left(history):
@@ -135,8 +142,7 @@ def test_the_command_line_answers_a_run_at_work(at_work, where, history):
     assert f"crewlite checkpoint answer r {address} VALUE" in (shown := do("show", "r"))
     assert f"it is at work (process {child.pid} on" in shown
     assert f"it is at work (process {child.pid} on" in do("answer", "r", address, "41")
-    history.answer("r", "human:later", 0)
-    assert "result 42\n" in child.communicate("1\n")[0]
+    ends(child, history, 42)
 
 
 def test_answers_of_many_at_once_all_arrive(at_work, where, history):
@@ -150,9 +156,7 @@ def test_answers_of_many_at_once_all_arrive(at_work, where, history):
 
     with ThreadPoolExecutor(12) as threads:
         assert list(threads.map(give, [*addresses, addresses[0]])).count(True) >= len(names)
-    history.answer("r", "human:later", 0)
-    assert "result 13\n" in child.communicate("1\n")[0]
-    assert left(history) == {}
+    ends(child, history, 13)
 
 
 @posix
@@ -169,8 +173,7 @@ def test_an_answer_that_the_process_does_not_take_is_not_recorded(at_work, histo
     time.sleep(0.6)  # it looks for letters meanwhile
     assert waiting(history) == [address]
     assert history.answer("r", address, 40)
-    history.answer("r", "human:later", 0)
-    assert "result 41\n" in child.communicate("1\n")[0]
+    ends(child, history, 41)
 
 
 @posix
@@ -180,8 +183,7 @@ def test_the_answer_is_recorded_without_the_process_if_that_is_killed_meanwhile(
     os.kill(child.pid, signal.SIGSTOP)
     with ThreadPoolExecutor(1) as threads:
         given = threads.submit(history.answer, "r", address, 41)
-        while not left(history):
-            time.sleep(0.005)
+        children.until(lambda: left(history))
         child.kill()
         child.wait()
         assert given.result(60)
@@ -206,17 +208,13 @@ def test_a_letter_whose_sender_was_killed_does_no_harm(at_work, where, history):
     [address] = waiting(history)
     os.kill(child.pid, signal.SIGSTOP)
     sender = children.Child([sys.executable, "-c", SENDER, where, address])
-    while not left(history):
-        time.sleep(0.005)
+    children.until(lambda: left(history))
     sender.kill()
     sender.wait()
     os.kill(child.pid, signal.SIGCONT)
-    while history.run("r").waiting:  # it is an answer all the same
-        time.sleep(0.005)
-    while left(history):
-        time.sleep(0.005)
-    history.answer("r", "human:later", 0)
-    assert "result 42\n" in child.communicate("1\n")[0]
+    children.until(lambda: not history.run("r").waiting)  # it is an answer all the same
+    children.until(lambda: not left(history))
+    ends(child, history, 42)
 
 
 def test_a_store_whose_processes_exchange_nothing_refuses_the_answer(at_work, where, history):
@@ -232,8 +230,7 @@ def test_a_store_whose_processes_exchange_nothing_refuses_the_answer(at_work, wh
         with pytest.raises(BranchConflictError, match=f"process {child.pid}"):
             bare.answer("r", address, 41)
     assert history.answer("r", address, 41)
-    history.answer("r", "human:later", 0)
-    assert "result 42\n" in child.communicate("1\n")[0]
+    ends(child, history, 42)
 
 
 def test_damaged_letters_are_none(at_work, history):
@@ -300,8 +297,7 @@ def answered_at_any_moment(chance, where, program):
 
     child, told = begin(), {}
     with History(where, make=True) as history:
-        while not history.runs():
-            time.sleep(0.005)
+        children.until(history.runs)
         addresses = sorted(waiting(history, 2), key=lambda address: address[-1])
         time.sleep(chance.random())
         if chance.random() < 0.3:
