@@ -20,7 +20,6 @@ from crewlite.runtime.people.human import Question
 from crewlite.state.verbs.answer import Typed, typed
 from crewlite.testing import EventRecorder, ScriptedLLM
 from crewlite.tools import approval
-from tests.cuts import lives
 from tests.parts import Stop
 
 AT = "task:t/human:pay"
@@ -84,15 +83,6 @@ def test_what_a_person_says_is_done_once_and_the_model_is_told(on_disk, effect, 
     assert [event.from_person for event in heard.of(ToolUsageFinishedEvent)] == [not paid] * (said is not False)
     assert desk(on_disk(), effect=effect).kickoff(run_id="r").raw == told
     assert paid == PAID
-
-
-@pytest.mark.parametrize("said", [{"arguments": {"amount": 90}}, {"answer": "in cash"}, False])
-def test_a_killed_run_does_what_was_said(said):
-    def make(checkpoint):
-        return desk(checkpoint)
-
-    for whole, again in lives(make, answers={AT: said}):
-        assert again == whole
 
 
 def test_what_is_recorded_of_a_tool_is_its_own_result_where_that_is_the_answer(on_disk):
@@ -315,11 +305,6 @@ def test_a_resume_approves_as_the_kickoff_did_until_it_is_told_otherwise(on_disk
     steps = History(on_disk().location).run("b").steps
     assert [step.address for step in steps if step.kind == "human"] == ["task:t/human:pay", "task:t/human:pay#2"]
     assert PAID == [(1, "Ada"), (1, "Ada"), (2, "Ada")]
-
-
-def test_a_killed_run_goes_on_approving_though_nobody_says_it_again():
-    for whole, again in lives(lambda checkpoint: desk(checkpoint, script=twice), auto_approve=True):
-        assert again == whole
 
 
 def test_it_is_kept_when_the_record_is_compacted(on_disk):

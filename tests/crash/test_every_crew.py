@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from crewlite import Agent, CheckpointConfig, ConditionalTask, Crew, Task, TaskOutput
+from crewlite.flow import flow
+from crewlite.flow.function import FlowFunction
 from crewlite.testing import ScriptedLLM
 from tests.beside import RUN, Beside
 from tests.crews import CREWS, INPUTS, KICKOFFS, sequential
@@ -50,6 +52,20 @@ def _streamed(crew: Crew, run_id: str) -> Any:
 @pytest.mark.parametrize("verb", [_for_each, _streamed])
 def test_so_does_one_that_is_kicked_off_in_another_way(verb):
     for whole, again in lives(sequential, verb):
+        assert again == whole
+
+
+@pytest.mark.parametrize("name", ["side_by_side", "conditional", "delegating", "planned"])
+def test_so_does_one_inside_a_flow(name):
+    def made(checkpoint: CheckpointConfig) -> FlowFunction[..., Any]:
+        @flow(checkpoint=checkpoint)
+        def around() -> list[Any]:
+            result = CREWS[name]().kickoff(**KICKOFFS[name])
+            return [(output.raw, output.skipped) for output in result.tasks_output]
+
+        return around
+
+    for whole, again in lives(made, FlowFunction.kickoff):
         assert again == whole
 
 

@@ -10,7 +10,6 @@ from crewlite import Agent, CheckpointConfig, Crew, History, Task, event_bus
 from crewlite.crew.order import Unbegun, needs_of
 from crewlite.errors import ConfigError, Suspended
 from crewlite.events import TaskCompletedEvent, TaskStartedEvent
-from crewlite.flow import flow
 from crewlite.state import InMemoryProvider, RuntimeState
 from crewlite.testing import ScriptedLLM
 from tests.cuts import RUN, cut, entries_of, lives
@@ -198,23 +197,6 @@ def test_a_crew_with_async_tasks_is_rebuilt(config):
     assert again.max_concurrency == 3
     assert again.kickoff().raw == "c done"
     assert llm_of(again).asked == [("c", ["a", "b"])]
-
-
-def test_inside_a_flow_too(config):
-    crew, cut = crew_of("a* b* c"), [True]
-
-    @flow(checkpoint=config())
-    def whole():
-        result = crew.kickoff()
-        if cut:
-            cut.pop()
-            raise Stop
-        return [output.raw for output in result.tasks_output]
-
-    with pytest.raises(Stop):
-        whole.kickoff(run_id="r")
-    assert whole.kickoff(run_id="r") == ["a done", "b done", "c done"]
-    assert len(llm_of(crew).asked) == 3
 
 
 def test_one_that_waits_for_a_person_lets_its_siblings_finish(on_disk):

@@ -13,7 +13,6 @@ from crewlite.errors import BindMissing, ConfigError, MissingInput
 from crewlite.events import StepCompletedEvent
 from crewlite.flow import flow
 from crewlite.testing import ScriptedLLM
-from tests.cuts import lives
 from tests.parts import Fact, Stop, look
 
 
@@ -209,28 +208,6 @@ def test_a_step_callback_added_to_an_unfinished_run_asks_no_model_again(on_disk)
     assert crew.kickoff(run_id="r").raw == "done"
     assert len(crew.tasks[0].agent.llm.calls) == 4
     assert len(heard) == 3
-
-
-def test_killed_after_any_commit_it_ends_as_it_would_have_and_repeats_no_callback():
-    def turn(messages):
-        return ToolCall("look", {"where": "here"}) if messages[-1]["role"] == "user" else messages[-1]["content"]
-
-    def make(**fields):
-        return crew_of(
-            turn,
-            tasks=2,
-            agent={"tools": [look]},
-            task={"callback": lambda output: None},
-            before_kickoff_callbacks=[_upper, lambda inputs: inputs | {"topic": inputs["topic"] + "!"}],
-            after_kickoff_callbacks=[lambda result: setattr(result, "raw", result.raw + "."), lambda result: result],
-            step_callback=lambda step: None,
-            task_callback=print,
-            **fields,
-        )
-
-    for whole, again in lives(make, inputs={"topic": "tides"}):
-        assert again == whole
-        assert (again.raw, again.tasks_output[0].agent) == ("saw here.", "Clerk of TIDES!")
 
 
 def test_each_is_visible_as_a_step():

@@ -7,7 +7,6 @@ import pytest
 from crewlite import Agent, ConditionalTask, Crew, History, Task, TaskOutput, event_bus
 from crewlite.errors import BindMissing, ConfigError, OutputInvalid, QuestionsChanged, TaskDrifted
 from crewlite.events import StepCompletedEvent, TaskCompletedEvent
-from crewlite.flow import flow
 from crewlite.testing import ScriptedLLM
 from tests.cuts import lives
 from tests.parts import Fact, Stop, asked
@@ -177,22 +176,6 @@ def test_it_is_rebuilt_with_its_condition_bound_again(config):
     again = Crew.from_checkpoint(config(restore_from="r"), bind=bind)
     assert isinstance(again.tasks[1], ConditionalTask)
     assert again.kickoff()["extend"].raw == "b", "the verdict was recorded"
-
-
-def test_inside_a_flow_a_skipped_task_stays_skipped(config):
-    crew, cut = crew_of(["long enough", "printed"]), [True]
-
-    @flow(checkpoint=config())
-    def whole():
-        result = crew.kickoff()
-        if cut:
-            cut.pop()
-            raise Stop
-        return [output.skipped for output in result.tasks_output]
-
-    with pytest.raises(Stop):
-        whole.kickoff(run_id="r")
-    assert whole.kickoff(run_id="r") == [False, True, False]
 
 
 def plain(crew):

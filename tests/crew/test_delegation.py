@@ -7,7 +7,6 @@ import pytest
 from crewlite import Agent, Crew, History, Process, Task, ToolCall, event_bus, tool
 from crewlite.errors import BindMissing, ConfigError, NoModel, Suspended
 from crewlite.events import LiteAgentExecutionStartedEvent, ToolUsageErrorEvent
-from crewlite.flow import flow
 from crewlite.testing import ScriptedLLM
 from tests.cuts import lives
 from tests.parts import Stop, look
@@ -318,23 +317,6 @@ def test_everybody_asks_the_model_that_a_crew_is_given():
 
 def _leads(messages):
     return "Boss" in messages[0]["content"]
-
-
-def test_inside_a_flow_a_delegation_is_part_of_the_flow(config):
-    crew, cut = crew_of(_lead, _research), [True]
-
-    @flow(checkpoint=config())
-    def whole():
-        result = crew.kickoff({"what": "tides"})
-        if cut:
-            cut.pop()
-            raise Stop
-        return result.raw
-
-    with pytest.raises(Stop):
-        whole.kickoff(run_id="r")
-    assert whole.kickoff(run_id="r") == "reported: found saw there"
-    assert [len(model.calls) for model in models(crew)] == [2, 4]
 
 
 @pytest.mark.parametrize("other", ["Researcher", " 'researcher' "])

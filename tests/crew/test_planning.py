@@ -9,9 +9,7 @@ import pytest
 from crewlite import Agent, Crew, History, Task, event_bus
 from crewlite.errors import BindMissing, ConfigError
 from crewlite.events import StepCompletedEvent
-from crewlite.flow import flow
 from crewlite.testing import ScriptedLLM
-from tests.cuts import lives
 from tests.parts import Stop, asked, look
 
 
@@ -63,16 +61,6 @@ def test_a_resume_makes_no_other_plan_and_adds_it_once(on_disk):
     assert len(crew.planning_llm.calls) == 1
     assert asked(crew)[2] == asked(crew)[1]
     assert asked(crew)[2].count("the plan") == 1
-
-
-def test_killed_after_any_commit_it_ends_as_it_would_have():
-    def make(**fields):
-        reply = lambda messages: messages[-1]["content"].partition("A plan for it:")[2].split()[0]  # noqa: E731
-        return crew_of(reply, ScriptedLLM(lambda messages: plan("x", "y")), **fields)
-
-    for whole, again in lives(make, inputs={"what": "it"}):
-        assert again == whole
-        assert [output.raw for output in again.tasks_output] == ["x", "y"]
 
 
 def test_a_fork_may_edit_the_plan_and_runs_again_what_it_changes(config):
@@ -133,20 +121,3 @@ def test_it_is_rebuilt_with_its_model_bound_again(config):
     again = Crew.from_checkpoint(config(restore_from="r"), bind=bind)
     assert again.planning
     assert again.kickoff().raw == "b"
-
-
-def test_inside_a_flow_too(config):
-    crew, cut = crew_of(["a", "b"], [plan("x", "y")]), [True]
-
-    @flow(checkpoint=config())
-    def whole():
-        result = crew.kickoff({"what": "it"})
-        if cut:
-            cut.pop()
-            raise Stop
-        return result.raw
-
-    with pytest.raises(Stop):
-        whole.kickoff(run_id="r")
-    assert whole.kickoff(run_id="r") == "b"
-    assert len(crew.planning_llm.calls) == 1
