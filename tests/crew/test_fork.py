@@ -20,10 +20,6 @@ from crewlite.testing import ScriptedLLM
 from tests.parts import Stop, checkpoints, history, outputs
 
 
-def refs_of(config, run_id="r"):
-    return [checkpoint.ref for checkpoint in checkpoints(config, run_id)]
-
-
 def at(config, ref, **more):
     """What `from_checkpoint` and `fork` take, in the same store."""
     return config(restore_from=ref, **more)

@@ -25,8 +25,6 @@ from crewlite.testing import ScriptedLLM
 from tests import children
 from tests.parts import Held, Stop, both_resumed
 
-DOWN = ConnectionAbortedError  # not retried: see `stops`
-
 
 def test_a_failed_run_goes_on_with_its_run_id_and_pays_nothing_twice(make_crew, config):
     llm = ScriptedLLM(["a", "b", Stop(), "c"])

@@ -137,15 +137,6 @@ def with_a_callback(error):
     return crew
 
 
-def with_a_guardrail(error):
-    def guardrail(output):
-        raise error("it fails")
-
-    task = Task(name="t", description="Do it", expected_output="text", guardrail=guardrail)
-    task.agent = Agent(role="Worker", goal="work", llm=ScriptedLLM(["done"] * 9))
-    return Crew(tasks=[task])
-
-
 KINDS = [
     called,
     awaited,
