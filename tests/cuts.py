@@ -7,7 +7,7 @@ their list is a store of its own.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from crewlite import CheckpointConfig, Crew, History, event_bus
@@ -18,13 +18,18 @@ from crewlite.state.run_history import RunHistory
 
 
 class Kept:
-    """A provider that keeps what is appended, commit by commit."""
+    """A provider that keeps what is appended at one location, "here", commit by commit."""
 
     name = "kept"
     in_memory = True
 
-    def __init__(self) -> None:
-        self._inner, self.commits = InMemoryProvider(), list[Any]()
+    def __init__(self, commits: Sequence[Any] = ()) -> None:
+        self._inner, self.commits = InMemoryProvider(), list[Any](commits)
+        self._inner.open("here").append(self.commits)
+
+    def cut(self, at: int) -> Kept:
+        """What was there right after the commit `at`, the first being 1."""
+        return Kept(self.commits[:at])
 
     def open(self, location):
         return _KeptStore(self, self._inner.open(location))
@@ -84,18 +89,17 @@ def cut_anywhere(whole: Callable[..., Any], setting: CheckpointConfig, expected:
 
 
 def lives(
-    make: Callable[..., Crew], verb: Callable[..., Any] = Crew.kickoff, **kickoff: Any
+    make: Callable[..., Crew], verb: Callable[..., Any] = Crew.kickoff, *, every: int = 1, **kickoff: Any
 ) -> Iterator[tuple[Any, Any]]:
-    """For each commit: what the run came to that nobody disturbed, and the one that was killed right after it.
+    """For each commit, or each `every`-th: what the run came to that nobody disturbed, and the one that was killed right after it.
 
     `make(checkpoint=...)` makes the crew, and `verb(crew, run_id=...)` runs it. Raises AssertionError if a recorded step is begun again.
     """
     kept = Kept()
     whole = verb(make(checkpoint=_at(kept)), run_id="r", **kickoff)
     assert len(kept.commits) > 1
-    for count in range(1, len(kept.commits) + 1):
-        provider = InMemoryProvider()
-        provider.open("here").append(kept.commits[:count])
+    for count in range(1, len(kept.commits) + 1, every):
+        provider = kept.cut(count)
         with History("here", provider) as history:
             finished = {(run.run_id, step.address) for run in history.runs() for step in _finished(run)}
         begun: list[tuple[str | None, str]] = []

@@ -9,8 +9,15 @@ from __future__ import annotations
 import datetime as dt
 import os
 
+import pytest
+
 HOURS = float(os.environ.get("HOURS") or 1)
 SEED = int(os.environ.get("SEED") or dt.date.today().toordinal())
+
+
+def every(nth: int) -> pytest.MarkDecorator:
+    """Give a test the argument `every`, so that it tries each `nth` of its cases only; a soak tries them all as well."""
+    return pytest.mark.parametrize("every", [nth, pytest.param(1, id="all", marks=pytest.mark.soak)])
 
 
 def in_time(count: int) -> int:

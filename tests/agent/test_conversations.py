@@ -10,7 +10,6 @@ from pydantic import BaseModel
 
 from crewlite import Agent, CheckpointConfig, History, RuntimeState, ToolCall, tool
 from crewlite.errors import ConfigError, InputsChanged, OutputInvalid, QuestionsChanged, RefError, RunMismatch
-from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
 from tests import children
 from tests.cuts import Kept
@@ -274,8 +273,7 @@ def test_a_killed_script_run_again_asks_nothing_twice_and_hears_the_same():
     kept = Kept()
     answers, calls = script(kept)
     for count in range(1, len(kept.commits) + 1):
-        provider = InMemoryProvider()
-        provider.open("here").append(kept.commits[:count])
+        provider = kept.cut(count)
         with History("here", provider) as history:
             recorded = sum(step.kind == "llm" and step.status == "finished" for step in history.run("chat").steps)
         again, more = script(provider)

@@ -11,6 +11,7 @@ from crewlite import Agent, CheckpointConfig, ConditionalTask, Crew, Task, TaskO
 from crewlite.flow import flow
 from crewlite.flow.function import FlowFunction
 from crewlite.testing import ScriptedLLM
+from tests import soak
 from tests.beside import RUN, Beside
 from tests.crews import CREWS, INPUTS, KICKOFFS, sequential
 from tests.cuts import lives
@@ -28,9 +29,10 @@ def beside_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # one of the crews reads a file and writes others
 
 
+@soak.every(2)
 @pytest.mark.parametrize("name", CREWS)
-def test_killed_after_any_commit_it_ends_as_it_would_have(name):
-    for whole, again in lives(CREWS[name], **KICKOFFS[name]):
+def test_killed_after_any_commit_it_ends_as_it_would_have(name, every):
+    for whole, again in lives(CREWS[name], every=every, **KICKOFFS[name]):
         assert again.raw == whole.raw
         assert [_said(output) for output in again.tasks_output] == [_said(output) for output in whole.tasks_output]
         assert (again.token_usage, again.token_usage.by_agent) == (whole.token_usage, whole.token_usage.by_agent)

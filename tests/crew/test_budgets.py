@@ -33,7 +33,6 @@ from crewlite.events import (
 from crewlite.flow import ask, flow, step
 from crewlite.pacing import paced_by
 from crewlite.recovery import Rule
-from crewlite.state import InMemoryProvider
 from crewlite.testing import EventRecorder, ScriptedLLM
 from tests.clocks import Turning, most_within_a_minute
 from tests.cuts import Kept
@@ -121,8 +120,7 @@ def test_wherever_a_run_is_killed_before_its_budget_it_stops_at_the_same_number(
     with pytest.raises(BudgetExceeded) as whole:
         make(kept, 300).kickoff(run_id="r")
     for count in range(1, len(kept.commits) + 1):
-        provider = InMemoryProvider()
-        provider.open("here").append(kept.commits[:count])
+        provider = kept.cut(count)
         with pytest.raises(BudgetExceeded) as again:
             make(provider, 300).kickoff(run_id="r")
         assert str(again.value) == str(whole.value)

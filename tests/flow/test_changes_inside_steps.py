@@ -9,6 +9,7 @@ from crewlite.errors import ChangeUnused
 from crewlite.flow import Flow, flow, listen, start, step
 from crewlite.state import InMemoryProvider
 from crewlite.state.providers.base import Commit
+from tests import soak
 from tests.cuts import RUN, Kept
 
 paid, fails = [], []
@@ -88,8 +89,7 @@ def test_a_change_counts_though_the_attempt_fails_before_the_code_comes_to_it(ma
     assert fork.kickoff() == wanted
     assert paid == (["milk!"] if change == "edit" else ["tea"])
     for at in range(begun, len(kept.commits)):  # killed after any commit, such as that of the first failure
-        setting = CheckpointConfig(location="here", provider=InMemoryProvider())
-        setting.provider.open("here").append(kept.commits[:at])
+        setting = CheckpointConfig(location="here", provider=kept.cut(at))
         assert made(setting).kickoff(from_checkpoint=f"{RUN}/x") == wanted
 
 
@@ -144,25 +144,23 @@ def _deliveries(setting):
     ],
 )
 @pytest.mark.parametrize("of_a_fork", [False, True])
-def test_a_change_holds_wherever_the_attempts_fail_and_the_run_is_killed(changes, wanted, of_a_fork):
-    kept = Kept()
-    setting = CheckpointConfig(location="here", provider=kept)
-    _deliveries(setting).kickoff(run_id=RUN)
+@soak.every(4)
+def test_a_change_holds_wherever_the_attempts_fail_and_the_run_is_killed(changes, wanted, of_a_fork, every):
+    done = Kept()
+    _deliveries(CheckpointConfig(location="here", provider=done)).kickoff(run_id=RUN)
     SENT.clear()
-    plans = [*itertools.permutations(PLACES, 1), *itertools.permutations(PLACES, 2)]
-    for number, plan in enumerate(plans):
-        name = f"f{number}"
-        fork = _deliveries(setting).fork(RUN, branch=name, **changes)
+    for number, plan in enumerate([*itertools.permutations(PLACES, 1), *itertools.permutations(PLACES, 2)]):
+        kept = Kept(done.commits)
+        setting = CheckpointConfig(location="here", provider=kept)
+        ref, fork = f"{RUN}/f", _deliveries(setting).fork(RUN, branch="f", **changes)
         if of_a_fork:
-            name += "-2"
-            fork = _deliveries(setting).fork(f"{RUN}/f{number}", branch=name)
+            ref, fork = f"{RUN}/f-2", _deliveries(setting).fork(ref, branch="f-2")
         begun = len(kept.commits)
         fails[:] = plan
         assert fork.kickoff() == wanted, plan
-        for at in range(begun, len(kept.commits)):
-            cut = CheckpointConfig(location="here", provider=InMemoryProvider())
-            cut.provider.open("here").append(kept.commits[:at])
-            assert _deliveries(cut).kickoff(from_checkpoint=f"{RUN}/{name}") == wanted, (plan, at - begun)
+        for at in range(begun + number % every, len(kept.commits), every):
+            cut = CheckpointConfig(location="here", provider=kept.cut(at))
+            assert _deliveries(cut).kickoff(from_checkpoint=ref) == wanted, (plan, at - begun)
     assert SENT == []
 
 
@@ -256,8 +254,7 @@ def test_a_step_that_ran_again_in_an_attempt_that_failed_has_to_run_again_in_the
     with pytest.raises(ChangeUnused):
         fork.kickoff()
     for at in range(begun, len(kept.commits)):
-        cut = CheckpointConfig(location="here", provider=InMemoryProvider())
-        cut.provider.open("here").append(kept.commits[:at])
+        cut = CheckpointConfig(location="here", provider=kept.cut(at))
         if any(one.attempts for one in History("here", provider=cut.provider).run(f"{RUN}/x").steps):
             moods[:] = ["full"]
             with pytest.raises(ChangeUnused):

@@ -7,7 +7,6 @@ import pytest
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, tool
 from crewlite.errors import Suspended
 from crewlite.flow import Flow, ask, flow, human_feedback, listen, router, start, step
-from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
 from tests.cuts import RUN, Kept
 
@@ -261,9 +260,7 @@ def test_a_fork_that_is_killed_anywhere_asks_again_all_the_same(memory):
     with pytest.raises(Suspended):
         fork.kickoff()
     for count in range(before, len(kept.commits) + 1):
-        provider = InMemoryProvider()
-        provider.open("here").append(kept.commits[:count])
-        cut = CheckpointConfig(location="here", provider=provider)
+        cut = CheckpointConfig(location="here", provider=kept.cut(count))
         with pytest.raises(Suspended):
             shop(cut, paid).kickoff(from_checkpoint=f"{RUN}/other")
     assert paid == [900, 900]

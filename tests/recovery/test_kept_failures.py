@@ -8,7 +8,6 @@ from crewlite import Agent, CheckpointConfig, Crew, FailurePolicy, History, Task
 from crewlite.errors import Suspended
 from crewlite.flow import flow, recoverable, step
 from crewlite.recovery import HybridClassifier, abort, replan, retry, rollback_to_checkpoint, suspend
-from crewlite.state import InMemoryProvider
 from crewlite.state.journal.lineage import recorded
 from crewlite.testing import ScriptedLLM
 from tests.cuts import Kept
@@ -129,8 +128,7 @@ def test_a_failed_call_is_not_made_again_after_a_kill_at_any_commit(make, strate
     failed, judged = trial.failed, trial.judged
     assert failed == judged
     for count in range(1, len(kept.commits) + 1):
-        provider = InMemoryProvider()
-        provider.open("here").append(kept.commits[:count])
+        provider = kept.cut(count)
         done = steps_of(provider)
         trial.failed = trial.judged = 0
         again = made(checkpoint=CheckpointConfig(location="here", provider=provider)).kickoff(run_id="r")

@@ -380,8 +380,7 @@ def test_a_study_that_is_killed_after_any_commit_goes_on_and_pays_nothing_twice(
     expected = crew(at, whole).explore("r", VARIANTS, judge)
     assert (len(whole), len(judged)) == (4, 5)
     for count in range(before, len(kept.commits) + 1):
-        provider = InMemoryProvider()
-        provider.open("here").append(kept.commits[:count])
+        provider = kept.cut(count)
         with History("here", provider) as history:
             branches = [run for run in history.runs() if run.branch != "main"]
             own = [run.checkpoints()[-1] for run in branches if run.checkpoints()]

@@ -43,12 +43,14 @@ def raws(result):
     return [output.raw for output in result.tasks_output]
 
 
-def every_moment(config, prepare, verb, act):
+def every_moment(config, prepare, verb, act, *, every=1):
     """Do `verb` with a history in which others `act` right before its n-th look at the store, for every n.
+
+    Or for each `every`-th of them.
 
     Gives what each of them came to: a value or an error.
     """
-    for n in itertools.count(1):
+    for n in itertools.count(1, every):
         with history(config) as found:
             for run_id in {info.run_id for info in found.runs()}:
                 found.delete(run_id)

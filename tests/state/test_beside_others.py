@@ -13,6 +13,7 @@ from crewlite.state import InMemoryProvider, RuntimeState
 from crewlite.state.journal.lineage import journals_of_run, recorded
 from crewlite.state.verbs.transfer import commits
 from crewlite.testing import ScriptedLLM
+from tests import soak
 
 from .moments import INPUTS, RAW, Stop, crew, cut, every_moment, history, is_sound, raws, resumed
 from .wrapped import ReadOnce
@@ -89,7 +90,8 @@ def test_a_run_that_is_deleted_beside_a_pruning_is_skipped(config):
     "verb", ["digest", "export", "cancel", "fork", "inputs", "edits", "rewind", "label", "delete", "answer"]
 )
 @pytest.mark.parametrize("anew", [False, True], ids=["deleted", "begun anew"])
-def test_a_run_that_is_gone_is_a_ref_that_names_nothing(config, verb, anew, tmp_path):
+@soak.every(3)
+def test_a_run_that_is_gone_is_a_ref_that_names_nothing(config, verb, anew, every, tmp_path):
     verbs = {
         "digest": lambda found: found.run("r").digest,
         "export": lambda found: found.export("r", tmp_path / "r.json"),
@@ -109,7 +111,7 @@ def test_a_run_that_is_gone_is_a_ref_that_names_nothing(config, verb, anew, tmp_
         if anew:
             cut(config)
 
-    for told in every_moment(config, lambda: cut(config), verbs[verb], delete):
+    for told in every_moment(config, lambda: cut(config), verbs[verb], delete, every=every):
         assert not isinstance(told, CrewliteError) or isinstance(told, RefError | BranchConflictError | RunEnded)
         is_sound(config)
         with history(config) as found:

@@ -21,7 +21,7 @@ from crewlite.state.format.entry import SCHEMA, seal
 from crewlite.state.journal.compaction import compact_branch
 from crewlite.testing import CrashInjector, ScriptedLLM
 from crewlite.testing.bench import Branch
-from tests import children
+from tests import children, soak
 from tests.parts import Stop
 
 
@@ -670,7 +670,8 @@ def bytes_of(location):
 
 @pytest.mark.parametrize("kill", [False, True], ids=["failed", "killed"])
 @pytest.mark.parametrize("name", ["store", "store.db"])
-def test_a_repair_cut_anywhere_can_be_done_again_and_loses_nothing(name, kill, tmp_path):
+@soak.every(3)
+def test_a_repair_cut_anywhere_can_be_done_again_and_loses_nothing(name, kill, every, tmp_path):
     if kill and not hasattr(os, "fork"):
         pytest.skip("kills a child")
     pattern = broken(name, tmp_path)
@@ -685,7 +686,7 @@ def test_a_repair_cut_anywhere_can_be_done_again_and_loses_nothing(name, kill, t
     with CrashInjector() as clean:
         whole = doctored(copy, repair=True)
     assert len(whole) > 4
-    for at in range(1, clean.count + 1):
+    for at in range(1, clean.count + 1, every):
         fresh()
         if kill:
             child = os.fork()

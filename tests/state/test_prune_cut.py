@@ -13,6 +13,7 @@ import pytest
 from crewlite import Agent, Crew, History, Task, ToolCall, tool
 from crewlite.errors import BranchConflictError, CrewliteError, RefError
 from crewlite.testing import CrashInjector, ScriptedLLM
+from tests import soak
 
 
 @tool
@@ -52,8 +53,9 @@ ACTS = {
 }
 
 
+@soak.every(3)
 @pytest.mark.parametrize("act", ACTS)
-def test_a_disk_that_fails_anywhere_leaves_whole_runs_and_the_act_can_be_done_again(on_disk, act, tmp_path):
+def test_a_disk_that_fails_anywhere_leaves_whole_runs_and_the_act_can_be_done_again(on_disk, act, every, tmp_path):
     def prepared(name):
         copy = tmp_path / f"{name}{Path(on_disk().location).suffix}"
         (shutil.copytree if Path(on_disk().location).is_dir() else shutil.copy)(on_disk().location, copy)
@@ -66,7 +68,7 @@ def test_a_disk_that_fails_anywhere_leaves_whole_runs_and_the_act_can_be_done_ag
     with history(prepared("clean")) as found, CrashInjector() as clean:
         ACTS[act](found)
     assert clean.log
-    for at in range(1, len(clean.log) + 1):
+    for at in range(1, len(clean.log) + 1, every):
         config = prepared(f"cut{at}")
         before = [(run, branch, status, usage) for run, branch, status, usage, _ in seen(config)]
         with CrashInjector(at, error=OSError(28, "No space left on device")):

@@ -20,6 +20,7 @@ from tests.parts import Stop
 
 INPUTS = {"one": 1, "two": 2}
 NAMES = ("x", "y", "z")
+SEEDS = pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 12))])
 ENDS = (StepCompletedEvent, MethodExecutionFinishedEvent, TaskCompletedEvent)
 
 
@@ -152,7 +153,7 @@ def forked_and_agreeing(made, plan, chance, stop, setting, seen, *, beside=False
         agree(setting, seen, beside=beside)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@SEEDS
 def test_a_checkpoint_of_a_flow_shows_the_state_that_its_handler_saw(config, seen, seed):
     chance, stop, setting = random.Random(seed), set(), config(on_events=["step_completed"])
     plan = random_plan(chance)
@@ -187,7 +188,7 @@ def together_of(plan, setting, stop):
     return made
 
 
-@pytest.mark.parametrize("seed", range(6))
+@SEEDS
 def test_so_does_one_of_a_flow_whose_steps_run_side_by_side(config, seen, seed):
     chance, stop, setting = random.Random(seed), set(), config(on_events=["step_completed"])
     plan = random_plan(chance)
@@ -216,7 +217,7 @@ def methods_of(plan, setting, stop):
     return type("Made", (Flow,), fields)()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@SEEDS
 def test_so_does_one_of_a_flow_of_a_class(config, seen, seed):
     chance, stop, setting = random.Random(seed), set(), config(on_events=["method_execution_finished"])
     plan = random_plan(chance)
@@ -250,7 +251,7 @@ def crew_of(plan, setting, stop):
     return Crew(tasks=tasks, checkpoint=setting)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@SEEDS
 def test_so_does_one_of_a_crew_whose_handlers_change_the_state(config, seen, seed):
     chance, stop, setting = random.Random(seed), set(), config(on_events=["task_completed"])
     plan = random_plan(chance)

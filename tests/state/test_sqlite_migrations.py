@@ -14,7 +14,7 @@ import pytest
 from crewlite import History
 from crewlite.state import SqliteProvider
 from crewlite.testing.bench import Branch
-from tests import children
+from tests import children, soak
 
 OLD = Path(__file__).parents[1] / "golden" / "schema-1" / "store.db"
 """Made by the first crewlite that had this schema, which counted no layouts."""
@@ -93,12 +93,13 @@ def test_a_database_that_has_the_newest_tables_is_opened_without_the_library_tha
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a child")
-def test_a_migration_that_is_killed_anywhere_leaves_the_old_tables_or_the_new_ones(old, tmp_path):
+@soak.every(3)
+def test_a_migration_that_is_killed_anywhere_leaves_the_old_tables_or_the_new_ones(old, every, tmp_path):
     left, before, runs = [], tables(old), entries(old)
     pattern = shutil.copy(old, tmp_path / "whole.db")
     statements = append(pattern, -1)
     after = tables(pattern)
-    for limit in range(1, statements + 1):
+    for limit in range(statements, 0, -every):
         path = shutil.copy(old, tmp_path / f"{limit}.db")
         child = os.fork()
         if not child:

@@ -16,6 +16,7 @@ from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.state.format.entry import SCHEMA, seal
 from crewlite.state.journal.compaction import compact_branch
 from crewlite.testing import CrashInjector, ScriptedLLM
+from tests import soak
 from tests.parts import Stop
 
 
@@ -331,9 +332,10 @@ def operations(name, exported, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["store", "store.db"])
-def test_an_import_that_fails_leaves_a_whole_run_or_none_and_can_be_tried_again(name, exported, tmp_path):
+@soak.every(3)
+def test_an_import_that_fails_leaves_a_whole_run_or_none_and_can_be_tried_again(name, every, exported, tmp_path):
     digest = json.loads(exported.read_bytes())["digest"]
-    for at in range(1, operations(name, exported, tmp_path) + 1):
+    for at in range(1, operations(name, exported, tmp_path) + 1, every):
         with History(tmp_path / f"{at}-{name}", make=True) as history:
             with CrashInjector(at=at, error=OSError(28, "disk full")), contextlib.suppress(OSError):
                 history.import_run(exported)
@@ -346,9 +348,10 @@ def test_an_import_that_fails_leaves_a_whole_run_or_none_and_can_be_tried_again(
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a child")
 @pytest.mark.parametrize("name", ["store", "store.db"])
-def test_a_killed_import_leaves_a_whole_run_or_none_and_can_be_tried_again(name, exported, tmp_path):
+@soak.every(3)
+def test_a_killed_import_leaves_a_whole_run_or_none_and_can_be_tried_again(name, every, exported, tmp_path):
     digest = json.loads(exported.read_bytes())["digest"]
-    for at in range(1, operations(name, exported, tmp_path) + 1):
+    for at in range(1, operations(name, exported, tmp_path) + 1, every):
         child = os.fork()
         if not child:
             with CrashInjector(at=at, torn=True), History(tmp_path / f"{at}-{name}", make=True) as history:
