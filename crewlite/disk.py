@@ -352,7 +352,7 @@ def connect(path: Path, *, read_only: bool = False, make: bool = False) -> sqlit
 
 
 def _open_database(path: Path, mode: str) -> sqlite3.Connection:
-    uri = f"{path.resolve().as_uri()}?mode={mode}"
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
     return sqlite3.connect(uri, uri=True, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
 
 

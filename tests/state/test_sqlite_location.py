@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -75,3 +77,62 @@ def test_a_repair_does_not_take_a_run_for_what_had_its_number_before(store, path
     assert done
     assert store.read("new", "main") == new.entries
     assert doctor(store) == []
+
+
+@pytest.fixture
+def connects():
+    """Notes each connection to a database that this process opens."""
+    opened, listening = [], [True]
+
+    def note(event, args):
+        if listening and event == "sqlite3.connect":
+            opened.append(args)
+
+    sys.addaudithook(note)
+    yield opened
+    listening.clear()
+
+
+@pytest.mark.parametrize("holds", [True, False], ids=["holds", "does not"])
+def test_a_store_that_holds_opens_the_database_once_to_read_it_and_sees_all_that_others_do(
+    holds, store, path, connects
+):
+    branch = Branch().add()
+    store.append([branch.commit()])
+    reading = SqliteProvider().open(str(path))
+    if holds:
+        reading.hold()
+    connects.clear()
+    assert reading.read("run-1", "main") == branch.entries
+    store.append([branch.add().commit()])
+    assert reading.read("run-1", "main") == branch.entries
+    assert [info.run_id for info in reading.branches()] == ["run-1"]
+    assert len(connects) == (1 if holds else 3)
+    store.close()
+    for file in path.parent.iterdir():  # whatever is there afterwards is another database
+        file.unlink()
+    assert reading.branches() == []
+    with contextlib.closing(SqliteProvider().open(str(path))) as other:
+        other.append([Branch("other").add().commit()])
+        assert [info.run_id for info in reading.branches()] == ["other"]
+        reading.close()
+    assert sorted(found.name for found in path.parent.iterdir()) == ["runs.db"]
+
+
+def test_a_store_that_is_closed_while_threads_read_leaves_nothing_open(store, path):
+    store.append([Branch().add().commit()])
+    store.hold()
+    begun, closed = threading.Barrier(4), threading.Event()
+
+    def ask(db):
+        begun.wait(10)
+        assert closed.wait(10)
+        return db.execute("SELECT run_id FROM branch").fetchall()
+
+    with ThreadPoolExecutor(3) as pool:
+        asked = [pool.submit(store._database.read, ask, []) for _ in range(3)]
+        begun.wait(10)
+        store.close()
+        closed.set()
+        assert [one.result() for one in asked] == [[("run-1",)]] * 3
+    assert sorted(found.name for found in path.parent.iterdir()) == ["runs.db"], "SQLite deletes the others at the end"

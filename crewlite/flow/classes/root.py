@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -33,7 +32,7 @@ from crewlite.state.format.addresses import BEGINNING
 from crewlite.state.format.earlier import inputs_at
 from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import find_lineage
-from crewlite.state.providers import exists, open_store, provider_for
+from crewlite.state.providers import exists, opened, provider_for
 from crewlite.step_parts import Limit
 
 
@@ -194,7 +193,7 @@ def _newest(state_id: str, identity: str, config: CheckpointConfig) -> tuple[str
     if not exists(config.location, provider):
         return state_id, None
     named = re.compile(re.escape(state_id) + r"(?:\.(\d+))?")
-    with contextlib.closing(open_store(provider, config.location)) as store:
+    with opened(provider, config.location) as store:
         numbers = {
             int(match[1] or 1): info.run_id
             for info in store.branches()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
@@ -37,7 +36,7 @@ from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import recorded
-from crewlite.state.providers import exists, open_store, provider_for
+from crewlite.state.providers import exists, opened, provider_for
 from crewlite.state.providers.base import ended
 from crewlite.state.reading.locate import Located, check_stands, locate
 from crewlite.state.reading.missing import no_step
@@ -74,7 +73,7 @@ def newest_unfinished(
     if not exists(config.location, provider):
         return None
     wanted = secrets.mask_data(encode(dict(inputs), "inputs"))
-    with contextlib.closing(open_store(provider, config.location)) as store:
+    with opened(provider, config.location) as store:
         mains = {(one.run_id, one.branch): one for one in store.branches() if one.base is None}
         mine = {key: one for key, one in mains.items() if one.identity == root.identity and one.run_id not in passed}
         over = ended(store, mine)

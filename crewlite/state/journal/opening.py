@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 from crewlite.forked import in_child, lock
 from crewlite.state.journal.writer import WriteQueue, Writer, guard, writers
-from crewlite.state.providers import BaseProvider, open_store
+from crewlite.state.providers import BaseProvider, held, open_store
 
 _opening: WeakValueDictionary[tuple[str, str], threading.Lock] = WeakValueDictionary()
 """Locked while a location is being opened, so that runs which open it at the same moment share the writer."""
@@ -57,7 +57,7 @@ def _used(key: tuple[str, str]) -> Writer | None:
 
 
 def _opened(provider: BaseProvider, location: str, key: tuple[str, str]) -> Writer:
-    store = open_store(provider, location)
+    store = held(open_store(provider, location))
     if _is_interchangeable(provider):  # several paths may lead to one store
         key = _key(provider, store.location)
     with guard:

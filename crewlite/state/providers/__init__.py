@@ -17,8 +17,10 @@ from crewlite.state.providers.base import (
     declares as declares,
     exchange_of as exchange_of,
     exists as exists,
+    held as held,
     is_provider as is_provider,
     open_store as open_store,
+    opened as opened,
     results_of as results_of,
     searchable_of as searchable_of,
 )

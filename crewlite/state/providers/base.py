@@ -6,6 +6,7 @@ and checkpoints. `crewlite.testing.check_provider` tests a provider of your own.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, cast, runtime_checkable
@@ -244,6 +245,13 @@ class Ending(Protocol):
         """Return how these branches ended: those whose last entry is verified, and says so (see `reading.end_of`)."""
 
 
+class Holding(Protocol):
+    """A store that can keep open what it reads with. A store need not: then it may open that anew for each read."""
+
+    def hold(self) -> None:
+        """Keep open what the next read opens, until `close`. A store that stays open for long is not asked to."""
+
+
 @runtime_checkable
 class BaseProvider(Protocol):
     """A kind of storage. A provider of your own needs a `name` and the method `open`.
@@ -285,6 +293,19 @@ def open_store(provider: BaseProvider, location: str) -> Store:
             f"store (docs/storage.md): crewlite.testing.check_provider says what else it needs"
         )
     return store
+
+
+def held(store: Store) -> Store:
+    """Have a store keep open what it reads with, as it will be closed soon, if it can (see `Holding`); return it."""
+    holding: Any = store
+    if hasattr(store, "hold"):
+        holding.hold()
+    return store
+
+
+def opened(provider: BaseProvider, location: str) -> contextlib.closing[Store]:
+    """Open a store for the block of a `with`, which closes it. Raises as `open_store` does."""
+    return contextlib.closing(held(open_store(provider, location)))
 
 
 def for_threads(store: Store) -> Store:

@@ -240,8 +240,13 @@ class SqliteStore:
         opened: AbstractContextManager[Salvage | None] = sqlite_salvage.salvaged(Path(self.location), repair=repair)
         return opened
 
+    def hold(self) -> None:
+        """Keep a connection for queries open, as Holding describes."""
+        self._database.readers.holds = True
+
     def close(self) -> None:
         """Close the database."""
+        self._database.readers.holds = False
         self._database.close()
 
     def _append(self, commit: Commit) -> None:

@@ -21,6 +21,7 @@ from crewlite.forked import between_forks, rlock
 from crewlite.lazy import lazy
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import SCHEMA
+from crewlite.state.providers.sqlite_reading import FileId, Readers, file_id
 
 if TYPE_CHECKING:
     import sqlite3
@@ -59,12 +60,13 @@ class Database:
         self.location = str(path)
         self._path = path
         self._connection: sqlite3.Connection | None = None
-        self._file: tuple[int, int] | None = None
-        """(device, inode) of the file to which the writing connection was opened; None before that."""
+        self._file: FileId | None = None
+        """The file to which the writing connection was opened; None before that."""
         self._thread = 0
         """The number of the thread that opened the writing connection."""
         self._turn = rlock()
         """Held by the thread that uses the writing connection: a transaction of SQLite is one of the connection."""
+        self.readers = Readers(path)
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -110,7 +112,7 @@ class Database:
             log.warning("%s: free pages were not given back: %s", self.location, error)
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
-        """Return all rows of a query, on a new read-only connection; [] if there is no database."""
+        """Return all rows of a query, on a read-only connection; [] if there is no database."""
         return self.read(lambda db: db.execute(sql, parameters).fetchall(), [])
 
     def peek(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
@@ -127,7 +129,7 @@ class Database:
                 self._turn.release()
 
     def read(self, ask: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
-        """Return what `ask(connection)` returns, with a new read-only connection; `otherwise` if there is no database.
+        """Return what `ask(connection)` returns, with a read-only connection; `otherwise` if there is no database.
 
         Readers have connections of their own, so they and the writer never wait for each other. Raises StoreBusy,
         StoreError if it cannot be read now, JournalCorrupt if SQLite cannot read it, SchemaTooNew, StoreUnusable.
@@ -135,7 +137,7 @@ class Database:
         if not self._path.exists():
             return otherwise
         try:
-            with _reader(self._path) as db:
+            with self.readers.one() as db:
                 return ask(db) if version_of(db, self.location) else otherwise
         except (sqlite3.Error, UnicodeDecodeError) as error:
             if not self._path.exists():  # it was deleted after the check above
@@ -147,8 +149,9 @@ class Database:
             raise JournalCorrupt(self.location, f"SQLite cannot read it ({error})", None, self.location) from error
 
     def close(self) -> None:
-        """Close the writing connection. SQLite moves the WAL into the database when the last connection closes."""
+        """Close all connections. SQLite moves the WAL into the database when the last connection closes."""
         with between_forks, self._turn:
+            self.readers.close()
             if self._connection is not None:
                 self._connection.close()
             self._connection, self._thread = None, 0
@@ -164,7 +167,7 @@ class Database:
         self._connection, self._thread = disk.connect(self._path, make=not self._file), threading.get_ident()
         between_forks.idle.add(self)
         found = self._path.stat()
-        self._file = (found.st_dev, found.st_ino)
+        self._file = found.st_dev, found.st_ino
         try:
             if not found.st_size:
                 self.run("PRAGMA auto_vacuum=INCREMENTAL")  # so that `give_back` can return the pages of deleted rows
@@ -197,11 +200,7 @@ class Database:
 
     def _is_there(self) -> bool:
         """Return whether the open file is still the one at its path. SQLite itself does not check that."""
-        try:
-            found = os.stat(self.location)
-        except FileNotFoundError:
-            return False
-        return (found.st_dev, found.st_ino) == self._file
+        return file_id(self._path) == self._file
 
     def _failure(self, error: Exception) -> OSError:
         if code_of(error) in BUSY:
@@ -238,7 +237,7 @@ def problem_with_file(path: Path) -> str:
     try:
         if not path.is_file() or path.stat().st_size < _SMALLEST:  # SQLite would accept it as a new database
             return another
-        with _reader(path) as db:
+        with Readers(path).one() as db:
             db.execute("SELECT 1 FROM sqlite_master LIMIT 1")
     except OSError as error:
         return f"cannot be read ({error}); choose another location"
@@ -248,17 +247,6 @@ def problem_with_file(path: Path) -> str:
         if remedy := _REMEDIES.get(code_of(error)):
             return f"cannot be opened now ({words_of(error)}). Nothing was changed: {remedy}, and try again"
     return ""
-
-
-@contextlib.contextmanager
-def _reader(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a connection for queries. If the file is writable, SQLite may recover the WAL of a killed writer."""
-    writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
-    with between_forks, contextlib.closing(disk.connect(path, read_only=not writable)) as db:
-        if writable:
-            db.execute("PRAGMA query_only=ON")
-        db.text_factory = as_text
-        yield db
 
 
 def code_of(error: Exception) -> int:
@@ -288,11 +276,6 @@ def version_of(db: sqlite3.Connection, location: str) -> int:
     if version < 1 and tables:
         raise StoreUnusable(location, "is a database of another program; choose another location")
     return max(int(version), 0)
-
-
-def as_text(data: bytes) -> str:
-    """Decode a text. Bad UTF-8 becomes lone surrogates, so that it fails its row and not the complete query."""
-    return data.decode("utf-8", "surrogateescape")
 
 
 def _layout(db: sqlite3.Connection) -> int:

@@ -27,12 +27,12 @@ from crewlite.state.providers.sqlite_database import (
     COLUMNS,
     LATER,
     PUT_CHECKPOINT,
-    as_text,
     checkpoint_row,
     code_of,
     transaction,
     words_of,
 )
+from crewlite.state.providers.sqlite_reading import as_text
 from crewlite.wording import listed, number_of
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from crewlite.state.providers import (
     Store,
     declares,
     exists,
-    open_store,
+    opened,
     provider_for,
 )
 from crewlite.state.providers.json import JsonStore
@@ -70,7 +70,7 @@ class Located:
 
     def opened(self) -> contextlib.closing[Store]:
         """Open the store that holds the run; a `with` closes it."""
-        return contextlib.closing(open_store(self.provider, self.location))
+        return opened(self.provider, self.location)
 
 
 def locate(text: str, location: str, provider: BaseProvider | None, identity: str | None) -> Located:
@@ -89,7 +89,7 @@ def locate(text: str, location: str, provider: BaseProvider | None, identity: st
         raise RefError(text, "does not exist")
     try:
         chosen = _existing(text, location, provider)
-        return _within(open_store(chosen, location), chosen, location, parse(text), text, identity)
+        return _within(chosen, location, parse(text), text, identity)
     except RefError:
         if not _is_store(text):  # a word without a slash is tried as run, branch and checkpoint before as a directory
             raise
@@ -114,7 +114,7 @@ def _names_run(text: str, location: str, provider: BaseProvider | None) -> bool:
     chosen, path = provider_for(location, provider), re.split("[@~]", text)[0]
     if path.endswith(os.sep) or path.split(os.sep)[0] in ("", ".", "..") or not exists(location, chosen):
         return False
-    with contextlib.closing(open_store(chosen, location)) as store:
+    with opened(chosen, location) as store:
         run = _of_run(store, path)
         if not run and (os.sep in path or not _branch(store.branches(), Ref(path), None)):
             return False
@@ -132,7 +132,7 @@ def _is_store(text: str) -> bool:
 def _newest_at(text: str, provider: BaseProvider | None, identity: str | None) -> Located:
     by_its_path = is_database(text) or declares(provider, "named_by_location")
     chosen = _existing(text, text, None if by_its_path else provider)
-    return _newest(open_store(chosen, text), chosen, text, identity)
+    return _newest(chosen, text, identity)
 
 
 def _existing(ref: str, location: str, provider: BaseProvider | None) -> BaseProvider:
@@ -155,7 +155,7 @@ def _file(text: str) -> Located:
 
 
 def _checkpoint_in(provider: BaseProvider, location: str, part: str) -> Located:
-    with contextlib.closing(open_store(provider, location)) as store:
+    with opened(provider, location) as store:
         return _one_checkpoint(store.places(part) or _fork_bases(store, part), provider, location, part)
 
 
@@ -191,8 +191,8 @@ def _one_checkpoint(checkpoints: Sequence[CheckpointInfo], provider: BaseProvide
     return Located(provider, location, found.run_id, found.branch, found.id)
 
 
-def _newest(store: Store, provider: BaseProvider, location: str, identity: str | None) -> Located:
-    with contextlib.closing(store):
+def _newest(provider: BaseProvider, location: str, identity: str | None) -> Located:
+    with opened(provider, location) as store:
         branches = store.branches()
     mine = [info for info in branches if identity in (None, info.identity)]
     if not mine:
@@ -201,8 +201,8 @@ def _newest(store: Store, provider: BaseProvider, location: str, identity: str |
     return Located(provider, location, mine[0].run_id, mine[0].branch)
 
 
-def _within(store: Store, provider: BaseProvider, location: str, ref: Ref, text: str, identity: str | None) -> Located:
-    with contextlib.closing(store):
+def _within(provider: BaseProvider, location: str, ref: Ref, text: str, identity: str | None) -> Located:
+    with opened(provider, location) as store:
         chosen = _of_run(store, ref.path)
         branches = [] if chosen else store.branches()
         chosen = chosen or _branch(branches, ref, identity)

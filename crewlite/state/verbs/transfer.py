@@ -6,7 +6,6 @@ the same digest on every provider, and can be resumed, forked and listed like th
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ from crewlite.refs import check_name
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.entry import Entry, InvalidEntry
 from crewlite.state.journal import lineage
-from crewlite.state.providers import Commit, Store, open_store, provider_for
+from crewlite.state.providers import Commit, Store, opened, provider_for
 from crewlite.state.providers.reading import sound_part
 from crewlite.state.providers.sqlite_database import is_database_file
 from crewlite.state.reading.locate import Located
@@ -98,7 +97,7 @@ def copy_if_elsewhere(found: Located, given: object) -> Located:
     with found.opened() as kept:
         copied = commits(kept, found.run_id, found.branch)
     provider = provider_for(given.location, given.provider)
-    with contextlib.closing(open_store(provider, given.location)) as store:
+    with opened(provider, given.location) as store:
         _copy(store, copied, found)
     return replace(found, provider=provider, location=given.location, copied=copied[-1].head[1])
 

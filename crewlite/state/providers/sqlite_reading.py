@@ -1,0 +1,95 @@
+"""The connections with which a SQLite database is read."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crewlite import disk
+from crewlite.forked import between_forks
+
+if TYPE_CHECKING:
+    import sqlite3
+
+FileId = tuple[int, int]
+"""The device and the inode of a file."""
+
+
+class Readers:
+    """The connections for queries on the database at a path. Threads that read never wait for each other."""
+
+    def __init__(self, path: Path) -> None:
+        self.holds = False
+        """Whether a connection stays open after its use, for the next one, until `close`."""
+        self._path = path
+        self._spare: deque[tuple[sqlite3.Connection, FileId]] = deque()  # threads may take from it at any moment
+        """The open connections that no thread uses, each with its file."""
+
+    @contextlib.contextmanager
+    def one(self) -> Iterator[sqlite3.Connection]:
+        """Use a spare connection, or a new one."""
+        with between_forks:
+            file = file_id(self._path)  # before it is opened: if it is replaced just then, it is not kept
+            db, keeps = self._taken(file) or _opened(self._path)
+            try:
+                yield db
+            except BaseException:
+                db.close()
+                raise
+            if not (file and keeps and self.holds and file == file_id(self._path)):
+                db.close()
+                return
+            between_forks.idle.add(self)
+            self._spare.append((db, file))
+            if not self.holds:  # another thread has closed the store meanwhile
+                self.close()
+
+    def close(self) -> None:
+        """Close the spare connections."""
+        with contextlib.suppress(IndexError):
+            while True:
+                self._spare.pop()[0].close()
+
+    def _taken(self, file: FileId | None) -> tuple[sqlite3.Connection, bool] | None:
+        """Take a spare connection to this file; None if there is none."""
+        with contextlib.suppress(IndexError):  # another thread may be faster
+            db, its = self._spare.pop()
+            if its == file:
+                return db, True
+            db.close()
+        return None
+
+
+def file_id(path: Path) -> FileId | None:
+    """Return the file at a path; None if there is none."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def as_text(data: bytes) -> str:
+    """Decode a text. Bad UTF-8 becomes lone surrogates, so that it fails its row and not the complete query."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _opened(path: Path) -> tuple[sqlite3.Connection, bool]:
+    """Open a connection for queries. Return it, and whether it sees what others write while it is open.
+
+    If the file is writable, it does, and SQLite may recover the WAL of a killed writer.
+    """
+    writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    db = disk.connect(path, read_only=not writable)
+    try:
+        if writable:
+            db.execute("PRAGMA query_only=ON")
+        db.text_factory = as_text
+    except BaseException:
+        db.close()
+        raise
+    return db, writable
