@@ -219,17 +219,11 @@ class Kickoff:
         outputs = []
         for fact in recorded:
             address = fact["address"]
-            value, one = record.value(address), live.get(address)
-            if one:
-                try:
-                    output = answered(one.output_of(value), others.get(address))
-                except AnswerMisfit as unfit:
-                    where = {"run_id": run.run_id, "branch": run.branch}
-                    raise unfit.at(address, edited=record.outcomes[address].edited, **where) from None
-            else:
-                about = {"name": fact.get("name"), "description": fact["description"], "expected_output": ""}
-                skipped = value.get("skipped", False)
-                output = TaskOutput(**about, raw=value["raw"], agent=value["agent"], skipped=skipped)
+            try:
+                output = answered(live[address].output_of(record.value(address)), others.get(address))
+            except AnswerMisfit as unfit:
+                where = {"run_id": run.run_id, "branch": run.branch}
+                raise unfit.at(address, edited=record.outcomes[address].edited, **where) from None
             outputs.append(output.model_copy(update={"token_usage": record.paid.inside(address)}))
         inner = [at for fact in recorded for at in record.outcomes[fact["address"]].drifted]
         return self._result(outputs, [*others, *inner])
