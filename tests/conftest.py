@@ -110,6 +110,13 @@ def config(request, tmp_path):
 
 
 @pytest.fixture
+def stored(tmp_path):
+    """Like `config`, where any provider does that reads back what it has written: `check_provider` says they are alike."""
+    provider, location = JsonProvider(), str(tmp_path / "store")
+    return lambda **fields: CheckpointConfig(location=location, provider=provider, **fields)
+
+
+@pytest.fixture
 def memory():
     """Like `config`, where it does not matter what keeps the runs."""
     provider = InMemoryProvider()

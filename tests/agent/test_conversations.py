@@ -56,14 +56,14 @@ def test_a_reply_that_was_done_again_and_came_to_the_same_leaves_the_conversatio
     assert [one["content"] for one in scout.llm.calls[-1] if one["role"] == "tool"] == ["rain"]
 
 
-def test_a_further_question_is_asked_with_all_that_was_said_before(config):
-    agent = pilot(tools=[look], checkpoint=config())
+def test_a_further_question_is_asked_with_all_that_was_said_before(stored):
+    agent = pilot(tools=[look], checkpoint=stored())
     first = agent.kickoff("Where?", run_id="chat")
     second = agent.kickoff("And why?", run_id="chat")
-    third = pilot(lambda messages: "at last", checkpoint=config()).kickoff("And when?", run_id="chat")
+    third = pilot(lambda messages: "at last", checkpoint=stored()).kickoff("And when?", run_id="chat")
     assert (first.turn, second.turn, third.turn) == (1, 2, 3)
     assert said(agent) == ["Where?", "", "seen Where?", first.raw, "And why?", "", "seen And why?"]
-    with History(config().location, config().provider) as history:
+    with History(stored().location, stored().provider) as history:
         run = history.run("chat")
         assert run.status == "finished"
         assert [step.address for step in run.steps if step.kind in ("message", "turn")] == [
@@ -75,11 +75,11 @@ def test_a_further_question_is_asked_with_all_that_was_said_before(config):
         ]
 
 
-def test_a_question_that_was_asked_answers_from_the_record_wherever_it_stands(config):
-    agent = pilot(["one", "two", "three"], checkpoint=config())
+def test_a_question_that_was_asked_answers_from_the_record_wherever_it_stands(stored):
+    agent = pilot(["one", "two", "three"], checkpoint=stored())
     questions = ["1?", "2?", "3?"]
     answers = [agent.kickoff(question, run_id="chat").raw for question in questions]
-    again = pilot([], checkpoint=config())
+    again = pilot([], checkpoint=stored())
     outputs = [again.kickoff(question, run_id="chat") for question in questions]
     assert [(output.raw, output.turn) for output in outputs] == [(raw, n) for n, raw in enumerate(answers, 1)]
     assert {output.token_usage.total_tokens for output in outputs} == {outputs[-1].token_usage.total_tokens}
@@ -88,8 +88,8 @@ def test_a_question_that_was_asked_answers_from_the_record_wherever_it_stands(co
     assert again.kickoff(run_id="chat", turn=2).raw == "two"
 
 
-def test_the_same_words_are_another_question_where_the_turn_says_so(config):
-    agent = pilot(["one", "two", "three"], checkpoint=config())
+def test_the_same_words_are_another_question_where_the_turn_says_so(stored):
+    agent = pilot(["one", "two", "three"], checkpoint=stored())
     agent.kickoff("Go on", run_id="chat")
     assert agent.kickoff("Go on", run_id="chat").raw == "one"
     assert agent.kickoff("Go on", run_id="chat", turn=2).raw == "two"
@@ -107,9 +107,9 @@ def test_the_same_words_are_another_question_where_the_turn_says_so(config):
         agent.kickoff("Hello", run_id="chat", turn=0)
 
 
-def test_the_same_words_are_another_question_once_there_was_a_later_turn(config, caplog):
+def test_the_same_words_are_another_question_once_there_was_a_later_turn(stored, caplog):
     said = ["Shall I?", "Yes", "And then?", "Yes"]
-    agent = pilot(["one", "two", "three", "four"], checkpoint=config())
+    agent = pilot(["one", "two", "three", "four"], checkpoint=stored())
     assert [agent.kickoff(words, run_id="chat").raw for words in said] == ["one", "two", "three", "four"]
     assert "has the same messages" not in caplog.text
     assert agent.kickoff("Yes", run_id="chat").turn == 4
@@ -138,8 +138,8 @@ print(json.dumps([[output.turn, output.raw] for output in said]))
 """
 
 
-def test_a_question_that_was_cut_is_finished_before_another_is_asked(config):
-    agent = pilot(["one", Stop(), "two", "three"], checkpoint=config())
+def test_a_question_that_was_cut_is_finished_before_another_is_asked(stored):
+    agent = pilot(["one", Stop(), "two", "three"], checkpoint=stored())
     agent.kickoff("1?", run_id="chat")
     with pytest.raises(Stop):
         agent.kickoff("2?", run_id="chat")
@@ -151,32 +151,32 @@ def test_a_question_that_was_cut_is_finished_before_another_is_asked(config):
     assert agent.kickoff("3?", run_id="chat").raw == "three"
 
 
-def test_a_question_that_was_cut_has_no_recorded_answer_to_speak_of(config, caplog):
-    agent = pilot([Stop(), "one"], checkpoint=config())
+def test_a_question_that_was_cut_has_no_recorded_answer_to_speak_of(stored, caplog):
+    agent = pilot([Stop(), "one"], checkpoint=stored())
     with pytest.raises(Stop):
         agent.kickoff("1?", run_id="chat")
     assert agent.kickoff("1?", run_id="chat").raw == "one"
     assert "recorded answer" not in caplog.text
 
 
-def test_an_earlier_answer_of_another_agent_is_not_passed_off_as_this_ones(config):
-    agent = pilot(["one", "two"], checkpoint=config())
+def test_an_earlier_answer_of_another_agent_is_not_passed_off_as_this_ones(stored):
+    agent = pilot(["one", "two"], checkpoint=stored())
     agent.kickoff("1?", run_id="chat")
     agent.kickoff("2?", run_id="chat")
-    other = Agent(role="Pilot", goal="joke", llm=ScriptedLLM(["three"]), checkpoint=config())
+    other = Agent(role="Pilot", goal="joke", llm=ScriptedLLM(["three"]), checkpoint=stored())
     for question in ("1?", "2?"):
         with pytest.raises(QuestionsChanged):
             other.kickoff(question, run_id="chat")
-    kept = other.with_(checkpoint=config(on_drift="keep")).kickoff("1?", run_id="chat")
+    kept = other.with_(checkpoint=stored(on_drift="keep")).kickoff("1?", run_id="chat")
     assert (kept.raw, kept.drifted) == ("one", True)
     assert other.kickoff("3?", run_id="chat").raw == "three", "a further question is the other agent's to answer"
 
 
-def test_each_turn_may_want_its_own_shape(config):
+def test_each_turn_may_want_its_own_shape(stored):
     class Depth(BaseModel):
         metres: int
 
-    agent = pilot(["hello", '{"metres": 4}', "bye"], checkpoint=config())
+    agent = pilot(["hello", '{"metres": 4}', "bye"], checkpoint=stored())
     agent.kickoff("Hello", run_id="chat")
     assert agent.kickoff("How deep?", run_id="chat", response_format=Depth).pydantic == Depth(metres=4)
     assert agent.kickoff("Bye", run_id="chat").raw == "bye"
@@ -184,7 +184,7 @@ def test_each_turn_may_want_its_own_shape(config):
 
 
 @pytest.mark.parametrize("shapes", [(True, False, False), (False, True, False), (True, False, True)])
-def test_a_program_with_a_shape_for_some_turns_is_run_again(config, shapes):
+def test_a_program_with_a_shape_for_some_turns_is_run_again(stored, shapes):
     class Depth(BaseModel):
         metres: int
 
@@ -195,51 +195,51 @@ def test_a_program_with_a_shape_for_some_turns_is_run_again(config, shapes):
     def answer(messages):
         return '{"metres": 4}'
 
-    whole = talk(pilot(answer, checkpoint=config()))
-    assert talk(pilot([], checkpoint=config())) == whole
+    whole = talk(pilot(answer, checkpoint=stored()))
+    assert talk(pilot([], checkpoint=stored())) == whole
 
 
-def test_a_conversation_is_forked_at_any_turn(config):
-    agent = pilot(lambda messages: f"answer {len(messages)}", checkpoint=config(on_events=True))
+def test_a_conversation_is_forked_at_any_turn(stored):
+    agent = pilot(lambda messages: f"answer {len(messages)}", checkpoint=stored(on_events=True))
     for question in ("1?", "2?", "3?"):
         agent.kickoff(question, run_id="chat")
-    with History(config().location, config().provider) as history:
+    with History(stored().location, stored().provider) as history:
         second = history.run("chat").checkpoints()[1]
-    other = agent.fork(config(restore_from=second.id), branch="other")
+    other = agent.fork(stored(restore_from=second.id), branch="other")
     other.kickoff("Or else?")
     assert said(agent) == ["1?", "answer 2", "2?", "answer 4", "Or else?"]
     other.kickoff("And then?")
     assert said(agent)[-3:] == ["Or else?", "answer 6", "And then?"]
     assert agent.kickoff(run_id="chat").turn == 3
-    edited = agent.fork(config(restore_from="chat"), edits={"message#2": "What?"})
+    edited = agent.fork(stored(restore_from="chat"), edits={"message#2": "What?"})
     calls = len(agent.llm.calls)
     assert edited.kickoff().turn == 3
     assert [said(agent, n)[-1] for n in range(calls, len(agent.llm.calls))] == ["What?", "3?"]
     for wrong in (5, [], [{"role": "user"}], [{"role": "user", "content": 5}], [{"content": {"type": "text"}}]):
         with pytest.raises(ConfigError, match="wanted a text, or a list of messages"):
-            agent.fork(config(restore_from="chat"), edits={"message#2": wrong})
+            agent.fork(stored(restore_from="chat"), edits={"message#2": wrong})
 
 
-def test_a_ref_names_a_turn_and_a_fork_counts_on_from_there(config, caplog):
-    agent = pilot(lambda messages: f"answer {len(messages)}", checkpoint=config(on_events=True))
+def test_a_ref_names_a_turn_and_a_fork_counts_on_from_there(stored, caplog):
+    agent = pilot(lambda messages: f"answer {len(messages)}", checkpoint=stored(on_events=True))
     for question in ("1?", "2?", "3?"):
         agent.kickoff(question, run_id="chat")
-    other = agent.fork(config(restore_from="chat@turn#2"), branch="other")
+    other = agent.fork(stored(restore_from="chat@turn#2"), branch="other")
     for _ in range(2):
         assert other.kickoff("1?", turn=3).turn == 3
     assert said(agent) == ["1?", "answer 2", "2?", "answer 4", "1?"]
-    again = pilot([], checkpoint=config(restore_from="chat/other", on_events=True))
+    again = pilot([], checkpoint=stored(restore_from="chat/other", on_events=True))
     assert again.kickoff("1?").turn == 3, "words that were said on the fork are known as those"
     assert other.kickoff("And then?").turn == 4
-    first = agent.fork(config(restore_from="chat@turn#1"), branch="first").kickoff("2?")
+    first = agent.fork(stored(restore_from="chat@turn#1"), branch="first").kickoff("2?")
     assert (first.turn, said(agent)) == (2, ["1?", "answer 2", "2?"])
     for ref in ("chat@turn#4", "chat@turn#0", "chat@turn#x"):
         with pytest.raises(RefError):
-            agent.fork(config(restore_from=ref))
+            agent.fork(stored(restore_from=ref))
 
 
-def test_a_reply_that_an_edit_has_replaced_takes_what_followed_it_along(config):
-    kept = config()
+def test_a_reply_that_an_edit_has_replaced_takes_what_followed_it_along(stored):
+    kept = stored()
     pilot([ToolCall("look", {"where": "x"}), "It is there."], tools=[look], checkpoint=kept).kickoff(
         "Where?", run_id="c"
     )
@@ -250,11 +250,11 @@ def test_a_reply_that_an_edit_has_replaced_takes_what_followed_it_along(config):
     assert said(agent) == ["Where?", "I do not know.", "And now?"]
 
 
-def test_a_failed_turn_begins_anew_alone(config):
+def test_a_failed_turn_begins_anew_alone(stored):
     class Depth(BaseModel):
         metres: int
 
-    agent = pilot(["one", "no", "no", "no", '{"metres": 1}'], checkpoint=config())
+    agent = pilot(["one", "no", "no", "no", '{"metres": 1}'], checkpoint=stored())
     agent.kickoff("1?", run_id="chat")
     with pytest.raises(OutputInvalid):
         agent.kickoff("2?", run_id="chat", response_format=Depth)
@@ -291,7 +291,7 @@ def test_a_turn_of_a_long_conversation_stores_no_more_than_one_of_a_short(tmp_pa
     assert late < early + 50, "numbers have more digits"
 
 
-def test_what_an_earlier_turn_has_kept_in_the_state_is_seen_by_a_later_one(config):
+def test_what_an_earlier_turn_has_kept_in_the_state_is_seen_by_a_later_one(stored):
     @tool(effect="none")
     def count() -> str:
         """Count."""
@@ -306,12 +306,12 @@ def test_what_an_earlier_turn_has_kept_in_the_state_is_seen_by_a_later_one(confi
         return ToolCall("count", {}) if counts else messages[-1]["content"]
 
     def clerk():
-        return pilot(script, tools=[count], checkpoint=config())
+        return pilot(script, tools=[count], checkpoint=stored())
 
     counted = ["1 [1] 1", "2 [1, 2] 2", "3 [1, 2, 3] 3"]
     for run_id, asked, told in (("a", ["Hello", *["Count!"] * 3], ["Hello", *counted]), ("b", ["Count!"] * 3, counted)):
         said = [clerk().kickoff(words, run_id=run_id, turn=n).raw for n, words in enumerate(asked, 1)]
         assert said == told
-        with History(config().location, config().provider) as history:
+        with History(stored().location, stored().provider) as history:
             run = history.run(run_id)
             assert (run.values["log"], len(run.collections["notes"])) == ([1, 2, 3], 3)

@@ -120,17 +120,17 @@ def test_max_concurrency_bounds_what_is_at_work_at_once():
         crew_of("a", max_concurrency=0)
 
 
-def test_each_completion_is_its_own_checkpoint(config):
-    crew_of("a* b* c", checkpoint=config()).kickoff(run_id="r")
-    with History(config().location, config().provider) as history:
+def test_each_completion_is_its_own_checkpoint(stored):
+    crew_of("a* b* c", checkpoint=stored()).kickoff(run_id="r")
+    with History(stored().location, stored().provider) as history:
         named = [checkpoint.tasks for checkpoint in history.run("r").checkpoints()]
     assert [len(tasks) for tasks in named] == [1, 2, 3]
     assert sorted(named[-1]) == ["task:a", "task:b", "task:c"]
 
 
-def test_a_failing_task_does_not_throw_away_what_its_siblings_finish(config):
+def test_a_failing_task_does_not_throw_away_what_its_siblings_finish(stored):
     llm = Together(fails={"b"})
-    crew = crew_of("a* b* c* d", llm, checkpoint=config())
+    crew = crew_of("a* b* c* d", llm, checkpoint=stored())
     with pytest.raises(Stop, match="b"):
         crew.kickoff(run_id="r")
     assert sorted(name for name, _ in llm.asked) == ["a", "b", "c"]
@@ -147,9 +147,9 @@ def test_of_several_failures_the_first_in_order_is_raised_and_nothing_more_begin
     assert {"d", "e"}.isdisjoint(name for name, _ in llm.asked)
 
 
-def test_a_task_that_was_at_work_goes_on_as_resumed(config):
+def test_a_task_that_was_at_work_goes_on_as_resumed(stored):
     llm = Together(fails={"b"})
-    crew = crew_of("a* b* c", llm, checkpoint=config())
+    crew = crew_of("a* b* c", llm, checkpoint=stored())
     with pytest.raises(Stop):
         crew.kickoff(run_id="r")
     llm.fails.clear()
@@ -166,8 +166,8 @@ def test_killed_after_any_commit_it_ends_as_it_would_have(spec, width):
         assert again == whole
 
 
-def test_a_fork_runs_again_what_builds_on_an_edit_and_nothing_else(config):
-    crew = crew_of("a* b* c(a) d(b)", checkpoint=config())
+def test_a_fork_runs_again_what_builds_on_an_edit_and_nothing_else(stored):
+    crew = crew_of("a* b* c(a) d(b)", checkpoint=stored())
     crew.kickoff(run_id="r")
     llm = llm_of(crew)
     llm.asked.clear()
@@ -175,8 +175,8 @@ def test_a_fork_runs_again_what_builds_on_an_edit_and_nothing_else(config):
     assert llm.asked == [("c", ["a"])]
 
 
-def test_a_preview_says_what_would_run(config):
-    crew = crew_of("a* b* c(a) d(b)", checkpoint=config())
+def test_a_preview_says_what_would_run(stored):
+    crew = crew_of("a* b* c(a) d(b)", checkpoint=stored())
     crew.kickoff(run_id="r")
     seen = crew.fork("r", branch="f", edits={"task:a": "another"}).preview()
     assert [(step.address, step.verdict) for step in seen] == [
@@ -187,12 +187,12 @@ def test_a_preview_says_what_would_run(config):
     ]
 
 
-def test_a_crew_with_async_tasks_is_rebuilt(config):
+def test_a_crew_with_async_tasks_is_rebuilt(stored):
     llm = Together(fails={"c"})
-    crew = crew_of("a* b* c", llm, max_concurrency=3, checkpoint=config())
+    crew = crew_of("a* b* c", llm, max_concurrency=3, checkpoint=stored())
     with pytest.raises(Stop):
         crew.kickoff(run_id="r")
-    again = Crew.from_checkpoint(config(restore_from="r"), bind={"llm": Together()})
+    again = Crew.from_checkpoint(stored(restore_from="r"), bind={"llm": Together()})
     assert [task.async_execution for task in again.tasks] == [True, True, False]
     assert again.max_concurrency == 3
     assert again.kickoff().raw == "c done"

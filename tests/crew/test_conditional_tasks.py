@@ -60,18 +60,18 @@ def test_the_result_is_that_of_the_last_task_that_was_done():
     assert [output.skipped for output in result.tasks_output] == [False, True]
 
 
-def test_a_skipped_task_is_visible(config):
+def test_a_skipped_task_is_visible(stored):
     heard = []
     event_bus.on(TaskCompletedEvent, lambda source, event: heard.append((event.address, event.output.skipped)))
     event_bus.on(StepCompletedEvent, lambda source, event: heard.append((event.address, event.kind)))
-    crew_of(["long enough", "printed"], checkpoint=config()).kickoff(run_id="r")
+    crew_of(["long enough", "printed"], checkpoint=stored()).kickoff(run_id="r")
     assert heard == [
         ("task:draft", False),
         ("task:extend/condition#1", "condition"),
         ("task:extend", True),
         ("task:print", False),
     ]
-    with History(config().location, config().provider) as history:
+    with History(stored().location, stored().provider) as history:
         steps = {step.address: step.value for step in history.run("r").steps}
         assert [checkpoint.tasks[-1] for checkpoint in history.run("r").checkpoints()][1] == "task:extend"
     assert steps["task:extend/condition#1"] is False
@@ -103,8 +103,8 @@ def test_nor_does_it_in_a_new_attempt_at_the_task(on_disk):
     assert verdicts == [False]
 
 
-def test_a_skipped_task_stays_skipped_in_the_stored_result(config):
-    crew = crew_of(["long enough", "printed"], checkpoint=config())
+def test_a_skipped_task_stays_skipped_in_the_stored_result(stored):
+    crew = crew_of(["long enough", "printed"], checkpoint=stored())
     first = crew.kickoff(run_id="r")
     assert crew.kickoff(run_id="r") == first
     assert first["extend"].skipped
@@ -125,22 +125,22 @@ def test_a_condition_that_fails_is_asked_again_by_the_next_kickoff(on_disk):
     assert len(asked(crew)) == 2
 
 
-def test_a_fork_that_edits_the_output_before_it_decides_anew(config):
-    crew = crew_of(["long enough", "printed", "extended", "again"], more={"context": []}, checkpoint=config())
+def test_a_fork_that_edits_the_output_before_it_decides_anew(stored):
+    crew = crew_of(["long enough", "printed", "extended", "again"], more={"context": []}, checkpoint=stored())
     assert crew.kickoff(run_id="r")["extend"].skipped
     result = crew.fork("r", branch="f", edits={"task:draft": "tiny"}).kickoff()
     assert [output.raw for output in result.tasks_output] == ["tiny", "extended", "again"]
 
 
-def test_a_fork_may_say_what_a_skipped_task_came_to(config):
-    crew = crew_of(["long enough", "printed", "again"], checkpoint=config())
+def test_a_fork_may_say_what_a_skipped_task_came_to(stored):
+    crew = crew_of(["long enough", "printed", "again"], checkpoint=stored())
     crew.kickoff(run_id="r")
     result = crew.fork("r", branch="f", edits={"task:extend": "by hand"}).kickoff()
     assert (result["extend"].raw, result["extend"].skipped, result.raw) == ("by hand", False, "again")
 
 
-def test_a_fork_may_say_what_its_condition_comes_to(config):
-    crew = crew_of(["long enough", "printed", "extended", "again"], checkpoint=config())
+def test_a_fork_may_say_what_its_condition_comes_to(stored):
+    crew = crew_of(["long enough", "printed", "extended", "again"], checkpoint=stored())
     crew.kickoff(run_id="r")
     result = crew.fork("r", branch="f", edits={"task:extend/condition#1": True}).kickoff()
     assert [output.raw for output in result.tasks_output] == ["long enough", "extended", "again"]
@@ -167,13 +167,13 @@ def test_it_cannot_be_the_first_and_it_needs_a_condition():
         ConditionalTask(description="Extend", expected_output="x", agent=who)
 
 
-def test_it_is_rebuilt_with_its_condition_bound_again(config):
+def test_it_is_rebuilt_with_its_condition_bound_again(stored):
     with pytest.raises(Stop):
-        crew_of(["a", Stop()], checkpoint=config()).kickoff(run_id="r")
+        crew_of(["a", Stop()], checkpoint=stored()).kickoff(run_id="r")
     with pytest.raises(BindMissing, match=r"tasks\.extend\.condition"):
-        Crew.from_checkpoint(config(restore_from="r"), bind={"llm": ScriptedLLM([])})
+        Crew.from_checkpoint(stored(restore_from="r"), bind={"llm": ScriptedLLM([])})
     bind = {"llm": ScriptedLLM(["b", "c"]), "condition": lambda output: False}
-    again = Crew.from_checkpoint(config(restore_from="r"), bind=bind)
+    again = Crew.from_checkpoint(stored(restore_from="r"), bind=bind)
     assert isinstance(again.tasks[1], ConditionalTask)
     assert again.kickoff()["extend"].raw == "b", "the verdict was recorded"
 
@@ -214,8 +214,8 @@ def test_one_that_is_kept_all_the_same_is_listed(on_disk):
 
 
 @pytest.mark.parametrize("verdict", ["no", "false", [], 0, None])
-def test_an_edit_of_its_condition_has_to_be_true_or_false(config, verdict):
-    crew = crew_of(["long enough", "printed"], checkpoint=config())
+def test_an_edit_of_its_condition_has_to_be_true_or_false(stored, verdict):
+    crew = crew_of(["long enough", "printed"], checkpoint=stored())
     crew.kickoff(run_id="r")
     with pytest.raises(ConfigError, match=r"task:extend/condition#1 .*wanted True or False"):
         crew.fork("r", branch="f", edits={"task:extend/condition#1": verdict})

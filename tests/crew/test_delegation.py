@@ -131,12 +131,12 @@ def test_a_failure_in_the_middle_of_a_coworkers_work_resumes_there(on_disk):
     assert models(crew)[1].calls[3] == models(crew)[1].calls[2]
 
 
-def test_a_delegation_is_an_agent_step_inside_the_call(config):
+def test_a_delegation_is_an_agent_step_inside_the_call(stored):
     started = []
     event_bus.on(LiteAgentExecutionStartedEvent, lambda source, event: started.append((source.role, event.tools)))
-    crew = crew_of([delegated(), "reported"], [ToolCall("look", {"where": "here"}), "found"], checkpoint=config())
+    crew = crew_of([delegated(), "reported"], [ToolCall("look", {"where": "here"}), "found"], checkpoint=stored())
     result = crew.kickoff({"what": "tides"}, run_id="r")
-    with History(config().location, config().provider) as history:
+    with History(stored().location, stored().provider) as history:
         steps = [step.address for step in history.run("r").steps]
     inner = "task:t/tool:Delegate work to coworker/agent:Researcher"
     assert steps == [
@@ -279,28 +279,28 @@ def test_a_hierarchical_crew_is_killed_after_any_commit_and_ends_as_it_would_hav
         assert again.raw == "by Researcher and by Writer"
 
 
-def test_a_hierarchical_crew_is_forked_like_any(config):
-    crew = managed(ScriptedLLM(_manage), tasks=2, checkpoint=config())
+def test_a_hierarchical_crew_is_forked_like_any(stored):
+    crew = managed(ScriptedLLM(_manage), tasks=2, checkpoint=stored())
     crew.kickoff(run_id="r")
     inner = "task:t1/tool:Ask_question_to_coworker/agent:Writer/llm#1"
-    with History(config().location, config().provider) as history:
+    with History(stored().location, stored().provider) as history:
         assert inner in {step.address for step in history.run("r").steps}
     fork = crew.fork("r", branch="f", edits={inner: "by hand"})
     assert fork.kickoff().raw == "by Researcher and by hand"
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_a_hierarchical_crew_is_rebuilt(config, own):
+def test_a_hierarchical_crew_is_rebuilt(stored, own):
     manager = ScriptedLLM([delegated(), Stop()], model="managing")
     boss = Agent(role="Boss", goal="lead", llm=manager) if own else manager
     with pytest.raises(Stop):
-        managed(boss, tasks=2, checkpoint=config()).kickoff(run_id="r")
+        managed(boss, tasks=2, checkpoint=stored()).kickoff(run_id="r")
     with pytest.raises(BindMissing) as caught:
-        Crew.from_checkpoint(config(restore_from="r"))
+        Crew.from_checkpoint(stored(restore_from="r"))
     path = "agents.Boss.llm" if own else "manager_llm"
     assert path in caught.value.missing
     bind = {path: ScriptedLLM(["a", "b"]), "llm": ScriptedLLM([]), "look": look}
-    again = Crew.from_checkpoint(config(restore_from="r"), bind=bind)
+    again = Crew.from_checkpoint(stored(restore_from="r"), bind=bind)
     assert [agent.role for agent in again.agents] == ["Researcher", "Writer"]
     assert (again.process, bool(again.manager_agent)) == (Process.hierarchical, own)
     assert [output.raw for output in again.kickoff().tasks_output] == ["a", "b"]

@@ -14,7 +14,7 @@ from crewlite.testing import ScriptedLLM
 from tests.parts import Stop
 
 
-def trip(city, config, *, says=None, name="plan", tasks=1, **fields):
+def trip(city, stored, *, says=None, name="plan", tasks=1, **fields):
     guide = Agent(role="Guide", goal="plan", llm=ScriptedLLM(says or (lambda messages: f"A day in {city}")))
     made = [
         Task(
@@ -26,33 +26,33 @@ def trip(city, config, *, says=None, name="plan", tasks=1, **fields):
         )
         for n in range(tasks)
     ]
-    return Crew(tasks=made, checkpoint=config, **fields)
+    return Crew(tasks=made, checkpoint=stored, **fields)
 
 
-def test_keeping_an_answer_never_adopts_the_new_question(config):
-    trip("Rome", config()).kickoff(run_id="t")
+def test_keeping_an_answer_never_adopts_the_new_question(stored):
+    trip("Rome", stored()).kickoff(run_id="t")
     for _ in range(2):
-        kept = trip("Berlin", config(on_drift="keep")).kickoff(run_id="t")
+        kept = trip("Berlin", stored(on_drift="keep")).kickoff(run_id="t")
         assert (kept.raw, kept.drifted) == ("A day in Rome", ("task:plan",))
     with pytest.raises(TaskDrifted, match="answered 'Plan day 0 in Rome', and is asked 'Plan day 0 in Berlin'"):
-        trip("Berlin", config(on_drift="error")).kickoff(run_id="t")
+        trip("Berlin", stored(on_drift="error")).kickoff(run_id="t")
     with pytest.raises(QuestionsChanged):
-        trip("Berlin", config()).kickoff(run_id="t")
-    again = trip("Berlin", config(on_drift="rerun")).kickoff(run_id="t")
+        trip("Berlin", stored()).kickoff(run_id="t")
+    again = trip("Berlin", stored(on_drift="rerun")).kickoff(run_id="t")
     assert (again.raw, again.drifted) == ("A day in Berlin", ())
-    assert trip("Berlin", config()).kickoff(run_id="t").raw == "A day in Berlin"
+    assert trip("Berlin", stored()).kickoff(run_id="t").raw == "A day in Berlin"
 
 
 @pytest.mark.parametrize("on_drift", ["rerun", "error"])
-def test_a_run_cut_under_one_question_and_finished_under_another_still_knows_both(config, on_drift):
+def test_a_run_cut_under_one_question_and_finished_under_another_still_knows_both(stored, on_drift):
     with pytest.raises(Stop):
-        trip("Rome", config(), says=["Rome 0", Stop()], tasks=2).kickoff(run_id="t")
-    kept = trip("Berlin", config(), says=["Berlin 1"], tasks=2).kickoff(run_id="t")
+        trip("Rome", stored(), says=["Rome 0", Stop()], tasks=2).kickoff(run_id="t")
+    kept = trip("Berlin", stored(), says=["Berlin 1"], tasks=2).kickoff(run_id="t")
     assert [output.raw for output in kept.tasks_output] == ["Rome 0", "Berlin 1"]
     assert [output.description for output in kept.tasks_output] == ["Plan day 0 in Rome", "Plan day 1 in Berlin"]
     assert kept.drifted == ("task:plan",)
-    assert trip("Berlin", config(), says=[], tasks=2).kickoff(run_id="t") == kept, "the same command, the same result"
-    later = trip("Berlin", config(on_drift=on_drift), says=["Berlin 0"], tasks=2)
+    assert trip("Berlin", stored(), says=[], tasks=2).kickoff(run_id="t") == kept, "the same command, the same result"
+    later = trip("Berlin", stored(on_drift=on_drift), says=["Berlin 0"], tasks=2)
     if on_drift == "error":
         with pytest.raises(TaskDrifted, match="task:plan"):
             later.kickoff(run_id="t")
@@ -63,35 +63,35 @@ def test_a_run_cut_under_one_question_and_finished_under_another_still_knows_bot
 
 
 @pytest.mark.parametrize("on_drift", [None, "keep", "rerun", "error"])
-def test_an_edit_that_is_undone_after_the_answer_was_kept_gives_the_stored_result(config, on_drift):
+def test_an_edit_that_is_undone_after_the_answer_was_kept_gives_the_stored_result(stored, on_drift):
     with pytest.raises(Stop):
-        both_days("Rome", config(), says=["Rome 0", Stop()]).kickoff(run_id="t")
-    kept = both_days("Berlin", config(), says=["all 1"]).kickoff(run_id="t")
+        both_days("Rome", stored(), says=["Rome 0", Stop()]).kickoff(run_id="t")
+    kept = both_days("Berlin", stored(), says=["all 1"]).kickoff(run_id="t")
     assert kept.drifted == ("task:plan",)
-    undone = both_days("Rome", config(on_drift=on_drift), says=[]).kickoff(run_id="t")
+    undone = both_days("Rome", stored(on_drift=on_drift), says=[]).kickoff(run_id="t")
     assert ([output.raw for output in undone.tasks_output], undone.drifted) == (["Rome 0", "all 1"], ())
     with pytest.raises(QuestionsChanged, match="and is asked 'Plan a day in Oslo' now"):
-        both_days("Oslo", config(), says=[]).kickoff(run_id="t")
+        both_days("Oslo", stored(), says=[]).kickoff(run_id="t")
 
 
-def both_days(city, config, *, says):
+def both_days(city, stored, *, says):
     """A task about the city, and one that builds on it without naming it."""
     guide = Agent(role="Guide", goal="plan", llm=ScriptedLLM(says))
     texts = {"plan": f"Plan a day in {city}", "more": "Plan the other day"}
     tasks = [Task(name=name, description=text, expected_output="x", agent=guide) for name, text in texts.items()]
-    return Crew(tasks=tasks, checkpoint=config)
+    return Crew(tasks=tasks, checkpoint=stored)
 
 
-def test_a_kept_answer_is_described_by_what_it_answered(config):
-    trip("Rome", config()).kickoff(run_id="t")
-    [output] = trip("Berlin", config(on_drift="keep")).kickoff(run_id="t").tasks_output
+def test_a_kept_answer_is_described_by_what_it_answered(stored):
+    trip("Rome", stored()).kickoff(run_id="t")
+    [output] = trip("Berlin", stored(on_drift="keep")).kickoff(run_id="t").tasks_output
     assert (output.description, output.raw) == ("Plan day 0 in Rome", "A day in Rome")
 
 
-def test_a_finished_run_asked_something_else_names_the_tasks_both_texts_and_the_ways_out(config):
-    trip("Rome", config()).kickoff(run_id="t")
+def test_a_finished_run_asked_something_else_names_the_tasks_both_texts_and_the_ways_out(stored):
+    trip("Rome", stored()).kickoff(run_id="t")
     with pytest.raises(RunMismatch) as caught:
-        trip("Berlin", config()).kickoff(run_id="t")
+        trip("Berlin", stored()).kickoff(run_id="t")
     error = caught.value
     assert isinstance(error, QuestionsChanged)
     assert error.changed == {"task:plan": "answered 'Plan day 0 in Rome', and is asked 'Plan day 0 in Berlin' now"}
@@ -99,19 +99,19 @@ def test_a_finished_run_asked_something_else_names_the_tasks_both_texts_and_the_
         assert way in str(error)
 
 
-def test_the_fork_that_the_error_names_runs_what_has_changed_and_leaves_the_run_as_it_is(config):
-    trip("Rome", config()).kickoff(run_id="t")
-    berlin = trip("Berlin", config())
+def test_the_fork_that_the_error_names_runs_what_has_changed_and_leaves_the_run_as_it_is(stored):
+    trip("Rome", stored()).kickoff(run_id="t")
+    berlin = trip("Berlin", stored())
     result = berlin.fork("t", rerun=["task:plan"]).kickoff()
     assert (result.raw, result.drifted) == ("A day in Berlin", ())
-    assert trip("Rome", config()).kickoff(run_id="t").raw == "A day in Rome"
+    assert trip("Rome", stored()).kickoff(run_id="t").raw == "A day in Rome"
 
 
-def test_two_crews_of_unnamed_tasks_and_one_run_id_never_get_each_others_answers(config):
+def test_two_crews_of_unnamed_tasks_and_one_run_id_never_get_each_others_answers(stored):
     def crew(role, *descriptions, says=None):
         agent = Agent(role=role, goal="g", llm=ScriptedLLM(says or (lambda messages: f"answer of {role}")))
         tasks = [Task(description=text, expected_output="e", agent=agent) for text in descriptions]
-        return Crew(tasks=tasks, checkpoint=config())
+        return Crew(tasks=tasks, checkpoint=stored())
 
     crew("Cook", "Find a recipe", "Write the menu").kickoff(run_id="daily")
     with pytest.raises(RunMismatch, match="no task name and no task text in common"):
@@ -123,28 +123,28 @@ def test_two_crews_of_unnamed_tasks_and_one_run_id_never_get_each_others_answers
 
 
 @pytest.mark.parametrize("on_drift", ["keep", "rerun", "error"])
-def test_a_run_of_other_tasks_is_refused_whatever_is_said_about_drift(config, on_drift):
-    trip("Rome", config(), name=None).kickoff(run_id="t")
+def test_a_run_of_other_tasks_is_refused_whatever_is_said_about_drift(stored, on_drift):
+    trip("Rome", stored(), name=None).kickoff(run_id="t")
     with pytest.raises(RunMismatch, match="other tasks"):
-        trip("Berlin", config(on_drift=on_drift), name=None).kickoff(run_id="t")
+        trip("Berlin", stored(on_drift=on_drift), name=None).kickoff(run_id="t")
 
 
-def test_a_run_of_a_crew_with_another_chosen_name_is_refused(config):
-    trip("Rome", config(), name="plan").kickoff(run_id="unnamed")
-    trip("Rome", config(), name="plan").model_copy(update={"name": "trips"}).kickoff(run_id="t")
+def test_a_run_of_a_crew_with_another_chosen_name_is_refused(stored):
+    trip("Rome", stored(), name="plan").kickoff(run_id="unnamed")
+    trip("Rome", stored(), name="plan").model_copy(update={"name": "trips"}).kickoff(run_id="t")
     with pytest.raises(RunMismatch, match="is of crew 'trips', and this is crew 'meals'"):
-        trip("Rome", config()).model_copy(update={"name": "meals"}).kickoff(run_id="t")
-    named_later = trip("Rome", config()).model_copy(update={"name": "trips"})
+        trip("Rome", stored()).model_copy(update={"name": "meals"}).kickoff(run_id="t")
+    named_later = trip("Rome", stored()).model_copy(update={"name": "trips"})
     assert named_later.kickoff(run_id="unnamed").raw == "A day in Rome"
 
 
-def test_the_log_and_an_event_tell_of_a_kept_answer_every_time(config, caplog):
-    trip("Rome", config()).kickoff(run_id="t")
+def test_the_log_and_an_event_tell_of_a_kept_answer_every_time(stored, caplog):
+    trip("Rome", stored()).kickoff(run_id="t")
     heard = []
     event_bus.on(StepReplayedEvent, lambda source, event: heard.append((event.address, event.changed, event.drifted)))
     for _ in range(2):
         caplog.clear()
-        trip("Berlin", config(on_drift="keep", on_events=["step_replayed"])).kickoff(run_id="t")
+        trip("Berlin", stored(on_drift="keep", on_events=["step_replayed"])).kickoff(run_id="t")
         assert "task:plan is finished and kept, though it is asked something else now" in caplog.text
         assert "answered 'Plan day 0 in Rome', and is asked 'Plan day 0 in Berlin' now" in caplog.text
     assert heard == [("", ("question",), ("task:plan",))] * 2
@@ -173,16 +173,16 @@ def test_what_an_answer_answered_outlives_pruning_forks_and_export(on_disk, tmp_
     assert [output.raw for output in again.tasks_output] == ["Berlin 0", "Berlin 1"]
 
 
-def test_an_edited_answer_stands_for_the_question_as_it_is_now(config):
-    trip("Rome", config()).kickoff(run_id="t")
-    forked = trip("Berlin", config()).fork("t", edits={"task:plan": "By hand"}).kickoff()
+def test_an_edited_answer_stands_for_the_question_as_it_is_now(stored):
+    trip("Rome", stored()).kickoff(run_id="t")
+    forked = trip("Berlin", stored()).fork("t", edits={"task:plan": "By hand"}).kickoff()
     assert (forked.raw, forked.drifted) == ("By hand", ())
 
 
 @pytest.mark.parametrize("on_drift", ["keep", "rerun", "error"])
-def test_an_answer_kept_in_a_crew_in_a_flow_is_known_for_one_in_every_later_life(config, on_drift):
+def test_an_answer_kept_in_a_crew_in_a_flow_is_known_for_one_in_every_later_life(stored, on_drift):
     def whole(city, says, then, **more):
-        @flow(name="week", checkpoint=config(**more))
+        @flow(name="week", checkpoint=stored(**more))
         def week() -> list[str]:
             result = trip(city, None, says=says, tasks=2).kickoff()
             if then:
@@ -212,7 +212,7 @@ def test_an_answer_kept_in_a_crew_in_a_flow_is_known_for_one_in_every_later_life
         assert again == ["Plan day 0 in Berlin", "Plan day 1 in Berlin"]
 
 
-def test_a_call_that_may_happen_once_is_not_made_again_for_a_kept_answer_in_it(config):
+def test_a_call_that_may_happen_once_is_not_made_again_for_a_kept_answer_in_it(stored):
     booked = []
 
     def booking(city, says, llm, **more):
@@ -224,16 +224,16 @@ def test_a_call_that_may_happen_once_is_not_made_again_for_a_kept_answer_in_it(c
 
         agent = Agent(role="Clerk", goal="g", llm=llm, tools=[book])
         task = Task(name="book", description="Book it", expected_output="x", agent=agent)
-        return Crew(tasks=[task], checkpoint=config(**more))
+        return Crew(tasks=[task], checkpoint=stored(**more))
 
     booking("Rome", ["Rome 0", "Rome 1"], ScriptedLLM([ToolCall("book"), "booked"])).kickoff(run_id="t")
     assert booking("Rome", [], ScriptedLLM([]), on_drift="rerun").kickoff(run_id="t").raw == "booked"
     assert booked == ["Rome"]
 
 
-def test_a_lone_agents_answer_belongs_to_its_goal(config):
+def test_a_lone_agents_answer_belongs_to_its_goal(stored):
     def poet(goal, **more):
-        return Agent(role="Poet", goal=goal, llm=ScriptedLLM(lambda messages: f"by {goal}"), checkpoint=config(**more))
+        return Agent(role="Poet", goal=goal, llm=ScriptedLLM(lambda messages: f"by {goal}"), checkpoint=stored(**more))
 
     first = poet("rhyming").kickoff("The sea", run_id="t")
     assert (first.raw, first.drifted) == ("by rhyming", False)
@@ -246,10 +246,10 @@ def test_a_lone_agents_answer_belongs_to_its_goal(config):
     again = poet("prose", on_drift="rerun").kickoff("The sea", run_id="t")
     assert (again.raw, again.drifted) == ("by prose", False)
     with pytest.raises(RunMismatch, match="agent 'Poet', and this is agent 'Cook'"):
-        Agent(role="Cook", goal="prose", llm=ScriptedLLM(["x"]), checkpoint=config()).kickoff(run_id="t")
+        Agent(role="Cook", goal="prose", llm=ScriptedLLM(["x"]), checkpoint=stored()).kickoff(run_id="t")
 
 
-def test_a_fork_that_would_be_refused_is_not_made_and_the_fork_that_is_advised_works(config):
+def test_a_fork_that_would_be_refused_is_not_made_and_the_fork_that_is_advised_works(stored):
     booked = []
 
     @tool(effect="once")
@@ -262,7 +262,7 @@ def test_a_fork_that_would_be_refused_is_not_made_and_the_fork_that_is_advised_w
         llm = ScriptedLLM(lambda messages: f"in {city}" if messages[-1]["role"] == "tool" else ToolCall("book"))
         agent = Agent(role="Clerk", goal="g", llm=llm, tools=[book])
         task = Task(name="book", description=f"Book {city}", expected_output="x", agent=agent)
-        return Crew(tasks=[task], checkpoint=config())
+        return Crew(tasks=[task], checkpoint=stored())
 
     booking("Rome").kickoff(run_id="t")
     changed = booking("Berlin")
@@ -275,26 +275,26 @@ def test_a_fork_that_would_be_refused_is_not_made_and_the_fork_that_is_advised_w
     ):
         with pytest.raises(QuestionsChanged, match=re.escape(f"fork it: {advice}.")):
             act()
-    with History(config().location, config().provider) as history:
+    with History(stored().location, stored().provider) as history:
         assert [run.branch for run in history.runs()] == ["main"]
         history.fork("t", branch="made")
     assert eval(advice, {"crew": changed}).raw == "in Berlin"
     assert len(booked) == 2
 
 
-def test_a_finished_task_that_is_gone_is_told_also_of_a_finished_run(config):
-    trip("Rome", config(), tasks=2).kickoff(run_id="t")
+def test_a_finished_task_that_is_gone_is_told_also_of_a_finished_run(stored):
+    trip("Rome", stored(), tasks=2).kickoff(run_id="t")
     with pytest.raises(TaskGone):
-        trip("Rome", config(), tasks=1).kickoff(run_id="t")
+        trip("Rome", stored(), tasks=1).kickoff(run_id="t")
 
 
 @pytest.mark.parametrize("on_drift", [None, "keep", "rerun", "error"])
-def test_a_task_that_is_gone_is_told_before_what_its_absence_changes(config, on_drift):
-    whole = trip("Rome", config(), tasks=3)
+def test_a_task_that_is_gone_is_told_before_what_its_absence_changes(stored, on_drift):
+    whole = trip("Rome", stored(), tasks=3)
     told = [task.with_(context=None) for task in whole.tasks]
-    Crew(tasks=told, checkpoint=config()).kickoff(run_id="t")
+    Crew(tasks=told, checkpoint=stored()).kickoff(run_id="t")
     with pytest.raises(TaskGone, match="'t' has finished task:plan1, but no task .* fork the run from a checkpoint"):
-        Crew(tasks=[told[0], told[2]], checkpoint=config(on_drift=on_drift)).kickoff(run_id="t")
+        Crew(tasks=[told[0], told[2]], checkpoint=stored(on_drift=on_drift)).kickoff(run_id="t")
 
 
 def test_secrets_in_a_question_are_masked_in_what_is_recorded_and_told(on_disk, monkeypatch):

@@ -24,7 +24,7 @@ from crewlite.testing import ScriptedLLM
 from tests.parts import outputs
 
 
-def team(config, life):
+def team(stored, life):
     """a; b builds on a; c stands alone; d builds on b and c."""
     llm = ScriptedLLM(lambda messages: f"{messages[1]['content'].splitlines()[0]} in life {life}")
     who = Agent(role="Worker", goal="g", llm=llm)
@@ -35,10 +35,10 @@ def team(config, life):
     a = task("a")
     b = task("b", a)
     c = task("c")
-    return Crew(tasks=[a, b, c, task("d", b, c)], checkpoint=config), llm
+    return Crew(tasks=[a, b, c, task("d", b, c)], checkpoint=stored), llm
 
 
-def scout(config, where="out", seen=None):
+def scout(stored, where="out", seen=None):
     """An agent that looks out, and takes what it sees."""
 
     @tool
@@ -53,17 +53,17 @@ def scout(config, where="out", seen=None):
         return f"take {heard[0]}" if heard else ToolCall("look", {"where": where})
 
     agent = Agent(role="Scout", goal="g", llm=ScriptedLLM(replies), tools=[look])
-    return Crew(tasks=[Task(name="t", description="d", expected_output="e", agent=agent)], checkpoint=config)
+    return Crew(tasks=[Task(name="t", description="d", expected_output="e", agent=agent)], checkpoint=stored)
 
 
 FIRST = ["a in life 1", "b in life 1", "c in life 1", "d in life 1"]
 
 
 @pytest.fixture
-def finished(config):
-    crew, _ = team(config(), 1)
+def finished(stored):
+    crew, _ = team(stored(), 1)
     assert outputs(crew.kickoff(run_id="r")) == FIRST
-    return config
+    return stored
 
 
 @pytest.mark.parametrize(
@@ -192,12 +192,12 @@ class Verdict(BaseModel):
     good: bool
 
 
-def test_structured_answers_are_edited_as_data_and_must_fit(config):
+def test_structured_answers_are_edited_as_data_and_must_fit(stored):
     def crew(word):
         llm = ScriptedLLM(lambda messages: f'{{"good": {word}}}')
         judge = Agent(role="Judge", goal="g", llm=llm)
         task = Task(name="judge", description="j", expected_output="v", agent=judge, output_pydantic=Verdict)
-        return Crew(tasks=[task], checkpoint=config())
+        return Crew(tasks=[task], checkpoint=stored())
 
     crew("true").kickoff(run_id="r")
     forked = crew("true").fork("r", branch="one", edits={"task:judge": Verdict(good=False)})
@@ -213,47 +213,47 @@ NO_VERDICT = {
 }
 
 
-def judging(config):
+def judging(stored):
     judge = Agent(role="Judge", goal="g", llm=ScriptedLLM(lambda messages: '{"good": true}'))
     about = {"expected_output": "v", "agent": judge}
     task = Task(name="judge", description="j", output_pydantic=Verdict, guardrail=lambda output: (True, None), **about)
-    return Crew(tasks=[task, Task(name="end", description="e", **about)], checkpoint=config)
+    return Crew(tasks=[task, Task(name="end", description="e", **about)], checkpoint=stored)
 
 
-def branches(config):
-    with History(config().location, provider=config().provider) as history:
+def branches(stored):
+    with History(stored().location, provider=stored().provider) as history:
         return [run.branch for run in history.runs()]
 
 
 @pytest.mark.parametrize(("address", "value", "problem"), NO_VERDICT.values(), ids=NO_VERDICT)
-def test_a_fork_refuses_an_edit_that_does_not_fit_the_class_of_its_task(config, address, value, problem):
-    judging(config()).kickoff(run_id="r")
+def test_a_fork_refuses_an_edit_that_does_not_fit_the_class_of_its_task(stored, address, value, problem):
+    judging(stored()).kickoff(run_id="r")
     live = {"llm": ScriptedLLM([]), "output_pydantic": Verdict, "guardrail": lambda output: (True, None)}
     for fork, source, more in (
-        (judging(config()).fork, "r", {}),
-        (Crew.fork, config(restore_from="r"), {"bind": live}),
+        (judging(stored()).fork, "r", {}),
+        (Crew.fork, stored(restore_from="r"), {"bind": live}),
     ):
         with pytest.raises(ConfigError) as refused:
             fork(source, edits={address: value}, **more)
         for part in (f"The edit of {address}", "task 'judge'", "Verdict", problem, "data with its fields: good"):
             assert part in str(refused.value)
-    assert branches(config) == ["main"]
+    assert branches(stored) == ["main"]
 
 
 @pytest.mark.parametrize(("address", "value", "problem"), NO_VERDICT.values(), ids=NO_VERDICT)
-def test_a_kickoff_that_cannot_use_an_edit_says_how_to_go_on(config, address, value, problem):
-    judging(config()).kickoff(run_id="r")
-    with History(config().location, provider=config().provider) as history:
+def test_a_kickoff_that_cannot_use_an_edit_says_how_to_go_on(stored, address, value, problem):
+    judging(stored()).kickoff(run_id="r")
+    with History(stored().location, provider=stored().provider) as history:
         history.fork("r", branch="x", edits={address: value})
     with pytest.raises(AnswerMisfit, match=re.escape(problem)) as refused:
-        judging(config()).kickoff(from_checkpoint="r/x")
+        judging(stored()).kickoff(from_checkpoint="r/x")
     assert f"fork 'r/x' with another edit, or with rerun=['{address}']" in str(refused.value)
     if address == "task:judge":  # a preview does not look into a task
         with pytest.raises(AnswerMisfit):
-            judging(config()).bound_to("r/x").preview()
+            judging(stored()).bound_to("r/x").preview()
     other = {"good": True} if address == "task:judge" else [True, None]
     for changes in ({"rerun": [address]}, {"edits": {address: other}}):
-        assert judging(config()).fork("r/x", **changes).kickoff().raw == '{"good": true}'
+        assert judging(stored()).fork("r/x", **changes).kickoff().raw == '{"good": true}'
 
 
 @pytest.mark.parametrize("address", ["crew:crew/task:judge", "llm#1"])
@@ -270,16 +270,16 @@ def test_a_flow_that_cannot_use_an_edit_says_how_to_go_on(memory, address):
     assert court.fork("r/x", rerun=[address]).kickoff() == [False, True]
 
 
-def test_a_tools_result_may_be_edited_and_the_agent_goes_on_from_it(config):
-    assert scout(config()).kickoff(run_id="r").raw == "take rain"
-    assert scout(config()).fork("r", branch="x", edits={"task:t/tool:look": "sun"}).kickoff().raw == "take sun"
+def test_a_tools_result_may_be_edited_and_the_agent_goes_on_from_it(stored):
+    assert scout(stored()).kickoff(run_id="r").raw == "take rain"
+    assert scout(stored()).fork("r", branch="x", edits={"task:t/tool:look": "sun"}).kickoff().raw == "take sun"
 
 
-def test_a_tools_result_may_be_edited_while_the_reply_that_asks_for_it_is_done_again(config):
-    scout(config()).kickoff(run_id="r")
-    forked = scout(config()).fork("r", branch="x", edits={"task:t/tool:look": "sun"}, rerun=["task:t/llm#1"])
+def test_a_tools_result_may_be_edited_while_the_reply_that_asks_for_it_is_done_again(stored):
+    scout(stored()).kickoff(run_id="r")
+    forked = scout(stored()).fork("r", branch="x", edits={"task:t/tool:look": "sun"}, rerun=["task:t/llm#1"])
     assert forked.kickoff().raw == "take sun"
-    assert scout(config()).fork("r/x", branch="y", rerun=["task:t/llm#1"]).kickoff().raw == "take sun"
+    assert scout(stored()).fork("r/x", branch="y", rerun=["task:t/llm#1"]).kickoff().raw == "take sun"
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_an_edit_that_nobody_asks_for_is_told_at_the_end_of_a_crew_too(memory):
 
 
 @pytest.mark.parametrize("wish", [lambda call: call, lambda call: [call], lambda call: LLMReply(tool_calls=(call,))])
-def test_a_models_reply_may_be_edited_to_be_a_call(config, wish):
+def test_a_models_reply_may_be_edited_to_be_a_call(stored, wish):
     @tool(effect="once")
     def look(where: str) -> str:
         """Look."""
@@ -331,7 +331,7 @@ def test_a_models_reply_may_be_edited_to_be_a_call(config, wish):
             return f"take {heard[0]}" if heard else ToolCall("look", {"where": "out"})
 
         agent = Agent(role="Scout", goal="g", llm=ScriptedLLM(replies), tools=[look])
-        return Crew(tasks=[Task(name="t", description="d", expected_output="e", agent=agent)], checkpoint=config())
+        return Crew(tasks=[Task(name="t", description="d", expected_output="e", agent=agent)], checkpoint=stored())
 
     assert crew().kickoff(run_id="r").raw == "take rain out"
     other = {"task:t/llm#1": wish(ToolCall("look", {"where": "west"}))}
@@ -343,7 +343,7 @@ def test_a_models_reply_may_be_edited_to_be_a_call(config, wish):
 # flows
 
 
-def pipeline(config, ran):
+def pipeline(stored, ran):
     @step
     def fetch(n):
         ran.append(("fetch", n))
@@ -354,7 +354,7 @@ def pipeline(config, ran):
         ran.append(("add", a, b))
         return a + b
 
-    @flow(checkpoint=config)
+    @flow(checkpoint=stored)
     def sums(one, other):
         return add(fetch(one), fetch(other))
 
@@ -372,21 +372,21 @@ def pipeline(config, ran):
     ],
     ids=str,
 )
-def test_a_fork_of_a_flow_runs_what_a_change_concerns(config, change, inputs, result, runs):
-    assert pipeline(config(), []).kickoff(1, 2, run_id="r") == 30
+def test_a_fork_of_a_flow_runs_what_a_change_concerns(stored, change, inputs, result, runs):
+    assert pipeline(stored(), []).kickoff(1, 2, run_id="r") == 30
     ran = []
-    forked = pipeline(config(), ran).fork("r", branch="x", **change)
+    forked = pipeline(stored(), ran).fork("r", branch="x", **change)
     assert forked.kickoff(*inputs) == result
     assert ran == runs
 
 
-def test_an_edit_that_the_flow_never_asks_for_is_an_error(config):
+def test_an_edit_that_the_flow_never_asks_for_is_an_error(stored):
     @step
     def fetch(n):
         return n
 
     def reading(count):
-        return flow(name="f", checkpoint=config())(lambda n=count: sum(fetch(i) for i in range(n)))
+        return flow(name="f", checkpoint=stored())(lambda n=count: sum(fetch(i) for i in range(n)))
 
     reading(3).kickoff(run_id="r")
     with pytest.raises(RefError, match="step:fetch#3 was edited, but is not requested|'step:fetch#3' was edited"):
@@ -445,7 +445,7 @@ OTHER_LIMITS = Limits(mostOfAll=3, names=["a"], inner=Rating(stars=2), more=1)
 NOON = datetime(2026, 5, 1, 12, tzinfo=ZoneInfo("Europe/Paris"))
 
 
-def giving(config, value):
+def giving(stored, value):
     @step
     def give():
         return value
@@ -454,7 +454,7 @@ def giving(config, value):
     def show(what):
         return repr(what)
 
-    return flow(name="f", checkpoint=config())(lambda: show(give()))
+    return flow(name="f", checkpoint=stored())(lambda: show(give()))
 
 
 @pytest.mark.parametrize(
@@ -512,11 +512,11 @@ def giving(config, value):
     ],
     ids=str,
 )
-def test_plain_data_becomes_what_was_recorded(config, was, edit, becomes):
+def test_plain_data_becomes_what_was_recorded(stored, was, edit, becomes):
     codec.declare(Shelf)
     codec.declare(Spot)
-    giving(config, was).kickoff(run_id="r")
-    assert giving(config, was).fork("r", branch="x", edits={"step:give": edit}).kickoff() == repr(becomes)
+    giving(stored, was).kickoff(run_id="r")
+    assert giving(stored, was).fork("r", branch="x", edits={"step:give": edit}).kickoff() == repr(becomes)
 
 
 @pytest.mark.parametrize(
@@ -564,26 +564,26 @@ def test_plain_data_becomes_what_was_recorded(config, was, edit, becomes):
     ],
     ids=str,
 )
-def test_plain_data_that_cannot_be_what_was_recorded_is_refused_at_the_fork(config, was, edit, says):
+def test_plain_data_that_cannot_be_what_was_recorded_is_refused_at_the_fork(stored, was, edit, says):
     codec.declare(Shelf)
-    giving(config, was).kickoff(run_id="r")
+    giving(stored, was).kickoff(run_id="r")
     with pytest.raises(ConfigError, match=says):
-        giving(config, was).fork("r", branch="x", edits={"step:give": edit})
-    assert branches(config) == ["main"]
+        giving(stored, was).fork("r", branch="x", edits={"step:give": edit})
+    assert branches(stored) == ["main"]
 
 
-def test_a_field_that_the_class_has_no_more_may_stand_in_an_edit(config):
+def test_a_field_that_the_class_has_no_more_may_stand_in_an_edit(stored):
     then = create_model("Harbour", __module__=__name__, port=(str, ...), depth=(int, 0))
     now = create_model("Harbour", __module__=__name__, port=(str, ...))
-    giving(config, codec.register(then)(port="Brest", depth=9)).kickoff(run_id="r")
-    fork = giving(config, codec.register(now)(port="Brest")).fork(
+    giving(stored, codec.register(then)(port="Brest", depth=9)).kickoff(run_id="r")
+    fork = giving(stored, codec.register(now)(port="Brest")).fork(
         "r", branch="x", edits={"step:give": {"port": "Cork", "depth": 5}}
     )
     assert fork.kickoff() == repr(now(port="Cork"))
 
 
 @pytest.mark.parametrize(("said", "heard"), [("no", False), ("yes", True), ("false", False)])
-def test_an_answer_that_was_typed_is_edited_as_it_is_answered(config, said, heard):
-    asks = flow(name="f", checkpoint=config())(lambda: ask("Go on?", bool, name="go"))
+def test_an_answer_that_was_typed_is_edited_as_it_is_answered(stored, said, heard):
+    asks = flow(name="f", checkpoint=stored())(lambda: ask("Go on?", bool, name="go"))
     asks.kickoff(run_id="r", answers={"human:go": True})
     assert asks.fork("r", branch="x", edits={"human:go": Typed(said)}).kickoff() is heard

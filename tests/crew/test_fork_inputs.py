@@ -15,11 +15,11 @@ from tests import children
 from tests.parts import Stop, outputs
 
 
-def at(config, ref, **more):
-    return config(restore_from=ref, **more)
+def at(stored, ref, **more):
+    return stored(restore_from=ref, **more)
 
 
-def team(llm, config, a="about {topic}", e="e"):
+def team(llm, stored, a="about {topic}", e="e"):
     """a asks of a topic, b builds on a, c stands alone, d asks of a mood, e builds on c."""
     who = Agent(role="Worker", goal="g", llm=llm)
 
@@ -30,7 +30,7 @@ def team(llm, config, a="about {topic}", e="e"):
     two = task("b", "b", one)
     three = task("c", "c")
     four = task("d", "in a {mood} mood")
-    return Crew(tasks=[one, two, three, four, task("e", e, three)], checkpoint=config)
+    return Crew(tasks=[one, two, three, four, task("e", e, three)], checkpoint=stored)
 
 
 def echo(word):
@@ -43,10 +43,10 @@ TIDES = {"topic": "tides", "mood": "calm"}
 
 
 @pytest.fixture
-def finished(config):
-    result = team(echo(1), config()).kickoff(TIDES, run_id="r")
+def finished(stored):
+    result = team(echo(1), stored()).kickoff(TIDES, run_id="r")
     assert outputs(result) == RECORDED
-    return config
+    return stored
 
 
 @pytest.mark.parametrize(
@@ -93,13 +93,13 @@ def test_new_inputs_may_fill_new_placeholders(finished):
     assert outputs(result)[:4] == RECORDED[:4]
 
 
-def test_a_dependent_answers_when_what_it_builds_on_says_the_same_again(config):
+def test_a_dependent_answers_when_what_it_builds_on_says_the_same_again(stored):
     def first_word(messages):
         return messages[1]["content"].splitlines()[0].partition(" ")[0]
 
-    team(ScriptedLLM(first_word), config()).kickoff(TIDES, run_id="r")
+    team(ScriptedLLM(first_word), stored()).kickoff(TIDES, run_id="r")
     again = ScriptedLLM(first_word)
-    team(again, config()).fork(at(config, "r"), branch="f").kickoff({"topic": "moons"})
+    team(again, stored()).fork(at(stored, "r"), branch="f").kickoff({"topic": "moons"})
     assert len(again.calls) == 1
 
 
@@ -218,7 +218,7 @@ def test_what_a_fork_has_done_again_is_kept_like_anything_else_when_the_script_c
     assert len(llm.calls) == 1
 
 
-def test_a_tool_called_by_a_fork_has_another_idempotency_key(config):
+def test_a_tool_called_by_a_fork_has_another_idempotency_key(stored):
     keys = []
 
     @tool
@@ -233,42 +233,42 @@ def test_a_tool_called_by_a_fork_has_another_idempotency_key(config):
         llm = ScriptedLLM([ToolCall("pay", {"amount": 3}), "done"])
         who = Agent(role="Worker", goal="g", llm=llm, tools=[pay])
         tasks = [Task(name="t", description="about {topic}", expected_output="x", agent=who)]
-        return Crew(tasks=tasks, checkpoint=config())
+        return Crew(tasks=tasks, checkpoint=stored())
 
     crew().kickoff({"topic": "tides"}, run_id="r")
     for branch in ("one", "two"):
-        crew().fork(at(config, "r"), branch=branch).kickoff({"topic": "moons"})
+        crew().fork(at(stored, "r"), branch=branch).kickoff({"topic": "moons"})
     assert len(set(keys)) == 3
 
 
 # Agents.
 
 
-def agent(config, *script, **fields):
-    return Agent(role="Clerk", goal="answer", llm=ScriptedLLM(script), checkpoint=config(on_events=True), **fields)
+def agent(stored, *script, **fields):
+    return Agent(role="Clerk", goal="answer", llm=ScriptedLLM(script), checkpoint=stored(on_events=True), **fields)
 
 
-def test_an_agents_fork_may_be_asked_a_new_question(config):
-    agent(config, "to tides").kickoff("What?", run_id="r")
-    forked = agent(config, "to moons", "to winds").fork(at(config, "r"), branch="f")
+def test_an_agents_fork_may_be_asked_a_new_question(stored):
+    agent(stored, "to tides").kickoff("What?", run_id="r")
+    forked = agent(stored, "to moons", "to winds").fork(at(stored, "r"), branch="f")
     assert forked.kickoff("And then?").raw == "to moons"
     assert forked.kickoff().raw == "to moons"
     assert forked.kickoff("And then?").raw == "to moons"
     assert forked.kickoff("What else?").raw == "to winds"
     assert forked.kickoff("And then?").raw == "to moons"
-    assert agent(config).kickoff(run_id="r").raw == "to tides"
+    assert agent(stored).kickoff(run_id="r").raw == "to tides"
 
 
-def test_a_further_instruction_to_an_agents_fork_is_added_to_the_conversation(config):
+def test_a_further_instruction_to_an_agents_fork_is_added_to_the_conversation(stored):
     @tool
     def look(where: str) -> str:
         """Look."""
         return f"seen {where}"
 
-    first = agent(config, ToolCall("look", {"where": "sea"}), "to tides", tools=[look])
+    first = agent(stored, ToolCall("look", {"where": "sea"}), "to tides", tools=[look])
     first.kickoff("What?", run_id="r")
     llm = ScriptedLLM(["to moons", "to winds"])
-    forked = first.model_copy(update={"llm": llm}).fork(at(config, "r"), branch="f")
+    forked = first.model_copy(update={"llm": llm}).fork(at(stored, "r"), branch="f")
     assert forked.kickoff("And then?").raw == "to moons"
     assert [(said["role"], said["content"]) for said in llm.calls[0][1:]] == [
         ("user", "What?"),
@@ -278,7 +278,7 @@ def test_a_further_instruction_to_an_agents_fork_is_added_to_the_conversation(co
         ("user", "And then?"),
     ]
     assert forked.kickoff("And then?").raw == "to moons", "said again, it is not said twice"
-    further = forked.fork(at(config, "r/f"), branch="g")
+    further = forked.fork(at(stored, "r/f"), branch="g")
     assert further.kickoff("And at last?").raw == "to winds"
     assert [said["content"] for said in llm.calls[1][1:]] == [
         "What?",
@@ -291,45 +291,45 @@ def test_a_further_instruction_to_an_agents_fork_is_added_to_the_conversation(co
     ]
 
 
-def test_a_further_instruction_to_a_fork_in_the_middle_of_a_turn_leaves_that_turn_out(config):
+def test_a_further_instruction_to_a_fork_in_the_middle_of_a_turn_leaves_that_turn_out(stored):
     @tool
     def look() -> str:
         """Look."""
         return "seen"
 
     llm = ScriptedLLM([ToolCall("look"), "looked", "without looking"])
-    names_replies = config(on_events=["llm_call_completed"])
+    names_replies = stored(on_events=["llm_call_completed"])
     who = Agent(role="Clerk", goal="answer", llm=llm, tools=[look], checkpoint=names_replies)
     who.kickoff("What?", run_id="r")
-    with History(config().location, config().provider) as history:
+    with History(stored().location, stored().provider) as history:
         [asks, _] = history.run("r").checkpoints()
-    assert who.fork(at(config, asks.id), branch="f").kickoff("Do not look.").raw == "without looking"
+    assert who.fork(at(stored, asks.id), branch="f").kickoff("Do not look.").raw == "without looking"
     assert [said["content"] for said in llm.calls[2][1:]] == ["What?", "Do not look."]
 
 
-def test_the_inputs_of_an_agents_fork_replace_its_conversation(config):
+def test_the_inputs_of_an_agents_fork_replace_its_conversation(stored):
     llm = ScriptedLLM(["to tides", "to moons"])
-    who = Agent(role="Clerk", goal="answer", llm=llm, checkpoint=config(on_events=True))
+    who = Agent(role="Clerk", goal="answer", llm=llm, checkpoint=stored(on_events=True))
     who.kickoff("What?", run_id="r")
-    who.fork(at(config, "r"), inputs={"messages": "Which?"}).kickoff()
+    who.fork(at(stored, "r"), inputs={"messages": "Which?"}).kickoff()
     assert [said["content"] for said in llm.calls[1][1:]] == ["Which?"]
 
 
-def test_an_agent_that_is_asked_something_else_before_it_has_answered_names_the_ways_out(config):
+def test_an_agent_that_is_asked_something_else_before_it_has_answered_names_the_ways_out(stored):
     with pytest.raises(OSError, match="cut"):
-        agent(config, OSError("cut")).kickoff("What?", run_id="r")
+        agent(stored, OSError("cut")).kickoff("What?", run_id="r")
     with pytest.raises(InputsChanged, match=r"agent\.fork\('r'\)\.kickoff\('\.\.\.'\)"):
-        agent(config).kickoff("And then?", run_id="r")
+        agent(stored).kickoff("And then?", run_id="r")
 
 
-def test_an_agents_fork_without_a_question_answers_as_recorded(config):
-    agent(config, "to tides").kickoff("What?", run_id="r")
-    assert agent(config).fork(at(config, "r")).kickoff().raw == "to tides"
-    rebuilt = Agent.fork(at(config, "r"), branch="f", bind={"llm": ScriptedLLM(["anew"])})
+def test_an_agents_fork_without_a_question_answers_as_recorded(stored):
+    agent(stored, "to tides").kickoff("What?", run_id="r")
+    assert agent(stored).fork(at(stored, "r")).kickoff().raw == "to tides"
+    rebuilt = Agent.fork(at(stored, "r"), branch="f", bind={"llm": ScriptedLLM(["anew"])})
     assert rebuilt.kickoff("Once more?").raw == "anew"
 
 
-def test_an_agents_fork_goes_on_in_the_middle_of_its_tools(config):
+def test_an_agents_fork_goes_on_in_the_middle_of_its_tools(stored):
     seen = []
 
     @tool
@@ -341,13 +341,13 @@ def test_an_agents_fork_goes_on_in_the_middle_of_its_tools(config):
     def clerk(*script):
         llm = ScriptedLLM(script)
         return Agent(
-            role="Clerk", goal="g", llm=llm, tools=[look], checkpoint=config(on_events=["tool_usage_finished"])
+            role="Clerk", goal="g", llm=llm, tools=[look], checkpoint=stored(on_events=["tool_usage_finished"])
         )
 
     clerk(ToolCall("look", {"where": "here"}), "first").kickoff("What?", run_id="r")
-    assert clerk("second").fork(at(config, "main@tool:look"), branch="f").kickoff().raw == "second"
+    assert clerk("second").fork(at(stored, "main@tool:look"), branch="f").kickoff().raw == "second"
     assert seen == ["here"]
-    other = clerk(ToolCall("look", {"where": "there"}), "third").fork(at(config, "main@tool:look"), branch="g")
+    other = clerk(ToolCall("look", {"where": "there"}), "third").fork(at(stored, "main@tool:look"), branch="g")
     assert other.kickoff("Where else?").raw == "third"
     assert seen == ["here", "there"]
 
@@ -418,10 +418,10 @@ def test_an_input_that_no_text_asks_for_is_refused_at_the_kickoff_of_a_fork_too(
     assert outputs(forked.kickoff({"topic": "moons"}))[0] == "about moons (2)", "what was refused recorded nothing"
 
 
-def test_a_mistyped_input_of_a_lone_agents_fork_names_the_one_that_was_meant(config):
-    agent = Agent(role="Lone", goal="g", llm=ScriptedLLM(["A"]), checkpoint=config())
+def test_a_mistyped_input_of_a_lone_agents_fork_names_the_one_that_was_meant(stored):
+    agent = Agent(role="Lone", goal="g", llm=ScriptedLLM(["A"]), checkpoint=stored())
     agent.kickoff("Q", run_id="r")
-    for fork in (agent.fork, History(config().location, config().provider).fork):
+    for fork in (agent.fork, History(stored().location, stored().provider).fork):
         with pytest.raises(ConfigError, match="did you mean 'messages'"):
             fork("r", inputs={"message": "x"})
 
@@ -432,9 +432,9 @@ def test_an_input_that_only_the_crew_of_today_asks_for_is_taken(finished):
     assert outputs(forked.kickoff())[4] == "e for a bold plan (2)"
 
 
-def test_an_input_that_was_recorded_is_taken_though_no_text_asks_for_it(config):
-    team(echo(1), config()).kickoff(TIDES | {"note": "x"}, run_id="r")
-    forked = team(echo(2), config()).fork(at(config, "r"), branch="f", inputs={"note": "y"})
+def test_an_input_that_was_recorded_is_taken_though_no_text_asks_for_it(stored):
+    team(echo(1), stored()).kickoff(TIDES | {"note": "x"}, run_id="r")
+    forked = team(echo(2), stored()).fork(at(stored, "r"), branch="f", inputs={"note": "y"})
     assert outputs(forked.kickoff()) == RECORDED
 
 

@@ -11,14 +11,14 @@ from crewlite.testing import ScriptedLLM
 from tests.parts import Stop, checkpoints, history, outputs
 
 
-def at(config, ref):
+def at(stored, ref):
     """What `from_checkpoint` and `fork` take, in the same store."""
-    return config(restore_from=ref)
+    return stored(restore_from=ref)
 
 
-def connected(config, run_id="r"):
+def connected(stored, run_id="r"):
     """Whether every checkpoint that any branch shows has its parent there, or none."""
-    with history(config) as found:
+    with history(stored) as found:
         for run in found.runs():
             if run.run_id == run_id:
                 shown = run.checkpoints()
@@ -28,82 +28,82 @@ def connected(config, run_id="r"):
                     assert found.run(checkpoint.id).run_id == run_id
 
 
-def test_lineage_never_dangles_whatever_max_checkpoints_and_prune_drop(make_crew, config):
-    few = config(max_checkpoints=2)
+def test_lineage_never_dangles_whatever_max_checkpoints_and_prune_drop(make_crew, stored):
+    few = stored(max_checkpoints=2)
     with pytest.raises(Stop):
         make_crew([*"abcde", Stop()], 8, checkpoint=few).kickoff(run_id="r")
-    connected(config())
-    base = checkpoints(config(), "r")[0]
-    fork = make_crew([*"ABCDEFGH"], 8, checkpoint=few).fork(at(config, base.ref), branch="f")
+    connected(stored())
+    base = checkpoints(stored(), "r")[0]
+    fork = make_crew([*"ABCDEFGH"], 8, checkpoint=few).fork(at(stored, base.ref), branch="f")
     fork.kickoff()
-    connected(config())
+    connected(stored())
     make_crew([*"fgh"], 8, checkpoint=few).kickoff(run_id="r")
-    connected(config())
-    assert base.id in [checkpoint.id for checkpoint in checkpoints(config(), "r")], "what a fork stands on stays"
-    with history(config()) as found:
+    connected(stored())
+    assert base.id in [checkpoint.id for checkpoint in checkpoints(stored(), "r")], "what a fork stands on stays"
+    with history(stored()) as found:
         found.prune(keep_last=1)
-    connected(config())
-    assert [checkpoint.branch for checkpoint in checkpoints(config(), "r/f")] == ["main", "f"]
+    connected(stored())
+    assert [checkpoint.branch for checkpoint in checkpoints(stored(), "r/f")] == ["main", "f"]
 
 
-def test_a_fork_made_while_its_base_is_being_dropped_is_whole_all_the_same(make_crew, config):
+def test_a_fork_made_while_its_base_is_being_dropped_is_whole_all_the_same(make_crew, stored):
     """Forks are looked for when places are dropped; one may be made just before."""
     made = []
 
     @event_bus.on(TaskCompletedEvent)
     def fork(source, event):
         if event.branch == "main" and event.task_name in ("t2", "t40"):
-            oldest = checkpoints(config(), "r/main")[0]
-            crew = make_crew(lambda messages: "forked", 80, checkpoint=config())
-            made.append((crew.fork(at(config, oldest.ref), branch=event.task_name), oldest))
+            oldest = checkpoints(stored(), "r/main")[0]
+            crew = make_crew(lambda messages: "forked", 80, checkpoint=stored())
+            made.append((crew.fork(at(stored, oldest.ref), branch=event.task_name), oldest))
 
-    make_crew(lambda messages: "main", 80, checkpoint=config(max_checkpoints=1)).kickoff(run_id="r")
-    with history(config()) as found:
+    make_crew(lambda messages: "main", 80, checkpoint=stored(max_checkpoints=1)).kickoff(run_id="r")
+    with history(stored()) as found:
         found.prune(keep_last=1)
     for crew, oldest in made:
-        [first, *_] = checkpoints(config(), f"r/{oldest.address.removeprefix('task:')}")
+        [first, *_] = checkpoints(stored(), f"r/{oldest.address.removeprefix('task:')}")
         assert (first.id, first.branch) == (oldest.id, "main")
-        again = make_crew(lambda messages: "again", 80, checkpoint=config()).fork(
-            at(config, f"{oldest.address.removeprefix('task:')}@{oldest.id}")
+        again = make_crew(lambda messages: "again", 80, checkpoint=stored()).fork(
+            at(stored, f"{oldest.address.removeprefix('task:')}@{oldest.id}")
         )
         assert outputs(again.kickoff()).count("main") == len(oldest.tasks)
         assert outputs(crew.kickoff()).count("main") == len(oldest.tasks)
 
 
-def test_latest_and_a_bare_location_still_mean_the_main_branch(make_crew, config):
+def test_latest_and_a_bare_location_still_mean_the_main_branch(make_crew, stored):
     with pytest.raises(Stop):
-        make_crew(["a", Stop()], checkpoint=config()).kickoff(run_id="r")
-    make_crew(["B", "C"], checkpoint=config()).fork(at(config, "r"), branch="a-fork").kickoff()
-    with history(config()) as found:
+        make_crew(["a", Stop()], checkpoint=stored()).kickoff(run_id="r")
+    make_crew(["B", "C"], checkpoint=stored()).fork(at(stored, "r"), branch="a-fork").kickoff()
+    with history(stored()) as found:
         assert [found.run(ref).branch for ref in ("latest", "r", "main", "a-fork", "r/a-fork")] == [
             *["main"] * 3,
             *["a-fork"] * 2,
         ]
-    assert outputs(make_crew(["b", "c"], checkpoint=config()).kickoff(from_checkpoint=at(config, "latest"))) == [*"abc"]
+    assert outputs(make_crew(["b", "c"], checkpoint=stored()).kickoff(from_checkpoint=at(stored, "latest"))) == [*"abc"]
 
 
-def test_refs_lead_into_forks_and_go_on_there(make_crew, config):
+def test_refs_lead_into_forks_and_go_on_there(make_crew, stored):
     with pytest.raises(Stop):
-        make_crew(["a", "b", Stop()], 4, checkpoint=config()).kickoff(run_id="r")
-    fork = make_crew(["B", Stop()], 4, checkpoint=config()).fork(at(config, "main@task:t0"), branch="x/y")
+        make_crew(["a", "b", Stop()], 4, checkpoint=stored()).kickoff(run_id="r")
+    fork = make_crew(["B", Stop()], 4, checkpoint=stored()).fork(at(stored, "main@task:t0"), branch="x/y")
     with pytest.raises(Stop):
         fork.kickoff()
-    newest = checkpoints(config(), "r/x/y")[-1]
+    newest = checkpoints(stored(), "r/x/y")[-1]
     for ref in ("x/y", "r/x/y", "x/y@task:t1", newest.id[-8:], newest.ref):
         llm = ScriptedLLM([Stop()])
         with pytest.raises(Stop):
-            make_crew(llm, 4, checkpoint=config()).kickoff(from_checkpoint=at(config, ref))
+            make_crew(llm, 4, checkpoint=stored()).kickoff(from_checkpoint=at(stored, ref))
         assert len(llm.calls) == 1
-    assert outputs(make_crew(["C", "D"], 4, checkpoint=config()).kickoff(from_checkpoint=at(config, newest.ref))) == [
+    assert outputs(make_crew(["C", "D"], 4, checkpoint=stored()).kickoff(from_checkpoint=at(stored, newest.ref))) == [
         *"aBCD"
     ]
 
 
-def test_a_fork_at_the_second_of_two_labels_has_the_place_they_name_as_the_one_before(make_crew, config):
+def test_a_fork_at_the_second_of_two_labels_has_the_place_they_name_as_the_one_before(make_crew, stored):
     """The first label was given after the commit that the fork starts from, so the fork lacks it."""
     with pytest.raises(Stop):
-        make_crew(["a", "b", Stop()], checkpoint=config()).kickoff(run_id="r")
-    with history(config()) as found:
+        make_crew(["a", "b", Stop()], checkpoint=stored()).kickoff(run_id="r")
+    with history(stored()) as found:
         first, place = found.run("r").checkpoints()
         found.label(place, "one")
         label = found.label(place, "two")
@@ -115,16 +115,16 @@ def test_a_fork_at_the_second_of_two_labels_has_the_place_they_name_as_the_one_b
         assert [checkpoint.parent_id for checkpoint in found.run("r/f").checkpoints()] == [None, place.id]
 
 
-def test_a_ref_into_a_fork_names_no_checkpoint_that_its_base_has_dropped(make_crew, config):
+def test_a_ref_into_a_fork_names_no_checkpoint_that_its_base_has_dropped(make_crew, stored):
     with pytest.raises(Stop):
-        make_crew(["a", "b", "c", Stop()], 6, checkpoint=config()).kickoff(run_id="r")
-    with history(config()) as found:
+        make_crew(["a", "b", "c", Stop()], 6, checkpoint=stored()).kickoff(run_id="r")
+    with history(stored()) as found:
         first, second, _ = found.run("r").checkpoints()
         found.label(first, "begin")
         base = found.fork("r", branch="f").checkpoints()[-1]
     with pytest.raises(Stop):
-        make_crew(["d", "e", Stop()], 6, checkpoint=config(max_checkpoints=1)).kickoff(run_id="r")
-    with history(config()) as found:
+        make_crew(["d", "e", Stop()], 6, checkpoint=stored(max_checkpoints=1)).kickoff(run_id="r")
+    with history(stored()) as found:
         label, last = found.run("r/f").checkpoints()
         assert (label.label, last.id, last.parent_id) == ("begin", base.id, label.id)
         for ref in ("r/f@task:t1", f"r/f@{second.id}"):
@@ -135,10 +135,10 @@ def test_a_ref_into_a_fork_names_no_checkpoint_that_its_base_has_dropped(make_cr
             found.checkpoint("r/f~2")
 
 
-def test_a_ref_into_what_a_rewind_abandoned_names_no_checkpoint_that_was_dropped(make_crew, config):
+def test_a_ref_into_what_a_rewind_abandoned_names_no_checkpoint_that_was_dropped(make_crew, stored):
     with pytest.raises(Stop):
-        make_crew(["a", "b", "c", Stop()], 6, checkpoint=config()).kickoff(run_id="r")
-    with history(config()) as found:
+        make_crew(["a", "b", "c", Stop()], 6, checkpoint=stored()).kickoff(run_id="r")
+    with history(stored()) as found:
         first, _, last = found.run("r").checkpoints()
         found.label(last, "end")
         found.rewind(first)

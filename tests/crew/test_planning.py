@@ -41,13 +41,13 @@ def test_a_plan_may_leave_tasks_out_and_has_to_have_its_shape():
     assert len(crew.planning_llm.calls) == 2
 
 
-def test_it_is_one_recorded_step(config):
+def test_it_is_one_recorded_step(stored):
     heard = []
     event_bus.on(StepCompletedEvent, lambda source, event: heard.append((event.address, event.kind)))
-    crew = crew_of(["a", "b"], [plan("x", "y")], checkpoint=config())
+    crew = crew_of(["a", "b"], [plan("x", "y")], checkpoint=stored())
     result = crew.kickoff({"what": "it"}, run_id="r")
     assert heard == [("plan#1", "plan")]
-    with History(config().location, config().provider) as history:
+    with History(stored().location, stored().provider) as history:
         assert {step.address: step.value for step in history.run("r").steps}["plan#1"] == ["x", "y"]
     assert crew.kickoff(run_id="r") == result
     assert result.token_usage.requests == 3
@@ -63,8 +63,8 @@ def test_a_resume_makes_no_other_plan_and_adds_it_once(on_disk):
     assert asked(crew)[2].count("the plan") == 1
 
 
-def test_a_fork_may_edit_the_plan_and_runs_again_what_it_changes(config):
-    crew = crew_of(["a", "b", "c"], [plan("x", "y")], checkpoint=config())
+def test_a_fork_may_edit_the_plan_and_runs_again_what_it_changes(stored):
+    crew = crew_of(["a", "b", "c"], [plan("x", "y")], checkpoint=stored())
     crew.kickoff({"what": "it"}, run_id="r")
     result = crew.fork("r", branch="f", edits={"plan#1": ["x", "differently"]}).kickoff()
     assert [output.raw for output in result.tasks_output] == ["a", "c"]
@@ -79,8 +79,8 @@ def test_a_plan_that_is_edited_has_a_text_for_each_task(memory, edit):
         crew.fork("r", edits={"plan#1": edit})
 
 
-def test_a_fork_with_other_inputs_plans_anew(config):
-    crew = crew_of(["a", "b", "c", "d"], [plan("x", "y"), plan("v", "w")], checkpoint=config())
+def test_a_fork_with_other_inputs_plans_anew(stored):
+    crew = crew_of(["a", "b", "c", "d"], [plan("x", "y"), plan("v", "w")], checkpoint=stored())
     crew.kickoff({"what": "it"}, run_id="r")
     fork = crew.fork("r", branch="f", inputs={"what": "that"})
     assert [output.raw for output in fork.kickoff().tasks_output] == ["c", "d"]
@@ -88,8 +88,8 @@ def test_a_fork_with_other_inputs_plans_anew(config):
     assert "Do that 1" in crew.planning_llm.calls[1][-1]["content"]
 
 
-def test_a_preview_knows_the_plan(config):
-    crew = crew_of(["a", "b"], [plan("x", "y")], checkpoint=config())
+def test_a_preview_knows_the_plan(stored):
+    crew = crew_of(["a", "b"], [plan("x", "y")], checkpoint=stored())
     crew.kickoff({"what": "it"}, run_id="r")
     seen = crew.fork("r", branch="f", edits={"plan#1": ["x", "other"]}).preview()
     assert [(line.address, line.verdict) for line in seen] == [
@@ -110,14 +110,14 @@ def test_without_a_planning_llm_the_crews_model_plans_else_that_of_the_first_tas
     assert Crew(tasks=tasks, planning=True, llm=planner).kickoff().raw == "b"
 
 
-def test_it_is_rebuilt_with_its_model_bound_again(config):
+def test_it_is_rebuilt_with_its_model_bound_again(stored):
     with pytest.raises(Stop):
-        crew_of([Stop()], ScriptedLLM([plan("x", "y")], model="wise"), checkpoint=config()).kickoff(
+        crew_of([Stop()], ScriptedLLM([plan("x", "y")], model="wise"), checkpoint=stored()).kickoff(
             {"what": "it"}, run_id="r"
         )
     with pytest.raises(BindMissing, match="planning_llm"):
-        Crew.from_checkpoint(config(restore_from="r"), bind={"agents.W.llm": ScriptedLLM([]), "look": look})
+        Crew.from_checkpoint(stored(restore_from="r"), bind={"agents.W.llm": ScriptedLLM([]), "look": look})
     bind = {"agents.W.llm": ScriptedLLM(["a", "b"]), "planning_llm": ScriptedLLM([]), "look": look}
-    again = Crew.from_checkpoint(config(restore_from="r"), bind=bind)
+    again = Crew.from_checkpoint(stored(restore_from="r"), bind=bind)
     assert again.planning
     assert again.kickoff().raw == "b"

@@ -49,15 +49,15 @@ def a_tool(calls, **fields):
 # Results that are the answer
 
 
-def test_a_tools_result_is_the_answer_and_the_model_is_not_asked_again(config):
+def test_a_tools_result_is_the_answer_and_the_model_is_not_asked_again(stored):
     llm = ScriptedLLM([ToolCall("look"), "next"])
-    crew = crew_of(llm, a_tool(calls := [], result_as_answer=True), checkpoint=config(), count=2)
+    crew = crew_of(llm, a_tool(calls := [], result_as_answer=True), checkpoint=stored(), count=2)
     result = crew.kickoff(run_id="r")
     assert [output.raw for output in result.tasks_output] == ["saw here", "next"]
     assert (calls, len(llm.calls)) == (["here"], 2)
 
 
-def test_a_stop_after_the_tool_and_before_the_task_is_finished_asks_and_calls_nobody(config):
+def test_a_stop_after_the_tool_and_before_the_task_is_finished_asks_and_calls_nobody(stored):
     fails = [Stop()]
 
     def callback(output):
@@ -65,7 +65,7 @@ def test_a_stop_after_the_tool_and_before_the_task_is_finished_asks_and_calls_no
             raise fails.pop()
 
     llm = ScriptedLLM([ToolCall("look")])
-    crew = crew_of(llm, a_tool(calls := [], result_as_answer=True), checkpoint=config(), callback=callback)
+    crew = crew_of(llm, a_tool(calls := [], result_as_answer=True), checkpoint=stored(), callback=callback)
     with pytest.raises(Stop):
         crew.kickoff(run_id="r")
     assert crew.kickoff(run_id="r").raw == "saw here"
@@ -92,7 +92,7 @@ class Tide(BaseModel):
     hour: int
 
 
-def test_an_answering_tool_fits_the_shape_or_the_model_is_asked_to_mend(config):
+def test_an_answering_tool_fits_the_shape_or_the_model_is_asked_to_mend(stored):
     @tool(result_as_answer=True)
     def tide(port: str):
         """Tell the tide."""
@@ -100,10 +100,10 @@ def test_an_answering_tool_fits_the_shape_or_the_model_is_asked_to_mend(config):
 
     for port, hour in (("brest", 11), ("cork", 5)):
         llm = ScriptedLLM([ToolCall("tide", {"port": port})])
-        result = crew_of(llm, tide, output_pydantic=Tide, checkpoint=config()).kickoff(run_id=port)
+        result = crew_of(llm, tide, output_pydantic=Tide, checkpoint=stored()).kickoff(run_id=port)
         assert result.pydantic.hour == hour
     llm = ScriptedLLM([ToolCall("tide", {"port": "x"}), Stop(), ToolCall("tide", {"port": "cork"})])
-    crew = crew_of(llm, tide, output_json=Tide, checkpoint=config())
+    crew = crew_of(llm, tide, output_json=Tide, checkpoint=stored())
     with pytest.raises(Stop):
         crew.kickoff(run_id="mended")
     assert crew.kickoff(run_id="mended").json_dict == {"port": "Cork", "hour": 5}
@@ -135,9 +135,9 @@ def test_an_answer_of_a_tool_is_recorded_once_and_given_to_the_next_task_whole(o
 # Limits
 
 
-def test_a_limit_counts_over_all_tasks_and_agents_of_a_run_and_over_no_other_run(config):
+def test_a_limit_counts_over_all_tasks_and_agents_of_a_run_and_over_no_other_run(stored):
     llm = ScriptedLLM(lambda messages: "done" if told_in(messages) else ToolCall("look"))
-    crew = crew_of(llm, a_tool(calls := [], max_usage_count=2), checkpoint=config(), count=4, agents=2)
+    crew = crew_of(llm, a_tool(calls := [], max_usage_count=2), checkpoint=stored(), count=4, agents=2)
     for run in ("a", "b"):
         with EventRecorder() as events:
             crew.kickoff(run_id=run)
@@ -151,10 +151,10 @@ def told_in(messages):
     return [message for message in messages if message["role"] == "tool"]
 
 
-def test_calls_side_by_side_do_not_slip_through_a_limit_and_refused_ones_do_not_count(config):
+def test_calls_side_by_side_do_not_slip_through_a_limit_and_refused_ones_do_not_count(stored):
     many = [ToolCall("look", {"whre": "x"}), *(ToolCall("look", {"where": w}) for w in "abcd")]
     llm = ScriptedLLM([many, "done"])
-    crew_of(llm, a_tool(calls := [], max_usage_count=3), checkpoint=config()).kickoff(run_id="r")
+    crew_of(llm, a_tool(calls := [], max_usage_count=3), checkpoint=stored()).kickoff(run_id="r")
     assert sorted(calls) == ["a", "b", "c"]
     heard = told(llm)
     assert heard[1:4] == ["saw a", "saw b", "saw c"]
@@ -162,11 +162,11 @@ def test_calls_side_by_side_do_not_slip_through_a_limit_and_refused_ones_do_not_
 
 
 @pytest.mark.parametrize("stop", range(4))
-def test_a_limit_holds_over_any_stop_and_replayed_calls_count_once(config, stop):
+def test_a_limit_holds_over_any_stop_and_replayed_calls_count_once(stored, stop):
     turns = [ToolCall("look"), ToolCall("look"), ToolCall("look")]
     turns.insert(stop, Stop())
     llm = ScriptedLLM([*turns, "done"])
-    crew = crew_of(llm, a_tool(calls := [], max_usage_count=2), checkpoint=config())
+    crew = crew_of(llm, a_tool(calls := [], max_usage_count=2), checkpoint=stored())
     with pytest.raises(Stop):
         crew.kickoff(run_id="r")
     assert crew.kickoff(run_id="r").raw == "done"
@@ -174,7 +174,7 @@ def test_a_limit_holds_over_any_stop_and_replayed_calls_count_once(config, stop)
     assert [text[:8] for text in told(llm)] == ["saw here", "saw here", "Tool loo"]
 
 
-def test_a_call_that_failed_counts(config):
+def test_a_call_that_failed_counts(stored):
     calls = []
 
     @tool(max_usage_count=2)
@@ -184,16 +184,16 @@ def test_a_call_that_failed_counts(config):
         raise OSError("dark")
 
     llm = ScriptedLLM([[ToolCall("look")] * 3, "done"])
-    crew_of(llm, look, checkpoint=config()).kickoff(run_id="r")
+    crew_of(llm, look, checkpoint=stored()).kickoff(run_id="r")
     assert len(calls) == 2
     assert told(llm)[1] == "Tool look failed: OSError: dark"
     assert "its limit" in told(llm)[2]
 
 
-def test_a_limit_counts_over_the_attempts_at_a_task(config):
+def test_a_limit_counts_over_the_attempts_at_a_task(stored):
     llm = ScriptedLLM([ToolCall("look")] * 6)
     who = Agent(role="W", goal="g", llm=llm, tools=[a_tool(calls := [], max_usage_count=2)], max_iter=1)
-    crew = Crew(tasks=[Task(name="t", description="d", expected_output="x", agent=who)], checkpoint=config())
+    crew = Crew(tasks=[Task(name="t", description="d", expected_output="x", agent=who)], checkpoint=stored())
     with EventRecorder() as events:
         for _ in range(3):
             with pytest.raises(MaxIterations):
@@ -246,9 +246,9 @@ def keep(arguments, result):
     return "saw" in result
 
 
-def test_the_same_call_is_answered_with_the_earlier_result_over_the_whole_run(config):
+def test_the_same_call_is_answered_with_the_earlier_result_over_the_whole_run(stored):
     llm = ScriptedLLM(lambda messages: "done" if told_in(messages) else ToolCall("look", {"where": "x"}))
-    crew = crew_of(llm, a_tool(calls := [], cache_function=keep), checkpoint=config(), count=3, agents=2)
+    crew = crew_of(llm, a_tool(calls := [], cache_function=keep), checkpoint=stored(), count=3, agents=2)
     with EventRecorder() as events:
         crew.kickoff(run_id="r")
     assert calls == ["x"]
@@ -260,11 +260,11 @@ def test_the_same_call_is_answered_with_the_earlier_result_over_the_whole_run(co
 
 
 @pytest.mark.parametrize("stop", range(1, 3))
-def test_kept_results_are_found_again_after_a_stop(config, stop):
+def test_kept_results_are_found_again_after_a_stop(stored, stop):
     turns = [ToolCall("look", {"where": "x"}), ToolCall("look", {"where": "x"}), "done"]
     turns.insert(stop, Stop())
     llm = ScriptedLLM(turns)
-    crew = crew_of(llm, a_tool(calls := [], cache_function=keep), checkpoint=config())
+    crew = crew_of(llm, a_tool(calls := [], cache_function=keep), checkpoint=stored())
     with pytest.raises(Stop):
         crew.kickoff(run_id="r")
     assert crew.kickoff(run_id="r").raw == "done"
@@ -310,10 +310,10 @@ def test_errors_are_not_kept_and_a_function_that_raises_keeps_nothing_and_is_tol
     ]
 
 
-def test_kept_results_cost_no_use_and_a_kept_answer_answers(config):
+def test_kept_results_cost_no_use_and_a_kept_answer_answers(stored):
     fields = {"cache_function": keep, "max_usage_count": 1, "result_as_answer": True}
     llm = ScriptedLLM([ToolCall("look")] * 2)
-    crew = crew_of(llm, a_tool(calls := [], **fields), checkpoint=config(), count=2)
+    crew = crew_of(llm, a_tool(calls := [], **fields), checkpoint=stored(), count=2)
     assert [output.raw for output in crew.kickoff(run_id="r").tasks_output] == ["saw here"] * 2
     assert len(calls) == 1
 
@@ -357,7 +357,7 @@ def test_what_must_happen_is_not_answered_with_what_happened():
 
 
 @pytest.mark.parametrize("blocks", [True, False])
-def test_a_call_that_must_happen_once_and_takes_too_long_is_in_doubt(config, blocks):
+def test_a_call_that_must_happen_once_and_takes_too_long_is_in_doubt(stored, blocks):
     late = threading.Event()
 
     def pay(amount: int) -> str:
@@ -372,7 +372,7 @@ def test_a_call_that_must_happen_once_and_takes_too_long_is_in_doubt(config, blo
 
     payer = tool("pay", effect="once", timeout=0.05)(pay if blocks else wait)
     llm = ScriptedLLM([ToolCall("pay", {"amount": 3}), "paid it is"])
-    crew = crew_of(llm, payer, checkpoint=config())
+    crew = crew_of(llm, payer, checkpoint=stored())
     with pytest.raises(InDoubt, match="task:t0/tool:pay"):
         crew.kickoff(run_id="r")
     late.set()
@@ -401,7 +401,7 @@ def test_a_blocking_call_that_hangs_is_left_behind_and_the_model_hears_of_it(eff
 # Long results
 
 
-def test_a_long_result_is_recorded_whole_and_shown_by_head_and_tail_also_after_a_stop(config):
+def test_a_long_result_is_recorded_whole_and_shown_by_head_and_tail_also_after_a_stop(stored):
     text = "".join(f"{n:06}" for n in range(10_000))
 
     @tool
@@ -413,7 +413,7 @@ def test_a_long_result_is_recorded_whole_and_shown_by_head_and_tail_also_after_a
 
     llm = ScriptedLLM([ToolCall("read"), ToolCall("read", {"fail": True}), Stop(), "done"])
     who = Agent(role="W", goal="g", llm=llm, tools=[read], max_tool_output=1_000)
-    crew = Crew(tasks=[Task(name="t", description="d", expected_output="x", agent=who)], checkpoint=config())
+    crew = Crew(tasks=[Task(name="t", description="d", expected_output="x", agent=who)], checkpoint=stored())
     with EventRecorder() as events, pytest.raises(Stop):
         crew.kickoff(run_id="r")
     assert events.of(ToolUsageFinishedEvent)[0].output == text
@@ -431,7 +431,7 @@ def test_a_long_result_is_recorded_whole_and_shown_by_head_and_tail_also_after_a
 # Names
 
 
-def test_a_name_that_services_refuse_is_offered_under_a_safe_one_and_found_under_both(config):
+def test_a_name_that_services_refuse_is_offered_under_a_safe_one_and_found_under_both(stored):
     calls = []
 
     @tool("Search the web", max_usage_count=2)
@@ -448,7 +448,7 @@ def test_a_name_that_services_refuse_is_offered_under_a_safe_one_and_found_under
         done = len(told_in(messages))
         return ToolCall(turns[done][0], {"query": turns[done][1]}) if done < 3 else "done"
 
-    crew = crew_of(ScriptedLLM(reply), search, checkpoint=config())
+    crew = crew_of(ScriptedLLM(reply), search, checkpoint=stored())
     with EventRecorder() as events:
         crew.kickoff(run_id="r")
     assert set(map(tuple, offered)) == {("Search_the_web",)}

@@ -83,7 +83,7 @@ def test_lines_of_steps_that_are_cut_after_any_commit_end_the_same_whichever_is_
         assert recorded | world.runs.keys() >= runs.keys(), "a step changed its place"
 
 
-def test_what_is_in_doubt_keeps_its_key_whichever_line_comes_first(config):
+def test_what_is_in_doubt_keeps_its_key_whichever_line_comes_first(stored):
     keys, hurry = {}, ["a"]
 
     @step
@@ -95,7 +95,7 @@ def test_what_is_in_doubt_keeps_its_key_whichever_line_comes_first(config):
         await asyncio.sleep(0 if who in hurry else 0.01)
         return await pay(who)
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     async def payday():
         await asyncio.gather(pays("a"), pays("b"), return_exceptions=True)
         raise KeyError
@@ -107,13 +107,13 @@ def test_what_is_in_doubt_keeps_its_key_whichever_line_comes_first(config):
     assert keys["a"] != keys["b"]
 
 
-def test_a_step_of_a_line_that_is_not_asked_for_any_more_is_an_error(config):
+def test_a_step_of_a_line_that_is_not_asked_for_any_more_is_an_error(stored):
     word = ["a"]
 
     async def says():
         return await leaf(word[0])
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     async def talk():
         found = await asyncio.gather(says())
         if word == ["a"]:
@@ -129,7 +129,7 @@ def test_a_step_of_a_line_that_is_not_asked_for_any_more_is_an_error(config):
         talk.kickoff(run_id="one")
 
 
-def test_when_one_line_fails_the_others_end_and_are_recorded(config):
+def test_when_one_line_fails_the_others_end_and_are_recorded(stored):
     ran, broken = [], [True]
 
     @step
@@ -147,7 +147,7 @@ def test_when_one_line_fails_the_others_end_and_are_recorded(config):
     async def goes_on():
         return [await work(n) for n in range(3)]
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     async def pipeline():
         return await asyncio.gather(goes_on(), fails())
 
@@ -159,7 +159,7 @@ def test_when_one_line_fails_the_others_end_and_are_recorded(config):
     assert ran == [0, 1, 2]
 
 
-def test_when_one_of_gathered_steps_fails_the_others_end_and_are_recorded(config):
+def test_when_one_of_gathered_steps_fails_the_others_end_and_are_recorded(stored):
     ran, broken = [], [True]
 
     @step
@@ -174,7 +174,7 @@ def test_when_one_of_gathered_steps_fails_the_others_end_and_are_recorded(config
             raise KeyError
         return "well"
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     async def pipeline():
         return await asyncio.gather(work(1), fails(), work(2))
 
@@ -197,7 +197,7 @@ async def grouped(*steps):
 
 @pytest.mark.parametrize("delay", [0, 0.02])
 @pytest.mark.parametrize("beside", [gathered, grouped])
-def test_when_several_steps_side_by_side_fail_all_of_them_are_tried_again(config, beside, delay):
+def test_when_several_steps_side_by_side_fail_all_of_them_are_tried_again(stored, beside, delay):
     ran, broken = [], [True]
 
     @step
@@ -211,7 +211,7 @@ def test_when_several_steps_side_by_side_fail_all_of_them_are_tried_again(config
     async def line(n):
         return await work(n)
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     async def pipeline():
         return await beside(*map(line, range(3)))
 
@@ -224,20 +224,20 @@ def test_when_several_steps_side_by_side_fail_all_of_them_are_tried_again(config
     assert ran == [*begun, 0, 1, 2]
 
 
-def test_a_flow_ends_when_the_steps_that_nobody_awaited_have_ended(config):
+def test_a_flow_ends_when_the_steps_that_nobody_awaited_have_ended(stored):
     tasks = []
 
     @step
     async def work():
         await asyncio.sleep(0.02)
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     async def pipeline():
         tasks.append(asyncio.ensure_future(work()))
         await asyncio.sleep(0)
 
     pipeline.kickoff(run_id="one")
-    with History(config().location, config().provider) as history:
+    with History(stored().location, stored().provider) as history:
         assert [found.address for found in history.run("one").steps] == ["step:work", ""]
 
 
@@ -260,8 +260,8 @@ def test_questions_of_lines_are_told_apart_whichever_comes_first(on_disk):
     assert quiz.kickoff(run_id="one", answers=answers | ahead) == [("A", "yes"), ("B", "no")]
 
 
-def test_a_line_that_is_awaited_with_a_limit_and_steps_that_are_gathered_are_still_in_order(config):
-    @flow(checkpoint=config())
+def test_a_line_that_is_awaited_with_a_limit_and_steps_that_are_gathered_are_still_in_order(stored):
+    @flow(checkpoint=stored())
     async def plain():
         one = await asyncio.wait_for(leaf(1), 5)
         return [one, *await asyncio.gather(leaf(2), leaf.submit(3))]
@@ -378,14 +378,14 @@ def test_steps_that_end_at_the_same_time_are_handed_over_alike_after_a_cut(form,
     assert followed == len(result)
 
 
-def test_a_result_that_cannot_be_recorded_is_handed_over_beside_recorded_ones(config):
+def test_a_result_that_cannot_be_recorded_is_handed_over_beside_recorded_ones(stored):
     failing = [True]
 
     @step
     async def opaque():
         return threading.Lock()
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     async def mixed():
         one, other = await asyncio.gather(line([1]), asyncio.ensure_future(opaque()))
         if failing:
@@ -398,7 +398,7 @@ def test_a_result_that_cannot_be_recorded_is_handed_over_beside_recorded_ones(co
     assert mixed.kickoff(run_id="one") == ([1], "lock")
 
 
-def test_code_may_hold_what_it_likes_if_whom_it_asks_is_alike(config):
+def test_code_may_hold_what_it_likes_if_whom_it_asks_is_alike(stored):
     count = 0
 
     async def one(held):
@@ -407,7 +407,7 @@ def test_code_may_hold_what_it_likes_if_whom_it_asks_is_alike(config):
         count += 1
         return await leaf(0)
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     async def rounds():
         found = [await asyncio.gather(one(object()), one(object())) for _ in "ab"]
         return found, [await asyncio.create_task(one(threading.Lock())) for _ in "ab"]

@@ -57,15 +57,15 @@ def told(preview):
 
 
 @pytest.fixture
-def config():
+def stored():
     """A store in memory."""
     provider = InMemoryProvider()
     return lambda **fields: CheckpointConfig(location="x", provider=provider, **fields)
 
 
 @pytest.fixture
-def sums(config):
-    @flow(checkpoint=config())
+def sums(stored):
+    @flow(checkpoint=stored())
     def sums(one, other, third=None):
         a, b = fetch.submit(one), fetch.submit(other)
         total = add(a.result()["number"], b.result()["number"])
@@ -77,7 +77,7 @@ def sums(config):
     return sums
 
 
-def test_a_preview_of_a_fork_of_a_lone_agent_knows_what_its_model_is_asked(config):
+def test_a_preview_of_a_fork_of_a_lone_agent_knows_what_its_model_is_asked(stored):
     @tool
     def look() -> str:
         """Look."""
@@ -87,7 +87,7 @@ def test_a_preview_of_a_fork_of_a_lone_agent_knows_what_its_model_is_asked(confi
         heard = [message["content"] for message in messages if message["role"] == "tool"]
         return f"take {heard[0]}" if heard else ToolCall("look", {})
 
-    scout = Agent(role="Scout", goal="g", llm=ScriptedLLM(says), tools=[look], checkpoint=config())
+    scout = Agent(role="Scout", goal="g", llm=ScriptedLLM(says), tools=[look], checkpoint=stored())
     scout.kickoff("Look out.", run_id="r")
     preview = scout.fork("r", edits={"tool:look": "sun"}).preview()
     assert verdicts(preview) == {"llm#1": "reused", "tool:look": "reused", "llm#2": "runs"}
@@ -179,14 +179,14 @@ def test_it_writes_nothing_emits_nothing_and_takes_no_claim(on_disk, tmp_path):
         assert history.run("r/x").at_work is None
 
 
-def test_a_run_that_is_at_work_may_be_previewed(config):
+def test_a_run_that_is_at_work_may_be_previewed(stored):
     seen = []
 
     @step
     def look():
         seen.append(busy.preview(from_checkpoint="r"))
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     def busy(n):
         add(n, 1)
         look()
@@ -195,8 +195,8 @@ def test_a_run_that_is_at_work_may_be_previewed(config):
     assert told(seen[0]) == {"step:add": "reused: is recorded", "step:look": "runs: was never recorded"}
 
 
-def test_a_question_waits_unless_it_was_answered(config):
-    @flow(checkpoint=config())
+def test_a_question_waits_unless_it_was_answered(stored):
+    @flow(checkpoint=stored())
     def publish(text):
         return tell(text) if ask(f"Publish {text}?", bool, name="ok") else "dropped"
 
@@ -210,8 +210,8 @@ def test_a_question_waits_unless_it_was_answered(config):
     assert told(other)["human:ok"] == "runs: asks another question than the recorded one and waits for an answer"
 
 
-def test_an_answer_that_was_given_meanwhile_is_to_one_question(config):
-    @flow(checkpoint=config())
+def test_an_answer_that_was_given_meanwhile_is_to_one_question(stored):
+    @flow(checkpoint=stored())
     def publish(text):
         return ask(f"Publish {text}?", bool, name="ok")
 
@@ -219,7 +219,7 @@ def test_an_answer_that_was_given_meanwhile_is_to_one_question(config):
         publish.kickoff("a", run_id="r")
     waits = told(publish.preview(from_checkpoint="r"))
     assert waits == {"human:ok": "runs: waits for an answer"}
-    with History("x", config().provider, make=True) as history:
+    with History("x", stored().provider, make=True) as history:
         history.answer("r", "human:ok", True)
     assert told(publish.preview(from_checkpoint="r")) == {"human:ok": "reused: was answered"}
     assert told(publish.fork("r", branch="x", inputs={"text": "b"}).preview()) == waits
@@ -228,10 +228,10 @@ def test_an_answer_that_was_given_meanwhile_is_to_one_question(config):
 @pytest.mark.parametrize(
     ("typed", "wanted"), [('{"a": 1}', "reused: was answered"), ("a", "runs: waits for an answer")]
 )
-def test_an_answer_that_was_typed_ahead_is_read_as_the_run_will_read_it(config, typed, wanted):
+def test_an_answer_that_was_typed_ahead_is_read_as_the_run_will_read_it(stored, typed, wanted):
     broken = [True]
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     def counts():
         if broken:
             raise KeyError
@@ -240,7 +240,7 @@ def test_an_answer_that_was_typed_ahead_is_read_as_the_run_will_read_it(config, 
     with pytest.raises(KeyError):
         counts.kickoff(run_id="r")
     broken.clear()
-    with History("x", config().provider, make=True) as history:
+    with History("x", stored().provider, make=True) as history:
         history.answer("r", "human:count", Typed(typed))
     assert told(counts.preview(from_checkpoint="r")) == {"human:count": wanted}
 
@@ -259,8 +259,8 @@ def test_a_damaged_branch_does_not_keep_another_from_being_foreseen(tmp_path):
     assert told(forked.preview()) == {"step:add": "runs: asks another question than the recorded one"}
 
 
-def test_what_is_no_longer_asked_for_is_told_and_so_is_an_edit_in_vain(config):
-    @flow(checkpoint=config())
+def test_what_is_no_longer_asked_for_is_told_and_so_is_an_edit_in_vain(stored):
+    @flow(checkpoint=stored())
     def counts(n):
         return sum(add(i, 1) for i in range(n))
 
@@ -288,8 +288,8 @@ def tells(n):
     return add(n, n)
 
 
-def test_an_edit_in_vain_is_foretold_also_inside_a_step_and_where_the_preview_ends_early(config):
-    @flow(checkpoint=config())
+def test_an_edit_in_vain_is_foretold_also_inside_a_step_and_where_the_preview_ends_early(stored):
+    @flow(checkpoint=stored())
     def counts():
         found = fetch(1)["number"]
         if found == 10:
@@ -316,7 +316,7 @@ def test_an_edit_in_vain_is_foretold_also_inside_a_step_and_where_the_preview_en
     assert "ChangeUnused" not in ends
 
 
-def test_a_call_in_doubt_is_foretold(config):
+def test_a_call_in_doubt_is_foretold(stored):
     lives = []
 
     @step(effect="once")
@@ -324,7 +324,7 @@ def test_a_call_in_doubt_is_foretold(config):
         lives[0].cancel()
         await asyncio.sleep(60)
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     async def sends():
         return await send(1)
 
@@ -343,7 +343,7 @@ def test_a_call_in_doubt_is_foretold(config):
         forked.kickoff()
 
 
-def test_crews_and_flows_in_a_flow_are_told_by_their_steps_and_steps_as_a_whole(config):
+def test_crews_and_flows_in_a_flow_are_told_by_their_steps_and_steps_as_a_whole(stored):
     agent = Agent(role="Clerk", goal="g", llm=ScriptedLLM(lambda messages: messages[1]["content"].split("\n")[0]))
     tasks = [Task(name=name, description=f"{name} {{topic}}", expected_output="e", agent=agent) for name in ("a", "b")]
     crew = Crew(name="desk", tasks=tasks)
@@ -356,7 +356,7 @@ def test_crews_and_flows_in_a_flow_are_told_by_their_steps_and_steps_as_a_whole(
     def inner(n):
         return add(n, 5)
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     def whole(n, topic):
         return [outer(n), inner.kickoff(n), crew.kickoff({"topic": topic}).raw]
 
@@ -377,10 +377,10 @@ def test_crews_and_flows_in_a_flow_are_told_by_their_steps_and_steps_as_a_whole(
     assert verdicts(deep.preview())["flow:inner/step:add"] == "runs"
 
 
-def test_what_the_kickoff_would_refuse_the_preview_refuses(config):
+def test_what_the_kickoff_would_refuse_the_preview_refuses(stored):
     size = [3]
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     def counts(n):
         return sum(add(i, 1) for i in range(size[0]))
 
@@ -392,7 +392,7 @@ def test_what_the_kickoff_would_refuse_the_preview_refuses(config):
     forked = counts.fork("r", inputs={"n": 4})
     assert verdicts(forked.preview())["step:add#3"] == "dropped"
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     def stops(n):
         for i in range(size[0]):
             add(i, 1)
@@ -406,7 +406,7 @@ def test_what_the_kickoff_would_refuse_the_preview_refuses(config):
     assert stopped.preview().ends
     size[0] = 0
 
-    @flow(name="stops", checkpoint=config())
+    @flow(name="stops", checkpoint=stored())
     def ends(n):
         return n
 

@@ -24,35 +24,35 @@ def state():
     return RuntimeState.current()
 
 
-def test_a_fork_has_the_state_of_its_base_and_not_what_came_after(config):
+def test_a_fork_has_the_state_of_its_base_and_not_what_came_after(stored):
     agent = Agent(role="Worker", goal="work", llm=ScriptedLLM(lambda messages: "x"))
     tasks = [Task(name=f"t{n}", description=f"Do {n}", expected_output="x", agent=agent) for n in range(3)]
-    crew = Crew(tasks=tasks, checkpoint=config())
+    crew = Crew(tasks=tasks, checkpoint=stored())
 
     @event_bus.on(LLMCallCompletedEvent)
     def count(source, event, state):
         state["calls"] = [*state.get("calls", []), event.address]
 
     crew.kickoff(run_id=RUN)
-    with History(config().location, config().provider) as history:
+    with History(stored().location, stored().provider) as history:
         second = history.run(RUN).checkpoints()[1]
         assert second.values == {"calls": ["task:t0/llm#1", "task:t1/llm#1"]}
         history.fork(second, branch="b")
-    crew.kickoff(from_checkpoint=config(restore_from=f"{RUN}/b"))
-    with History(config().location, config().provider) as history:
+    crew.kickoff(from_checkpoint=stored(restore_from=f"{RUN}/b"))
+    with History(stored().location, stored().provider) as history:
         assert history.run(f"{RUN}/b").values == history.run(RUN).values
         history.prune(keep_last=1)
         assert history.run(RUN).values["calls"] == [f"task:t{n}/llm#1" for n in range(3)]
 
 
-def test_a_pruned_run_goes_on_with_the_state_of_each_step(config):
+def test_a_pruned_run_goes_on_with_the_state_of_each_step(stored):
     stop = [True]
 
     @step
     def act(n):
         state()["log"] = [*state().get("log", []), n]
 
-    @flow(checkpoint=config(on_events=["step_completed"]))
+    @flow(checkpoint=stored(on_events=["step_completed"]))
     def work():
         seen = []
         for n in range(6):
@@ -65,12 +65,12 @@ def test_a_pruned_run_goes_on_with_the_state_of_each_step(config):
 
     with pytest.raises(StoreError):
         work.kickoff(run_id=RUN)
-    with History(config().location, config().provider) as history:
+    with History(stored().location, stored().provider) as history:
         history.prune(keep_last=1)
     assert work.kickoff(run_id=RUN) == [list(range(n + 1)) for n in range(6)]
 
 
-def test_values_that_an_earlier_release_recorded_are_there_when_its_run_goes_on(config):
+def test_values_that_an_earlier_release_recorded_are_there_when_its_run_goes_on(stored):
     """They rode with whatever commit came next, and belonged to no step."""
 
     @event_bus.on(TaskCompletedEvent)
@@ -80,9 +80,9 @@ def test_values_that_an_earlier_release_recorded_are_there_when_its_run_goes_on(
     agent = Agent(role="Worker", goal="work", llm=ScriptedLLM(["a", "b", RuntimeError("cut"), "c"]))
     tasks = [Task(name=f"t{n}", description=f"Do {n}", expected_output="x", agent=agent) for n in range(3)]
     with pytest.raises(RuntimeError):
-        Crew(tasks=tasks, checkpoint=config()).kickoff(run_id=RUN)
+        Crew(tasks=tasks, checkpoint=stored()).kickoff(run_id=RUN)
     old, after, versions = [], "", 0
-    for entry in entries_of(config()):
+    for entry in entries_of(stored()):
         facts = {**entry.commit}
         if late := facts.pop("late", None):
             [[_, [name], value]] = late[0]["ops"]
@@ -96,7 +96,7 @@ def test_values_that_an_earlier_release_recorded_are_there_when_its_run_goes_on(
     assert values_of(setting) == {"done": 3}
 
 
-def test_what_a_step_appended_and_another_appended_after_it_failed_are_both_there_after_a_resume(config):
+def test_what_a_step_appended_and_another_appended_after_it_failed_are_both_there_after_a_resume(stored):
     @step
     def add(n):
         state().setdefault("log", []).append(n)
@@ -118,11 +118,11 @@ def test_what_a_step_appended_and_another_appended_after_it_failed_are_both_ther
 
         return work
 
-    assert whole(config()).kickoff(run_id=RUN) == ["first", "cleanup"]
-    cut_anywhere(whole, config(), ["first", "cleanup"])
+    assert whole(stored()).kickoff(run_id=RUN) == ["first", "cleanup"]
+    cut_anywhere(whole, stored(), ["first", "cleanup"])
 
 
-def test_a_step_that_is_done_again_in_a_fork_takes_nothing_away_from_those_that_are_not(config):
+def test_a_step_that_is_done_again_in_a_fork_takes_nothing_away_from_those_that_are_not(stored):
     done = []
 
     @step
@@ -131,7 +131,7 @@ def test_a_step_that_is_done_again_in_a_fork_takes_nothing_away_from_those_that_
         state().setdefault("log", []).append(n)
         state()["last"] = n
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     def work():
         for n in (1, 2, 3):
             add(n)
@@ -141,13 +141,13 @@ def test_a_step_that_is_done_again_in_a_fork_takes_nothing_away_from_those_that_
     fork = work.fork(RUN, rerun=["step:add"], branch="b")
     assert fork.kickoff() == ([1, 2, 3], 3)
     assert done == [1, 2, 3, 1]
-    with History(config().location, config().provider) as history:
+    with History(stored().location, stored().provider) as history:
         assert history.run(f"{RUN}/b").values == {"log": [1, 2, 3], "last": 3}
     edited = work.fork(RUN, edits={"step:add#2": None}, branch="c")
     assert edited.kickoff() == ([1, 2, 3], 3), "an edited output keeps what its step has changed"
 
 
-def test_names_come_in_the_same_order_in_every_life(config):
+def test_names_come_in_the_same_order_in_every_life(stored):
     @step
     async def put(name, wait):
         await asyncio.sleep(wait)
@@ -164,11 +164,11 @@ def test_names_come_in_the_same_order_in_every_life(config):
 
         return work
 
-    assert whole(config()).kickoff(run_id=RUN) == ["a", "b", "c"]
-    cut_anywhere(whole, config(), ["a", "b", "c"])
+    assert whole(stored()).kickoff(run_id=RUN) == ["a", "b", "c"]
+    cut_anywhere(whole, stored(), ["a", "b", "c"])
 
 
-def test_a_cached_answer_changes_the_state_as_the_step_did(config):
+def test_a_cached_answer_changes_the_state_as_the_step_did(stored):
     ran = []
 
     @step(cache=True, version=1)
@@ -177,7 +177,7 @@ def test_a_cached_answer_changes_the_state_as_the_step_did(config):
         state().setdefault("log", []).append(n)
         return n
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     def work():
         fill(7)
         return list(state()["log"])
@@ -185,7 +185,7 @@ def test_a_cached_answer_changes_the_state_as_the_step_did(config):
     assert work.kickoff(run_id="one") == [7]
     assert work.kickoff(run_id="two") == [7]
     assert ran == [7]
-    with History(config().location, config().provider) as history:
+    with History(stored().location, stored().provider) as history:
         assert history.run("two").values == {"log": [7]}
 
 
@@ -209,7 +209,7 @@ def test_many_appends_cost_bytes_for_what_is_appended(memory):
     assert abs((third - second) - 2 * (second - first)) < (second - first) / 10
 
 
-def test_a_flow_that_is_tried_again_writes_again_and_its_recorded_steps_change_the_state_once(config):
+def test_a_flow_that_is_tried_again_writes_again_and_its_recorded_steps_change_the_state_once(stored):
     @step
     def put(n):
         state().setdefault("log", []).append(n)
@@ -227,16 +227,16 @@ def test_a_flow_that_is_tried_again_writes_again_and_its_recorded_steps_change_t
         return work
 
     expected = {"body": [1], "log": ["first", "second"]}
-    assert whole(config()).kickoff(run_id=RUN) == expected
-    cut_anywhere(whole, config(), expected)
+    assert whole(stored()).kickoff(run_id=RUN) == expected
+    cut_anywhere(whole, stored(), expected)
 
 
-def test_a_flow_that_waits_for_an_answer_has_its_state_when_it_goes_on(config):
+def test_a_flow_that_waits_for_an_answer_has_its_state_when_it_goes_on(stored):
     @step
     def put(n):
         state()[f"{n}"] = len(state())
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     def work():
         state()["own"] = 1
         put("before")
@@ -247,12 +247,12 @@ def test_a_flow_that_waits_for_an_answer_has_its_state_when_it_goes_on(config):
 
     with pytest.raises(Suspended):
         work.kickoff(run_id=RUN)
-    assert values_of(config()) == {"own": 2, "before": 1}
+    assert values_of(stored()) == {"own": 2, "before": 1}
     expected = {"own": 2, "before": 1, "who": "Ann", "after": 3}
-    assert work.kickoff(run_id=RUN, answers={"human:who": "Ann"}) == expected == values_of(config())
+    assert work.kickoff(run_id=RUN, answers={"human:who": "Ann"}) == expected == values_of(stored())
 
 
-def test_a_preview_has_the_state_that_the_run_would_have(config):
+def test_a_preview_has_the_state_that_the_run_would_have(stored):
     @step
     def put(n):
         state()["n"] = n
@@ -262,7 +262,7 @@ def test_a_preview_has_the_state_that_the_run_would_have(config):
     def look(n):
         return n
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     def work():
         put(1)
         look(state()["n"])

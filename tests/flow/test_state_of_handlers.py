@@ -25,7 +25,7 @@ def state():
     return RuntimeState.current()
 
 
-def test_a_handler_changes_the_state_of_the_step_its_event_belongs_to(config, ran):
+def test_a_handler_changes_the_state_of_the_step_its_event_belongs_to(stored, ran):
     stop = [True]
 
     @event_bus.on(StepStartedEvent)
@@ -41,7 +41,7 @@ def test_a_handler_changes_the_state_of_the_step_its_event_belongs_to(config, ra
         ran.append(n)
         return list(state().get("ended", []))
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     def work():
         seen = [act(n) for n in range(2)]
         after = dict(state())
@@ -60,7 +60,7 @@ def test_a_handler_changes_the_state_of_the_step_its_event_belongs_to(config, ra
     assert ran == [0, 1, 2]
 
 
-def test_what_an_async_handler_sets_later_is_recorded_too(config):
+def test_what_an_async_handler_sets_later_is_recorded_too(stored):
     @event_bus.on(TaskCompletedEvent)
     async def note(source, event, state):
         notes = state.setdefault("notes", [])
@@ -69,26 +69,26 @@ def test_what_an_async_handler_sets_later_is_recorded_too(config):
         state["last"] = event.address
 
     agent = Agent(role="Worker", goal="work", llm=ScriptedLLM(lambda messages: "x"))
-    Crew(tasks=[Task(description="Do it", expected_output="x", agent=agent)], checkpoint=config()).kickoff(run_id=RUN)
-    assert values_of(config()) == {"notes": ["task#1"], "last": "task#1"}
+    Crew(tasks=[Task(description="Do it", expected_output="x", agent=agent)], checkpoint=stored()).kickoff(run_id=RUN)
+    assert values_of(stored()) == {"notes": ["task#1"], "last": "task#1"}
 
 
-def test_a_run_that_never_asks_for_the_state_records_nothing_of_it(config):
+def test_a_run_that_never_asks_for_the_state_records_nothing_of_it(stored):
     @step
     def act(n):
         return n
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     def work():
         return [act(n) for n in range(3)]
 
     work.kickoff(run_id=RUN)
-    for entry in entries_of(config()):
+    for entry in entries_of(stored()):
         assert not {"values", "late"} & entry.commit.keys()
         assert not any("state" in one or "order" in one for one in entry.commit.get("steps", ()))
 
 
-def test_what_a_handler_sets_at_the_start_of_the_run_is_there_for_its_steps_and_for_every_later_life(config):
+def test_what_a_handler_sets_at_the_start_of_the_run_is_there_for_its_steps_and_for_every_later_life(stored):
     @event_bus.on(FlowStartedEvent)
     def begun(source, event, state):
         state["lives"] = state.get("lives", 0) + 1
@@ -99,7 +99,7 @@ def test_what_a_handler_sets_at_the_start_of_the_run_is_there_for_its_steps_and_
     def look():
         return state()["lives"]
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     def work():
         seen = look()
         state()["seen"] = state()["lives"]
@@ -111,10 +111,10 @@ def test_what_a_handler_sets_at_the_start_of_the_run_is_there_for_its_steps_and_
     with pytest.raises(StoreError):
         work.kickoff(run_id=RUN)
     assert work.kickoff(run_id=RUN) == (1, {"lives": 1, "seen": 1}), "as in a run that nothing has cut"
-    assert values_of(config()) == {"lives": 1, "seen": 1}
+    assert values_of(stored()) == {"lives": 1, "seen": 1}
 
 
-def test_what_a_handler_sets_at_the_start_of_a_step_holds_for_all_its_attempts(config):
+def test_what_a_handler_sets_at_the_start_of_a_step_holds_for_all_its_attempts(stored):
     @event_bus.on(StepStartedEvent)
     def begun(source, event, state):
         state["begun"] = state.get("begun", 0) + 1
@@ -126,14 +126,14 @@ def test_what_a_handler_sets_at_the_start_of_a_step_holds_for_all_its_attempts(c
             raise ValueError
         return dict(state())
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     def work():
         return act(), dict(state())
 
     assert work.kickoff(run_id=RUN) == ({"begun": 1, "tries": 2}, {"begun": 1, "tries": 2})
 
 
-def test_what_a_handler_hears_of_a_failure_is_kept_until_the_step_is_answered(config):
+def test_what_a_handler_hears_of_a_failure_is_kept_until_the_step_is_answered(stored):
     @event_bus.on(StepFailedEvent)
     def failed(source, event, state):
         state["failures"] = state.get("failures", 0) + 1
@@ -145,20 +145,20 @@ def test_what_a_handler_hears_of_a_failure_is_kept_until_the_step_is_answered(co
         if stop:
             raise ValueError("once")
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     def work():
         act()
         return dict(state())
 
     with pytest.raises(ValueError):
         work.kickoff(run_id=RUN)
-    assert values_of(config()) == {"failures": 1}
+    assert values_of(stored()) == {"failures": 1}
     stop.clear()
     assert work.kickoff(run_id=RUN) == {"failures": 1}
-    assert values_of(config()) == {"failures": 1}
+    assert values_of(stored()) == {"failures": 1}
 
 
-def test_checkpoints_show_what_the_code_of_the_run_saw_then_in_whatever_life_they_were_made(config):
+def test_checkpoints_show_what_the_code_of_the_run_saw_then_in_whatever_life_they_were_made(stored):
     @step
     def put(n):
         state().setdefault("log", []).append(n)
@@ -177,7 +177,7 @@ def test_checkpoints_show_what_the_code_of_the_run_saw_then_in_whatever_life_the
         with History(setting.location, setting.provider) as history:
             return [checkpoint.values for checkpoint in history.run(RUN).checkpoints()]
 
-    setting = config(on_events=["step_completed"])
+    setting = stored(on_events=["step_completed"])
     whole(setting).kickoff(run_id=RUN)
     expected = [{"own": n, "body": [*range(n + 1)], "log": [*range(n + 1)]} for n in range(3)]
     assert shown(setting) == expected

@@ -26,7 +26,7 @@ def _answered(entries):
     return sum(address.rpartition("/")[2].startswith("llm") for address in Record.of(entries).outcomes)
 
 
-def test_what_a_step_changes_is_seen_by_the_code_after_it_and_recorded_with_its_outcome(config):
+def test_what_a_step_changes_is_seen_by_the_code_after_it_and_recorded_with_its_outcome(stored):
     @step
     def fill(n):
         state()["basket"] = ["apple"] * n
@@ -35,20 +35,20 @@ def test_what_a_step_changes_is_seen_by_the_code_after_it_and_recorded_with_its_
     async def count():
         state()["count"] = len(state()["basket"])
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     async def shop():
         await fill.submit(2)
         await count()
         return dict(state())
 
     assert shop.kickoff(run_id=RUN) == {"basket": ["apple"] * 2, "count": 2}
-    said = [step["state"] for e in entries_of(config()) for step in e.commit.get("steps", ()) if "state" in step]
+    said = [step["state"] for e in entries_of(stored()) for step in e.commit.get("steps", ()) if "state" in step]
     assert said == [[["set", ["basket"], ["apple", "apple"]]], [["set", ["count"], 2]]]
-    assert not any("values" in e.commit for e in entries_of(config())), "nothing is written twice"
-    assert values_of(config()) == {"basket": ["apple"] * 2, "count": 2}
+    assert not any("values" in e.commit for e in entries_of(stored())), "nothing is written twice"
+    assert values_of(stored()) == {"basket": ["apple"] * 2, "count": 2}
 
 
-def test_a_step_that_is_cut_leaves_nothing_of_its_changes_and_a_finished_one_is_applied_without_running(config, ran):
+def test_a_step_that_is_cut_leaves_nothing_of_its_changes_and_a_finished_one_is_applied_without_running(stored, ran):
     stop = [True]
 
     @step
@@ -64,7 +64,7 @@ def test_a_step_that_is_cut_leaves_nothing_of_its_changes_and_a_finished_one_is_
             raise StoreError("here", "cut")  # which is no failure of the step
         state()["log"].append("whole")
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     def work():
         state()["log"] = ["flow"]
         first()
@@ -74,14 +74,14 @@ def test_a_step_that_is_cut_leaves_nothing_of_its_changes_and_a_finished_one_is_
 
     with pytest.raises(StoreError):
         work.kickoff(run_id=RUN)
-    assert values_of(config()) == {"log": ["flow", "first"]}
+    assert values_of(stored()) == {"log": ["flow", "first"]}
     seen, after = work.kickoff(run_id=RUN)
     assert ran == ["first", "second", "second"]
     assert seen == {"log": ["flow", "first"]}
-    assert after == values_of(config()) == {"log": ["flow", "first", "half", "whole"]}
+    assert after == values_of(stored()) == {"log": ["flow", "first", "half", "whole"]}
 
 
-def test_an_attempt_that_fails_takes_its_changes_with_it_and_those_of_the_steps_inside_it(config):
+def test_an_attempt_that_fails_takes_its_changes_with_it_and_those_of_the_steps_inside_it(stored):
     @step
     def inner():
         state()["inner"] = state().get("inner", 0) + 1
@@ -96,17 +96,17 @@ def test_an_attempt_that_fails_takes_its_changes_with_it_and_those_of_the_steps_
             raise ValueError
         return before
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     def work():
         state()["kept"] = True
         return outer(), dict(state())
 
     before, after = work.kickoff(run_id=RUN)
     assert before == {"kept": True}
-    assert after == values_of(config()) == {"kept": True, "tries": 1, "inner": 2}
+    assert after == values_of(stored()) == {"kept": True, "tries": 1, "inner": 2}
 
 
-def test_what_a_handled_failure_changed_is_gone_in_every_life(config):
+def test_what_a_handled_failure_changed_is_gone_in_every_life(stored):
     @step
     def risky():
         state()["risky"] = 1
@@ -116,7 +116,7 @@ def test_what_a_handled_failure_changed_is_gone_in_every_life(config):
     def safe():
         state()["safe"] = state().get("risky", 0)
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     def work():
         try:
             risky()
@@ -125,12 +125,12 @@ def test_what_a_handled_failure_changed_is_gone_in_every_life(config):
         return dict(state())
 
     assert work.kickoff(run_id=RUN) == {"safe": 0}
-    for at in range(2, len(entries_of(config()))):
-        again = flow(checkpoint=cut(entries_of(config()), at))(work.func)
+    for at in range(2, len(entries_of(stored()))):
+        again = flow(checkpoint=cut(entries_of(stored()), at))(work.func)
         assert again.kickoff(run_id=RUN) == {"safe": 0}
 
 
-def test_an_inner_step_sees_what_the_outer_changed_before_and_is_applied_again_if_that_is_cut(config, ran):
+def test_an_inner_step_sees_what_the_outer_changed_before_and_is_applied_again_if_that_is_cut(stored, ran):
     stop = [True]
 
     @step
@@ -148,7 +148,7 @@ def test_an_inner_step_sees_what_the_outer_changed_before_and_is_applied_again_i
             raise StoreError("here", "cut")  # which is no failure of the step
         return seen, list(state()["log"])
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     def work():
         return outer()
 
@@ -156,10 +156,10 @@ def test_an_inner_step_sees_what_the_outer_changed_before_and_is_applied_again_i
         work.kickoff(run_id=RUN)
     assert work.kickoff(run_id=RUN) == (["outer", "inner"], ["outer", "inner"])
     assert ran == ["inner"]
-    assert values_of(config()) == {"log": ["outer", "inner"]}
+    assert values_of(stored()) == {"log": ["outer", "inner"]}
 
 
-def test_coroutines_and_threads_of_one_step_share_its_view(config):
+def test_coroutines_and_threads_of_one_step_share_its_view(stored):
     @step
     async def gathered():
         async def one(n):
@@ -175,7 +175,7 @@ def test_coroutines_and_threads_of_one_step_share_its_view(config):
         thread.start()
         thread.join()
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     async def work():
         await gathered()
         return dict(state())
@@ -188,7 +188,7 @@ def test_outside_a_run_there_is_no_current_state():
         RuntimeState.current()
 
 
-def test_tools_and_tasks_of_a_crew_have_the_state_and_a_resumed_one_has_it_again(config):
+def test_tools_and_tasks_of_a_crew_have_the_state_and_a_resumed_one_has_it_again(stored):
     @tool
     def note(what: str) -> str:
         """Note something."""
@@ -201,16 +201,16 @@ def test_tools_and_tasks_of_a_crew_have_the_state_and_a_resumed_one_has_it_again
         return Crew(tasks=tasks, checkpoint=setting)
 
     replies = [ToolCall("note", {"what": "a"}), "done", ToolCall("note", {"what": "b"}), "done"]
-    crew(config(), replies).kickoff(run_id=RUN)
-    assert values_of(config()) == {"notes": ["a", "b"]}
-    entries = entries_of(config())
+    crew(stored(), replies).kickoff(run_id=RUN)
+    assert values_of(stored()) == {"notes": ["a", "b"]}
+    entries = entries_of(stored())
     for at in range(1, len(entries)):
         setting, left = cut(entries, at), replies[_answered(entries[:at]) :]
         crew(setting, left).kickoff(run_id=RUN)
         assert values_of(setting) == {"notes": ["a", "b"]}
 
 
-def test_a_tool_call_that_fails_changes_nothing(config):
+def test_a_tool_call_that_fails_changes_nothing(stored):
     @tool
     def note(what: str) -> str:
         """Note something."""
@@ -222,12 +222,12 @@ def test_a_tool_call_that_fails_changes_nothing(config):
     replies = [ToolCall("note", {"what": "bad"}), ToolCall("note", {"what": "good"}), "done"]
     agent = Agent(role="Clerk", goal="note", llm=ScriptedLLM(replies), tools=[note])
     task = Task(name="one", description="Do it", expected_output="x", agent=agent)
-    Crew(tasks=[task], checkpoint=config()).kickoff(run_id=RUN)
-    assert values_of(config()) == {"good": True}
+    Crew(tasks=[task], checkpoint=stored()).kickoff(run_id=RUN)
+    assert values_of(stored()) == {"good": True}
 
 
-def test_the_state_of_a_step_offers_nothing_that_another_life_could_not_do_again(config):
-    @flow(checkpoint=config())
+def test_the_state_of_a_step_offers_nothing_that_another_life_could_not_do_again(stored):
+    @flow(checkpoint=stored())
     def work():
         for verb in ("snapshot", "restore", "checkpoint", "checkpoints", "add_usage"):
             with pytest.raises(ConfigError, match=f"the state of a running step has no {verb}"):
@@ -242,7 +242,7 @@ def test_the_state_of_a_step_offers_nothing_that_another_life_could_not_do_again
     assert work.kickoff(run_id=RUN) == {"n": [1]}
 
 
-def test_a_crew_in_a_flow_and_a_flow_in_a_step_hand_their_changes_outward(config):
+def test_a_crew_in_a_flow_and_a_flow_in_a_step_hand_their_changes_outward(stored):
     @tool
     def note(what: str) -> str:
         """Note something."""
@@ -273,6 +273,6 @@ def test_a_crew_in_a_flow_and_a_flow_in_a_step_hand_their_changes_outward(config
         return work
 
     expected = {"notes": ["x", 1, 2], "nested": 2}
-    assert whole(config()).kickoff(run_id=RUN) == expected
-    assert values_of(config()) == expected
-    cut_anywhere(whole, config(), expected)
+    assert whole(stored()).kickoff(run_id=RUN) == expected
+    assert values_of(stored()) == expected
+    cut_anywhere(whole, stored(), expected)

@@ -79,27 +79,27 @@ WHOLE = Trip(legs=[Leg(departure="Brest", arrival="Cork")], notes=["leave", "arr
 
 
 @pytest.mark.parametrize("on_conflict", ["last", "error"])
-def test_methods_side_by_side_change_different_parts_of_one_model(config, on_conflict):
+def test_methods_side_by_side_change_different_parts_of_one_model(stored, on_conflict):
     with EventRecorder() as heard:
-        found = trip_of(config(on_conflict=on_conflict))().kickoff(run_id=RUN)
+        found = trip_of(stored(on_conflict=on_conflict))().kickoff(run_id=RUN)
     assert found == WHOLE
     assert not heard.of(StepStateConflictEvent)
-    assert values_of(config())["trip"] == found
-    assert trip_of(config())().kickoff(run_id=RUN) == found
+    assert values_of(stored())["trip"] == found
+    assert trip_of(stored())().kickoff(run_id=RUN) == found
 
 
-def test_a_run_that_is_cut_anywhere_comes_to_the_same(config):
-    assert trip_of(config())().kickoff(run_id=RUN) == WHOLE
+def test_a_run_that_is_cut_anywhere_comes_to_the_same(stored):
+    assert trip_of(stored())().kickoff(run_id=RUN) == WHOLE
 
     def whole(setting):
         return trip_of(setting)()
 
-    cut_anywhere(whole, config(), WHOLE)
+    cut_anywhere(whole, stored(), WHOLE)
 
 
-def test_a_step_that_a_fork_has_run_again_leaves_nothing_of_its_first_time(config):
+def test_a_step_that_a_fork_has_run_again_leaves_nothing_of_its_first_time(stored):
     class Notes(Flow[TripState]):
-        checkpoint = config()
+        checkpoint = stored()
 
         @start()
         def begin(self):
@@ -125,7 +125,7 @@ def test_a_step_that_a_fork_has_run_again_leaves_nothing_of_its_first_time(confi
     assert Notes().fork(RUN, rerun=["method:begin"]).kickoff() == ["one", "two"]
 
 
-def test_of_a_model_in_which_both_changed_one_part_the_later_commit_counts(config):
+def test_of_a_model_in_which_both_changed_one_part_the_later_commit_counts(stored):
     @step
     async def change(n):
         leg = state()["leg"]
@@ -143,13 +143,13 @@ def test_of_a_model_in_which_both_changed_one_part_the_later_commit_counts(confi
         return work
 
     with EventRecorder() as heard:
-        assert whole(config()).kickoff(run_id=RUN) == Leg(departure="port 2")
+        assert whole(stored()).kickoff(run_id=RUN) == Leg(departure="port 2")
     assert [event.names for event in heard.of(StepStateConflictEvent)] == [("leg",)]
     with pytest.raises(StateConflict):
-        whole(config(on_conflict="error")).kickoff(run_id="other")
+        whole(stored(on_conflict="error")).kickoff(run_id="other")
 
 
-def test_two_steps_change_a_dataclass_and_the_items_of_a_list(config):
+def test_two_steps_change_a_dataclass_and_the_items_of_a_list(stored):
     @step
     async def change(name):
         await asyncio.sleep(0.01)
@@ -157,7 +157,7 @@ def test_two_steps_change_a_dataclass_and_the_items_of_a_list(config):
         state()["tally"].names.append(name)
         state()["rows"][["left", "right"].index(name)]["n"] = 1
 
-    @flow(checkpoint=config(on_conflict="error"))
+    @flow(checkpoint=stored(on_conflict="error"))
     async def work():
         state()["tally"], state()["rows"] = Tally(), [{"n": 0}, {"n": 0}]
         await asyncio.gather(change("left"), change("right"))
@@ -168,7 +168,7 @@ def test_two_steps_change_a_dataclass_and_the_items_of_a_list(config):
     assert rows == [{"n": 1}, {"n": 1}]
 
 
-def test_what_a_step_with_a_cache_leaves_is_of_itself_alone(config):
+def test_what_a_step_with_a_cache_leaves_is_of_itself_alone(stored):
     @step(cache=True)
     async def leave():
         state()["leg"].departure = "Brest"
@@ -178,7 +178,7 @@ def test_what_a_step_with_a_cache_leaves_is_of_itself_alone(config):
     async def arrive():
         state()["leg"].arrival = "Cork"
 
-    @flow(name="work", checkpoint=config())
+    @flow(name="work", checkpoint=stored())
     async def work(both):
         state()["leg"] = Leg()
         await asyncio.gather(leave(), *([arrive()] if both else []))

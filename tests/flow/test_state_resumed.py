@@ -33,7 +33,7 @@ def held(whole, setting, **more):
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_a_step_resumed_right_after_a_conflict_begins_with_what_the_other_left(config, order):
+def test_a_step_resumed_right_after_a_conflict_begins_with_what_the_other_left(stored, order):
     @step(retries=1)
     async def count(n):
         before = state().get("count", 0)
@@ -48,10 +48,10 @@ def test_a_step_resumed_right_after_a_conflict_begins_with_what_the_other_left(c
 
         return two
 
-    assert held(whole, config(on_conflict="error"), on_conflict="error") == 2
+    assert held(whole, stored(on_conflict="error"), on_conflict="error") == 2
 
 
-def test_what_a_handler_sets_at_the_start_of_a_step_holds_after_a_conflict_too(config):
+def test_what_a_handler_sets_at_the_start_of_a_step_holds_after_a_conflict_too(stored):
     @event_bus.on(StepStartedEvent)
     def begun(source, event, state):
         state[event.address] = True
@@ -71,10 +71,10 @@ def test_what_a_handler_sets_at_the_start_of_a_step_holds_after_a_conflict_too(c
         return two
 
     expected = {"step:count": True, "step:count#2": True, "count": 2}
-    assert held(whole, config(on_conflict="error"), on_conflict="error") == expected
+    assert held(whole, stored(on_conflict="error"), on_conflict="error") == expected
 
 
-def test_items_of_a_cached_answer_are_those_of_the_step_that_reuses_it(config):
+def test_items_of_a_cached_answer_are_those_of_the_step_that_reuses_it(stored):
     @step
     def inner(x):
         return state().collection("notes").add(f"inner {x}")
@@ -86,7 +86,7 @@ def test_items_of_a_cached_answer_are_those_of_the_step_that_reuses_it(config):
         notes.add(x)
         inner(x)
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     def work(xs):
         for x in xs:
             note(x)
@@ -110,7 +110,7 @@ def test_only_the_items_of_the_step_itself_get_new_ids():
     assert ids == ["step:z.1", "step:z!2/step:b.1", "step:a#2.1", "step:a.b.1", "step:a.1"]
 
 
-def test_what_handlers_set_at_the_start_of_a_run_is_set_once(config):
+def test_what_handlers_set_at_the_start_of_a_run_is_set_once(stored):
     @event_bus.on(FlowStartedEvent)
     def begun(source, event, state):
         state["n"] = state.get("n", 0) + 1
@@ -133,7 +133,7 @@ def test_what_handlers_set_at_the_start_of_a_run_is_set_once(config):
 
         return work
 
-    setting = config()
+    setting = stored()
     expected = whole(setting).kickoff(run_id=RUN)
     assert expected == (1, ["started"], 2)
     assert kept_by(setting)[1] == {"c": {"run+1": "start", "step:act+1": "step:act"}}

@@ -59,31 +59,31 @@ def replayed(whole, setting, expected):
     assert values_of(again) == values_of(setting)
 
 
-def test_steps_side_by_side_merge_by_field(config):
-    whole = side_by_side(config(), (0, 1), name=lambda n: f"n{n}").kickoff(run_id=RUN)
-    assert whole == values_of(config()) == {"before": 0, "n0": 1, "n1": 2}
+def test_steps_side_by_side_merge_by_field(stored):
+    whole = side_by_side(stored(), (0, 1), name=lambda n: f"n{n}").kickoff(run_id=RUN)
+    assert whole == values_of(stored()) == {"before": 0, "n0": 1, "n1": 2}
 
 
 @pytest.mark.parametrize("finish", [(0, 1), (1, 0)])
-def test_of_a_field_that_two_steps_changed_the_later_commit_counts_and_an_event_says_so(config, finish):
+def test_of_a_field_that_two_steps_changed_the_later_commit_counts_and_an_event_says_so(stored, finish):
     with EventRecorder() as heard:
-        result = side_by_side(config(), finish).kickoff(run_id=RUN)
+        result = side_by_side(stored(), finish).kickoff(run_id=RUN)
     assert result == {"before": 0, "same": finish[1] + 1}
     [event] = heard.of(StepStateConflictEvent)
     assert (event.names, event.run_id) == (("same",), RUN)
-    entries = entries_of(config())
+    entries = entries_of(stored())
     last = max(e.seq for e in entries if any(s["kind"] == "step" for s in e.commit.get("steps", ())))
     assert side_by_side(cut(entries, last), finish).kickoff(run_id=RUN) == result, "in whatever order it is replayed"
 
 
-def test_a_conflict_is_an_error_if_that_is_wanted_and_a_retry_begins_with_what_the_other_left(config):
+def test_a_conflict_is_an_error_if_that_is_wanted_and_a_retry_begins_with_what_the_other_left(stored):
     with pytest.raises(StateConflict, match="has changed 'same' of the state"):
-        side_by_side(config(on_conflict="error"), (0, 1)).kickoff(run_id="once")
-    again = side_by_side(config(on_conflict="error"), (0, 1), retries=1)
+        side_by_side(stored(on_conflict="error"), (0, 1)).kickoff(run_id="once")
+    again = side_by_side(stored(on_conflict="error"), (0, 1), retries=1)
     assert again.kickoff(run_id=RUN)["same"] == 3
 
 
-def test_what_a_submitted_step_changed_comes_in_where_its_result_is_taken(config):
+def test_what_a_submitted_step_changed_comes_in_where_its_result_is_taken(stored):
     @step
     def change():
         state()["x"] = "step"
@@ -99,12 +99,12 @@ def test_what_a_submitted_step_changed_comes_in_where_its_result_is_taken(config
 
         return work
 
-    assert whole(config()).kickoff(run_id=RUN) == ("flow", "step")
-    assert values_of(config()) == {"x": "step"}
-    cut_anywhere(whole, config(), ("flow", "step"))
+    assert whole(stored()).kickoff(run_id=RUN) == ("flow", "step")
+    assert values_of(stored()) == {"x": "step"}
+    cut_anywhere(whole, stored(), ("flow", "step"))
 
 
-def test_in_a_thread_a_submitted_step_begins_with_what_held_when_it_was_submitted(config):
+def test_in_a_thread_a_submitted_step_begins_with_what_held_when_it_was_submitted(stored):
     @step
     def look():
         return dict(state())
@@ -122,10 +122,10 @@ def test_in_a_thread_a_submitted_step_begins_with_what_held_when_it_was_submitte
 
         return work
 
-    assert whole(config()).kickoff(run_id=RUN) == list(range(20))
+    assert whole(stored()).kickoff(run_id=RUN) == list(range(20))
 
 
-def test_equal_results_side_by_side_are_a_conflict(config):
+def test_equal_results_side_by_side_are_a_conflict(stored):
     @step
     async def count():
         n = state().get("n", 0)
@@ -147,15 +147,15 @@ def test_equal_results_side_by_side_are_a_conflict(config):
         return work
 
     with EventRecorder() as heard:
-        assert whole(config(), count).kickoff(run_id=RUN) == 1
+        assert whole(stored(), count).kickoff(run_id=RUN) == 1
     assert [event.names for event in heard.of(StepStateConflictEvent)] == [("n",), ("n",)]
-    cut_anywhere(lambda setting: whole(setting, count), config(), 1)
+    cut_anywhere(lambda setting: whole(setting, count), stored(), 1)
     with pytest.raises(StateConflict):
-        whole(config(on_conflict="error"), count).kickoff(run_id="other")
-    assert whole(config(on_conflict="error"), retried).kickoff(run_id="third") == 3
+        whole(stored(on_conflict="error"), count).kickoff(run_id="other")
+    assert whole(stored(on_conflict="error"), retried).kickoff(run_id="third") == 3
 
 
-def test_a_conflict_with_a_step_that_an_earlier_life_recorded_is_one_too(config):
+def test_a_conflict_with_a_step_that_an_earlier_life_recorded_is_one_too(stored):
     stop = [True]
 
     @step(retries=3)
@@ -167,7 +167,7 @@ def test_a_conflict_with_a_step_that_an_earlier_life_recorded_is_one_too(config)
             raise StoreError("here", "cut")  # which is no failure of the step
         state()["n"] = n + 1
 
-    @flow(checkpoint=config(on_conflict="error"))
+    @flow(checkpoint=stored(on_conflict="error"))
     async def work():
         await asyncio.gather(count(0.05), count(0))
         return state()["n"]
@@ -177,7 +177,7 @@ def test_a_conflict_with_a_step_that_an_earlier_life_recorded_is_one_too(config)
     assert work.kickoff(run_id=RUN) == 2
 
 
-def test_what_is_left_running_cannot_change_the_state_of_a_step_that_has_ended(config):
+def test_what_is_left_running_cannot_change_the_state_of_a_step_that_has_ended(stored):
     kept, told = [], []
 
     @step
@@ -185,7 +185,7 @@ def test_what_is_left_running_cannot_change_the_state_of_a_step_that_has_ended(c
         kept.append(state())
         state()["x"] = 1
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     def work():
         leave()
         try:
@@ -198,7 +198,7 @@ def test_what_is_left_running_cannot_change_the_state_of_a_step_that_has_ended(c
     assert "The state of step:leave was changed after step:leave had ended" in told[0]
 
 
-def test_a_handle_that_nobody_awaits_hands_over_its_changes_at_the_end_of_the_step_around_it(config):
+def test_a_handle_that_nobody_awaits_hands_over_its_changes_at_the_end_of_the_step_around_it(stored):
     @step
     async def put(name):
         state()[name] = True
@@ -216,11 +216,11 @@ def test_a_handle_that_nobody_awaits_hands_over_its_changes_at_the_end_of_the_st
 
         return work
 
-    assert whole(config()).kickoff(run_id=RUN) == ([], ["a", "b"])
-    cut_anywhere(whole, config(), ([], ["a", "b"]))
+    assert whole(stored()).kickoff(run_id=RUN) == ([], ["a", "b"])
+    cut_anywhere(whole, stored(), ([], ["a", "b"]))
 
 
-def test_the_later_commit_counts_in_whatever_order_results_are_taken(config):
+def test_the_later_commit_counts_in_whatever_order_results_are_taken(stored):
     @step
     async def put(n, wait):
         await asyncio.sleep(wait)
@@ -240,12 +240,12 @@ def test_the_later_commit_counts_in_whatever_order_results_are_taken(config):
         return work
 
     expected = {"log": ["late"], "x": "late"}, {"log": ["early", "late"], "x": "late"}
-    assert whole(config()).kickoff(run_id=RUN) == expected
-    assert values_of(config()) == {"log": ["early", "late"], "x": "late"}
-    cut_anywhere(whole, config(), expected, after=4)
+    assert whole(stored()).kickoff(run_id=RUN) == expected
+    assert values_of(stored()) == {"log": ["early", "late"], "x": "late"}
+    cut_anywhere(whole, stored(), expected, after=4)
 
 
-def test_appends_and_keys_side_by_side_are_put_together_without_a_conflict(config):
+def test_appends_and_keys_side_by_side_are_put_together_without_a_conflict(stored):
     @step
     async def add(n):
         await asyncio.sleep(0.01)
@@ -255,7 +255,7 @@ def test_appends_and_keys_side_by_side_are_put_together_without_a_conflict(confi
         state().setdefault("begun", []).append(n)
         state().setdefault("mapping", {})[f"{n}"] = n
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     async def work():
         state().update(list=[], keys={"deep": {}})
         await asyncio.gather(*map(add, range(3)))
@@ -268,10 +268,10 @@ def test_appends_and_keys_side_by_side_are_put_together_without_a_conflict(confi
     assert found["keys"].keys() == {"deep", "k0", "k1", "k2"}
     assert found["keys"]["deep"].keys() == {"d0", "d1", "d2"}
     assert found["mapping"] == {"0": 0, "1": 1, "2": 2}
-    assert values_of(config()) == found
+    assert values_of(stored()) == found
 
 
-def test_tasks_side_by_side_hand_their_changes_to_those_that_wait_for_them(config):
+def test_tasks_side_by_side_hand_their_changes_to_those_that_wait_for_them(stored):
     @tool
     def note(what: str) -> str:
         """Note something."""
@@ -291,10 +291,10 @@ def test_tasks_side_by_side_hand_their_changes_to_those_that_wait_for_them(confi
         last = Task(name="c", description="Do c", expected_output="x", agent=agent, context=[first, second])
         return Crew(tasks=[first, second, last], checkpoint=setting)
 
-    whole(config()).kickoff(run_id=RUN)
-    found = values_of(config())["notes"]
+    whole(stored()).kickoff(run_id=RUN)
+    found = values_of(stored())["notes"]
     assert sorted(found[:2]) == ["a", "b"] and found[2:] == ["c"]
-    entries = entries_of(config())
+    entries = entries_of(stored())
     for at in range(1, len(entries)):
         again = cut(entries, at)
         whole(again).kickoff(run_id=RUN)
@@ -302,7 +302,7 @@ def test_tasks_side_by_side_hand_their_changes_to_those_that_wait_for_them(confi
         assert sorted(notes[:2]) == ["a", "b"] and notes[2:] == ["c"], f"cut after commit {at}"
 
 
-def test_handlers_of_steps_side_by_side_each_see_what_the_others_have_set(config):
+def test_handlers_of_steps_side_by_side_each_see_what_the_others_have_set(stored):
     @event_bus.on(StepCompletedEvent)
     def count(source, event, state):
         state["finished"] = state.get("finished", 0) + 1
@@ -319,8 +319,8 @@ def test_handlers_of_steps_side_by_side_each_see_what_the_others_have_set(config
 
         return work
 
-    assert whole(config()).kickoff(run_id=RUN) == 5
-    assert whole(config()).kickoff(run_id=RUN) == 5
+    assert whole(stored()).kickoff(run_id=RUN) == 5
+    assert whole(stored()).kickoff(run_id=RUN) == 5
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4))), ids=lambda order: "".join(map(str, order)))
@@ -368,7 +368,7 @@ def test_handlers_count_the_steps_in_whatever_order_they_end(order):
         assert values_of(again) == {"finished": finished, "log": log}, f"cut after commit {commit}"
 
 
-def test_coroutines_side_by_side_write_in_the_order_in_which_their_steps_were_committed(config):
+def test_coroutines_side_by_side_write_in_the_order_in_which_their_steps_were_committed(stored):
     @step
     async def put(name, wait):
         await asyncio.sleep(wait)
@@ -389,11 +389,11 @@ def test_coroutines_side_by_side_write_in_the_order_in_which_their_steps_were_co
 
         return work
 
-    expected = whole(config()).kickoff(run_id=RUN)
-    replayed(whole, config(), expected)
+    expected = whole(stored()).kickoff(run_id=RUN)
+    replayed(whole, stored(), expected)
 
 
-def test_threads_side_by_side_leave_the_names_in_the_order_of_the_commits(config):
+def test_threads_side_by_side_leave_the_names_in_the_order_of_the_commits(stored):
     @step
     def put(name, wait):
         time.sleep(wait)
@@ -408,12 +408,12 @@ def test_threads_side_by_side_leave_the_names_in_the_order_of_the_commits(config
 
         return work
 
-    expected = whole(config()).kickoff(run_id=RUN)
+    expected = whole(stored()).kickoff(run_id=RUN)
     for _ in range(5):
-        replayed(whole, config(), expected)
+        replayed(whole, stored(), expected)
 
 
-def test_a_handle_that_another_step_awaits_hands_its_changes_to_the_code_that_began_it(config):
+def test_a_handle_that_another_step_awaits_hands_its_changes_to_the_code_that_began_it(stored):
     kept = {}
 
     @step
@@ -437,11 +437,11 @@ def test_a_handle_that_another_step_awaits_hands_its_changes_to_the_code_that_be
         return work
 
     expected = ({"x": "own"}, {"x": "own"}, {"x": 1})
-    assert whole(config()).kickoff(run_id=RUN) == expected
-    cut_anywhere(whole, config(), expected)
+    assert whole(stored()).kickoff(run_id=RUN) == expected
+    cut_anywhere(whole, stored(), expected)
 
 
-def test_a_retry_after_a_conflict_is_in_conflict_with_no_step_whose_change_it_began_with(config):
+def test_a_retry_after_a_conflict_is_in_conflict_with_no_step_whose_change_it_began_with(stored):
     retried, handed = asyncio.Event(), asyncio.Event()
 
     @step
@@ -458,7 +458,7 @@ def test_a_retry_after_a_conflict_is_in_conflict_with_no_step_whose_change_it_be
             await asyncio.sleep(0.05)
         state()["n"] = n + 1
 
-    @flow(checkpoint=config(on_conflict="error"))
+    @flow(checkpoint=stored(on_conflict="error"))
     async def work():
         first, second = early.submit(), late.submit()
         await retried.wait()

@@ -21,7 +21,7 @@ from tests.cuts import RUN, cut, entries_of
 
 
 @pytest.mark.parametrize("form", ["blocking", "async"])
-def test_a_pool_of_ones_own_is_part_of_the_run_with_bound(config, form):
+def test_a_pool_of_ones_own_is_part_of_the_run_with_bound(stored, form):
     ran, lock, broken = [], threading.Lock(), [True]
 
     @step
@@ -43,7 +43,7 @@ def test_a_pool_of_ones_own_is_part_of_the_run_with_bound(config, form):
     async def apooled():
         return await asyncio.to_thread(pooled)
 
-    crawl = flow(name="crawl", checkpoint=config())(pooled if form == "blocking" else apooled)
+    crawl = flow(name="crawl", checkpoint=stored())(pooled if form == "blocking" else apooled)
     with pytest.raises(KeyError):
         crawl.kickoff(run_id="one")
     broken.clear()
@@ -69,17 +69,17 @@ class Slow(BaseLLM):
 
 
 @pytest.mark.parametrize("verb", ["ask", "call"])
-def test_models_asked_the_same_in_threads_of_the_loop_are_told_apart_only_one_after_another(config, verb):
+def test_models_asked_the_same_in_threads_of_the_loop_are_told_apart_only_one_after_another(stored, verb):
     asks, fails = [getattr(Slow(model), verb) for model in ("small", "large")], [KeyError("cut")]
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     async def in_a_row():
         said = [str(await asyncio.to_thread(ask, "Well?")) for ask in asks]
         if fails:
             raise fails.pop()
         return said
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     async def at_once():
         return await asyncio.gather(*(asyncio.to_thread(ask, "Well?") for ask in asks))
 
@@ -92,7 +92,7 @@ def test_models_asked_the_same_in_threads_of_the_loop_are_told_apart_only_one_af
     assert at_once.kickoff() == ["I am small"] * 2
 
 
-def test_threads_that_the_code_of_a_flow_gives_its_context_get_their_own_answers_back(config):
+def test_threads_that_the_code_of_a_flow_gives_its_context_get_their_own_answers_back(stored):
     late, paid, fails = ["a"], [], [KeyError("cut")]
 
     class Counts(Slow):
@@ -107,7 +107,7 @@ def test_threads_that_the_code_of_a_flow_gives_its_context_get_their_own_answers
             time.sleep(0.03)
         return str(llm.call(name))
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     def crawl():
         async def all_of_them():
             return await asyncio.gather(*(asyncio.to_thread(asks, name) for name in "abc"))
@@ -125,7 +125,7 @@ def test_threads_that_the_code_of_a_flow_gives_its_context_get_their_own_answers
     assert crawl.kickoff(run_id="r") == ["I am small"] * 6
     assert sorted(paid) == list("abcdef")
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     def at_once():
         async def both():
             asks = [Slow(model).ask for model in ("small", "large")]

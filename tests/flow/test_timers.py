@@ -21,12 +21,12 @@ from tests.cuts import RUN, entries_of
 from tests.flow.failing import Boom
 
 
-def test_a_timer_waits_once_over_all_lives(config, monkeypatch):
+def test_a_timer_waits_once_over_all_lives(stored, monkeypatch):
     broken, until = [True], []
     wait = timer._wait
     monkeypatch.setattr(timer, "_wait", lambda *how: until.append(how[-1]) or wait(*how))
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     def pipeline():
         sleep_for(1)
         if broken:
@@ -85,12 +85,12 @@ def test_a_timer_asks_what_earlier_releases_have_recorded():
     assert [steps[at]["fingerprint"] for at in addresses] == asked
 
 
-def test_a_wait_until_a_moment_is_the_same_wait_in_every_life(config, monkeypatch):
+def test_a_wait_until_a_moment_is_the_same_wait_in_every_life(stored, monkeypatch):
     """The moment is given in another time zone by the later life."""
     broken, until = [True], []
     monkeypatch.setattr(timer, "_wait", lambda *how: until.append(how[-1]))
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     def pipeline(moment):
         sleep_until(moment if broken else moment.astimezone(timezone(timedelta(hours=5))))
         if broken:

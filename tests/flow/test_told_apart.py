@@ -53,8 +53,8 @@ async def in_threads(agent):
 
 
 @pytest.mark.parametrize("ask_one", [of_agent, of_crew, of_panel, closure, in_threads])
-def test_code_that_differs_only_in_what_no_resume_can_tell_apart_is_refused(config, ask_one):
-    @flow(checkpoint=config())
+def test_code_that_differs_only_in_what_no_resume_can_tell_apart_is_refused(stored, ask_one):
+    @flow(checkpoint=stored())
     async def panel(models):
         return await asyncio.gather(*(ask_one(judge(model)) for model in models))
 
@@ -125,10 +125,10 @@ given_an_agent = [in_step, in_submitted_step, in_closure, in_class_flow, in_flow
 
 
 @pytest.mark.parametrize("ask_one", given_an_agent)
-def test_steps_that_are_given_objects_which_cannot_be_recorded_are_refused_unless_these_are_alike(config, ask_one):
+def test_steps_that_are_given_objects_which_cannot_be_recorded_are_refused_unless_these_are_alike(stored, ask_one):
     one = judge("small")
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     async def panel(models):
         agents = [one if model == "one" else judge(model) for model in models]
         return await asyncio.gather(*(ask_one(agent) for agent in agents))
@@ -138,7 +138,7 @@ def test_steps_that_are_given_objects_which_cannot_be_recorded_are_refused_unles
         panel.kickoff(["small", "large"])
 
 
-def test_steps_that_are_given_objects_are_refused_unless_these_are_the_same(config):
+def test_steps_that_are_given_objects_are_refused_unless_these_are_the_same(stored):
     class Client:
         pass
 
@@ -149,7 +149,7 @@ def test_steps_that_are_given_objects_are_refused_unless_these_are_the_same(conf
     async def fetched(client, page):
         return await fetch(client, page)
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     async def crawl(pages, clients):
         made = [Client() for _ in range(clients)]
         return await asyncio.gather(*(fetched(made[n % clients], page) for n, page in enumerate(pages)))
@@ -160,13 +160,13 @@ def test_steps_that_are_given_objects_are_refused_unless_these_are_the_same(conf
         crawl.kickoff([1, 1], 2)
 
 
-def test_the_same_question_is_asked_as_often_as_one_likes_by_code_that_is_alike(config):
+def test_the_same_question_is_asked_as_often_as_one_likes_by_code_that_is_alike(stored):
     one, found = judge("small"), []
 
     async def ask_and_note(agent):
         found.append((await agent.akickoff("Who are you?")).raw)
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     async def sample():
         await asyncio.gather(ask_and_note(one), ask_and_note(one), ask_and_note(one.model_copy()))
         await asyncio.gather(*(Agent(role="R", goal="g", llm=LLM(model="offline")).akickoff("hi") for _ in "ab"))
@@ -176,25 +176,25 @@ def test_the_same_question_is_asked_as_often_as_one_likes_by_code_that_is_alike(
     assert sample.kickoff() == 3
 
 
-def test_a_key_tells_code_apart_that_differs_in_what_cannot_be_recorded(config):
+def test_a_key_tells_code_apart_that_differs_in_what_cannot_be_recorded(stored):
     async def named(model):
         with keyed(model):
             return await of_agent(judge(model))
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     async def panel():
         return await asyncio.gather(named("small"), named("large"))
 
     assert panel.kickoff() == ["I am small", "I am large"]
 
 
-def test_code_whose_argument_changes_before_it_asks_is_told_apart_by_whom_it_asks(config):
+def test_code_whose_argument_changes_before_it_asks_is_told_apart_by_whom_it_asks(stored):
     async def one(job):
         model = job.pop("model")
         await asyncio.sleep(0)
         return await of_agent(judge(model))
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     async def panel():
         return await asyncio.gather(one({"model": "small"}), one({"model": "large"}))
 
@@ -203,11 +203,11 @@ def test_code_whose_argument_changes_before_it_asks_is_told_apart_by_whom_it_ask
 
 
 @pytest.mark.parametrize("lines", [[["small", "large"], ["small"]], [["small"], ["small", "large"]]])
-def test_code_that_asks_several_agents_the_same_beside_others_is_refused(config, lines):
+def test_code_that_asks_several_agents_the_same_beside_others_is_refused(stored, lines):
     async def one(agents):
         return [await of_agent(agent) for agent in agents]
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     async def panel(lines):
         return await asyncio.gather(*(one([judge(model) for model in line]) for line in lines))
 
@@ -219,7 +219,7 @@ def test_code_that_asks_several_agents_the_same_beside_others_is_refused(config,
 @pytest.mark.parametrize(
     "differs", [{"extra": {"user": 2}}, {"fallbacks": (ScriptedLLM(["b"]),)}, {"key": SecretStr("b")}]
 )
-def test_models_that_differ_in_any_setting_are_told_apart(config, differs):
+def test_models_that_differ_in_any_setting_are_told_apart(stored, differs):
     class Model(ScriptedLLM):
         def __init__(self, *, extra=None, fallbacks=(), key=None):
             super().__init__(lambda messages: "done")
@@ -227,7 +227,7 @@ def test_models_that_differ_in_any_setting_are_told_apart(config, differs):
 
     settings = [{}, {}]
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     async def panel():
         made = (Agent(role="Judge", goal="Judge", backstory="Old", llm=Model(**one)) for one in settings)
         return await asyncio.gather(*map(of_agent, made))
@@ -239,10 +239,10 @@ def test_models_that_differ_in_any_setting_are_told_apart(config, differs):
 
 
 @pytest.mark.parametrize("script", [lambda text: lambda messages: text, lambda text: [text]])
-def test_scripted_models_with_other_lines_are_told_apart_as_other_models_are(config, script):
+def test_scripted_models_with_other_lines_are_told_apart_as_other_models_are(stored, script):
     lines = ["a", "a"]
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     async def panel():
         made = (Agent(role="Judge", goal="Judge", backstory="Old", llm=ScriptedLLM(script(line))) for line in lines)
         return await asyncio.gather(*map(of_agent, made))
@@ -253,18 +253,18 @@ def test_scripted_models_with_other_lines_are_told_apart_as_other_models_are(con
         panel.kickoff()
 
 
-def test_one_coroutine_may_ask_several_agents_the_same(config):
+def test_one_coroutine_may_ask_several_agents_the_same(stored):
     async def both(question):
         return [(await judge(model).akickoff(question)).raw for model in ("small", "large")]
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     async def panel():
         return await asyncio.gather(both("Who?"), both("And who?"))
 
     assert panel.kickoff(run_id="one") == [["I am small", "I am large"]] * 2
 
 
-def test_functions_that_hold_themselves_and_are_made_anew_are_alike(config):
+def test_functions_that_hold_themselves_and_are_made_anew_are_alike(stored):
     @step
     async def call(work, depth):
         return work(depth)
@@ -275,7 +275,7 @@ def test_functions_that_hold_themselves_and_are_made_anew_are_alike(config):
 
         return await call(deeper, 3)
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     async def both():
         return await asyncio.gather(one(), one())
 

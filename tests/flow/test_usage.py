@@ -25,15 +25,15 @@ def crew(name, replies=2, **fields):
     return Crew(name=name, tasks=tasks, **fields)
 
 
-def history(config):
-    return History(config().location, config().provider)
+def history(stored):
+    return History(stored().location, stored().provider)
 
 
-def test_a_crew_in_a_flow_reports_its_own_usage_and_the_flow_counts_it_once(config):
+def test_a_crew_in_a_flow_reports_its_own_usage_and_the_flow_counts_it_once(stored):
     ended = []
     event_bus.on(CrewKickoffCompletedEvent)(lambda source, event: ended.append(event))
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     def two():
         return [crew("a").kickoff().token_usage.model_dump(), crew("b", 3).kickoff().token_usage.model_dump()]
 
@@ -43,7 +43,7 @@ def test_a_crew_in_a_flow_reports_its_own_usage_and_the_flow_counts_it_once(conf
     assert (second["requests"], second["prompt_tokens"], second["cost"]) == (3, 21, 1.5)
     assert (handle.usage.requests, handle.usage.total_tokens, handle.usage.cost) == (5, 50, 2.5)
     assert [(e.total_tokens, e.output.token_usage.requests) for e in ended] == [(20, 2), (30, 3)]
-    assert history(config).run("u").usage == handle.usage
+    assert history(stored).run("u").usage == handle.usage
 
 
 def test_an_agent_in_a_flow_reports_its_own_usage():
@@ -76,20 +76,20 @@ def test_a_crew_that_a_tool_kicks_off_reports_its_own_usage_and_counts_for_those
     assert seen == [2]
 
 
-def test_a_run_counts_its_own_tasks_and_not_those_of_a_crew_that_a_tool_kicked_off(config):
+def test_a_run_counts_its_own_tasks_and_not_those_of_a_crew_that_a_tool_kicked_off(stored):
     @tool
     def delegate(what: str) -> str:
         """Have others do it."""
         return crew("inner", 3).kickoff().raw
 
     boss = Agent(role="Boss", goal="g", llm=ScriptedLLM([ToolCall("delegate", {"what": "x"}), "ok"]), tools=[delegate])
-    outer = Crew(tasks=[Task(description="Do", expected_output="x", agent=boss)], checkpoint=config())
+    outer = Crew(tasks=[Task(description="Do", expected_output="x", agent=boss)], checkpoint=stored())
     outer.kickoff(run_id="u")
-    found = history(config)
+    found = history(stored)
     assert len(found.run("u").tasks) == 1
     assert found.checkpoint("u").tasks == found.run("u").tasks
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     def two():
         return [crew("a").kickoff().raw, crew("b").kickoff().raw]
 
@@ -133,8 +133,8 @@ def test_a_flow_that_failed_says_what_it_has_cost():
     assert handle.usage.requests == 2
 
 
-def broken_flow(config, fail):
-    @flow(checkpoint=config())
+def broken_flow(stored, fail):
+    @flow(checkpoint=stored())
     def goes_on():
         first = crew("a").kickoff().token_usage.requests
         agent = Agent(role="Guide", goal="g", llm=ScriptedLLM(lambda messages: paid("ok")))
@@ -146,25 +146,25 @@ def broken_flow(config, fail):
     return goes_on
 
 
-def test_usage_is_the_same_when_it_answers_from_the_record(config):
+def test_usage_is_the_same_when_it_answers_from_the_record(stored):
     with pytest.raises(ValueError, match="no"):
-        broken_flow(config, True).kickoff(run_id="u")
-    handle = broken_flow(config, False).submit(run_id="u")
+        broken_flow(stored, True).kickoff(run_id="u")
+    handle = broken_flow(stored, False).submit(run_id="u")
     assert handle.result() == (2, 1, 3)
-    assert handle.usage.requests == history(config).run("u").usage.requests == 6
-    assert broken_flow(config, False).submit(run_id="u").usage.requests == 6  # finished: nothing is paid again
+    assert handle.usage.requests == history(stored).run("u").usage.requests == 6
+    assert broken_flow(stored, False).submit(run_id="u").usage.requests == 6  # finished: nothing is paid again
 
 
-def test_usage_is_the_same_after_a_compaction(config):
+def test_usage_is_the_same_after_a_compaction(stored):
     with pytest.raises(ValueError, match="no"):
-        broken_flow(config, True).kickoff(run_id="u")
+        broken_flow(stored, True).kickoff(run_id="u")
     for _ in range(2):  # also of what is compact already
-        with history(config) as found:
+        with history(stored) as found:
             found.prune(keep_last=1)
             assert "llm" not in [step.kind for step in found.run("u").steps]
-    handle = broken_flow(config, False).submit(run_id="u")
+    handle = broken_flow(stored, False).submit(run_id="u")
     assert handle.result() == (2, 1, 3)
-    assert handle.usage.requests == history(config).run("u").usage.requests == 6
+    assert handle.usage.requests == history(stored).run("u").usage.requests == 6
 
 
 @pytest.mark.parametrize("cut", range(3))
@@ -189,7 +189,7 @@ def test_a_crew_that_was_cut_in_a_flow_reports_all_it_cost_when_it_has_gone_on(m
     assert cut_short.kickoff(run_id="u") == 3
 
 
-def test_a_recorded_crew_in_a_flow_without_a_record_reports_its_usage_and_the_flow_counts_it(config, capsys):
+def test_a_recorded_crew_in_a_flow_without_a_record_reports_its_usage_and_the_flow_counts_it(stored, capsys):
     ended = []
     event_bus.on(FlowFinishedEvent)(lambda source, event: ended.append(event.usage.requests))
 
@@ -197,13 +197,13 @@ def test_a_recorded_crew_in_a_flow_without_a_record_reports_its_usage_and_the_fl
         @flow
         def unrecorded():
             crew("b").kickoff()
-            return crew("a", 3, checkpoint=config(), verbose=True).kickoff(run_id="own").token_usage.requests
+            return crew("a", 3, checkpoint=stored(), verbose=True).kickoff(run_id="own").token_usage.requests
 
         handle = unrecorded.submit()
         return handle.result(), handle.usage.requests
 
     assert begun() == (3, 5)
-    assert history(config).run("own").usage.requests == 3
+    assert history(stored).run("own").usage.requests == 3
     assert "crew a has finished: 30 tokens" in capsys.readouterr().out
     assert begun() == (3, 5)  # answered from the record: what it has cost stays what it has cost
     assert ended == [5, 5]
