@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE  # each of the processes of the tests would com
 SPREAD := -n auto --maxprocesses 8 --dist worksteal
 READY  := $(VENV)/.ready
 
-.PHONY: demo demo-flow test fast check format docs bench soak crowds clean
+.PHONY: demo demo-flow test fast oldest check format docs bench soak crowds clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "crewlite needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.11")'
@@ -30,6 +30,12 @@ test: $(READY)
 
 fast: $(READY)
 	$(PYTEST) $(SPREAD) -m "not soak and not slow"
+
+oldest:
+	$(PYTHON) -m venv .venv-oldest
+	$(PYTHON) tests/oldest.py > .venv-oldest/oldest.txt
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check --constraint .venv-oldest/oldest.txt --editable '.[tui,test]'
+	.venv-oldest/bin/python -m pytest $(SPREAD) -m "not soak and not slow"
 
 check: $(READY)
 	$(BIN)/ruff format --check .

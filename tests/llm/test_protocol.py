@@ -61,10 +61,8 @@ def test_several_actions_are_several_calls_and_one_observation_each(serve):
     assert told.count("Observation:") == 2
     assert told.index("Brest 11:40") < told.index("Quimper 11:40")
     with History(".checkpoints") as history:
-        assert [step.address for step in history.run("r").steps if step.kind == "tool"] == [
-            "tool:high_water",
-            "tool:high_water#2",
-        ]
+        made = {step.address for step in history.run("r").steps if step.kind == "tool"}  # in the order of their ends
+    assert made == {"tool:high_water", "tool:high_water#2"}
 
 
 def test_what_a_model_imagines_to_have_observed_is_cut_off(serve):
