@@ -14,7 +14,7 @@ from crewlite.testing import ScriptedLLM
 from tests.parts import Stop
 
 
-def trip(city, stored, *, says=None, name="plan", tasks=1, **fields):
+def trip(city, setting, *, says=None, name="plan", tasks=1, **fields):
     guide = Agent(role="Guide", goal="plan", llm=ScriptedLLM(says or (lambda messages: f"A day in {city}")))
     made = [
         Task(
@@ -26,7 +26,7 @@ def trip(city, stored, *, says=None, name="plan", tasks=1, **fields):
         )
         for n in range(tasks)
     ]
-    return Crew(tasks=made, checkpoint=stored, **fields)
+    return Crew(tasks=made, checkpoint=setting, **fields)
 
 
 def test_keeping_an_answer_never_adopts_the_new_question(stored):
@@ -74,12 +74,12 @@ def test_an_edit_that_is_undone_after_the_answer_was_kept_gives_the_stored_resul
         both_days("Oslo", stored(), says=[]).kickoff(run_id="t")
 
 
-def both_days(city, stored, *, says):
+def both_days(city, setting, *, says):
     """A task about the city, and one that builds on it without naming it."""
     guide = Agent(role="Guide", goal="plan", llm=ScriptedLLM(says))
     texts = {"plan": f"Plan a day in {city}", "more": "Plan the other day"}
     tasks = [Task(name=name, description=text, expected_output="x", agent=guide) for name, text in texts.items()]
-    return Crew(tasks=tasks, checkpoint=stored)
+    return Crew(tasks=tasks, checkpoint=setting)
 
 
 def test_a_kept_answer_is_described_by_what_it_answered(stored):

@@ -24,7 +24,7 @@ from crewlite.testing import ScriptedLLM
 from tests.parts import outputs
 
 
-def team(stored, life):
+def team(setting, life):
     """a; b builds on a; c stands alone; d builds on b and c."""
     llm = ScriptedLLM(lambda messages: f"{messages[1]['content'].splitlines()[0]} in life {life}")
     who = Agent(role="Worker", goal="g", llm=llm)
@@ -35,10 +35,10 @@ def team(stored, life):
     a = task("a")
     b = task("b", a)
     c = task("c")
-    return Crew(tasks=[a, b, c, task("d", b, c)], checkpoint=stored), llm
+    return Crew(tasks=[a, b, c, task("d", b, c)], checkpoint=setting), llm
 
 
-def scout(stored, where="out", seen=None):
+def scout(setting, where="out", seen=None):
     """An agent that looks out, and takes what it sees."""
 
     @tool
@@ -53,7 +53,7 @@ def scout(stored, where="out", seen=None):
         return f"take {heard[0]}" if heard else ToolCall("look", {"where": where})
 
     agent = Agent(role="Scout", goal="g", llm=ScriptedLLM(replies), tools=[look])
-    return Crew(tasks=[Task(name="t", description="d", expected_output="e", agent=agent)], checkpoint=stored)
+    return Crew(tasks=[Task(name="t", description="d", expected_output="e", agent=agent)], checkpoint=setting)
 
 
 FIRST = ["a in life 1", "b in life 1", "c in life 1", "d in life 1"]
@@ -213,11 +213,11 @@ NO_VERDICT = {
 }
 
 
-def judging(stored):
+def judging(setting):
     judge = Agent(role="Judge", goal="g", llm=ScriptedLLM(lambda messages: '{"good": true}'))
     about = {"expected_output": "v", "agent": judge}
     task = Task(name="judge", description="j", output_pydantic=Verdict, guardrail=lambda output: (True, None), **about)
-    return Crew(tasks=[task, Task(name="end", description="e", **about)], checkpoint=stored)
+    return Crew(tasks=[task, Task(name="end", description="e", **about)], checkpoint=setting)
 
 
 def branches(stored):
@@ -343,7 +343,7 @@ def test_a_models_reply_may_be_edited_to_be_a_call(stored, wish):
 # flows
 
 
-def pipeline(stored, ran):
+def pipeline(setting, ran):
     @step
     def fetch(n):
         ran.append(("fetch", n))
@@ -354,7 +354,7 @@ def pipeline(stored, ran):
         ran.append(("add", a, b))
         return a + b
 
-    @flow(checkpoint=stored)
+    @flow(checkpoint=setting)
     def sums(one, other):
         return add(fetch(one), fetch(other))
 

@@ -19,7 +19,7 @@ def at(stored, ref, **more):
     return stored(restore_from=ref, **more)
 
 
-def team(llm, stored, a="about {topic}", e="e"):
+def team(llm, setting, a="about {topic}", e="e"):
     """a asks of a topic, b builds on a, c stands alone, d asks of a mood, e builds on c."""
     who = Agent(role="Worker", goal="g", llm=llm)
 
@@ -30,7 +30,7 @@ def team(llm, stored, a="about {topic}", e="e"):
     two = task("b", "b", one)
     three = task("c", "c")
     four = task("d", "in a {mood} mood")
-    return Crew(tasks=[one, two, three, four, task("e", e, three)], checkpoint=stored)
+    return Crew(tasks=[one, two, three, four, task("e", e, three)], checkpoint=setting)
 
 
 def echo(word):

@@ -16,9 +16,9 @@ def at(stored, ref):
     return stored(restore_from=ref)
 
 
-def connected(stored, run_id="r"):
+def connected(setting, run_id="r"):
     """Whether every checkpoint that any branch shows has its parent there, or none."""
-    with history(stored) as found:
+    with history(setting) as found:
         for run in found.runs():
             if run.run_id == run_id:
                 shown = run.checkpoints()

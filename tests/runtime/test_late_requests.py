@@ -31,8 +31,8 @@ def asked(act):
     return came
 
 
-def test_whatever_is_put_to_a_writer_that_has_ended_is_refused(config):
-    writer = open_writer(config().provider, config().location)
+def test_whatever_is_put_to_a_writer_that_has_ended_is_refused(stored):
+    writer = open_writer(stored().provider, stored().location)
     queue = writer.enter("r", "main")
     late = [Future(), Future()]
     over = queue.leave()
@@ -92,7 +92,7 @@ VERBS = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_threads_that_ask_at_the_end_of_a_run_are_answered_or_refused(config, make_crew, verb):
+def test_threads_that_ask_at_the_end_of_a_run_are_answered_or_refused(stored, make_crew, verb):
     came, stop = [], threading.Event()
 
     def begin(source, event, state):
@@ -104,17 +104,17 @@ def test_threads_that_ask_at_the_end_of_a_run_are_answered_or_refused(config, ma
 
     with event_bus.on(CrewKickoffStartedEvent, begin):
         for n in range(6):
-            assert make_crew(["x"] * 2, 2, checkpoint=config()).kickoff(run_id=f"r{n}").raw == "x"
+            assert make_crew(["x"] * 2, 2, checkpoint=stored()).kickoff(run_id=f"r{n}").raw == "x"
     for each in came:
         assert isinstance(each.exception(20), StoreError)
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_loop_that_stands_still_after_the_run_is_not_waited_for(config, make_crew, verb):
+def test_a_loop_that_stands_still_after_the_run_is_not_waited_for(stored, make_crew, verb):
     states = []
     loop = asyncio.new_event_loop()
     with event_bus.on(TaskCompletedEvent, lambda source, event, state: states.append(state)):
-        loop.run_until_complete(make_crew(["x"], 1, checkpoint=config()).akickoff(run_id="r"))
+        loop.run_until_complete(make_crew(["x"], 1, checkpoint=stored()).akickoff(run_id="r"))
     assert isinstance(asked(lambda: VERBS[verb](states[0])).exception(20), StoreError)
     loop.close()
     assert isinstance(asked(lambda: VERBS[verb](states[0])).exception(20), StoreError)

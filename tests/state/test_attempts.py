@@ -21,7 +21,7 @@ def paid(tokens):
 
 
 @pytest.fixture
-def pipeline(config):
+def pipeline(stored):
     """Its step asks a crew twice a try, fails twice, and ends at the third; the flow fails once before all that."""
     llm = ScriptedLLM([paid(n) for n in (1, 2, 4, 8, 16, 32, 64)])
     poet = Agent(role="Poet", goal="rhyme", llm=llm)
@@ -37,7 +37,7 @@ def pipeline(config):
             raise Boom(f"try {len(tries)}")
         return "verses"
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     def pipeline():
         crew.kickoff()
         if broken:
@@ -48,14 +48,14 @@ def pipeline(config):
     return pipeline
 
 
-def test_each_try_tells_why_it_failed_when_it_was_and_what_was_paid_inside_it(pipeline, config):
+def test_each_try_tells_why_it_failed_when_it_was_and_what_was_paid_inside_it(pipeline, stored):
     before = datetime.now(UTC)
     with EventRecorder() as heard:
         with pytest.raises(Boom, match="first life"):
             pipeline.kickoff(run_id="one")
         assert pipeline.kickoff(run_id="one") == "verses"
     after = datetime.now(UTC)
-    with History(config().location, config().provider) as history:
+    with History(stored().location, stored().provider) as history:
         run = history.run("one")
         attempts = run.attempts
         (view,) = [view for view in run.steps if view.address == "step:verses"]
@@ -75,11 +75,11 @@ def test_each_try_tells_why_it_failed_when_it_was_and_what_was_paid_inside_it(pi
     assert [(e.attempt, e.duration_ms) for e in again] == [(a.number, a.milliseconds) for a in attempts[1:]]
 
 
-def test_the_times_of_tries_outlive_a_pruning(pipeline, config):
+def test_the_times_of_tries_outlive_a_pruning(pipeline, stored):
     with pytest.raises(Boom):
         pipeline.kickoff(run_id="one")
     pipeline.kickoff(run_id="one")
-    with History(config().location, config().provider) as history:
+    with History(stored().location, stored().provider) as history:
         before = {(a.address, a.number): a.ended_at for a in history.run("one").attempts}
         assert history.prune(keep_last=1).freed
         run = history.run("one")
@@ -89,35 +89,35 @@ def test_the_times_of_tries_outlive_a_pruning(pipeline, config):
         assert history.run("one").steps[-1].ended_at > max(kept.values())
 
 
-def test_a_step_that_gives_up_tells_its_last_try_and_how_long_that_took(config):
+def test_a_step_that_gives_up_tells_its_last_try_and_how_long_that_took(stored):
     @step(retries=1)
     def fails():
         raise Boom
 
     with EventRecorder() as heard, pytest.raises(Boom):
-        flow(name="pipeline", checkpoint=config())(lambda: fails()).kickoff(run_id="two")
+        flow(name="pipeline", checkpoint=stored())(lambda: fails()).kickoff(run_id="two")
     (failed,) = heard.of(StepFailedEvent)
-    with History(config().location, config().provider) as history:
+    with History(stored().location, stored().provider) as history:
         (last,) = [a for a in history.run("two").attempts if a.address == "step:fails" and a.final]
     assert (failed.attempt, failed.duration_ms) == (2, last.milliseconds)
 
 
-def test_the_attempts_of_two_lives_count_on(config):
+def test_the_attempts_of_two_lives_count_on(stored):
     @step
     def fails():
         raise Boom
 
-    broken = flow(name="broken", checkpoint=config())(lambda: fails())
+    broken = flow(name="broken", checkpoint=stored())(lambda: fails())
     for _ in range(2):
         with pytest.raises(Boom):
             broken.kickoff(run_id="three")
-    with History(config().location, config().provider) as history:
+    with History(stored().location, stored().provider) as history:
         run = history.run("three")
     assert [a.number for a in run.attempts if a.address == ""] == [1, 2]
     assert [[a.number for a in view.attempts] for view in run.steps if view.address == ""] == [[1, 2]]
 
 
-def test_a_steps_time_is_that_of_all_its_tries_and_kickoffs_wherever_it_is_told(config):
+def test_a_steps_time_is_that_of_all_its_tries_and_kickoffs_wherever_it_is_told(stored):
     writer = Agent(role="Writer", goal="write", llm=ScriptedLLM(["facts", "text"]))
     broken = [True]
 
@@ -130,11 +130,11 @@ def test_a_steps_time_is_that_of_all_its_tries_and_kickoffs_wherever_it_is_told(
     tasks = [
         Task(name=name, description=name, expected_output="text", agent=writer, guardrail=sound) for name in ("a", "b")
     ]
-    crew = Crew(tasks=tasks, checkpoint=config())
+    crew = Crew(tasks=tasks, checkpoint=stored())
     with pytest.raises(Boom):
         crew.kickoff(run_id="r")
     crew.kickoff(run_id="r")
-    with History(config().location, config().provider) as history:
+    with History(stored().location, stored().provider) as history:
         steps = {step.address: step for step in history.run("r").steps}
         diff = history.diff("r", "r")
     inside = sum(step.milliseconds for at, step in steps.items() if "/" in at)

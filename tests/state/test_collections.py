@@ -70,14 +70,14 @@ def test_a_name_that_holds_a_collection_is_no_name_for_a_value(state):
         state["$items:notes"] = 1
 
 
-def test_items_follow_the_lineage_and_are_the_same_in_every_life(config):
+def test_items_follow_the_lineage_and_are_the_same_in_every_life(stored):
     seen = []
 
     @step
     def note(text):
         return notes().add(text)
 
-    @flow(checkpoint=config(on_events=["step_completed"]))
+    @flow(checkpoint=stored(on_events=["step_completed"]))
     def work(stop):
         own = notes().add("own")
         ids = [own, *(note(f"{n}") for n in range(3))]
@@ -94,26 +94,26 @@ def test_items_follow_the_lineage_and_are_the_same_in_every_life(config):
     ids = work.kickoff(["cut"], run_id=RUN)
     assert seen[0] == seen[1]
     assert len({*ids}) == 5
-    assert collections(config()) == {"notes": ["own", "1", "2", "last", "end"]}
-    with History(config().location, config().provider) as history:
+    assert collections(stored()) == {"notes": ["own", "1", "2", "last", "end"]}
+    with History(stored().location, stored().provider) as history:
         second = history.run(RUN).checkpoints()[1]
         assert list(second.collections["notes"].values()) == ["own", "0", "1"]
         history.fork(second, branch="b")
-    assert collections(config(), f"{RUN}/b") == {"notes": ["own", "0", "1"]}
+    assert collections(stored(), f"{RUN}/b") == {"notes": ["own", "0", "1"]}
     work.fork(RUN, rerun=["step:note#2"], branch="c").kickoff()
-    assert collections(config(), f"{RUN}/c") == {"notes": ["own", "1", "2", "last", "end"]}
-    with History(config().location, config().provider) as history:
+    assert collections(stored(), f"{RUN}/c") == {"notes": ["own", "1", "2", "last", "end"]}
+    with History(stored().location, stored().provider) as history:
         history.prune(keep_last=1)
-    assert collections(config()) == {"notes": ["own", "1", "2", "last", "end"]}
+    assert collections(stored()) == {"notes": ["own", "1", "2", "last", "end"]}
 
 
-def test_steps_side_by_side_each_add_without_a_conflict(config):
+def test_steps_side_by_side_each_add_without_a_conflict(stored):
     @step
     async def note(n):
         await asyncio.sleep(0.01)
         return notes().add(n)
 
-    @flow(checkpoint=config(on_conflict="error"))
+    @flow(checkpoint=stored(on_conflict="error"))
     async def work():
         ids = await asyncio.gather(*map(note, range(5)))
         return [notes()[one] for one in ids]
@@ -121,7 +121,7 @@ def test_steps_side_by_side_each_add_without_a_conflict(config):
     assert work.kickoff(run_id=RUN) == [0, 1, 2, 3, 4]
 
 
-def test_tools_and_handlers_add_items(config):
+def test_tools_and_handlers_add_items(stored):
     @event_bus.on(StepCompletedEvent)
     def hear(source, event, state):
         state.collection("heard").add(event.address)
@@ -136,7 +136,7 @@ def test_tools_and_handlers_add_items(config):
     def act():
         return 1
 
-    @flow(checkpoint=config(on_events=["step_completed"]))
+    @flow(checkpoint=stored(on_events=["step_completed"]))
     def work():
         act()
         llm = ScriptedLLM([ToolCall("keep", {"what": "a"}), "done"])
@@ -146,10 +146,10 @@ def test_tools_and_handlers_add_items(config):
         return list(notes().values()), list(RuntimeState.current().collection("heard").values())
 
     assert work.kickoff(run_id=RUN) == (["a"], ["step:act", "step:act#2"])
-    assert collections(config()) == {"notes": ["a"], "heard": ["step:act", "step:act#2"]}
+    assert collections(stored()) == {"notes": ["a"], "heard": ["step:act", "step:act#2"]}
 
 
-def test_what_a_failed_attempt_added_is_gone(config):
+def test_what_a_failed_attempt_added_is_gone(stored):
     tries = []
 
     @step(retries=1)
@@ -160,7 +160,7 @@ def test_what_a_failed_attempt_added_is_gone(config):
             raise ValueError
         return list(notes().values())
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     def work():
         return note()
 

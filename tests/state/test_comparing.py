@@ -17,24 +17,24 @@ from crewlite.testing import ScriptedLLM
 from tests.parts import look
 
 
-def crew_of(config, *replies, **fields):
+def crew_of(setting, *replies, **fields):
     agent = Agent(role="Worker", goal="work", llm=ScriptedLLM([*replies]), tools=[look])
     facts = Task(name="facts", description="Facts about {topic}", expected_output="text", agent=agent, context=[])
     style = Task(name="style", description="Choose a style", expected_output="text", agent=agent, context=[])
     text = Task(name="text", description="Write", expected_output="text", agent=agent, context=[facts, style])
-    return Crew(tasks=[facts, style, text], checkpoint=config, **fields)
+    return Crew(tasks=[facts, style, text], checkpoint=setting, **fields)
 
 
-def opened(config):
-    return History(config.location, config.provider)
+def opened(setting):
+    return History(setting.location, setting.provider)
 
 
 def statuses(diff):
     return {step.address: step.status for step in diff.steps}
 
 
-def test_a_fork_beside_its_base_tells_what_it_did_otherwise(config):
-    kept = config()
+def test_a_fork_beside_its_base_tells_what_it_did_otherwise(stored):
+    kept = stored()
     crew_of(kept, ToolCall("look", {"where": "here"}), "tides come", "plain", "Tides.").kickoff(
         {"topic": "tides"}, run_id="r"
     )
@@ -75,8 +75,8 @@ def test_a_fork_beside_its_base_tells_what_it_did_otherwise(config):
         json.dumps(plain(diff))
 
 
-def test_a_checkpoint_stands_for_its_run_as_it_was_there(config):
-    kept = config()
+def test_a_checkpoint_stands_for_its_run_as_it_was_there(stored):
+    kept = stored()
     crew_of(kept, "a", "b", "c").kickoff({"topic": "tides"}, run_id="r")
     with opened(kept) as history:
         first = history.checkpoint("r@task:facts")
@@ -89,8 +89,8 @@ def test_a_checkpoint_stands_for_its_run_as_it_was_there(config):
             history.diff("r", "nobody")
 
 
-def test_what_a_rewind_has_abandoned_is_compared_with_what_came_instead(config):
-    kept = config()
+def test_what_a_rewind_has_abandoned_is_compared_with_what_came_instead(stored):
+    kept = stored()
     crew_of(kept, "a", "b", "c").kickoff({"topic": "tides"}, run_id="r")
     with opened(kept) as history:
         history.rewind("r@task:style")
@@ -126,8 +126,8 @@ class Story(Flow):
         return {"words": self.state["words"]}
 
 
-def test_values_are_compared_with_the_numbers_of_their_changes(config):
-    kept = config()
+def test_values_are_compared_with_the_numbers_of_their_changes(stored):
+    kept = stored()
     Story(checkpoint=kept).kickoff(run_id="s")
     Story(checkpoint=kept).fork("s", branch="more", edits={"method:begin": None}).kickoff()
     with opened(kept) as history:
@@ -136,8 +136,8 @@ def test_values_are_compared_with_the_numbers_of_their_changes(config):
         assert field.lines == ("-3", "+4")
 
 
-def test_models_and_settings_of_definitions_are_named(config):
-    kept = config()
+def test_models_and_settings_of_definitions_are_named(stored):
+    kept = stored()
     for name, heat in {"one": 0.1, "two": 0.9}.items():
         llm = LLM("offline", temperature=heat)
         Agent(role="Clerk", goal=f"answer {name}", llm=llm, checkpoint=kept).kickoff("What?", run_id=name)
@@ -185,8 +185,8 @@ def test_a_text_diff_of_any_texts_is_small_and_ends():  # compared pair by pair,
     assert len(many) == 201 and many[-1].startswith("\\ ") and many[-1].endswith(" more lines")
 
 
-def test_the_text_of_a_diff_moves_no_cursor(config):
-    kept = config()
+def test_the_text_of_a_diff_moves_no_cursor(stored):
+    kept = stored()
     for name in ("one", "two"):
         crew_of(kept, "a", "b", f"\x1b[2J\u202e{name}").kickoff({"topic": "t"}, run_id=name)
     with opened(kept) as history:

@@ -9,17 +9,17 @@ from crewlite.flow import flow, step
 from crewlite.testing import ScriptedLLM
 
 
-def crew_of(config, *replies, holds=True):
+def crew_of(setting, *replies, holds=True):
     agent = Agent(role="W", goal="g", llm=ScriptedLLM([*replies]))
     about = {"expected_output": "x", "agent": agent}
     facts = Task(name="facts", description="Facts about {topic}", **about)
     extra = ConditionalTask(name="extra", description="More", condition=lambda output: holds, **about)
     text = Task(name="text", description="Write", context=[facts, extra], **about)
-    return Crew(tasks=[facts, extra, text], checkpoint=config)
+    return Crew(tasks=[facts, extra, text], checkpoint=setting)
 
 
-def opened(config):
-    return History(config.location, provider=config.provider)
+def opened(setting):
+    return History(setting.location, provider=setting.provider)
 
 
 def with_status(diff, status):
@@ -30,10 +30,10 @@ CALLS = ["task:facts/llm#1", "task:extra/condition#1", "task:extra/llm#1", "task
 
 
 @pytest.mark.parametrize("side", ["a", "b"])
-def test_steps_that_a_prune_has_left_out_of_one_run_are_not_told_as_only_in_the_other(config, side):
+def test_steps_that_a_prune_has_left_out_of_one_run_are_not_told_as_only_in_the_other(stored, side):
     for run_id in ("pruned", "whole"):
-        crew_of(config(), "f", "e", "t").kickoff({"topic": "tides"}, run_id=run_id)
-        with opened(config()) as history:
+        crew_of(stored(), "f", "e", "t").kickoff({"topic": "tides"}, run_id=run_id)
+        with opened(stored()) as history:
             if run_id == "pruned":
                 history.prune(keep_last=1)
             else:
@@ -46,10 +46,10 @@ def test_steps_that_a_prune_has_left_out_of_one_run_are_not_told_as_only_in_the_
     assert f"dropped in {side}" in diff.as_html()
 
 
-def test_a_step_that_was_asked_something_else_is_not_the_same_because_its_details_are_gone(config):
-    crew_of(config(), "f", "e", "t").kickoff({"topic": "tides"}, run_id="one")
-    crew_of(config(), "other", "e", "t").kickoff({"topic": "tides"}, run_id="two")
-    with opened(config()) as history:
+def test_a_step_that_was_asked_something_else_is_not_the_same_because_its_details_are_gone(stored):
+    crew_of(stored(), "f", "e", "t").kickoff({"topic": "tides"}, run_id="one")
+    crew_of(stored(), "other", "e", "t").kickoff({"topic": "tides"}, run_id="two")
+    with opened(stored()) as history:
         before = history.diff("one", "two")
         assert "task:text/llm#1" in [step.address for step in before.steps_with("changed")]
         assert with_status(before, "unknown") == []
@@ -62,16 +62,16 @@ def test_a_step_that_was_asked_something_else_is_not_the_same_because_its_detail
     )
 
 
-def test_what_a_fork_did_not_do_again_is_not_told_as_dropped(config):
-    crew_of(config(), "f", "e", "t").kickoff({"topic": "tides"}, run_id="r")
-    crew_of(config()).fork("r", branch="edited", edits={"task:facts": "f"}).kickoff()
-    with opened(config()) as history:
+def test_what_a_fork_did_not_do_again_is_not_told_as_dropped(stored):
+    crew_of(stored(), "f", "e", "t").kickoff({"topic": "tides"}, run_id="r")
+    crew_of(stored()).fork("r", branch="edited", edits={"task:facts": "f"}).kickoff()
+    with opened(stored()) as history:
         assert [step.address for step in history.diff("r", "r/edited").steps_with("only_a")] == ["task:facts/llm#1"]
         history.prune(keep_last=1)
         assert [step.status for step in history.diff("r", "r/edited").steps if step.address == "task:facts"] == ["same"]
 
 
-def test_what_a_fork_answered_from_the_record_inside_a_step_that_it_did_again_is_told_as_dropped(config):
+def test_what_a_fork_answered_from_the_record_inside_a_step_that_it_did_again_is_told_as_dropped(stored):
     @step
     async def one(name: str) -> str:
         return name
@@ -80,16 +80,16 @@ def test_what_a_fork_answered_from_the_record_inside_a_step_that_it_did_again_is
     async def all_of(topic: str) -> str:
         return await one("first") + await one(topic) + (await one("third") if topic == "tides" else "")
 
-    @flow(checkpoint=config())
+    @flow(checkpoint=stored())
     async def report(topic: str) -> str:
         return await all_of(topic) + await one("last")
 
     report.kickoff("tides", run_id="r")
     report.fork("r", branch="again", inputs={"topic": "winds"}).kickoff()
-    with opened(config()) as history:
+    with opened(stored()) as history:
         history.prune(keep_last=1)
     report.kickoff("tides", run_id="whole")
-    with opened(config()) as history:
+    with opened(stored()) as history:
         diff = history.diff("whole", "r/again")
     inside = "step:all_of/step:one"
     assert with_status(diff, "unknown") == [(inside, ("b",)), (f"{inside}#2", ("b",))]

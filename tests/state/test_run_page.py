@@ -18,24 +18,24 @@ def look(where: str) -> str:
     return HOSTILE
 
 
-def crew_of(config, *replies):
+def crew_of(setting, *replies):
     agent = Agent(role=f"Clerk {HOSTILE}", goal="look for {what}", llm=ScriptedLLM([*replies]), tools=[look])
     tasks = [Task(name=n, description=f"Do {n} of {{what}}", expected_output="text", agent=agent) for n in ("a", "b")]
-    return Crew(name=HOSTILE, tasks=tasks, checkpoint=config)
+    return Crew(name=HOSTILE, tasks=tasks, checkpoint=setting)
 
 
-def fill(config):
+def fill(setting):
     """A finished run, a fork that does otherwise, and a fork that fails."""
     what = {"what": HOSTILE}
-    crew_of(config, ToolCall("look", {"where": HOSTILE}), f"found {ESCAPES}", "x" * 20_000).kickoff(what, run_id="r")
-    crew_of(config, "other").fork("r@task:a", branch="other").kickoff()
+    crew_of(setting, ToolCall("look", {"where": HOSTILE}), f"found {ESCAPES}", "x" * 20_000).kickoff(what, run_id="r")
+    crew_of(setting, "other").fork("r@task:a", branch="other").kickoff()
     with pytest.raises(ValueError, match="script"):
-        crew_of(config, ValueError(HOSTILE)).fork("r/other", branch="other/failed", rerun=["task:b"]).kickoff()
-    return History(config.location, config.provider)
+        crew_of(setting, ValueError(HOSTILE)).fork("r/other", branch="other/failed", rerun=["task:b"]).kickoff()
+    return History(setting.location, setting.provider)
 
 
-def test_the_page_of_a_run_shows_its_branches_steps_prompts_and_costs(config):
-    with fill(config()) as history:
+def test_the_page_of_a_run_shows_its_branches_steps_prompts_and_costs(stored):
+    with fill(stored()) as history:
         text = history.as_html("r")
         page = Parsed(text)
         check_is_harmless(page)
@@ -55,11 +55,11 @@ def test_the_page_of_a_run_shows_its_branches_steps_prompts_and_costs(config):
         assert history.as_html("r/other").count("<details") == text.count("<details")
 
 
-def test_a_failed_attempt_names_the_model_that_failed(config):
+def test_a_failed_attempt_names_the_model_that_failed(stored):
     replies = [LLMUnavailable("busy"), "done"]
-    agent = Agent(role="W", goal="g", llm=ScriptedLLM(replies, model="my/first"), checkpoint=config())
+    agent = Agent(role="W", goal="g", llm=ScriptedLLM(replies, model="my/first"), checkpoint=stored())
     agent.kickoff("Well?", run_id="r")
-    with History(config().location, config().provider) as history:
+    with History(stored().location, stored().provider) as history:
         page = Parsed(history.as_html("r"))
     assert "Attempt 1 my/first failed" in " ".join(page.text.split())
 
@@ -84,8 +84,8 @@ def asked():
     return ask(f"Go on? {HOSTILE}", name="go")
 
 
-def test_the_page_of_a_run_that_waits_shows_the_question(config):
-    kept = config()
+def test_the_page_of_a_run_that_waits_shows_the_question(stored):
+    kept = stored()
     with pytest.raises(Suspended):
         flow(checkpoint=kept)(asked).kickoff(run_id="w")
     with History(kept.location, kept.provider) as history:

@@ -154,8 +154,8 @@ def forked_and_agreeing(made, plan, chance, stop, setting, seen, *, beside=False
 
 
 @SEEDS
-def test_a_checkpoint_of_a_flow_shows_the_state_that_its_handler_saw(config, seen, seed):
-    chance, stop, setting = random.Random(seed), set(), config(on_events=["step_completed"])
+def test_a_checkpoint_of_a_flow_shows_the_state_that_its_handler_saw(stored, seen, seed):
+    chance, stop, setting = random.Random(seed), set(), stored(on_events=["step_completed"])
     plan = random_plan(chance)
     forked_and_agreeing(flow_of(plan, setting, stop), plan, chance, stop, setting, seen)
 
@@ -189,8 +189,8 @@ def together_of(plan, setting, stop):
 
 
 @SEEDS
-def test_so_does_one_of_a_flow_whose_steps_run_side_by_side(config, seen, seed):
-    chance, stop, setting = random.Random(seed), set(), config(on_events=["step_completed"])
+def test_so_does_one_of_a_flow_whose_steps_run_side_by_side(stored, seen, seed):
+    chance, stop, setting = random.Random(seed), set(), stored(on_events=["step_completed"])
     plan = random_plan(chance)
     forked_and_agreeing(together_of(plan, setting, stop), plan, chance, stop, setting, seen, beside=True)
 
@@ -218,8 +218,8 @@ def methods_of(plan, setting, stop):
 
 
 @SEEDS
-def test_so_does_one_of_a_flow_of_a_class(config, seen, seed):
-    chance, stop, setting = random.Random(seed), set(), config(on_events=["method_execution_finished"])
+def test_so_does_one_of_a_flow_of_a_class(stored, seen, seed):
+    chance, stop, setting = random.Random(seed), set(), stored(on_events=["method_execution_finished"])
     plan = random_plan(chance)
     forked_and_agreeing(methods_of(plan, setting, stop), plan, chance, stop, setting, seen, beside=True)
 
@@ -252,8 +252,8 @@ def crew_of(plan, setting, stop):
 
 
 @SEEDS
-def test_so_does_one_of_a_crew_whose_handlers_change_the_state(config, seen, seed):
-    chance, stop, setting = random.Random(seed), set(), config(on_events=["task_completed"])
+def test_so_does_one_of_a_crew_whose_handlers_change_the_state(stored, seen, seed):
+    chance, stop, setting = random.Random(seed), set(), stored(on_events=["task_completed"])
     plan = random_plan(chance)
     verbs = {f"t{number}": (verb, name) for number, (_, verb, name, _) in enumerate(plan)}
 
@@ -308,8 +308,8 @@ def so_far(one, count):
     return {"one": one} | {letter: one + letter for letter in "abcd"[:count]}
 
 
-def test_a_fork_that_waits_shows_what_it_has_done_and_not_the_end_of_its_base(config):
-    setting = config()
+def test_a_fork_that_waits_shows_what_it_has_done_and_not_the_end_of_its_base(stored):
+    setting = stored()
     letters(setting).kickoff({"one": "1"}, run_id=RUN, answers=GOOD)
     fork = letters(setting).fork(RUN, branch="other", inputs={"one": "2"})
     with pytest.raises(Suspended):
@@ -323,25 +323,25 @@ def test_a_fork_that_waits_shows_what_it_has_done_and_not_the_end_of_its_base(co
     assert states(setting, "other") == [so_far("2", count) for count in (1, 2, 3, 4)]
 
 
-def test_a_fork_in_the_middle_that_runs_a_step_again_keeps_what_that_has_changed(config):
-    setting = config()
+def test_a_fork_in_the_middle_that_runs_a_step_again_keeps_what_that_has_changed(stored):
+    setting = stored()
     letters(setting).kickoff({"one": "1"}, run_id=RUN, answers=GOOD)
     letters(setting).fork(f"{RUN}@method:a", branch="mid", inputs={"one": "2"}).kickoff(answers=GOOD)
     assert states(setting, "mid") == [so_far("2", count) for count in (1, 2, 3, 4)]
 
 
 @pytest.mark.parametrize("change", [{"rerun": ["method:a"]}, {"edits": {"method:a": 7}}])
-def test_a_fork_with_an_edit_does_not_show_what_comes_later(config, change):
-    setting = config()
+def test_a_fork_with_an_edit_does_not_show_what_comes_later(stored, change):
+    setting = stored()
     letters(setting).kickoff({"one": "1"}, run_id=RUN, answers=GOOD)
     with pytest.raises(Suspended):
         letters(setting).fork(RUN, branch="other", **change).kickoff()
     assert states(setting, "other")[-1] == so_far("1", 2)
 
 
-def test_a_run_that_goes_on_shows_all_that_was_recorded_also_before_its_code_comes_there(config):
+def test_a_run_that_goes_on_shows_all_that_was_recorded_also_before_its_code_comes_there(stored):
     """The steps run side by side, and the first one, which was cut, ends before the code has asked for the other."""
-    setting, cut = config(on_events=["step_completed"]), [True]
+    setting, cut = stored(on_events=["step_completed"]), [True]
 
     @step
     async def slow():
@@ -368,9 +368,9 @@ def test_a_run_that_goes_on_shows_all_that_was_recorded_also_before_its_code_com
     assert states(setting, "main") == [{"quick": 1}, {"quick": 1, "slow": 1}]
 
 
-def test_a_task_that_runs_again_after_an_edit_inside_it_has_no_changes_of_handlers_yet(config):
+def test_a_task_that_runs_again_after_an_edit_inside_it_has_no_changes_of_handlers_yet(stored):
     agent = Agent(role="Worker", goal="work", llm=ScriptedLLM(lambda messages: "done"))
-    crew = Crew(tasks=[Task(name="t", description="Do it", expected_output="text", agent=agent)], checkpoint=config())
+    crew = Crew(tasks=[Task(name="t", description="Do it", expected_output="text", agent=agent)], checkpoint=stored())
 
     def count(source, event, state):
         state["finished"] = state.get("finished", 0) + 1
@@ -379,5 +379,5 @@ def test_a_task_that_runs_again_after_an_edit_inside_it_has_no_changes_of_handle
         event_bus.on(TaskCompletedEvent, count)
         crew.kickoff(run_id=RUN)
         crew.fork(RUN, branch="other", edits={"task:t/llm#1": "more"}).kickoff()
-    with History(config().location, config().provider) as history:
+    with History(stored().location, stored().provider) as history:
         assert [history.run(ref).values for ref in (RUN, f"{RUN}/other")] == [{"finished": 1}, {"finished": 1}]

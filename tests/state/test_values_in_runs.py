@@ -22,16 +22,16 @@ from crewlite.usage import Usage
 from tests import children
 
 
-def crew_of(count, llm, config, **fields):
+def crew_of(count, llm, setting, **fields):
     agent = Agent(role="Worker", goal="work", llm=llm)
     tasks = [Task(name=f"t{n}", description=f"Do {n}", expected_output="text", agent=agent) for n in range(count)]
-    return Crew(tasks=tasks, checkpoint=config, **fields)
+    return Crew(tasks=tasks, checkpoint=setting, **fields)
 
 
-def recorded(config, branch="main"):
+def recorded(setting, branch="main"):
     """The values at the head of a branch."""
-    provider = provider_for(config.location, config.provider)
-    store = provider.open(config.location)
+    provider = provider_for(setting.location, setting.provider)
+    store = provider.open(setting.location)
     try:
         return find_lineage(store, "r", branch).record().values
     finally:
@@ -65,8 +65,8 @@ def test_values_set_in_handlers_are_in_later_checkpoints_and_in_a_resumed_run(on
     )
 
 
-def test_a_fork_of_a_run_has_the_values_of_its_base(config):
-    setting = config()
+def test_a_fork_of_a_run_has_the_values_of_its_base(stored):
+    setting = stored()
 
     @event_bus.on(TaskCompletedEvent)
     def note(source, event, state):
@@ -88,8 +88,8 @@ def _where(setting):
     return {"location": setting.location, "provider": setting.provider}
 
 
-def test_snapshots_restores_and_rollbacks_in_a_handler(config):
-    setting, made = config(), {}
+def test_snapshots_restores_and_rollbacks_in_a_handler(stored):
+    setting, made = stored(), {}
 
     @event_bus.on(LLMCallCompletedEvent)
     def early(source, event, state):
@@ -159,7 +159,7 @@ def test_a_run_without_a_store_has_values_and_snapshots():
     assert [(one.version, one.values) for one in made] == [(1, {"n": 1}), (2, {"n": 2}), (3, {"n": 1}), (3, {"n": 1})]
 
 
-def test_a_value_that_cannot_be_recorded_degrades_a_run_and_is_told_once(config):
+def test_a_value_that_cannot_be_recorded_degrades_a_run_and_is_told_once(stored):
     recorder = EventRecorder()
 
     @event_bus.on(LLMCallCompletedEvent)
@@ -168,23 +168,23 @@ def test_a_value_that_cannot_be_recorded_degrades_a_run_and_is_told_once(config)
         state["bad"] = threading.Lock()
 
     with recorder:
-        result = crew_of(3, ScriptedLLM(lambda messages: "x"), config()).kickoff(run_id="r")
+        result = crew_of(3, ScriptedLLM(lambda messages: "x"), stored()).kickoff(run_id="r")
     assert result.durability == "degraded"
     failed = recorder.of(CheckpointFailedEvent)
     assert [event.error for event in failed] == [failed[0].error]
     assert "state['bad'] is a lock" in failed[0].error
-    with History(config().location, config().provider) as history:
+    with History(stored().location, stored().provider) as history:
         assert history.checkpoint("r").values == {"good": "task:t2/llm#1"}
 
 
 @pytest.mark.parametrize("durability", ["sync", "async"])
-def test_a_value_that_cannot_be_recorded_stops_a_run_that_wants_it_so(config, durability):
+def test_a_value_that_cannot_be_recorded_stops_a_run_that_wants_it_so(stored, durability):
     @event_bus.on(LLMCallCompletedEvent)
     def note(source, event, state):
         state["bad"] = threading.Lock()
 
     with pytest.raises(StoreError, match=r"a save failed: state\['bad'\] is a lock"):
-        crew_of(3, ScriptedLLM(lambda messages: "x"), config(on_save_error="raise", durability=durability)).kickoff(
+        crew_of(3, ScriptedLLM(lambda messages: "x"), stored(on_save_error="raise", durability=durability)).kickoff(
             run_id="r"
         )
 
@@ -203,12 +203,12 @@ class Moving:
         return object.__getattribute__(self, name)
 
 
-def test_a_value_that_another_thread_is_changing_costs_no_outcome(config):
+def test_a_value_that_another_thread_is_changing_costs_no_outcome(stored):
     @event_bus.on(LLMCallCompletedEvent)
     def note(source, event, state):
         state["moving"] = Moving(2)
 
-    setting = config()
+    setting = stored()
     result = crew_of(2, ScriptedLLM(lambda messages: "x"), setting).kickoff(run_id="r")
     assert result.durability == "sync"
     with History(setting.location, setting.provider) as history:
@@ -219,8 +219,8 @@ def test_a_value_that_another_thread_is_changing_costs_no_outcome(config):
             state.snapshot()
 
 
-def test_what_the_last_handler_sets_is_recorded(config):
-    setting = config()
+def test_what_the_last_handler_sets_is_recorded(stored):
+    setting = stored()
 
     @event_bus.on(CrewKickoffCompletedEvent)
     def note(source, event, state):
@@ -235,8 +235,8 @@ def test_what_the_last_handler_sets_is_recorded(config):
     assert recorded(setting) == {"ended": True}
 
 
-def test_a_run_without_values_has_none(config):
-    setting = config()
+def test_a_run_without_values_has_none(stored):
+    setting = stored()
     crew_of(2, ScriptedLLM(lambda messages: "x"), setting).kickoff(run_id="r")
     with History(setting.location, setting.provider) as history:
         checkpoints = history.run("r").checkpoints()
