@@ -44,8 +44,8 @@ def call(kind: str) -> str:
     return "call test or train of the crew" if kinds.of(kind) is kinds.TRIAL else "kick off"
 
 
-def to_go_on_with_inputs(kind: str, ref: str, names: Sequence[str], masked: Sequence[str], state_id: str) -> str:
-    """Return how to go on with an unfinished run that was given other inputs than its own: see InputsChanged."""
+def to_go_on_with_inputs(kind: str, ref: str, names: Sequence[str], masked: Sequence[str], turn: str) -> str:
+    """Return how to go on with a run that was given other inputs than its own: see InputsChanged."""
     if kinds.of(kind) is kinds.TRIAL:
         return f"{call_again(kind)}, as it was called then; for another trial, use another run_id."
     if kinds.of(kind).takes_messages:
@@ -53,9 +53,11 @@ def to_go_on_with_inputs(kind: str, ref: str, names: Sequence[str], masked: Sequ
             f"kick off without messages or with those of that question, and ask the new one after that; to ask it in "
             f"place of the first, fork the run: agent.fork({ref!r}).kickoff('...'), or use another run_id."
         )
-    if state_id:
+    if turn == "finished":
+        return "repeat the request as it was; for the next turn, pass another operation_id, and no run_id."
+    if turn:
         return (
-            f"kick off with inputs={{'id': {state_id!r}}} or the recorded ones; if it fails each time, give the run up "
+            f"kick off with run_id={ref!r} and no inputs, or as before; if it fails each time, give the run up "
             f"with History(location).delete({ref!r}): then the next kickoff of the id begins with the state before it."
         )
     others, secret = (", ".join(f"{name!r}: ..." for name in some) for some in (names, masked))

@@ -100,7 +100,7 @@ def _misfit(error: errors.AnswerMisfit, ref: str, again: Again) -> str:
 def _inputs_changed(error: errors.InputsChanged, again: Again) -> str:
     inputs = [word for name in error.names for word in ("--input", f"{name}=VALUE")]
     others = ["--message", "TEXT"] if kinds.of(error.kind).takes_messages else inputs
-    if error.state_id:
+    if error.turn == "unfinished":
         instead = f"to give it up: {again.line('delete', error.ref)}"
     else:
         instead = f"to try others: {again.line('fork', error.ref, *others)}"

@@ -178,6 +178,14 @@ class BranchConflictError(CrewliteError, RuntimeError):
             + (problem or f"{_conflict(expected, found)}, then {call_again(kind)} with {again}; or fork the run.")
         )
 
+    def of_turn(self, state_id: str) -> BranchConflictError:
+        """Return this error for a kickoff that wanted to be the next turn of a state that `@persist` keeps."""
+        problem = (
+            f"is being run by {self.holder}: it is a turn of the state {state_id!r}, and the next one begins when "
+        )
+        problem += "it has ended. To wait for that, kick off with wait=True"
+        return BranchConflictError(self.run_id, self.branch, holder=self.holder, kind="flow", problem=problem)
+
 
 def _conflict(expected: int | None, found: int | str | None) -> str:
     at = f"commit {found}" if isinstance(found, int) else found

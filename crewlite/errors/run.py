@@ -99,18 +99,18 @@ class InputsChanged(RunMismatch):
         kind: str = "crew",
         branch: str = "main",
         masked: Sequence[str] = (),
-        state_id: str = "",
+        turn: str = "",
         set_before: Sequence[str] = (),
     ) -> None:
-        """`masked`: recorded inputs with a secret; `state_id`: for `@persist`; `set_before`: inputs set on the flow."""
+        """`masked`: recorded inputs with a secret; `turn`: how far one of `@persist` is; `set_before`: on the flow."""
         ref = branch_ref(run_id, branch)
         self.found = f"Run {ref!r} was started with another value of {', '.join(map(repr, names))}"
         self.found += f". Set on the flow before this kickoff: {', '.join(set_before)}" if set_before else ""
         if kinds.of(kind).takes_messages:
             self.found = f"Run {ref!r} has a question without an answer, and was given another"
-        super().__init__(f"{self.found}. To go on, {to_go_on_with_inputs(kind, ref, names, masked, state_id)}")
-        self.state_id = state_id
+        super().__init__(f"{self.found}. To go on, {to_go_on_with_inputs(kind, ref, names, masked, turn)}")
         self.kind, self.run_id, self.branch, self.ref, self.names = kind, run_id, branch, ref, tuple(names)
+        self.turn, self.finished = turn, turn == "finished"
 
 
 class TaskGone(RunMismatch):

@@ -129,10 +129,7 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
 
     @classmethod
     def keep_runs(cls, setting: CheckpointConfig | bool) -> None:
-        """Keep the runs of this class, whose state's id names them: see `persist`.
-
-        Raises ConfigError if the class has another setting.
-        """
+        """Keep the runs of this class: see `persist`. Raises ConfigError if the class has another setting."""
         if setting is not True and cls.checkpoint not in (None, setting):
             raise ConfigError(f"{cls.__name__} has checkpoint=, and @persist names another place: keep one of them")
         cls.checkpoint = cls.checkpoint or setting
@@ -191,9 +188,7 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
 
     def first_values(self) -> dict[str, Any]:
         """Return the values that a run begins with: defaults of its own, and as they are the fields that were set."""
-        values = values_of(self.state_kind.initial(self.run_name, self.initial_state))
-        if set_here := self.first_inputs():
-            values |= set_here
+        values = values_of(self.state_kind.initial(self.run_name, self.initial_state)) | self.first_inputs()
         removed = self._as_made.keys() - values_of(self.first_state).keys() if self._as_made else ()
         return {name: value for name, value in values.items() if name not in removed}
 
@@ -270,9 +265,19 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
         return cls.graph.mermaid()
 
     @kickoff_options("kickoff of a flow")
-    def as_request(self, inputs: Mapping[str, Any] | None = None, **options: Unpack[KickoffOptions]) -> Request:
-        """Build the request of a kickoff. `inputs` set fields of the state, and arguments of the start methods."""
-        return Request(dict(inputs) if isinstance(inputs, Mapping | BaseModel) else inputs, **options)
+    def as_request(
+        self,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        operation_id: str | None = None,
+        **options: Unpack[KickoffOptions],
+    ) -> Request:
+        """Build the request of a kickoff. `inputs` set fields of the state, and arguments of the start methods.
+
+        `operation_id`, for a flow with `@persist`: a text of your choice that makes a repeated request safe.
+        """
+        given = dict(inputs) if isinstance(inputs, Mapping | BaseModel) else inputs
+        return Request(given, operation_id=operation_id, **options)
 
     def as_root(self, request: Request) -> Root[Any]:
         """Build the Root that the engine runs. Raises ConfigError for a flow without methods, or an incomplete one."""

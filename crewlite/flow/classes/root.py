@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -19,11 +18,10 @@ from crewlite.flow.classes.base import Flow
 from crewlite.flow.classes.drive import Drive, initial_values
 from crewlite.flow.classes.results import declare_results, encoded
 from crewlite.flow.classes.running import at_work
-from crewlite.flow.classes.state import ID, Outcome, StateKind, fields_set, values_of
+from crewlite.flow.classes.state import ID, Outcome, fields_set, values_of
+from crewlite.flow.classes.turns import turn_of
 from crewlite.flow.root import EVENTS, recordable
 from crewlite.llm.models import resolve_llm
-from crewlite.masking import MASK
-from crewlite.refs import as_run_id
 from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.steps.run import Run
@@ -31,8 +29,6 @@ from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.addresses import BEGINNING
 from crewlite.state.format.earlier import inputs_at
 from crewlite.state.format.record import Record
-from crewlite.state.journal.lineage import find_lineage
-from crewlite.state.providers import exists, opened, provider_for
 from crewlite.step_parts import Limit
 
 
@@ -89,14 +85,18 @@ class ClassRoot(Root[Outcome]):
         return request.with_preset(self._flow.first_inputs())
 
     def continuing(self, request: Request) -> Callable[[CheckpointConfig], Request] | None:
-        """Return a function that finds the run of the state whose id is an input, if the flow has `@persist`.
+        """Return a function that finds the turn of the state whose id is an input, if the flow has `@persist`.
 
-        `resume` asks for no more: an unfinished run of the state is resumed in any case.
+        `resume` asks for no more: an unfinished turn of the state is resumed in any case.
         """
-        names_one = request.run_id is not None or request.from_checkpoint is not None
-        if names_one or not self._flow.is_persisted or ID not in (request.inputs or ()):
-            return None
-        return partial(_continued, self._flow.state_kind, self.identity, replace(request, resume=False))
+        if request.from_checkpoint is None and self._flow.is_persisted and ID in (request.inputs or ()):
+            return partial(turn_of, self._flow.state_kind, self.identity, replace(request, resume=False))
+        if request.operation_id is not None:
+            raise ConfigError(
+                f"operation_id={request.operation_id!r} names a turn of a state: give the flow @persist, and inputs an "
+                f"'id', without from_checkpoint. Any other kickoff is the same again by its run_id"
+            )
+        return None
 
     def question(self, inputs: Mapping[str, Any]) -> Any:
         """Return what the root step is asked: the inputs."""
@@ -152,67 +152,6 @@ def _encoded(outcome: Outcome) -> JsonObject:
 
 def _decoded(data: JsonObject) -> Outcome:
     return Outcome(codec.decode(data["result"]), data["state"], feedback=tuple(codec.decode(data.get("feedback", []))))
-
-
-def _continued(kind: StateKind, identity: str, request: Request, config: CheckpointConfig) -> Request:
-    """Return the request with the run that it goes on with, or begins: `@persist`. Reads the store.
-
-    The id of the state names the first run; the runs that continue its state are `ID.2`, `ID.3` and so on. Each begins
-    with the state of the one before as its inputs, so it can be resumed, forked and read like any run. A name that a
-    run of another state has is passed over.
-
-    Raises ConfigError for an id that cannot name a run.
-    """
-    given = dict(request.inputs_of_caller or {})
-    try:
-        state_id = as_run_id((request.inputs or {})[ID])
-    except ConfigError as error:
-        raise ConfigError(f"The id of a flow with @persist is the run_id of its run. {error}") from None
-    free, record = _newest(state_id, identity, config)
-    if record is None:
-        return replace(request, run_id=free, is_begun=False)
-    recorded: JsonObject = record.run["inputs"]
-    if not record.finished:
-        exact = not codec.holds_secret(recorded)  # else the record has masks
-        asked = {name: codec.encode(value) for name, value in given.items() if name != ID}
-        same = exact and all(name in recorded and value == recorded[name] for name, value in asked.items())
-        inputs = None if same else {**codec.decode(recorded), **given}
-        return replace(request, run_id=record.run["run_id"], inputs=inputs, state_id=state_id, is_begun=True)
-    left: dict[str, Any] = {name: codec.decode(value) for name, value in record.value("")["state"].items()}
-    kept = {name: value for name, value in left.items() if kind.is_open or name in kind.fields}
-    inputs = {**(request.inputs or {}), **kept, **given, ID: state_id}
-    return replace(request, run_id=free, inputs=inputs, is_begun=False)
-
-
-def _newest(state_id: str, identity: str, config: CheckpointConfig) -> tuple[str, Record | None]:
-    """Return the name that the next run of a state gets, and the record of its newest run; None if there is none.
-
-    A run of this name that is of another flow is left to the kickoff, which refuses it.
-    """
-    provider = provider_for(config.location, config.provider)
-    if not exists(config.location, provider):
-        return state_id, None
-    named = re.compile(re.escape(state_id) + r"(?:\.(\d+))?")
-    with opened(provider, config.location) as store:
-        numbers = {
-            int(match[1] or 1): info.run_id
-            for info in store.branches()
-            if info.base is None and info.identity == identity and (match := named.fullmatch(info.run_id))
-        }
-        free = f"{state_id}.{max(numbers) + 1}" if numbers else state_id
-        for number in sorted(numbers, reverse=True):
-            record = find_lineage(store, numbers[number], "main").record()
-            if not record.seq:  # it was deleted since it was listed
-                return _newest(state_id, identity, config)
-            if _state_of(record) in (state_id, None):
-                return free, record
-        return free, None
-
-
-def _state_of(record: Record) -> str | None:
-    """Return the id of the state that a run began with: an input, or else its run_id; None if the record masks it."""
-    given = str(codec.decode(record.run["inputs"].get(ID)) or record.run["run_id"])
-    return None if MASK in given else given
 
 
 def _event_fields(outcome: Outcome) -> dict[str, Any]:

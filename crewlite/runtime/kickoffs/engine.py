@@ -34,6 +34,7 @@ from crewlite.runtime.kickoffs.resumption import (
     definition_now,
     in_doubt,
     inputs_of,
+    is_same_turn,
     kept_result,
     masked,
     newest_unfinished,
@@ -153,6 +154,11 @@ async def _finished(root: Root[T], request: Request) -> Finished[T]:
 
         return await _as_found(root, request, run_named)
     if scope.dry or scope.run.recorded or (decided := plan(root, request)).config is None:
+        if request.operation_id is not None:
+            raise ConfigError(
+                f"operation_id={request.operation_id!r} names a run of its own, but here the flow is part of another "
+                f"run, whose record answers when it is resumed. Leave operation_id out"
+            )
         check_one_store((root.setting, *root.inner), scope.run.config)
         root.check(request.inputs or {})
         return Finished(await inside(scope, root, request, root.step(dict(request.inputs or {}), None)))
@@ -192,8 +198,15 @@ async def _as_found(root: Root[T], request: Request, run: Callable[[Request], Aw
     """Run the request, with the run to continue if the definition finds one; look again if that has ended meanwhile."""
     while True:
         request.progress.waited = False  # for this run
-        with contextlib.suppress(_Over):
-            return await run(await continued(root, request))
+        found = await continued(root, request)
+        try:
+            return await run(found)
+        except _Over:
+            continue
+        except BranchConflictError as error:
+            if not found.state_id or error.problem or error.found is not None:
+                raise
+            raise error.of_turn(found.state_id) from None
 
 
 async def _run(root: Root[T], request: Request, decided: Plan, enclosing: Inherited | None = None) -> Finished[T]:
@@ -256,7 +269,7 @@ async def _take_up(
     journal = Journal(target.run_id, target.branch, record, secrets, *saving, queue, receive)
     journal.on_conflict = config.on_conflict
     try:
-        if _is_over(root, request, found, record):
+        if _is_over(root, request, found, journal):
             raise _Over
         if record.seq:
             return await _resume(root, request, config, journal, target)
@@ -268,16 +281,20 @@ async def _take_up(
         raise
 
 
-def _is_over(root: Root[Any], request: Request, found: Located | None, record: Record) -> bool:
+def _is_over(root: Root[Any], request: Request, found: Located | None, journal: Journal) -> bool:
     """Return whether a run that was found was finished or deleted since, or its free name taken by the same definition.
 
-    A kickoff that has waited for the run gets its result. One whose name a run of another definition has is refused.
+    A kickoff that has waited for the run gets its result, unless it asks for the turn after that. One whose name a run
+    of another definition has is refused.
     """
+    record = journal.record
     if request.progress.waited and record.seq:
-        return False
-    if request.is_begun is False:
+        return not is_same_turn(root, request, journal)
+    if request.found == "free":
         return bool(record.seq) and record.run.get("identity") == root.identity
-    return (found is not None or bool(request.is_begun)) and (not record.seq or record.finished)
+    if request.found == "finished":
+        return not record.seq
+    return (found is not None or request.found is not None) and (not record.seq or record.finished)
 
 
 async def _begin(root: Root[Any], request: Request, journal: Journal, config: CheckpointConfig | None = None) -> Begun:
@@ -293,6 +310,8 @@ async def _begin(root: Root[Any], request: Request, journal: Journal, config: Ch
         "definition": journal.secrets.mask_data(root.facts()),
         "inputs": coded,
     }
+    if request.turns:
+        first["turns"] = dict(request.turns)
     answers = answers_given(root, journal, request, changed=True)
     await store_claim(journal, {"run": first, **answers, **approvals_given(journal, request)})
     request.progress.attach(journal)

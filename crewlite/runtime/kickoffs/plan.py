@@ -60,8 +60,9 @@ def plan(root: Root[Any], request: Request) -> Plan:
                 "or CheckpointConfig(restore_from=ref)"
             )
         config = (config or CheckpointConfig()).overridden_by(override)
-    if config is None and (request.run_id is not None or request.resume):
-        wish = "resume=True looks for" if request.resume else f"run_id={request.run_id!r} names"
+    if config is None and (request.run_id is not None or request.operation_id is not None or request.resume):
+        named = f"operation_id={request.operation_id!r}" if request.run_id is None else f"run_id={request.run_id!r}"
+        wish = "resume=True looks for" if request.resume else f"{named} names"
         raise ConfigError(
             f"{wish} a recorded run, but this {root.kind} has no store to record runs in: give it checkpoint=True"
         )

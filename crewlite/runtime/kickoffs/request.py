@@ -10,7 +10,7 @@ import os
 import queue
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, TypeVar
 from uuid import UUID
 
 from crewlite import kinds
@@ -146,11 +146,15 @@ class Request:
     """Show the progress of the run, even if the definition is not verbose."""
     of_study: bool = field(default=False, kw_only=True)
     """Whether a study makes this request, to run one of its variants."""
+    operation_id: str | None = field(default=None, kw_only=True)
+    """The caller's name for this request, which makes a repeated one the same turn of a state: see `@persist`."""
     state_id: str = field(default="", kw_only=True)
     """The id of the state with which the run goes on; "" without `@persist`."""
-    is_begun: bool | None = field(default=None, kw_only=True)
-    """Whether the run that the definition has found for the inputs was begun and not finished, or its name was free;
-    None if the caller names the run, or none was looked for."""
+    found: Literal["free", "unfinished", "finished"] | None = field(default=None, kw_only=True)
+    """What the run was that the definition has found for the inputs, or that its name was free; None if none was looked
+    for."""
+    turns: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    """What a new run records: the runs of the turns of its state, by the digests of their operations."""
     preset: frozenset[str] = field(default=frozenset(), kw_only=True)
     """The inputs that the definition brings itself, and the caller does not."""
     attempts: Mapping[str, int] = field(default_factory=dict, init=False)
@@ -171,6 +175,10 @@ class Request:
             raise ConfigError(f"resume is {self.resume!r}; wanted True or False. To name a run, pass run_id=")
         if self.auto_approve is not None and not isinstance(self.auto_approve, bool):
             raise ConfigError(f"auto_approve is {self.auto_approve!r}; wanted True or False")
+        if self.operation_id is not None and not (isinstance(self.operation_id, str) and self.operation_id):
+            raise ConfigError(
+                f"operation_id is {self.operation_id!r}; wanted a text that is the same whenever this call is repeated"
+            )
         if not isinstance(self.wait, bool):
             raise ConfigError(
                 f"wait is {self.wait!r}; wanted True or False. To limit the time, use a timeout of asyncio"

@@ -122,6 +122,11 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
     check_definition(root, record, {**inputs, **(request.inputs or {})}, journal.secrets.mask)
     forked, others = bool(record.run.get("base")), CommitParts()
     asked = request.inputs_of_caller if forked else request.inputs  # a fork keeps its own
+    turn = ("finished" if record.finished else "unfinished") if request.state_id else ""
+    about: Any = {"kind": root.kind, "branch": journal.branch, "turn": turn}
+    operation = request.operation_id and digest(request.operation_id)
+    if operation and record.run.get("turns", {}).get(operation) != journal.run_id:
+        raise InputsChanged(journal.run_id, ["operation_id"], **about)
     if asked is None:
         root.place(record, None)
         root.check_recorded(inputs, journal.run_id)
@@ -138,7 +143,6 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
             return inputs, {}
         if not record.fresh:
             refuse_masked(record.run["inputs"], given, journal.run_id, journal.branch)
-            about: Any = {"kind": root.kind, "branch": journal.branch, "state_id": request.state_id}
             about["set_before"] = [name for name in names if name in request.preset]
             raise InputsChanged(journal.run_id, names, masked=names_of_masked(record.run["inputs"]), **about)
         if forked:
@@ -151,10 +155,26 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
 def check_of_run_at_work(root: Root[Any], request: Request, secrets: Secrets, found: Located, record: Record) -> None:
     """Raise the error that `inputs_of` would raise once a running run has ended: mostly InputsChanged.
 
-    Does nothing for a conversation: it takes other messages once it has answered those it is answering now.
+    Does nothing for a conversation: it takes other messages once it has answered those it is answering now. Nor for a
+    turn of a state that is another one than this kickoff asks for: it asks for the next one then.
     """
-    if record.seq and request.inputs is not None and not kinds.of(root.kind).takes_messages:
-        inputs_of(root, request, Journal(found.run_id, found.branch, record, secrets))
+    if request.inputs is not None and not kinds.of(root.kind).takes_messages:
+        is_same_turn(root, request, Journal(found.run_id, found.branch, record, secrets))
+
+
+def is_same_turn(root: Root[Any], request: Request, journal: Journal) -> bool:
+    """Return whether the run is the one that a kickoff asks for, and no other turn of its state.
+
+    Raises what `inputs_of` does.
+    """
+    if journal.record.seq:
+        try:
+            inputs_of(root, request, journal)
+        except InputsChanged:
+            if not request.state_id:
+                raise
+            return False
+    return True
 
 
 async def kept_result(

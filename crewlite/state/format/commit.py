@@ -15,15 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Annotated, Any, NamedTuple, NotRequired, cast
 
-from pydantic import (
-    AfterValidator,
-    ConfigDict,
-    Field,
-    GetPydanticSchema,
-    TypeAdapter,
-    ValidationError,
-    with_config,
-)
+from pydantic import AfterValidator, ConfigDict, Field, GetPydanticSchema, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
 from crewlite import kinds
@@ -171,6 +163,7 @@ class RunStart(TypedDict):
     identity: Text
     definition: RecordedDefinition
     inputs: NotRequired[Inputs]
+    turns: NotRequired[dict[Hex, RunName]]  # the latest ones of its state, by digests of their operations
     base: NotRequired[ForkBase | None]
 
 

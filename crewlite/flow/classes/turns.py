@@ -1,0 +1,138 @@
+"""The turns of a state that `@persist` keeps: each is a run, and each begins with what the one before has left.
+
+The id of the state names the first run; those that follow are `ID.2`, `ID.3` and so on. So a turn can be resumed,
+forked and read like any run, and of two kickoffs that want to be the next turn only one gets its name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from crewlite import codec
+from crewlite.errors import ConfigError, RefError
+from crewlite.flow.classes.state import ID, StateKind
+from crewlite.masking import MASK
+from crewlite.refs import as_run_id
+from crewlite.runtime.kickoffs.request import Request
+from crewlite.state.config import CheckpointConfig
+from crewlite.state.format.record import Record
+from crewlite.state.journal.lineage import find_lineage
+from crewlite.state.providers import Store, exists, opened, provider_for
+
+_REMEMBERED = 1000
+"""How many turns back a state knows the operations of its turns: each turn records them."""
+
+
+def turn_of(kind: StateKind, identity: str, request: Request, config: CheckpointConfig) -> Request:
+    """Return the request with the turn that it asks for, a recorded one or the next one. Reads the store.
+
+    A name that a run of another state has is passed over.
+
+    Raises ConfigError for an id that cannot name a run and for a run_id of another state, RefError for an operation
+    whose turn was deleted.
+    """
+    try:
+        state_id = as_run_id((request.inputs or {})[ID])
+    except ConfigError as error:
+        raise ConfigError(f"The id of a flow with @persist is the run_id of its run. {error}") from None
+    if request.run_id is not None and request.operation_id is not None:
+        raise ConfigError("run_id and operation_id were passed, and both say which turn is meant: pass one of them")
+    turns = _Turns(state_id, state_id)
+    provider = provider_for(config.location, config.provider)
+    if exists(config.location, provider):
+        with opened(provider, config.location) as store:
+            turns = _turns(store, state_id, identity)
+            if named := turns.named(request):
+                return _again(request, turns, turns.read(store, named, request))
+    newest = turns.newest
+    if newest and not newest.finished:
+        return _again(request, turns, newest)
+    given, left = request.inputs_of_caller or {}, newest.value("")["state"] if newest else {}
+    kept = {name: codec.decode(value) for name, value in left.items() if kind.is_open or name in kind.fields}
+    inputs = {**(request.inputs or {}), **kept, **given, ID: state_id}
+    latest = turns.with_one_more(request)
+    return replace(request, run_id=turns.free, inputs=inputs, found="free", state_id=state_id, turns=latest)
+
+
+class _Turns(NamedTuple):
+    """What a store has of a state: its newest turn, and the name that the next one gets."""
+
+    state_id: str
+    free: str
+    newest: Record | None = None
+
+    @property
+    def by_operation(self) -> Mapping[str, str]:
+        """The runs of its newest turns, by the digests of their operations."""
+        return self.newest.run.get("turns", {}) if self.newest else {}
+
+    def named(self, request: Request) -> str | None:
+        """Return the run_id of the turn that the request names, by its run_id or operation; None for the next one."""
+        if request.run_id not in (None, self.free):
+            return str(request.run_id)
+        return self.by_operation.get(_operation(request))
+
+    def read(self, store: Store, run_id: str, request: Request) -> Record:
+        """Return the record of the turn that the request names. Raises what `turn_of` does."""
+        record = find_lineage(store, run_id, "main").record()
+        if record.seq and _state_of(record) in (self.state_id, None):
+            return record
+        if request.run_id is None:
+            problem = f"was the turn of operation_id={request.operation_id!r}, and was deleted, with its result. For a "
+            raise RefError(run_id, problem + "new turn, pass another operation_id")
+        raise ConfigError(
+            f"run_id={run_id!r} names no turn of the state {self.state_id!r}. Its turns name themselves "
+            f"({self.free!r} is next): leave run_id out, and to make a repeated request the same turn, pass "
+            f"operation_id={run_id!r}"
+        )
+
+    def with_one_more(self, request: Request) -> Mapping[str, str]:
+        """Return the turns to record with the next one, which is that of the request."""
+        latest = dict([*self.by_operation.items()][1 - _REMEMBERED :])
+        return latest | {_operation(request): self.free} if request.operation_id else latest
+
+
+def _again(request: Request, turns: _Turns, record: Record) -> Request:
+    """Return the request for a recorded turn. It has no inputs if those of the caller are the recorded ones."""
+    given, recorded = request.inputs_of_caller or {}, record.run["inputs"]
+    exact = not codec.holds_secret(recorded)  # else the record has masks
+    asked = {name: codec.encode(value) for name, value in given.items() if name != ID}
+    same = exact and all(name in recorded and value == recorded[name] for name, value in asked.items())
+    return replace(
+        request,
+        run_id=record.run["run_id"],
+        inputs=None if same else {**codec.decode(recorded), **given},
+        found="finished" if record.finished else "unfinished",
+        state_id=turns.state_id,
+    )
+
+
+def _operation(request: Request) -> str:
+    return codec.digest(request.operation_id)
+
+
+def _turns(store: Store, state_id: str, identity: str) -> _Turns:
+    """Read the newest turn. A run of its name that is of another flow is left to the kickoff, which refuses it."""
+    named = re.compile(re.escape(state_id) + r"(?:\.(\d+))?")
+    numbers = {
+        int(match[1] or 1): info.run_id
+        for info in store.branches()
+        if info.base is None and info.identity == identity and (match := named.fullmatch(info.run_id))
+    }
+    free = f"{state_id}.{max(numbers) + 1}" if numbers else state_id
+    for number in sorted(numbers, reverse=True):
+        record = find_lineage(store, numbers[number], "main").record()
+        if not record.seq:  # it was deleted since it was listed
+            return _turns(store, state_id, identity)
+        if _state_of(record) in (state_id, None):
+            return _Turns(state_id, free, record)
+    return _Turns(state_id, free)
+
+
+def _state_of(record: Record) -> str | None:
+    """Return the id of the state that a run began with: an input, or else its run_id; None if the record masks it."""
+    given = str(codec.decode(record.run["inputs"].get(ID)) or record.run["run_id"])
+    return None if MASK in given else given

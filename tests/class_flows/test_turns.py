@@ -1,0 +1,230 @@
+"""Turns of a state that `@persist` keeps: a repeated request is the same turn, and turns at the same time take turns."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+
+import pytest
+
+from crewlite import Agent, CheckpointConfig, Crew, History, Task
+from crewlite.errors import BranchConflictError, ConfigError, InputsChanged, RefError, UnknownOption
+from crewlite.flow import Flow, flow, listen, persist, start
+from crewlite.state import InMemoryProvider
+from crewlite.state.providers.base import Commit
+from crewlite.testing import Interleaved
+from tests.cuts import entries_of
+
+
+def chat(setting, done=None, *, broken=False):
+    @persist(setting)
+    class Chat(Flow):
+        @start()
+        async def hear(self):
+            await asyncio.sleep(0)
+            (done if done is not None else []).append(self.state["message"])
+            self.state["said"] = [*self.state.get("said", []), self.state["message"]]
+
+        @listen(hear)
+        def answer(self):
+            if broken:
+                raise ConnectionError("down")
+            return " ".join(self.state["said"])
+
+    return Chat()
+
+
+def turn(message):
+    return {"id": "mine", "message": message}
+
+
+def runs_of(setting):
+    with History(setting.location, setting.provider) as history:
+        return sorted(run.run_id for run in history.runs())
+
+
+def test_a_repeated_request_has_the_result_of_its_turn_and_no_turn_of_its_own(memory):
+    done = []
+    for operation in ("one", "two", "one", "two", "three", "one"):
+        for _ in range(2):
+            said = {"one": "yes", "two": "yes yes", "three": "yes yes yes"}[operation]
+            again = chat(memory(), done)
+            assert again.kickoff(turn("yes"), operation_id=operation) == said
+            assert again.state["said"] == said.split()
+    assert len(done) == 3
+    assert chat(memory()).kickoff(turn("no")) == "yes yes yes no", "without an operation it is a turn of its own"
+    assert chat(memory()).kickoff(turn("yes"), operation_id="three") == "yes yes yes"
+    assert runs_of(memory()) == ["mine", "mine.2", "mine.3", "mine.4"]
+
+
+def test_an_operation_is_one_of_its_state_alone(memory):
+    for own in ("mine", "yours"):
+        assert chat(memory()).kickoff({"id": own, "message": own}, operation_id="one") == own
+
+
+def test_a_repeated_request_with_other_inputs_is_refused(memory):
+    chat(memory()).kickoff(turn("a"), operation_id="one")
+    chat(memory()).kickoff(turn("b"), operation_id="two")
+    with pytest.raises(
+        InputsChanged, match="'mine' .*'message'.* repeat the request as it was; .*another operation_id"
+    ):
+        chat(memory()).kickoff(turn("c"), operation_id="one")
+    assert chat(memory()).kickoff(turn("c"), operation_id="three") == "a b c"
+
+
+def test_a_turn_that_is_cut_at_any_commit_is_the_turn_of_its_operation_alone():
+    whole = CheckpointConfig(location="whole", provider=InMemoryProvider())
+    chat(whole).kickoff(turn("yes"), operation_id="one")
+    chat(whole).kickoff(turn("yes"), operation_id="two")
+    before, last = entries_of(whole, "mine"), entries_of(whole, "mine.2")
+    for at in range(1, len(last) + 1):
+        cut = CheckpointConfig(location="cut", provider=InMemoryProvider())
+        with contextlib.closing(cut.provider.open("cut")) as store:
+            store.append([Commit("mine", "main", 0, "", tuple(before))])
+            store.append([Commit("mine.2", "main", 0, "", tuple(last[:at]))])
+        if at < len(last):
+            with pytest.raises(InputsChanged, match=r"'operation_id'\. To go on, kick off with run_id='mine\.2'"):
+                chat(cut).kickoff(turn("yes"), operation_id="three")
+        assert chat(cut).kickoff(turn("yes"), operation_id="two") == "yes yes", f"cut after commit {at}"
+        assert chat(cut).kickoff(turn("yes"), operation_id="one") == "yes"
+        assert runs_of(cut) == ["mine", "mine.2"]
+
+
+def test_a_turn_that_was_cut_is_ended_by_its_run_id_which_begins_no_other(memory):
+    with pytest.raises(ConnectionError):
+        chat(memory(), broken=True).kickoff(turn("a"), operation_id="one")
+    with pytest.raises(InputsChanged) as refused:
+        chat(memory()).kickoff(turn("b"), operation_id="two")
+    assert not refused.value.finished
+    for _ in range(2):
+        assert chat(memory()).kickoff(run_id=refused.value.run_id, wait=True) == "a"
+    assert chat(memory()).kickoff(turn("b"), operation_id="two") == "a b"
+    assert chat(memory()).kickoff(turn("a"), operation_id="one") == "a"
+
+
+@pytest.mark.parametrize("operations", [["one", "two", "three", "one"], [None, None, None]])
+def test_turns_at_the_same_time_that_wait_each_get_their_turn(memory, operations):
+    messages = ["a", "b", "c", "a"][: len(operations)]
+
+    async def all_at_once():
+        each = zip(messages, operations, strict=True)
+        return await asyncio.gather(*[chat(memory()).akickoff(turn(m), operation_id=o, wait=True) for m, o in each])
+
+    answers = [answer.split() for answer in asyncio.run(all_at_once())]
+    assert [answer[-1] for answer in answers] == messages, "each has the answer to what it said"
+    assert sorted(map(len, {tuple(answer) for answer in answers})) == [1, 2, 3]
+    assert sorted(max(answers, key=len)) == ["a", "b", "c"]
+    assert runs_of(memory()) == ["mine", "mine.2", "mine.3"]
+
+
+def test_a_turn_that_does_not_wait_is_told_whose_turn_it_is(memory):
+    async def all_at_once():
+        turns = [chat(memory()).akickoff(turn(message), operation_id=message) for message in "abc"]
+        return await asyncio.gather(*turns, return_exceptions=True)
+
+    told = asyncio.run(all_at_once())
+    refused = [one for one in told if isinstance(one, BranchConflictError)]
+    assert len(refused) == 2
+    assert "a turn of the state 'mine'" in str(refused[0])
+    assert str(refused[0]).endswith("kick off with wait=True")
+    assert len(runs_of(memory())) == 1
+
+
+@pytest.mark.parametrize("theirs", ["one", "two"])
+def test_a_request_beside_another_at_any_verb_is_its_own_turn_or_the_same(theirs):
+    for n in itertools.count(1):
+        place = CheckpointConfig(location="there", provider=InMemoryProvider())
+        chat(place).kickoff(turn("a"))
+        beside = Interleaved(place.provider, at=n, act=lambda: chat(place).submit(turn("b"), operation_id=theirs))  # noqa: B023
+        mine = chat(CheckpointConfig(location="there", provider=beside)).submit(
+            turn("b"), operation_id="one", wait=True
+        )
+        said = mine.result(20)
+        if beside.count < n:
+            return
+        assert beside.ended()
+        if not isinstance(beside.outcome, BranchConflictError):  # else it was refused where it asked
+            with contextlib.suppress(BranchConflictError):
+                beside.outcome.result(20)
+        others = chat(place).kickoff(turn("b"), operation_id=theirs, wait=True)
+        if theirs == "one":
+            assert said == others == "a b"
+        assert sorted({said, others}) == ["a b", "a b b"][: 1 if theirs == "one" else 2], f"before verb {n}"
+        assert runs_of(place) == ["mine", "mine.2", "mine.3"][: 2 if theirs == "one" else 3]
+
+
+def test_the_result_of_a_turn_that_was_deleted_is_gone_and_the_turn_is_not_taken_again(memory):
+    for operation in ("one", "two", "three"):
+        chat(memory()).kickoff(turn("a"), operation_id=operation)
+    with History(memory().location, memory().provider) as history:
+        history.delete("mine.2")
+    with pytest.raises(RefError, match=r"'mine\.2' was the turn of operation_id='two', and was deleted"):
+        chat(memory()).kickoff(turn("a"), operation_id="two")
+    assert runs_of(memory()) == ["mine", "mine.3"]
+
+
+def test_a_run_id_beside_the_id_names_a_turn_of_it_or_the_next_one(memory):
+    assert chat(memory()).kickoff(turn("a"), run_id="mine") == "a"
+    assert chat(memory()).kickoff(turn("b"), run_id="mine.2") == "a b"
+    for run_id, message, said in (("mine", "a", "a"), ("mine.2", "b", "a b")):
+        assert chat(memory()).kickoff(turn(message), run_id=run_id) == said
+    with pytest.raises(InputsChanged):
+        chat(memory()).kickoff(turn("c"), run_id="mine.2")
+    chat(memory()).kickoff({"id": "yours", "message": "a"})
+    for other in ("request-7", "mine.4", "yours"):
+        with pytest.raises(ConfigError, match=rf"'{other}' names no turn of the state 'mine'.*'mine\.3' is next"):
+            chat(memory()).kickoff(turn("c"), run_id=other)
+    assert runs_of(memory()) == ["mine", "mine.2", "yours"]
+
+
+def test_the_text_of_an_operation_is_not_stored(tmp_path):
+    place = CheckpointConfig(location=tmp_path)
+    for _ in range(2):
+        assert chat(place).kickoff(turn("a"), operation_id="bearer of a token") == "a"
+    assert not any("bearer" in path.read_text() for path in tmp_path.rglob("*.json*"))
+
+
+def in_a_run(setting):
+    @flow(checkpoint=setting)
+    def outer():
+        return chat(None).kickoff(turn("a"), operation_id="one")
+
+    outer.kickoff()
+
+
+def of_a_flow_that_keeps_no_state(setting):
+    class Plain(Flow):
+        checkpoint = setting
+
+        @start()
+        def begin(self): ...
+
+    Plain().kickoff(turn("a"), operation_id="one")
+
+
+def of_a_crew(setting):
+    clerk = Agent(role="Clerk", goal="answer", llm="offline")
+    task = Task(description="Answer", expected_output="text", agent=clerk)
+    Crew(tasks=[task], checkpoint=setting).kickoff(operation_id="one")
+
+
+@pytest.mark.parametrize(
+    ("attempt", "told"),
+    [
+        (in_a_run, "here the flow is part of another run.*Leave operation_id out"),
+        (of_a_flow_that_keeps_no_state, "names a turn of a state: give the flow @persist, and inputs an 'id'"),
+        (lambda setting: chat(setting).kickoff({"message": "a"}, operation_id="one"), "inputs an 'id'"),
+        (lambda setting: chat(setting).kickoff(turn("a"), operation_id="one", run_id="mine"), "pass one of them"),
+        (lambda setting: chat(setting).kickoff(turn("a"), operation_id=""), "wanted a text that is the same"),
+        (lambda setting: chat(setting).kickoff(turn("a"), operation_id=7), "wanted a text that is the same"),
+    ],
+)
+def test_an_operation_that_can_mean_nothing_is_refused(memory, attempt, told):
+    with pytest.raises(ConfigError, match=told):
+        attempt(memory())
+
+
+def test_crews_have_no_operations(memory):
+    with pytest.raises(UnknownOption, match="operation_id"):
+        of_a_crew(memory())
