@@ -649,6 +649,16 @@ def test_a_database_is_made_exactly_where_it_is_to_be_and_found_there(tmp_path):
         assert [run.run_id for run in history.runs()] == ["own"]
 
 
+def test_a_database_that_an_earlier_release_put_beside_its_location_is_found(tmp_path):
+    beside = CheckpointConfig(location=str(tmp_path / "mydb.db"))
+    Agent(role="W", goal="w", llm=ScriptedLLM(["well"]), checkpoint=beside).kickoff("Well?", run_id="own")
+    config = CheckpointConfig(location=str(tmp_path / "mydb"), provider=SqliteProvider())
+    again = Agent(role="W", goal="w", llm=ScriptedLLM([]), checkpoint=config).kickoff("Well?", run_id="own")
+    assert again.raw == "well"
+    assert not (tmp_path / "mydb").exists()
+    assert "own" in ask("show", "own", "--location", str(tmp_path / "mydb"))
+
+
 def test_the_default_location_of_a_database_is_as_it_was(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     config = CheckpointConfig(provider=SqliteProvider())

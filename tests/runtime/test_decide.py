@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from pydantic import BaseModel, Field
 
 from crewlite import codec
 from crewlite.recovery import Fallback, Retry
@@ -129,6 +130,34 @@ def test_an_outcome_made_of_kept_answers_is_kept_as_long_as_drift_is(on_drift, o
 )
 def test_under_strict_replay_another_question_is_an_error_until_the_run_diverges(mode, digest, expected):
     assert verdict(decide(record(outcome()), question(digest), mode)) == expected
+
+
+@dataclass
+class Job:
+    at: datetime
+
+
+class Open(BaseModel, extra="allow"):
+    n: int = Field(1, alias="m")
+
+
+def test_a_question_that_an_earlier_release_recorded_with_fewer_parts_is_the_same():
+    job = Job(NOW.replace(fold=1))
+    job.total = 3
+    model = Open.model_validate({"n": 2})
+    asked = codec.encode([job, model, datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=1), "CET"))])
+    assert {"attributes", "extra", "zone"} <= {key for part in asked for key in part}
+    moments = [{"$": "datetime", "v": text} for text in ("2026-01-01T00:00:00+00:00", "2026-01-01T00:00:00+01:00")]
+    before = [
+        {"$": "dataclass", "c": f"{__name__}:Job", "v": {"at": moments[0]}},
+        {"$": "model", "c": f"{__name__}:Open", "v": {"n": 2}},
+        moments[1],
+    ]
+    now = Question("step:go", "step", asked, codec.digest(["step", asked]))
+    known = record(outcome(digest=codec.digest(["step", before])))
+    assert verdict(decide(known, now, STRICT)) == "reuse"
+    before[0]["v"]["at"] = moments[1]
+    assert verdict(decide(record(outcome(digest=codec.digest(["step", before]))), now, STRICT)) != "reuse"
 
 
 def test_under_strict_replay_a_fork_with_edits_keeps_the_edited_and_does_the_rest():

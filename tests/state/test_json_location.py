@@ -523,6 +523,29 @@ def test_nothing_is_renamed_or_removed_while_this_process_holds_it_open(store, l
 # Names
 
 
+def test_a_location_of_an_earlier_crewlite_keeps_its_names(store, location):
+    branch = Branch("Berlin").add()
+    branch.checkpoint()
+    store.append([branch.commit()])
+    root = Path(location, "journal")
+    assert [path.name for path in root.iterdir() if path.name[0] not in ".~"] == ["+berlin"]
+    (root / "+berlin").rename(root / "Berlin")
+    shutil.rmtree(Path(location, "heads"))
+    for path in Path(location).glob("*_*.json"):
+        path.unlink()
+    doctor(store, repair=True)
+    assert [info.run_id for info in store.branches()] == ["Berlin"]
+    assert store.read("Berlin", "main") == branch.entries
+    store.append([branch.add().commit()])
+    store.append([branch.forked("Side", 2).add().commit()])
+    assert {path.name for path in root.glob("*/*")} == {"main.jsonl", "+side.jsonl"} | {
+        path.name for path in root.glob("~locks/*")
+    }
+    assert doctor(store) == []
+    store.remove("Berlin", heads(store, "Berlin"))
+    assert store.branches() == []
+
+
 def test_paths_differ_also_where_case_does_not_count_and_windows_has_names_of_its_own(location):
     from crewlite.state.providers.json_paths import Paths
 

@@ -189,9 +189,11 @@ def test_a_location_says_which_provider_it_means(tmp_path):
     ]
 
 
-def test_sqlite_writes_at_the_location(tmp_path):
-    for given, made in (("runs", "runs"), (".checkpoints", ".checkpoints.db")):
-        assert begin(SqliteProvider(), tmp_path / given).location == str(tmp_path / made)
+def test_sqlite_writes_at_the_location_unless_there_is_a_database_of_an_earlier_release_beside_it(tmp_path):
+    assert begin(SqliteProvider(), tmp_path / "runs").location == str(tmp_path / "runs")
+    begin(SqliteProvider(), tmp_path / "old.db").close()
+    for given, made in (("old", "old.db"), (".checkpoints", ".checkpoints.db")):
+        assert SqliteProvider().open(str(tmp_path / given)).location == str(tmp_path / made)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows keeps other books")

@@ -105,7 +105,8 @@ class Asked:
 def location_or_detected(given: str | None) -> str:
     """Return the given location, else that of this directory. Raises Failed if there is neither."""
     if found := given or detected():
-        return found
+        earlier = f"{found}.db"  # earlier releases added this suffix to a database without one
+        return earlier if not os.path.exists(found) and os.path.exists(earlier) else found
     raise Failed(
         f"no checkpoints here: there is neither {DIRECTORY}/ nor {DATABASE} in {os.getcwd()}. Change to the directory "
         f"in which the run was kicked off, or name its store: --location PATH."

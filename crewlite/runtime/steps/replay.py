@@ -16,9 +16,9 @@ from typing import Any, Literal, NamedTuple
 from crewlite import codec, kinds
 from crewlite.codec import Json
 from crewlite.durable import Step
-from crewlite.homes import renamed
 from crewlite.runtime.steps.attempts import is_call_made_once, is_retried
 from crewlite.runtime.steps.children import is_counted
+from crewlite.runtime.steps.other_forms import other_forms
 from crewlite.state.format.addresses import is_right_below, prefix_beside
 from crewlite.state.format.commit import AskedQuestion, GivenAnswer
 from crewlite.state.format.earlier import has_other_inputs, is_own_edit
@@ -283,10 +283,10 @@ def _answered_strictly(
 ) -> Reuse | Execute | Refuse:
     """Decide as `_answered` does, and refuse a step whose question is not the recorded one, as strict replay does.
 
-    It makes exceptions for a program that is run in another way, an edited branch, other inputs, `mode.reruns`, a step
+    It makes exceptions for a question recorded in another form, an edited branch, other inputs, `mode.reruns`, a step
     that may differ, and steps after such a step that was left out.
     """
-    if any(codec.digest([question.kind, other]) == recorded.fingerprint for other in renamed(question.asked)):
+    if any(codec.digest([question.kind, other]) == recorded.fingerprint for other in other_forms(question.asked)):
         return Reuse(recorded, recorded.drifted)
     address = recorded.address
     if record.edited or has_other_inputs(record, address):  # a changed fork may ask other questions

@@ -8,7 +8,9 @@ character, is added to a name that is not allowed. Names of runs and branches co
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+from collections.abc import Callable
 from functools import lru_cache, partial
 from hashlib import blake2b
 from pathlib import Path
@@ -16,7 +18,7 @@ from pathlib import Path
 from crewlite.refs import check_name
 
 _DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))}
-_MANY = 2048  # paths of the runs that commit side by side
+_MANY = 1024  # runs that commit side by side
 _CAPITAL, _ESCAPED = re.compile("[A-Z]"), re.compile(r"\+([0a-z])")
 
 
@@ -24,25 +26,29 @@ class Paths:
     """The paths of one location. `root` is its directory, `journals` the directory with those of the runs."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.journals, self._heads = root, root / "journal", root / "heads"
+        self.root, self.journals = root, root / "journal"
         self.lock = partial(_lock, self.journals / "~locks")
         """Returns the lock file of a run. All runs share at most 256 lock files, so none needs to be removed."""
 
     def run(self, run_id: str) -> Path:
         """Return the directory that holds the journals of a run."""
-        return _of_run(self.journals, run_id)
+        return _known(self.journals, check_name("run_id", run_id), _directory(run_id), Path.is_dir)
 
     def journal(self, run_id: str, branch: str) -> Path:
         """Return the path of the journal of a branch."""
-        return _of_branch(self.journals, run_id, branch, ".jsonl")
+        *above, last = check_name("branch", branch, slashes=True).split("/")
+        path = self.run(run_id)
+        for part in above:
+            path = _known(path, part, _directory(part), Path.is_dir)
+        return _known(path, f"{last}.jsonl", f"{_safe(last)}.jsonl", Path.is_file)
 
     def heads(self, run_id: str) -> Path:
         """Return the directory of the head files of a run."""
-        return _of_run(self._heads, run_id)
+        return _heads(self.root, run_id)
 
     def head(self, run_id: str, branch: str) -> Path:
         """Return the path of a branch's head file, which holds the journal's length at its newest checkpoint."""
-        return _of_branch(self._heads, run_id, branch, ".json")
+        return _head(self.root, run_id, branch)
 
     def run_of(self, directory: str) -> str:
         """Return the run_id that belongs to the name of a directory."""
@@ -54,13 +60,13 @@ class Paths:
 
 
 @lru_cache(_MANY)
-def _of_branch(runs: Path, run_id: str, branch: str, suffix: str) -> Path:
+def _head(root: Path, run_id: str, branch: str) -> Path:
     *above, last = check_name("branch", branch, slashes=True).split("/")
-    return _of_run(runs, run_id).joinpath(*map(_directory, above), f"{_safe(last)}{suffix}")
+    return _heads(root, run_id).joinpath(*map(_directory, above), f"{_safe(last)}.json")
 
 
-def _of_run(runs: Path, run_id: str) -> Path:
-    return runs / _directory(check_name("run_id", run_id))
+def _heads(root: Path, run_id: str) -> Path:
+    return root / "heads" / _directory(check_name("run_id", run_id))
 
 
 @lru_cache(_MANY)
@@ -82,6 +88,15 @@ def _safe(name: str) -> str:
 
 def _name(safe: str) -> str:
     return _ESCAPED.sub(lambda found: "" if found[1] == "0" else found[1].upper(), safe)
+
+
+def _known(directory: Path, name: str, safe: str, is_one: Callable[[Path], bool]) -> Path:
+    """Return the path with the safe name; the path with the plain name if an earlier release has created that."""
+    path = directory / safe
+    if safe == name or path.exists():
+        return path
+    own = directory / name
+    return own if is_one(own) and name in os.listdir(directory) else path  # is_one may ignore case, and find another
 
 
 def identity(directory: Path) -> tuple[int, int] | None:

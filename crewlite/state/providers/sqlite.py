@@ -96,9 +96,15 @@ class SqliteProvider:
 
 
 def file_at(location: str) -> Path:
-    """Return the database file of a location: the location itself, with `.db` appended for the default location."""
+    """Return the database file of a location.
+
+    That is the location itself; with `.db` appended for the default location, and for a location that does not exist
+    where an earlier release has created such a file.
+    """
     path = Path(location).absolute()
-    return path.with_name(f"{path.name}.db") if path.name == _DEFAULT else path
+    beside = path.with_name(f"{path.name}.db")
+    earlier = not path.suffix and not path.exists() and beside.exists()
+    return beside if earlier or path.name == _DEFAULT else path
 
 
 def is_database(location: str) -> bool:
