@@ -11,6 +11,7 @@ import pytest
 from crewlite import Agent, CheckpointConfig, Crew, History, Task
 from crewlite.errors import BranchConflictError, ConfigError, InputsChanged, RefError, UnknownOption
 from crewlite.flow import Flow, flow, listen, persist, start
+from crewlite.flow.classes import turns
 from crewlite.state import InMemoryProvider
 from crewlite.state.providers.base import Commit
 from crewlite.testing import Interleaved
@@ -56,6 +57,16 @@ def test_a_repeated_request_has_the_result_of_its_turn_and_no_turn_of_its_own(me
     assert chat(memory()).kickoff(turn("no")) == "yes yes yes no", "without an operation it is a turn of its own"
     assert chat(memory()).kickoff(turn("yes"), operation_id="three") == "yes yes yes"
     assert runs_of(memory()) == ["mine", "mine.2", "mine.3", "mine.4"]
+
+
+def test_a_state_knows_the_operations_of_its_latest_turns_alone(memory, monkeypatch):
+    monkeypatch.setattr(turns, "_REMEMBERED", 3)
+    for operation in ("one", "two", "three", "four"):
+        chat(memory()).kickoff(turn("a"), operation_id=operation)
+    assert chat(memory()).kickoff(turn("a"), operation_id="two") == "a a"
+    assert chat(memory()).kickoff(turn("a"), operation_id="one") == "a a a a a", "one that is forgotten is new"
+    (entry, *_) = entries_of(memory(), "mine.5")
+    assert [*entry.commit["run"]["turns"].values()] == ["mine.3", "mine.4", "mine.5"]
 
 
 def test_an_operation_is_one_of_its_state_alone(memory):

@@ -22,8 +22,8 @@ from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.providers import Store, exists, opened, provider_for
 
-_REMEMBERED = 1000
-"""How many turns back a state knows the operations of its turns: each turn records them."""
+_REMEMBERED = 100
+"""Of so many of the latest turns a state knows the operations. Each turn records them all, with some 50 bytes each."""
 
 
 def turn_of(kind: StateKind, identity: str, request: Request, config: CheckpointConfig) -> Request:
