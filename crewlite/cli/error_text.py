@@ -120,6 +120,9 @@ def _refused(error: errors.AnswerRefused, ref: str, again: Again) -> str:
     if error.second:
         other = again.line("fork", ref, "--edit", f"{error.address}=VALUE")
         return f"{error.found}. To continue with another answer: {other}"
+    if error.other_call:
+        now = again.line("resume", ref, "--rerun", error.address)
+        return f"{error.found}. If that one took no effect or both are wanted, make the one that is asked now: {now}"
     other = again.line("resume", ref, "--answer", f"{error.address}=VALUE")
     still = "The question still waits" if is_question(error.address) else "The call is still in doubt"
     return f"{error.found}. {still}: {other}"

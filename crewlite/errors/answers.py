@@ -8,7 +8,7 @@ from crewlite.resuming import branch_ref
 
 
 class AnswerRefused(CrewliteError, ValueError):
-    """An answer does not fit its question, which still waits; or it is a second answer, and the first one counts."""
+    """An answer does not fit its question or call, which still waits; or it is a second one, and the first counts."""
 
     code = "answer_refused"
     ends_run = True
@@ -22,11 +22,13 @@ class AnswerRefused(CrewliteError, ValueError):
         second: bool = False,
         unused: bool = False,
         by_run: bool = False,
+        other_call: bool = False,
     ) -> None:
         """`edit`: whether a fork was to begin with it; `second`: whether the question has an answer that counts.
 
         `by_run`: whether the answer was recorded, and the run that read it refused it. With `second`, it is
         the recorded outcome of its question, which the program takes no more. `edit` and `second` exclude each other.
+        `other_call`: whether it is the result of a call in doubt, and another call is asked for in its place.
         `unused`, with `second`: whether the run has not used the first answer yet, so that another may replace it.
         """
         what, next_ = ("edit of", "fork again") if edit else ("answer to", "answer again")
@@ -37,6 +39,11 @@ class AnswerRefused(CrewliteError, ValueError):
             )
         elif second:
             next_ = f"for another answer, fork the run with edits={{{address!r}: ...}}"
+        elif other_call:
+            next_ = (
+                f"have the call asked for as it was; or, if that one took no effect or both are wanted, make the one "
+                f"that is asked now, with rerun=[{address!r}]"
+            )
         follows = "Nothing was changed"
         if by_run:
             kept = edit or second
@@ -44,7 +51,7 @@ class AnswerRefused(CrewliteError, ValueError):
         self.found = f"The {what} {address} was refused: {problem}"
         super().__init__(f"{self.found}. {follows}: {next_}.")
         self.address, self.problem, self.by_run = address, problem, by_run
-        self.edit, self.second, self.unused = edit, second, unused
+        self.edit, self.second, self.unused, self.other_call = edit, second, unused, other_call
 
 
 class AnswerMisfit(RunMismatch):

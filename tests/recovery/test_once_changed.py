@@ -3,7 +3,7 @@
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, Task, tool
-from crewlite.errors import InDoubt, NonDeterminism
+from crewlite.errors import AnswerRefused, InDoubt, NonDeterminism
 from crewlite.flow import Flow, flow, start, step
 from crewlite.llm import ToolCall
 from crewlite.testing import ScriptedLLM
@@ -154,3 +154,51 @@ def test_a_call_that_was_made_is_not_made_again_under_another_name():
     with pytest.raises(NonDeterminism, match=f"expected {CUT}; found step:pay, which is new"):
         in_flow(renamed, left(in_flow, in_doubt=False)).kickoff(run_id=RUN)
     assert renamed.paid == []
+
+
+def dearer(program, setting, amount):
+    """The program of `left`, whose call has another amount now; in a crew, as its task has other words."""
+    world = World()
+
+    @flow(checkpoint=setting)
+    def order():
+        return world.charge(amount)
+
+    def reply(messages):
+        return "Done." if messages[-1]["role"] == "tool" else ToolCall("charge", {"amount": amount})
+
+    clerk = Agent(role="Clerk", goal="pay", llm=ScriptedLLM(reply), tools=[world.tool])
+    bill = Task(name="bill", description="Pay now", expected_output="text", agent=clerk)
+    return (order if program is in_flow else Crew(tasks=[bill], checkpoint=setting)), world
+
+
+@pytest.mark.parametrize("program", [in_flow, in_crew])
+def test_what_a_person_says_of_a_call_does_not_count_for_one_with_other_arguments_in_its_place(program):
+    setting = left(program, on_drift="rerun")
+    order, world = dearer(program, setting, 6)
+    with pytest.raises(InDoubt) as asks:
+        order.kickoff(run_id=RUN)
+    at = asks.value.address
+    assert (asks.value.arguments, asks.value.times) == ("", 1)
+    with pytest.raises(AnswerRefused, match=f"did not have .*6.*rerun=.*{at}"):
+        order.kickoff(run_id=RUN, answers={at: "paid by hand"})
+    assert world.paid == []
+    order.kickoff(run_id=RUN, rerun=[at])
+    assert world.paid == [6]
+
+
+def test_a_call_that_was_cut_once_is_asked_about_once_though_its_task_has_other_words():
+    order, world = dearer(in_crew, left(in_crew), 5)
+    with pytest.raises(InDoubt, match="was interrupted, and") as asks:
+        order.kickoff(run_id=RUN)
+    order.kickoff(run_id=RUN, answers={asks.value.address: "paid at 11:40"})
+    assert world.paid == []
+
+
+def test_a_call_that_was_begun_as_once_stays_in_doubt_where_its_task_and_its_effect_have_changed():
+    setting, world = left(in_crew), World("no more once")
+    clerk = Agent(role="Clerk", goal="pay", llm=ScriptedLLM([ToolCall("charge", {"amount": 5})]), tools=[world.tool])
+    bill = Task(name="bill", description="Pay now", expected_output="text", agent=clerk)
+    with pytest.raises(InDoubt):
+        Crew(tasks=[bill], checkpoint=setting).kickoff(run_id=RUN)
+    assert world.paid == []

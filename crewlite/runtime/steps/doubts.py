@@ -54,12 +54,13 @@ def planned(calls: Sequence[Intent], record: Record, mode: Mode) -> CommitParts:
     """Build the part of a commit that records that the calls which a reply asks for are about to be made.
 
     Where a task is done again, a call with effect="once" that was made answers the same call, so it is left out. So is
-    a call that a fork has edited: its edit answers the same call, and another call is refused.
+    a call that a fork has edited: its edit answers the same call, and another call is refused. So is one whose place
+    is that of a call in doubt: what was begun there stays known until a person has decided about it.
     """
     intents = list[tuple[str, str] | tuple[str, str, str]]()
     for at, effect, question in calls:
         made = record.outcomes.get(at)
-        if is_edit_to_keep(record, made, mode):
+        if is_edit_to_keep(record, made, mode) or (made is None and record.intents.get(at) == "once"):
             continue
         if effect != "once" and not (made and made.edited):
             intents.append((at, effect))
@@ -82,18 +83,29 @@ def may_have_taken_effect(run: Run, address: str) -> bool:
     return address in run.doubts or address in run.begun_here or failed_once
 
 
-def check_asks_the_same(run: Run, step: Step[Any], address: str, fingerprint: str, mode: Mode) -> None:
-    """Raise NonDeterminism if code that must ask for the recorded steps asks for a call in doubt with other arguments.
+def asks_the_same(record: Record, address: str, fingerprint: str) -> bool:
+    """Return whether a call in doubt was begun with the question that has this digest, as far as the record says."""
+    return record.intended.get(address, fingerprint) == fingerprint
 
-    What a person says of the call that was begun would count for another one.
+
+def check_asks_the_same(run: Run, step: Step[Any], address: str, fingerprint: str, mode: Mode) -> None:
+    """Check a request for a call in doubt, as what a person says of the call that was begun is about no other one.
+
+    Raises NonDeterminism if code that must ask for the recorded steps asks for it with other arguments. Where the
+    arguments may differ, raises AnswerRefused if the kickoff was given the result of the call that was begun.
     """
-    record, same = run.record, run.record.intended.get(address, fingerprint) == fingerprint
-    changed = record.edited or record.earlier_inputs  # by a fork: its calls may have other arguments
-    if same or not mode.strict_replay or mode.reruns(once=True) or changed:
+    record = run.record
+    if asks_the_same(record, address, fingerprint):
         return
-    found = _arguments(step, run.journal.secrets.mask) or "others"
-    began = "the arguments with which that call was begun, which may have taken effect"
-    raise NonDeterminism(run.run_id, address, began, found)
+    changed = record.edited or record.earlier_inputs  # by a fork: its calls may have other arguments
+    if mode.strict_replay and not mode.reruns(once=True) and not changed:
+        found = _arguments(step, run.journal.secrets.mask) or "others"
+        began = "the arguments with which that call was begun, which may have taken effect"
+        raise NonDeterminism(run.run_id, address, began, found)
+    if address in run.answers and _is_comparable(step):
+        asked = _arguments(step, run.journal.secrets.mask) or "other arguments"
+        problem = f"it is the result of the call that was begun, and that one did not have {asked}, which is asked now"
+        raise AnswerRefused(address, problem, other_call=True)
 
 
 def check_none_left(run: Run, unrequested: Collection[str]) -> None:
@@ -138,7 +150,7 @@ def calls_before(run: Run, step: Step[Any], address: str, fingerprint: str) -> E
     if "!" not in here or address in run.record.edited:
         return NOTHING_EARLIER
     record, used = run.record, _used_up(run, here)
-    comparable = step.given is None and not codec.holds_secret(step.question)
+    comparable = _is_comparable(step)
     free = [at for at in _of_other_attempts(run, address) if at not in used]
     asked = {at: record.outcomes[at].fingerprint if at in record.outcomes else record.intended.get(at) for at in free}
     same_place = without_tries(address)
@@ -160,6 +172,11 @@ def calls_before(run: Run, step: Step[Any], address: str, fingerprint: str) -> E
         elif first:
             return Earlier(known=first)
     return Earlier(released=released)
+
+
+def _is_comparable(step: Step[Any]) -> bool:
+    """Return whether the arguments of a call are recorded as they are: neither live objects nor secrets."""
+    return step.given is None and not codec.holds_secret(step.question)
 
 
 def _of_other_attempts(run: Run, address: str) -> Iterator[str]:

@@ -30,6 +30,7 @@ from crewlite.runtime.steps.deciding import announce_success, remedied
 from crewlite.runtime.steps.doubts import (
     NOTHING_EARLIER,
     Earlier,
+    asks_the_same,
     calls_before,
     check_asks_the_same,
     check_none_left,
@@ -196,8 +197,7 @@ class Execution(Generic[T]):
             failures = run.record.attempts.get(address, ())
             last = self.outer.child(step, self.origin, self.fingerprint, number, failures)
             if kept(step, last) is None:  # else it waits for its remedy
-                same = run.record.intended.get(address, self.fingerprint) == self.fingerprint
-                raise doubt(step, address, run, None if same else "")
+                raise doubt(step, address, run, None if asks_the_same(run.record, address, self.fingerprint) else "")
         return earlier
 
     async def _intend(self, released: Sequence[str]) -> None:
