@@ -54,6 +54,24 @@ print("result", work.kickoff(run_id="r"), flush=True)
 """
 
 
+BLOCKED = """
+import sys
+from crewlite.flow import ask, flow, step
+from crewlite import CheckpointConfig
+
+@step
+async def blocks() -> int:
+    print("began", flush=True)
+    return int(sys.stdin.readline())
+
+@flow(checkpoint=CheckpointConfig(location=sys.argv[1]))
+async def work() -> int:
+    return await blocks() + await ask("How much?", int, name="much")
+
+print("result", work.kickoff(run_id="r"), flush=True)
+"""
+
+
 SENDER = """
 import sys
 from crewlite import History
@@ -68,9 +86,9 @@ with History(sys.argv[1]) as history:
 @pytest.fixture
 def at_work(where, tmp_path):
     """Begin a process at work on a run that asks for these numbers meanwhile; return it once its step has begun."""
-    (tmp_path / "work.py").write_text(WORK)
 
-    def begin(*names):
+    def begin(*names, program=WORK):
+        (tmp_path / "work.py").write_text(program)
         command = [sys.executable, str(tmp_path / "work.py"), where, *names]
         child = children.Child(command, stdin=children.PIPE, stdout=children.PIPE, stderr=children.PIPE, text=True)
         assert child.stdout.readline() == "began\n"
@@ -174,6 +192,18 @@ def test_an_answer_that_the_process_does_not_take_is_not_recorded(at_work, histo
     assert waiting(history) == [address]
     assert history.answer("r", address, 40)
     ends(child, history, 41)
+
+
+def test_of_an_answer_that_a_blocked_process_has_taken_the_sender_hears_that_it_may_count(
+    at_work, history, monkeypatch
+):
+    child = at_work(program=BLOCKED)
+    monkeypatch.setattr(letters, "_LONGEST", 0.0)
+    with pytest.raises(BranchConflictError, match=r"has taken the answer and not recorded it yet.*checkpoint show r"):
+        history.answer("r", "human:much", 41)
+    assert left(history) == {}
+    out, told = child.communicate("1\n")
+    assert out == "result 42\n", told
 
 
 @posix

@@ -47,21 +47,21 @@ class Letter(TypedDict):
 
 Receive = Callable[[Letter], Future[bool]]
 """Has a run record the answer in a letter. The future is done once the answer is durable, or refused."""
-Ask = Callable[[Callable[[Store], None]], object]
+Ask = Callable[[Callable[[Store], object]], object]
 _Letters = dict[str, Letter]  # by id
 
 
 def send(
     store: Store, run_id: str, branch: str, answer: GivenAnswer, *, ahead: bool, lives: Callable[[], object]
-) -> None:
+) -> bool:
     """Leave an answer for the process that runs a branch, and wait until the run has recorded or refused it.
 
     Waits 5 s for the letter to be taken, and then up to 30 s, as long as `lives()` says that the process lives. Only
-    the record tells what came of it. Returns at once if processes cannot exchange data through the store. Raises
-    OSError.
+    the record tells what came of it. Returns whether the process has taken it and may still record it. Returns at once
+    if processes cannot exchange data through the store. Raises OSError.
     """
     if (exchange := exchange_of(store)) is None:
-        return
+        return False
     sent, name = time.time(), new_id()
     letter: Letter = {"at": sent, "run_id": run_id, "branch": branch, "answer": answer, "ahead": ahead}
     _change(exchange, lambda found: {at: one for at, one in found.items() if sent - one["at"] < _OLD} | {name: letter})
@@ -72,7 +72,8 @@ def send(
                 break
             time.sleep(_GLANCE)
     finally:
-        _drop(exchange, name)
+        was_taken = _take_back(exchange, name)
+    return was_taken
 
 
 def deliver(store: Store, runs: Mapping[tuple[str, str], Receive], ask: Ask, *, loud: bool) -> None:
@@ -100,12 +101,21 @@ def _take(exchange: Exchange, name: str) -> bool:
     return name in _change(exchange, mark)
 
 
+def _take_back(exchange: Exchange, name: str) -> bool:
+    """Remove a letter. Returns whether a process has taken it and has not dealt with it yet."""
+    was_taken = False
+
+    def without(found: _Letters) -> _Letters:
+        nonlocal was_taken
+        was_taken = name in found and "taken" in found[name]
+        return {at: letter for at, letter in found.items() if at != name}
+
+    _change(exchange, without)
+    return was_taken
+
+
 def _dealt_with(ask: Ask, exchange: Exchange, name: str, _: Future[bool]) -> None:
-    ask(lambda _: _drop(exchange, name))
-
-
-def _drop(exchange: Exchange, name: str) -> None:
-    _change(exchange, lambda found: {at: letter for at, letter in found.items() if at != name})
+    ask(lambda _: _take_back(exchange, name))
 
 
 def _change(exchange: Exchange, change: Callable[[_Letters], _Letters]) -> _Letters:

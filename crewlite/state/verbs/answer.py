@@ -17,6 +17,7 @@ from typing import Any
 from crewlite import codec, kinds
 from crewlite.errors import AnswerRefused, BranchConflictError, InDoubt, RefError, StoreError, did_you_mean, meant
 from crewlite.ids import now
+from crewlite.resuming import branch_ref, in_shell
 from crewlite.secrets import Secrets
 from crewlite.state.format.addresses import is_question, leaf, outers, subject
 from crewlite.state.format.commit import AskedQuestion, CommitParts, GivenAnswer
@@ -34,6 +35,11 @@ from crewlite.tools.approval import is_unchecked
 
 log = logging.getLogger("crewlite.run")
 _DIGITS = re.compile(r"\d+")
+_MISSED = "did not record the answer: give it again once that run waits"
+_TAKEN = (
+    "has taken the answer and not recorded it yet, as where code blocks its event loop. It may still record it, or "
+    "find that it does not fit"
+)
 _YES_OR_NO = {"y": True, "yes": True, "n": False, "no": False}
 
 
@@ -90,9 +96,10 @@ def answer(
     misspelt one.
     """
     sent: GivenAnswer | None = None
+    taken = False
 
     def make() -> tuple[list[Commit], tuple[bool, str]]:
-        nonlocal sent
+        nonlocal sent, taken
         record = recorded(store, run_id, branch)
         doubt = misspelt(record, address)
         if sent:
@@ -108,10 +115,11 @@ def answer(
         parts = _answered(record, Secrets.of(), address, value, ahead=ahead, unused=unused, replace=replace)
         if parts and by and not sent:
             [sent] = parts["answers"]
-            send(store, run_id, branch, sent, ahead=ahead, lives=lives)
+            taken = send(store, run_id, branch, sent, ahead=ahead, lives=lives)
             return make()
         if parts and by:
-            problem = f"is being run by {by}, which did not record the answer: give it again once that run waits"
+            look = in_shell(f"show {branch_ref(run_id, branch)}", store.location)
+            problem = f"is being run by {by}, which {f'{_TAKEN}: {look}' if taken else _MISSED}"
             raise BranchConflictError(run_id, branch, holder=by, problem=problem)
         return [Commit.saying(run_id, branch, record.head, parts)] if parts else [], (bool(parts), doubt)
 
