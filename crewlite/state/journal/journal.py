@@ -238,13 +238,14 @@ class Journal:
         if self.queue:
             self.queue.backlog, self.queue.owed = (), {"released": True} if owes else None
 
-    async def flush(self) -> None:
-        """Wait until all commits are durable. A failure is raised or announced, as `on_save_error` says."""
+    async def flush(self) -> BaseException | None:
+        """Wait until all commits are durable. A failure is raised, or announced and returned: see `on_save_error`."""
         problem = await asyncio.wrap_future(settling(self.queue)) if self.queue and self._is_ahead(self.queue) else None
         if problem is not None:
             self._not_saved(problem)
         if self.broken is not None:
             raise self.broken
+        return problem
 
     def _is_ahead(self, queue: WriteQueue) -> bool:
         """Return whether there are commits that are not stored, or whose events are not emitted yet."""
@@ -252,9 +253,9 @@ class Journal:
 
     async def assured(self, problem: str) -> None:
         """Wait until all commits are durable. If they are not, raise StoreError with `problem`, also with "warn"."""
-        await self.flush()
+        failure = await self.flush()
         if self.queue and self.queue.backlog:
-            raise StoreError(self.location or "", problem)
+            raise StoreError(self.location or "", problem + (f". What failed: {text_of(failure)}" if failure else ""))
 
     def _not_saved(self, error: BaseException) -> None:
         """Announce a failed save, or raise the error that stops the run, as on_save_error says."""
@@ -310,8 +311,7 @@ class Journal:
     async def aclose(self, *, cancelled: bool = False, last_values: bool = True) -> None:
         """Release the branch and the store, once all queued commits are stored. Retries failed ones once.
 
-        With `cancelled`, the branch is marked as cancelled. With `last_values`, changes of values after the last commit
-        are committed first.
+        With `cancelled`, marks the branch as cancelled. With `last_values`, first commits the last changes of values.
         """
         if self.closed:
             return
