@@ -71,6 +71,16 @@ def nth_attempt(address: str, attempt: int) -> str:
     return address if attempt == 1 else f"{address}!{attempt}"
 
 
+def to_answer(run_id: str, branch: str, address: str, location: str, kind: str) -> str:
+    """Return how to answer a question, by the next kickoff, from another program or in a shell, and how to go on."""
+    ref, again = branch_ref(run_id, branch), call_again(kind)
+    command = in_shell(shlex.join(["answer", ref, address, "VALUE"]), location)
+    return (
+        f"To resume it, {again} with {to_resume(run_id, branch)}, answers={{{address!r}: ...}}; or answer with "
+        f"History({location!r}).answer({ref!r}, {address!r}, ...) or {command}, then {again}."
+    )
+
+
 def in_doubt_too(others: Mapping[str, int]) -> str:
     """Return in words which other calls can be settled by the same kickoff. `others`: how often each was begun."""
     named = listed([nth_attempt(address, times) for address, times in others.items()], _NAMED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from crewlite import kinds
+from crewlite import kinds, resuming
 from crewlite.errors.root import CrewliteError
 from crewlite.resuming import branch_ref, call_again, in_doubt_too, nth_attempt, to_go_on_with_inputs, to_resume
 from crewlite.wording import number_of, sentence
@@ -256,12 +256,8 @@ class Suspended(CrewliteError, RuntimeError):
         self, run_id: str, location: str, waiting: Mapping[str, str], branch: str = "main", *, kind: str = "crew"
     ) -> None:
         questions = sentence("; ".join(f"{address}: {question}" for address, question in waiting.items()))
-        first, where, again = next(iter(waiting)), branch_ref(run_id, branch), call_again(kind)
-        answered = f"{to_resume(run_id, branch)}, answers={{{first!r}: ...}}"
-        super().__init__(
-            f"Run {where!r} waits for an answer: {questions} To resume it, {again} with {answered}; or answer with "
-            f"History({location!r}).answer({where!r}, {first!r}, ...), then {again}."
-        )
+        way_on = resuming.to_answer(run_id, branch, next(iter(waiting)), location, kind)
+        super().__init__(f"Run {branch_ref(run_id, branch)!r} waits for an answer: {questions} {way_on}")
         self.run_id, self.location, self.waiting, self.branch = run_id, location, dict(waiting), branch
 
 

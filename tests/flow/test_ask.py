@@ -413,6 +413,7 @@ def test_whoever_ends_the_input_of_a_terminal_has_left_it(tmp_path):
     os.close(main)
     stored, unstored, outside = out.splitlines()
     assert stored.startswith("Suspended Run 'one' waits for an answer: human:name")
+    assert " or crewlite checkpoint answer one human:name VALUE --location " in stored
     assert unstored.startswith("ConfigError ask('Your name?'): nobody could ever answer")
     assert outside.startswith("ConfigError ask('Your name?'): nobody answered at the terminal")
 
