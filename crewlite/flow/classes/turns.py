@@ -19,8 +19,8 @@ from crewlite.refs import as_run_id
 from crewlite.runtime.kickoffs.request import Request
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.record import Record
-from crewlite.state.journal.lineage import find_lineage
-from crewlite.state.providers import Store, exists, opened, provider_for
+from crewlite.state.journal.lineage import find_lineage, readable_branches
+from crewlite.state.providers import Store, exists, named, opened, provider_for
 
 _REMEMBERED = 100
 """Of so many of the latest turns a state knows the operations. Each turn records them all, with some 50 bytes each."""
@@ -116,20 +116,21 @@ def _operation(request: Request) -> str:
 
 def _turns(store: Store, state_id: str, identity: str) -> _Turns:
     """Read the newest turn. A run of its name that is of another flow is left to the kickoff, which refuses it."""
-    named = re.compile(re.escape(state_id) + r"(?:\.(\d+))?")
-    numbers = {
-        int(match[1] or 1): info.run_id
-        for info in store.branches()
-        if info.base is None and info.identity == identity and (match := named.fullmatch(info.run_id))
-    }
-    free = f"{state_id}.{max(numbers) + 1}" if numbers else state_id
+    named_so = re.compile(re.escape(state_id) + r"(?:\.(\d+))?")
+    numbers = {int(match[1] or 1): run_id for run_id in named(store, state_id) if (match := named_so.fullmatch(run_id))}
+    free = ""
     for number in sorted(numbers, reverse=True):
-        record = find_lineage(store, numbers[number], "main").record()
+        run_id = numbers[number]
+        mains = (info for info in readable_branches(store, run_id) if info.base is None)
+        if not any(info.identity == identity for info in mains):
+            continue
+        free = free or f"{state_id}.{number + 1}"
+        record = find_lineage(store, run_id, "main").record()
         if not record.seq:  # it was deleted since it was listed
             return _turns(store, state_id, identity)
         if _state_of(record) in (state_id, None):
             return _Turns(state_id, free, record)
-    return _Turns(state_id, free)
+    return _Turns(state_id, free or state_id)
 
 
 def _state_of(record: Record) -> str | None:

@@ -19,6 +19,7 @@ from crewlite.state.providers.base import (
     exists as exists,
     held as held,
     is_provider as is_provider,
+    named as named,
     open_store as open_store,
     opened as opened,
     results_of as results_of,

@@ -245,6 +245,13 @@ class Ending(Protocol):
         """Return how these branches ended: those whose last entry is verified, and says so (see `reading.end_of`)."""
 
 
+class Naming(Protocol):
+    """A store that can list runs by their names alone. A store need not: then all branches are listed."""
+
+    def named(self, beginning: str) -> list[str]:
+        """Return the ids of the runs whose id begins so, in any order."""
+
+
 class Holding(Protocol):
     """A store that can keep open what it reads with. A store need not: then it may open that anew for each read."""
 
@@ -376,6 +383,14 @@ def ended(store: Store, branches: Iterable[BranchName]) -> Mapping[BranchName, E
     """Return which of these branches have certainly ended, and how; what it leaves out is to be read."""
     found: Any = store
     return found.ended(branches) if hasattr(store, "ended") else {}
+
+
+def named(store: Store, beginning: str) -> Iterable[str]:
+    """Return the ids of the runs whose id begins so."""
+    found: Any = store
+    if hasattr(store, "named"):
+        return cast("list[str]", found.named(beginning))
+    return {info.run_id for info in store.branches() if info.run_id.startswith(beginning)}
 
 
 def exists(location: str, provider: BaseProvider) -> bool:

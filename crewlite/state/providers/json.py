@@ -91,7 +91,7 @@ class JsonStore:
         self.journals, self.results = JournalFiles(self.paths, self.ref), ResultFiles(root, self._make)
         self.sum_at, self.touched = self.journals.sum_at, self.journals.touched
         self.branches, self.mentions = self.journals.branches, self.journals.mentions
-        self.ended = self.journals.ended
+        self.ended, self.named = self.journals.ended, self.journals.named
         self._tails: dict[Key, Tail] = {}
         """The end of each journal whose branch was claimed through this store, until the claim ends."""
         self._claimed_in: tuple[int, int] | None = None

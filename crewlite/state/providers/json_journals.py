@@ -91,6 +91,11 @@ class JournalFiles:
         except (InvalidEntry, OSError):  # whoever reads the journal says what is wrong with it
             return None
 
+    def named(self, beginning: str) -> list[str]:
+        """Return the ids of the runs whose id begins so."""
+        runs = map(self._paths.run_of, directories_in(str(self._paths.journals)))
+        return [run_id for run_id in runs if run_id.startswith(beginning)]
+
     def mentions(self, run_id: str, branch: str, *parts: bytes) -> bool:
         """Return whether the journal of a branch contains any of these bytes, without reading the entries."""
         data = _bytes(self._paths.journal(run_id, branch)) or b""

@@ -214,6 +214,14 @@ class SqliteStore:
         """List the branches of one run, or of all runs, as Store.branches describes."""
         return self._database.read(lambda db: self._branches(db.execute, run_id), [])
 
+    def named(self, beginning: str) -> list[str]:
+        """Return the ids of the runs whose id begins so."""
+        rows = self._database.query(
+            "SELECT DISTINCT run_id FROM branch WHERE run_id >= ? AND run_id < ?",
+            (beginning, f"{beginning}~"),  # ~ comes after all characters that an id may have
+        )
+        return [run_id for (run_id,) in rows]
+
     def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
         """List checkpoints, newest first, as Store.places describes."""
         asked = (

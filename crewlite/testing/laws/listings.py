@@ -167,6 +167,21 @@ def branches_are_listed_by_run(bench: Bench) -> None:
     same(store.branches("run-2"), [], "the branches of a run that is not there are")
 
 
+def runs_are_named_by_the_beginning_of_their_ids(bench: Bench) -> None:
+    """`named(beginning)`, if a store has it, returns the ids of the runs that begin so, each once."""
+    store, main = bench.open(), Branch("Chat-1").add(2)
+    if not hasattr(store, "named"):
+        raise NotOffered
+    others = [Branch(name).add() for name in ("Chat-1.2", "Chat-10", "chat-1", "Chat")]
+    store.append([branch.commit() for branch in (main, *others)])
+    store.append([main.forked("side", 1).add().commit()])
+    for opened in (store, bench.open()):
+        told: Any = opened
+        same(sorted(told.named("Chat-1")), ["Chat-1", "Chat-1.2", "Chat-10"], "the runs named so are")
+        same(told.named("Chat-1.2"), ["Chat-1.2"], "the one run named so is")
+        same(told.named("Chat-2"), [], "the runs of a name that is not there are")
+
+
 def ends_are_told_by_the_last_entries(bench: Bench) -> None:
     """`ended(branches)`, if a store has it, says how those ended that certainly have, by their last entries."""
     store, names = bench.open(), list[tuple[str, str]]()
