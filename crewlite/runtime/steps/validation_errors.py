@@ -6,10 +6,10 @@ An input that cannot be recorded is left out. The text of the error that comes b
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from crewlite import codec
 from crewlite.state.format.failed import RaisedError, ValidationLine, ValidationRecord
@@ -47,6 +47,8 @@ def _line(
     found: ValidationLine = {"type": str(kind), "loc": codec.encode(line["loc"])}
     if isinstance(kind, PydanticCustomError):
         found["type"], found["template"] = kind.type, kind.message_template
+    elif kind not in get_args(core_schema.ErrorType):  # a custom one, whose text alone pydantic before 2.14.1 gives
+        found["template"] = line["msg"]
     if isinstance(context.get("error"), BaseException):
         found["error"] = other(context.pop("error"))
     if context:
