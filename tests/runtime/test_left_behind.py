@@ -10,7 +10,8 @@ from tests import children
 
 PROGRAM = """
 import asyncio, sys, time
-from crewlite import CheckpointConfig
+from crewlite import CheckpointConfig, History, event_bus
+from crewlite.events import FlowFinishedEvent
 from crewlite.flow import flow, step
 from crewlite.state import InMemoryProvider
 
@@ -46,6 +47,12 @@ ENDS = {
     ),
     "an error ends it": ("begun('one', location='runs.db')\n1/0", "Run 'one' of flow 'survey': To go on:"),
     "it has finished": ("begun('one', 0, location='runs.db').result()", ""),
+    "it has finished, and its last handler is at work": (
+        "event_bus.on(FlowFinishedEvent, lambda source, event: time.sleep(5))\n"
+        "begun('one', 0, location='runs.db')\n"
+        "while History('runs.db', make=True).run('one').status != 'finished': time.sleep(0.02)",
+        "",
+    ),
     "it is cancelled": ("begun('one', location='runs.db').cancel()", ""),
 }
 

@@ -13,7 +13,7 @@ from typing import Any, Generic, Literal, TypeVar
 from crewlite import background
 from crewlite.errors import OnLoopThread, RunCancelled, Suspended, add_note, repr_of
 from crewlite.keywords import methods_with_known_keywords
-from crewlite.runtime.kickoffs.left_behind import named, submitted, told
+from crewlite.runtime.kickoffs.left_behind import is_finished, named, submitted, told
 from crewlite.runtime.kickoffs.request import Progress
 from crewlite.runtime.main_thread.sync_bridge import cut_short
 from crewlite.tracebacks import INTERRUPTED, shortened
@@ -159,7 +159,7 @@ class RunHandle(Generic[R]):
 
     def _left_behind(self) -> str:
         """What to tell if the program ends now: how to go on with the run; "" if it has ended, or is being ended."""
-        if not self.at_work or self._work.is_cut:
+        if not self.at_work or self._work.is_cut or is_finished(self._progress):
             return ""
         return told(self._what, self._progress, self._how_to_go_on)
 

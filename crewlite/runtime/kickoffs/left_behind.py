@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 
 from crewlite.errors import CrewliteError
 from crewlite.runtime.kickoffs.request import Progress
+from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.providers.base import declares
 from crewlite.wording import number_of
@@ -82,14 +83,24 @@ def told(what: str, progress: Progress, how_to_go_on: Callable[[], str]) -> str:
     return f"{what}: {'Its record was in memory only.' if lost else how_to_go_on()}"
 
 
+def is_finished(progress: Progress) -> bool:
+    """Return whether the record of a run says that it has finished."""
+    return _recorded(progress).finished
+
+
 def _has_ended(progress: Progress) -> bool:
     """Return whether a later kickoff has ended a run whose event loop was closed."""
-    with contextlib.suppress(CrewliteError, OSError):  # what cannot be read is told as it was left
+    record = _recorded(progress)
+    return record.finished or record.failed or record.cancelled
+
+
+def _recorded(progress: Progress) -> Record:
+    """Read the record of a run; an empty one if it cannot be read: the run is told as it was left then."""
+    with contextlib.suppress(CrewliteError, OSError):
         if target := progress.target:
             with target.opened() as store:
-                record = find_lineage(store, target.run_id, target.branch).record()
-            return record.finished or record.failed or record.cancelled
-    return False
+                return find_lineage(store, target.run_id, target.branch).record()
+    return Record()
 
 
 @atexit.register
