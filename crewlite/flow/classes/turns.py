@@ -45,8 +45,8 @@ def turn_of(kind: StateKind, identity: str, request: Request, config: Checkpoint
     if exists(config.location, provider):
         with opened(provider, config.location) as store:
             turns = _turns(store, state_id, identity)
-            if named := turns.named(request):
-                return _again(request, turns, turns.read(store, named, request))
+            if run_id := turns.named(request):
+                return _again(request, turns, turns.read(store, run_id, request))
     newest = turns.newest
     if newest and not newest.finished:
         return _again(request, turns, newest)
@@ -116,8 +116,8 @@ def _operation(request: Request) -> str:
 
 def _turns(store: Store, state_id: str, identity: str) -> _Turns:
     """Read the newest turn. A run of its name that is of another flow is left to the kickoff, which refuses it."""
-    named_so = re.compile(re.escape(state_id) + r"(?:\.(\d+))?")
-    numbers = {int(match[1] or 1): run_id for run_id in named(store, state_id) if (match := named_so.fullmatch(run_id))}
+    pattern = re.compile(re.escape(state_id) + r"(?:\.(\d+))?")
+    numbers = {int(match[1] or 1): run_id for run_id in named(store, state_id) if (match := pattern.fullmatch(run_id))}
     free = ""
     for number in sorted(numbers, reverse=True):
         run_id = numbers[number]
