@@ -10,6 +10,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
@@ -247,6 +248,41 @@ def test_a_letter_whose_sender_was_killed_does_no_harm(at_work, where, history):
     ends(child, history, 42)
 
 
+@posix
+def test_a_letter_to_a_killed_process_is_no_answer_to_what_a_later_one_asks(at_work, where, history):
+    child = at_work()
+    os.kill(child.pid, signal.SIGSTOP)
+    sender = children.Child([sys.executable, "-c", SENDER, where, "human:later"])
+    children.until(lambda: left(history))
+    for both in (sender, child):
+        both.kill()
+        both.wait()
+    history.delete("r")
+    again = at_work()
+    children.until(lambda: not left(history))
+    out, _ = again.communicate("1\n")
+    assert "result" not in out
+    assert waiting(history) == ["human:later"]
+
+
+@posix
+def test_an_answer_goes_on_to_the_process_that_takes_over_from_the_killed_one(at_work, history, monkeypatch):
+    child, began = at_work("one"), []
+    [address] = waiting(history)
+    os.kill(child.pid, signal.SIGSTOP)
+
+    def take_over(seconds):
+        if not began:
+            child.kill()
+            child.wait()
+            began.append(at_work("one"))
+        time.sleep(seconds)
+
+    monkeypatch.setattr(letters, "time", SimpleNamespace(**{**vars(time), "sleep": take_over}))
+    assert history.answer("r", address, 41)
+    ends(began[0], history, 42)
+
+
 def test_a_store_whose_processes_exchange_nothing_refuses_the_answer(at_work, where, history):
     class Bare(SqliteProvider if where.endswith(".db") else JsonProvider):
         def open(self, location):
@@ -287,7 +323,8 @@ def test_an_answer_on_its_way_does_not_count_for_another_question(on_disk, where
     def hear(source, event):
         journal = at_work_on(history.run("r")._record.claim, where)
         sent = {"address": "human:more", "value": 7, "at": "2026-01-01T00:00:00+00:00", "digest": "of another question"}
-        refused.append(receive(journal, {"at": 0.0, "run_id": "r", "branch": "main", "answer": sent, "ahead": True}))
+        letter = {"at": 0.0, "run_id": "r", "branch": "main", "claim": journal.claim["id"]}
+        refused.append(receive(journal, {**letter, "answer": sent, "ahead": True}))
 
     with event_bus.on(HumanFeedbackRequestedEvent, hear), pytest.raises(Suspended):
         work.kickoff(run_id="r")

@@ -2,7 +2,8 @@
 
 A letter is no record. Its sender waits until the run has recorded the answer or refused it, and takes the letter back
 if nobody comes for it. So an answer is acknowledged only once it is in the journal, and a letter that is lost loses
-nothing. All letters of a store lie under one key of its `Exchange`.
+nothing. It is for one kickoff alone, as a later one may ask something else at the same address: the run may have been
+rewound, or deleted and begun again. All letters of a store lie under one key of its `Exchange`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from crewlite.background import ordinary
 from crewlite.errors import text_of
 from crewlite.ids import new_id
 from crewlite.state.format.commit import GivenAnswer
+from crewlite.state.format.record import Record
 from crewlite.state.providers import Exchange, Store, change_shared, exchange_of
 
 log = logging.getLogger("crewlite.state")
@@ -34,11 +36,13 @@ _OLD = 600.0  # seconds after which a letter has no sender any more
 
 
 class Letter(TypedDict):
-    """An answer for whatever runs this branch. `ahead`: also if its question is still to be asked."""
+    """An answer for the kickoff that runs this branch. `ahead`: also if its question is still to be asked."""
 
     at: float
     run_id: str
     branch: str
+    claim: str
+    """The id of the claim of that kickoff: a kickoff with another one drops the letter."""
     answer: GivenAnswer
     ahead: bool
     taken: NotRequired[bool]
@@ -51,19 +55,25 @@ Ask = Callable[[Callable[[Store], object]], object]
 _Letters = dict[str, Letter]  # by id
 
 
-def send(
-    store: Store, run_id: str, branch: str, answer: GivenAnswer, *, ahead: bool, lives: Callable[[], object]
-) -> bool:
+def send(store: Store, record: Record, answer: GivenAnswer, *, ahead: bool, lives: Callable[[], object]) -> bool:
     """Leave an answer for the process that runs a branch, and wait until the run has recorded or refused it.
 
-    Waits 5 s for the letter to be taken, and then up to 30 s, as long as `lives()` says that the process lives. Only
-    the record tells what came of it. Returns whether the process has taken it and may still record it. Returns at once
-    if processes cannot exchange data through the store. Raises OSError.
+    `record`: that of the branch, with the claim of the process. Waits 5 s for the letter to be taken, and then up to
+    30 s, as long as `lives()` says that the process lives. Only the record tells what came of it. Returns whether the
+    process has taken it and may still record it. Returns at once if processes cannot exchange data through the store.
+    Raises OSError.
     """
     if (exchange := exchange_of(store)) is None:
         return False
-    sent, name = time.time(), new_id()
-    letter: Letter = {"at": sent, "run_id": run_id, "branch": branch, "answer": answer, "ahead": ahead}
+    sent, name, run = time.time(), new_id(), record.run
+    letter: Letter = {
+        "at": sent,
+        "run_id": run["run_id"],
+        "branch": run["branch"],
+        "claim": record.claim["id"] if record.claim else "",
+        "answer": answer,
+        "ahead": ahead,
+    }
     _change(exchange, lambda found: {at: one for at, one in found.items() if sent - one["at"] < _OLD} | {name: letter})
     began = time.monotonic()
     try:

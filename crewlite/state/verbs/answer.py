@@ -96,10 +96,11 @@ def answer(
     misspelt one.
     """
     sent: GivenAnswer | None = None
+    sent_to: str | None = None  # the id of the claim of the kickoff to which it was sent last
     taken = False
 
     def make() -> tuple[list[Commit], tuple[bool, str]]:
-        nonlocal sent, taken
+        nonlocal sent, sent_to, taken
         record = recorded(store, run_id, branch)
         doubt = misspelt(record, address)
         if sent:
@@ -113,9 +114,10 @@ def answer(
         by = lives()
         unused = by is None and not (record.finished or record.settled(address))
         parts = _answered(record, Secrets.of(), address, value, ahead=ahead, unused=unused, replace=replace)
-        if parts and by and not sent:
-            [sent] = parts["answers"]
-            taken = send(store, run_id, branch, sent, ahead=ahead, lives=lives)
+        claim = record.claim["id"] if record.claim else ""
+        if parts and by and claim != sent_to:  # another kickoff than that of the last letter, if there was one
+            sent, sent_to = sent or parts["answers"][0], claim
+            taken = send(store, record, sent, ahead=ahead, lives=lives)
             return make()
         if parts and by:
             look = in_shell(f"show {branch_ref(run_id, branch)}", store.location)
@@ -130,10 +132,15 @@ def answer(
 
 
 def receive(journal: Journal, letter: Letter) -> Future[bool]:
-    """Have a run at work record the answer in a letter, on its own thread, if it still asks the same question."""
+    """Have a run at work record the answer in a letter, on its own thread, if it still asks the same question.
+
+    A letter to an earlier kickoff of the run is dropped.
+    """
     sent = letter["answer"]
 
     def make() -> CommitParts:
+        if not journal.claim or journal.claim["id"] != letter["claim"]:
+            return {}
         _check_is_for(sent, journal.record)
         value = codec.decode(sent["value"])
         parts = _answered(journal.record, journal.secrets, sent["address"], value, ahead=letter["ahead"])
