@@ -24,11 +24,14 @@ _NAME, _NAMES = re.compile(rf"(?!-){_PART}"), re.compile(rf"(?!-){_PART}(?:/{_PA
 _REF = re.compile(r"(?P<path>[^@~]*)(?:@(?P<at>[^~]+))?(?:~(?P<back>\d{1,9}))?")
 
 
-def as_run_id(run_id: object) -> str:
-    """Return the run_id of a kickoff as text, with a UUID converted. Raises ConfigError if no run may be so named."""
+def as_run_id(run_id: object, kind: str = "run_id") -> str:
+    """Return the run_id of a kickoff as text, with a UUID converted. Raises ConfigError if no run may be so named.
+
+    The error calls it `kind`, as the caller does.
+    """
     if run_id == "main":
-        raise ConfigError("run_id 'main' is taken: the ref 'main' means the branch of that name. Choose another")
-    return check_name("run_id", str(run_id) if isinstance(run_id, UUID) else run_id)
+        raise ConfigError(f"{kind} 'main' is taken: the ref 'main' means the branch of that name. Choose another")
+    return check_name(kind, str(run_id) if isinstance(run_id, UUID) else run_id)
 
 
 def check_name(kind: str, name: object, *, slashes: bool = False) -> str:

@@ -250,7 +250,11 @@ def test_a_flow_that_is_a_part_of_a_run_is_kept_with_that(memory):
             lambda: persist(CheckpointConfig(location="a"))(type("Own", (Flow,), {"checkpoint": True})),
             "Own has checkpoint=, and @persist names another place",
         ),
-        (lambda: chat(None).kickoff({"id": "a/b"}), "The id of a flow with @persist is the run_id of its run"),
+        (
+            lambda: chat(None).kickoff({"id": "a/b"}),
+            "The id of a flow with @persist is the run_id .* take a digest of it",
+        ),
+        (lambda: chat(None).kickoff({"id": 7}), "id is 7, which is int; wanted a text, such as id='7'"),
         (lambda: chat(None).kickoff(restore_from_state_id="x"), r"kickoff\(inputs={...}\)"),
     ],
 )

@@ -69,6 +69,24 @@ def test_a_state_knows_the_operations_of_its_latest_turns_alone(memory, monkeypa
     assert [*entry.commit["run"]["turns"].values()] == ["mine.3", "mine.4", "mine.5"]
 
 
+def test_an_id_that_leaves_no_room_for_the_names_of_later_turns_is_refused_at_the_first(memory):
+    for asked in ("x" * 91, "x" * 100):
+        with pytest.raises(ConfigError, match=rf"has {len(asked)} characters; wanted at most 90.*hexdigest"):
+            chat(memory()).kickoff({"id": asked, "message": "a"})
+    for message in "ab":
+        chat(memory()).kickoff({"id": "x" * 90, "message": message})
+    assert runs_of(memory()) == ["x" * 90, "x" * 90 + ".2"]
+
+
+def test_a_state_with_a_longer_id_goes_on_for_as_long_as_its_turns_can_be_named(memory):
+    long = "x" * 98
+    chat(memory()).kickoff({"message": "a"}, run_id=long)
+    for message in "bcdefghi":
+        chat(memory()).kickoff({"id": long, "message": message})
+    with pytest.raises(ConfigError, match=r"can have no further turn: its name would be 'x+\.10', which is too long"):
+        chat(memory()).kickoff({"id": long, "message": "j"})
+
+
 def test_an_operation_is_one_of_its_state_alone(memory):
     for own in ("mine", "yours"):
         assert chat(memory()).kickoff({"id": own, "message": own}, operation_id="one") == own

@@ -22,6 +22,9 @@ from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import find_lineage, readable_branches
 from crewlite.state.providers import Store, exists, named, opened, provider_for
 
+_LONGEST = 90
+"""Of an id, in characters. A name has 100 at most, and each turn has that of the id with its number behind it."""
+_DIGEST = "take a digest of it: hashlib.sha256(text.encode()).hexdigest()[:32]"
 _REMEMBERED = 100
 """Of so many of the latest turns a state knows the operations. Each turn records them all, with some 50 bytes each."""
 
@@ -35,9 +38,12 @@ def turn_of(kind: StateKind, identity: str, request: Request, config: Checkpoint
     whose turn was deleted.
     """
     try:
-        state_id = as_run_id((request.inputs or {})[ID])
+        state_id = as_run_id((request.inputs or {})[ID], "id")
     except ConfigError as error:
-        raise ConfigError(f"The id of a flow with @persist is the run_id of its run. {error}") from None
+        said = str(error).rstrip(".")
+        raise ConfigError(
+            f"The id of a flow with @persist is the run_id of its run. {said}. Of any text, {_DIGEST}"
+        ) from None
     if request.run_id is not None and request.operation_id is not None:
         raise ConfigError("run_id and operation_id were passed, and both say which turn is meant: pass one of them")
     turns = _Turns(state_id, state_id)
@@ -50,6 +56,7 @@ def turn_of(kind: StateKind, identity: str, request: Request, config: Checkpoint
     newest = turns.newest
     if newest and not newest.finished:
         return _again(request, turns, newest)
+    turns.check_length()
     given, left = request.inputs_of_caller or {}, newest.value("")["state"] if newest else {}
     kept = {name: codec.decode(value) for name, value in left.items() if kind.is_open or name in kind.fields}
     inputs = {**(request.inputs or {}), **kept, **given, ID: state_id}
@@ -88,6 +95,24 @@ class _Turns(NamedTuple):
             f"({self.free!r} is next): leave run_id out, and to make a repeated request the same turn, pass "
             f"operation_id={run_id!r}"
         )
+
+    def check_length(self) -> None:
+        """Raise ConfigError if the id leaves no room for the names of the turns that follow.
+
+        A state that has turns already goes on for as long as there is room.
+        """
+        if not self.newest and len(self.state_id) > _LONGEST:
+            raise ConfigError(
+                f"The id {self.state_id!r} has {len(self.state_id)} characters; wanted at most {_LONGEST}: its turns "
+                f"are named after it, such as ID.2. For a shorter one, {_DIGEST}"
+            )
+        try:
+            as_run_id(self.free)
+        except ConfigError:
+            raise ConfigError(
+                f"The state {self.state_id!r} can have no further turn: its name would be {self.free!r}, which is too "
+                f"long. Begin a state with an id of at most {_LONGEST} characters"
+            ) from None
 
     def with_one_more(self, request: Request) -> Mapping[str, str]:
         """Return the turns to record with the next one, which is that of the request."""
