@@ -90,3 +90,8 @@ def at_once(count: int, act: Callable[[int], Any]) -> list[Any]:
 
     with ThreadPoolExecutor(count) as pool:
         return list(pool.map(one, range(count)))
+
+
+def deletes_a_run(operation):
+    """Whether an operation of the disk is the one with which a run is deleted from files, or from a database."""
+    return operation.data.startswith(b"DELETE FROM branch") or (operation.verb == "rename" and b"/~" in operation.data)

@@ -302,8 +302,8 @@ class History:
     ) -> Pruned:
         """Delete what is no longer needed: old finished runs, old checkpoints, and details inside finished steps.
 
-        A branch that a live process runs is left alone. The remaining runs can be resumed, and forked from the
-        remaining checkpoints, as before. A prune that was interrupted can be repeated.
+        A branch that a live process runs is left alone, and a turn of a state of `@persist` if an earlier one is. All
+        remaining runs can be resumed, and forked, as before. A prune that was interrupted can be repeated.
 
         Args:
             keep_last: The number of checkpoints to keep of each branch, besides labelled ones and those that forks
@@ -312,8 +312,8 @@ class History:
                 datetime with a zone), and results kept for other runs that are as old.
             dry_run: Only report what would be deleted.
 
-        A run that cannot be read is left as it is, with a warning; the result names it. Raises ConfigError if neither
-        limit is given or one is unusable, StoreError if storage fails.
+        A run that cannot be read is left as it is, with a warning; the result names it. Raises ConfigError for missing
+        or unusable limits; StoreError if storage fails, once all else is pruned.
         """
         with saving(self._location, "not all of it was pruned"):
             return prune(self._store, keep_last=keep_last, older_than=older_than, dry_run=dry_run)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+from datetime import timedelta
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, Crew, History, Task
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, disk
 from crewlite.errors import BranchConflictError, ConfigError, InputsChanged, RefError, UnknownOption
 from crewlite.flow import Flow, flow, listen, persist, start
 from crewlite.flow.classes import turns
@@ -16,6 +17,7 @@ from crewlite.state import InMemoryProvider
 from crewlite.state.providers.base import Commit
 from crewlite.testing import Interleaved
 from tests.cuts import entries_of
+from tests.parts import Stop, deletes_a_run
 
 
 def chat(setting, done=None, *, broken=False):
@@ -70,8 +72,9 @@ def test_a_state_knows_the_operations_of_its_latest_turns_alone(memory, monkeypa
 
 
 def test_an_id_that_leaves_no_room_for_the_names_of_later_turns_is_refused_at_the_first(memory):
-    for asked in ("x" * 91, "x" * 100):
-        with pytest.raises(ConfigError, match=rf"has {len(asked)} characters; wanted at most 90.*hexdigest"):
+    for asked in ("x" * 91, "x" * 100, "mine."):
+        wanted = rf"has {len(asked)} characters; wanted at most 90, and no '\.' at the end.*hexdigest"
+        with pytest.raises(ConfigError, match=wanted):
             chat(memory()).kickoff({"id": asked, "message": "a"})
     for message in "ab":
         chat(memory()).kickoff({"id": "x" * 90, "message": message})
@@ -83,8 +86,55 @@ def test_a_state_with_a_longer_id_goes_on_for_as_long_as_its_turns_can_be_named(
     chat(memory()).kickoff({"message": "a"}, run_id=long)
     for message in "bcdefghi":
         chat(memory()).kickoff({"id": long, "message": message})
-    with pytest.raises(ConfigError, match=r"can have no further turn: its name would be 'x+\.10', which is too long"):
+    with pytest.raises(
+        ConfigError, match=r"can have no further turn: its name would be 'x+\.10', which no run can have"
+    ):
         chat(memory()).kickoff({"id": long, "message": "j"})
+
+
+def test_states_with_names_alike_are_kept_apart(config):
+    said = {}
+    for own, message in itertools.product(("mine", "mine.1", "mine.02", "mine.2", "mine.2.1"), "ab"):
+        chat(config()).kickoff({"id": own, "message": message})
+    for own in ("mine", "mine.1", "mine.02", "mine.2", "mine.2.1"):
+        said[own] = chat(config()).kickoff({"id": own, "message": "c"})
+    assert set(said.values()) == {"a b c"}, said
+
+
+def prune(setting, *, cut=0):
+    """Delete all runs that have ended; with `cut`, stop before the deletion with this number."""
+    deletions = itertools.count(1)
+
+    def stop(operation):
+        if deletes_a_run(operation) and next(deletions) == cut:
+            raise Stop
+
+    with History(setting.location) as history, disk.watched(stop):
+        return history.prune(older_than=timedelta(0))
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_a_state_goes_on_from_its_newest_turn_after_a_prune_that_is_cut(on_disk, cut):
+    done = []
+    for operation in "abc":
+        chat(on_disk(), done).kickoff(turn(operation), operation_id=operation)
+    with pytest.raises(Stop):
+        prune(on_disk(), cut=cut)
+    assert chat(on_disk(), done).kickoff(turn("c"), operation_id="c") == "a b c"
+    assert chat(on_disk(), done).kickoff(turn("d"), operation_id="d") == "a b c d"
+    assert done == ["a", "b", "c", "d"]
+    prune(on_disk())
+    assert chat(on_disk(), done).kickoff(turn("e"), operation_id="e") == "e"
+
+
+def test_a_turn_that_a_prune_leaves_keeps_those_after_it(on_disk):
+    for operation in "abc":
+        chat(on_disk()).kickoff(turn(operation), operation_id=operation)
+    chat(on_disk()).kickoff({"id": "yours", "message": "a"})
+    with History(on_disk().location) as history:
+        history.fork(history.run("mine.2").checkpoints()[0], branch="begun")
+    assert set(prune(on_disk()).runs) == {"mine", "yours"}
+    assert chat(on_disk()).kickoff(turn("d"), operation_id="d") == "a b c d"
 
 
 def test_an_operation_is_one_of_its_state_alone(memory):
@@ -205,6 +255,12 @@ def test_a_run_id_beside_the_id_names_a_turn_of_it_or_the_next_one(memory):
         with pytest.raises(ConfigError, match=rf"'{other}' names no turn of the state 'mine'.*'mine\.3' is next"):
             chat(memory()).kickoff(turn("c"), run_id=other)
     assert runs_of(memory()) == ["mine", "mine.2", "yours"]
+
+
+def test_a_run_id_that_names_no_turn_is_refused_where_nothing_is_stored_yet(on_disk):
+    with pytest.raises(ConfigError, match=r"'request-7' names no turn of the state 'mine'.*'mine' is next"):
+        chat(on_disk()).kickoff(turn("a"), run_id="request-7")
+    assert chat(on_disk()).kickoff(turn("a"), run_id="mine") == "a"
 
 
 def test_the_text_of_an_operation_is_not_stored(tmp_path):

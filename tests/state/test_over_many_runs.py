@@ -1,17 +1,21 @@
 """A verb about all runs of a location: what cannot be read is left as it is and named, and the others are done."""
 
+import errno
 import json
+import os
 import sqlite3
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from crewlite import CheckpointConfig, History
+from crewlite import CheckpointConfig, History, disk
 from crewlite.cli.main import main
-from crewlite.errors import JournalCorrupt
+from crewlite.errors import JournalCorrupt, StoreError
 from crewlite.flow import flow, step
+from tests.parts import deletes_a_run
 
 AT_ONCE = timedelta(0)
 
@@ -86,6 +90,32 @@ def test_a_prune_leaves_a_damaged_run_with_all_its_branches_and_prunes_the_other
     assert dump(runs, "second") == before
     assert all(text.startswith("run second cannot be read") and "doctor" in text for text in told(caplog))
     assert len(told(caplog)) == 2
+
+
+@pytest.mark.parametrize("limits", [{"older_than": AT_ONCE}, {"keep_last": 1}])
+def test_a_prune_names_a_run_of_which_no_branch_can_be_listed(runs, limits):
+    damage(runs, "first", seq=1)
+    before = dump(runs, "first")
+    with History(runs) as history:
+        assert history.prune(**limits, dry_run=True).unreadable == ("first",)
+        assert history.prune(**limits).unreadable == ("first",)
+    assert dump(runs, "first") == before
+
+
+@pytest.mark.parametrize("failing", ["first", "second"])
+def test_a_prune_goes_on_with_the_others_where_storage_fails_for_one_run(runs, failing):
+    deletions = count()
+
+    def fail(operation):
+        if deletes_a_run(operation) and next(deletions) == ["first", "second"].index(failing):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), operation.path)
+
+    with History(runs) as history:
+        with disk.watched(fail), pytest.raises(StoreError, match=f"not all of it was pruned .*'{failing}'.*try again"):
+            history.prune(older_than=AT_ONCE)
+        assert {one.run_id for one in history.runs()} == {failing}
+        assert history.prune(older_than=AT_ONCE).runs == (failing,)
+        assert history.runs() == []
 
 
 def test_the_command_prunes_the_others_says_what_is_left_and_fails(runs):

@@ -18,7 +18,7 @@ from crewlite.flow.classes.base import Flow
 from crewlite.flow.classes.drive import Drive, initial_values
 from crewlite.flow.classes.results import declare_results, encoded
 from crewlite.flow.classes.running import at_work
-from crewlite.flow.classes.state import ID, Outcome, fields_set, values_of
+from crewlite.flow.classes.state import Outcome, fields_set, values_of
 from crewlite.flow.classes.turns import turn_of
 from crewlite.flow.root import EVENTS, recordable
 from crewlite.llm.models import resolve_llm
@@ -29,6 +29,7 @@ from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.addresses import BEGINNING
 from crewlite.state.format.earlier import inputs_at
 from crewlite.state.format.record import Record
+from crewlite.state.format.turns import ID
 from crewlite.step_parts import Limit
 
 

@@ -23,13 +23,13 @@ from crewlite.errors import ConfigError, meant
 from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.forked import cached_property
 from crewlite.secrets import declared_in
+from crewlite.state.format.turns import ID
 from crewlite.state.journal.values import Values
 from crewlite.state.journal.view import View
 from crewlite.state.values.bag import StepState
 from crewlite.usage import Usage
 
 T = TypeVar("T")
-ID = "id"
 log = logging.getLogger("crewlite.flow")
 _warned_of: weakref.WeakSet[type] = weakref.WeakSet()
 

@@ -6,19 +6,18 @@ forked and read like any run, and of two kickoffs that want to be the next turn 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from crewlite import codec
 from crewlite.errors import ConfigError, RefError
-from crewlite.flow.classes.state import ID, StateKind
-from crewlite.masking import MASK
+from crewlite.flow.classes.state import StateKind
 from crewlite.refs import as_run_id
 from crewlite.runtime.kickoffs.request import Request
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.record import Record
+from crewlite.state.format.turns import ID, number_of_turn, state_of
 from crewlite.state.journal.lineage import find_lineage, readable_branches
 from crewlite.state.providers import Store, exists, named, opened, provider_for
 
@@ -53,10 +52,12 @@ def turn_of(kind: StateKind, identity: str, request: Request, config: Checkpoint
             turns = _turns(store, state_id, identity)
             if run_id := turns.named(request):
                 return _again(request, turns, turns.read(store, run_id, request))
+    elif turns.named(request):
+        raise turns.no_turn(request)
     newest = turns.newest
     if newest and not newest.finished:
         return _again(request, turns, newest)
-    turns.check_length()
+    turns.check_names()
     given, left = request.inputs_of_caller or {}, newest.value("")["state"] if newest else {}
     kept = {name: codec.decode(value) for name, value in left.items() if kind.is_open or name in kind.fields}
     inputs = {**(request.inputs or {}), **kept, **given, ID: state_id}
@@ -85,33 +86,37 @@ class _Turns(NamedTuple):
     def read(self, store: Store, run_id: str, request: Request) -> Record:
         """Return the record of the turn that the request names. Raises what `turn_of` does."""
         record = find_lineage(store, run_id, "main").record()
-        if record.seq and _state_of(record) in (self.state_id, None):
+        if record.seq and state_of(record) in (self.state_id, None):
             return record
         if request.run_id is None:
             problem = f"was the turn of operation_id={request.operation_id!r}, and was deleted, with its result. For a "
             raise RefError(run_id, problem + "new turn, pass another operation_id")
-        raise ConfigError(
-            f"run_id={run_id!r} names no turn of the state {self.state_id!r}. Its turns name themselves "
+        raise self.no_turn(request)
+
+    def no_turn(self, request: Request) -> ConfigError:
+        """Return the error for a run_id that names neither a turn of the state nor the next one."""
+        return ConfigError(
+            f"run_id={request.run_id!r} names no turn of the state {self.state_id!r}. Its turns name themselves "
             f"({self.free!r} is next): leave run_id out, and to make a repeated request the same turn, pass "
-            f"operation_id={run_id!r}"
+            f"operation_id={request.run_id!r}"
         )
 
-    def check_length(self) -> None:
-        """Raise ConfigError if the id leaves no room for the names of the turns that follow.
+    def check_names(self) -> None:
+        """Raise ConfigError if the turns that follow could not be named after the id.
 
         A state that has turns already goes on for as long as there is room.
         """
-        if not self.newest and len(self.state_id) > _LONGEST:
+        if not self.newest and (len(self.state_id) > _LONGEST or self.state_id.endswith(".")):
             raise ConfigError(
-                f"The id {self.state_id!r} has {len(self.state_id)} characters; wanted at most {_LONGEST}: its turns "
-                f"are named after it, such as ID.2. For a shorter one, {_DIGEST}"
+                f"The id {self.state_id!r} has {len(self.state_id)} characters; wanted at most {_LONGEST}, and no '.' "
+                f"at the end: its turns are named after it, such as ID.2. For a shorter one, {_DIGEST}"
             )
         try:
             as_run_id(self.free)
         except ConfigError:
             raise ConfigError(
-                f"The state {self.state_id!r} can have no further turn: its name would be {self.free!r}, which is too "
-                f"long. Begin a state with an id of at most {_LONGEST} characters"
+                f"The state {self.state_id!r} can have no further turn: its name would be {self.free!r}, which no run "
+                f"can have. Begin a state with an id of at most {_LONGEST} characters, and no '.' at the end"
             ) from None
 
     def with_one_more(self, request: Request) -> Mapping[str, str]:
@@ -141,8 +146,7 @@ def _operation(request: Request) -> str:
 
 def _turns(store: Store, state_id: str, identity: str) -> _Turns:
     """Read the newest turn. A run of its name that is of another flow is left to the kickoff, which refuses it."""
-    pattern = re.compile(re.escape(state_id) + r"(?:\.(\d+))?")
-    numbers = {int(match[1] or 1): run_id for run_id in named(store, state_id) if (match := pattern.fullmatch(run_id))}
+    numbers = {number: one for one in named(store, state_id) if (number := number_of_turn(one, state_id))}
     free = ""
     for number in sorted(numbers, reverse=True):
         run_id = numbers[number]
@@ -153,12 +157,6 @@ def _turns(store: Store, state_id: str, identity: str) -> _Turns:
         record = find_lineage(store, run_id, "main").record()
         if not record.seq:  # it was deleted since it was listed
             return _turns(store, state_id, identity)
-        if _state_of(record) in (state_id, None):
+        if state_of(record) in (state_id, None):
             return _Turns(state_id, free, record)
     return _Turns(state_id, free or state_id)
-
-
-def _state_of(record: Record) -> str | None:
-    """Return the id of the state that a run began with: an input, or else its run_id; None if the record masks it."""
-    given = str(codec.decode(record.run["inputs"].get(ID)) or record.run["run_id"])
-    return None if MASK in given else given

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from functools import partial
 
-from crewlite.errors import BranchConflictError, ConfigError, RefError
+from crewlite.errors import BranchConflictError, ConfigError, CrewliteError, RefError, StoreBusy, StoreUnusable
 from crewlite.forked import cached_property
 from crewlite.ids import now
 from crewlite.refs import check_name
@@ -16,12 +16,24 @@ from crewlite.state.format.checkpoints import droppable
 from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
+from crewlite.state.format.turns import number_of_turn, state_of
 from crewlite.state.journal.compaction import bases, compacted_entries, size
-from crewlite.state.journal.lineage import gone, head_of, journals_of_run, standing_on, stored_already, with_inherited
-from crewlite.state.providers import BranchInfo, Commit, Store, results_of
+from crewlite.state.journal.lineage import (
+    UNREADABLE,
+    gone,
+    head_of,
+    journals_of_run,
+    standing_on,
+    stored_already,
+    with_inherited,
+)
+from crewlite.state.providers import BranchInfo, Commit, Store, named, results_of
 from crewlite.state.reading.locate import no_run
 from crewlite.state.reading.over_runs import each
 from crewlite.state.verbs.from_outside import check_idle, holder
+from crewlite.wording import listed
+
+_NAMED = 6  # runs that an error names
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +69,79 @@ def prune(
     if keep_last is not None and (type(keep_last) is not int or keep_last < 1):
         raise ConfigError(f"keep_last is {keep_last!r}; wanted a number of checkpoints, at least 1")
     limit = _seconds(older_than) if older_than is not None else None
-    done = Pruned()
-    if limit is not None and (results := results_of(store)):
-        done += Pruned(results=results.forget(limit, dry_run=dry_run))
-    runs, skipped = {info.run_id: info for info in store.branches()}, list[str]()
-    act = partial(_prune_run, store, keep_last, limit, dry_run=dry_run)
-    return sum(each(runs.values(), act, skipped=skipped), done) + Pruned(unreadable=tuple(skipped))
+    return _Prune(store, keep_last, limit, dry_run).done()
 
 
-def _prune_run(store: Store, keep_last: int | None, limit: float | None, info: BranchInfo, *, dry_run: bool) -> Pruned:
-    run = _Run(store, info.run_id)  # without branches if another process has deleted it meanwhile
-    if limit is not None and run.journals and run.finished and run.touched < limit:
-        return run.unless_busy(partial(run.removed, dry_run=dry_run), *run.journals)
-    done = Pruned()
-    if keep_last is not None:
-        for branch in run.journals:
-            done += run.unless_busy(partial(run.compacted, branch, keep_last, dry_run=dry_run), branch)
-    return done
+@dataclass(slots=True)
+class _Prune:
+    """A prune of a location. A run that fails it ends it for that run alone."""
+
+    store: Store
+    keep_last: int | None
+    limit: float | None
+    dry_run: bool
+    states: set[tuple[str, str]] = field(default_factory=set)
+    """The states of which a turn stays, so that all later ones stay too: the next turn begins with what they left."""
+    failed: dict[str, OSError] = field(default_factory=dict)
+    """What could not be pruned because storage failed."""
+
+    def done(self) -> Pruned:
+        """Prune oldest runs first, so that a state ends with its newest turn if the prune is interrupted."""
+        runs, skipped = {info.run_id: info for info in reversed(self.store.branches())}, list[str]()
+        pruned = sum(each(runs.values(), self._run, skipped=skipped), Pruned())
+        pruned += self._unless_failed("the results kept for other runs", self._results)
+        if self.failed:
+            problem = next(iter(self.failed.values()))
+            raise OSError(f"storage failed for {listed([*self.failed], _NAMED)}: {problem}") from problem
+        return pruned + Pruned(unreadable=(*skipped, *_unlisted(self.store, runs)))
+
+    def _run(self, info: BranchInfo) -> Pruned:
+        return self._unless_failed(repr(info.run_id), partial(self._pruned, info.run_id))
+
+    def _unless_failed(self, what: str, act: Callable[[], Pruned]) -> Pruned:
+        try:
+            return act()
+        except OSError as error:
+            if isinstance(error, CrewliteError):
+                raise
+            self.failed[what] = error
+            return Pruned()
+
+    def _results(self) -> Pruned:
+        results = results_of(self.store)
+        if self.limit is None or results is None:
+            return Pruned()
+        return Pruned(results=results.forget(self.limit, dry_run=self.dry_run))
+
+    def _pruned(self, run_id: str) -> Pruned:
+        run = _Run(self.store, run_id)  # without branches if another process has deleted it meanwhile
+        if self._goes(run):
+            if not (done := run.unless_busy(partial(run.removed, dry_run=self.dry_run), *run.journals)).runs:
+                self.states.add(run.state)
+            return done
+        self.states.add(run.state)
+        done = Pruned()
+        if self.keep_last is not None:
+            for branch in run.journals:
+                done += run.unless_busy(partial(run.compacted, branch, self.keep_last, dry_run=self.dry_run), branch)
+        return done
+
+    def _goes(self, run: _Run) -> bool:
+        if self.limit is None or not run.journals or run.state in self.states:
+            return False
+        return run.finished and run.touched < self.limit
+
+
+def _unlisted(store: Store, known: Container[str]) -> Iterator[str]:
+    """Yield the ids of the runs that the list of all runs leaves out, with a warning, as no branch can be read."""
+    for run_id in named(store, ""):
+        try:
+            if run_id not in known:
+                store.branches(run_id)
+        except (StoreBusy, StoreUnusable):
+            raise
+        except UNREADABLE:
+            yield run_id
 
 
 def delete(store: Store, run_id: str) -> Pruned:
@@ -105,6 +173,14 @@ class _Run:
         self.store, self.run_id = store, run_id
         self.journals = journals_of_run(store, run_id)
         self.records = {b: Record.of(with_inherited(self.journals, b)) for b in self.journals}
+
+    @cached_property
+    def state(self) -> tuple[str, str]:
+        """The definition and the id of the state of which the run is a turn; its own id if it is a turn of none."""
+        main = self.records.get("main")
+        state_id = state_of(main) if main else None
+        is_turn = state_id is not None and number_of_turn(self.run_id, state_id) is not None
+        return main.run["identity"] if main else "", state_id if state_id and is_turn else self.run_id
 
     @cached_property
     def touched(self) -> float:
