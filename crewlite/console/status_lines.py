@@ -3,7 +3,7 @@
 The cursor waits on an empty line above the status lines. Output that does not pass through this module (of another
 process, or of a log that holds the original stream) is printed there and stays, and after a change of the window's size
 everything to clear is below the cursor. The program's own output is printed above, unchanged. While the program leaves
-a line open (a question, a progress bar of its own) the status lines are hidden.
+a line open (a progress bar of its own) the status lines are hidden. A question to a person stays the last line.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from crewlite.console.text import encodable, printable
 from crewlite.console.underway import Open, Underway, elapsed, spent, still_open
 from crewlite.forked import in_child, lock, rlock
 from crewlite.lazy import lazy
+from crewlite.runtime.people.terminal import entered, waits
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -91,7 +92,8 @@ class StatusLines:
         """Held while anything is written."""
         self._runs: list[Underway] = []
         self._streams: list[_Stream] = []
-        self._line_open = False
+        self._last = "", 0
+        """What the program has written of its last line, and how many lines a person had typed then."""
         self._drawn = ""
         self._over = threading.Event()
 
@@ -135,13 +137,21 @@ class StatusLines:
 
     @contextlib.contextmanager
     def above(self) -> Iterator[None]:
-        """Write complete lines to the terminal in the block. They are printed above the status lines."""
+        """Write complete lines to the terminal in the block. They are printed above the status lines.
+
+        They must not continue an open line of the program. That of a question is taken away, and is the last one again.
+        """
         with self.lock, contextlib.suppress(OSError, ValueError):  # the terminal may have gone
             self._clear()
-            if self._line_open:  # such as a question: the new lines must not continue its line
-                self._line_open = False
-                self._file.write("\n")
+            question = self._open_line() if waits() else ""
+            if self._open_line():
+                in_one_row = question and rich_text.Text(question).cell_len < self.console.width
+                self._file.write(_BELOW if in_one_row else "\n")
             yield
+            self._last = question, entered()
+            if question:
+                self._file.write(question)
+                self._file.flush()
             self._draw()
 
     def pass_on(self, file: TextIO, text: str) -> None:
@@ -151,9 +161,14 @@ class StatusLines:
                 self._clear()
             file.write(text)
             file.flush()
-            self._line_open = not text.endswith("\n")
+            self._last = f"{self._open_line()}{text}".rpartition("\n")[2], entered()
             with contextlib.suppress(OSError, ValueError):
                 self._draw()
+
+    def _open_line(self) -> str:
+        """Return the last line of the program, if neither the program nor a person who answers has ended it."""
+        text, before = self._last
+        return text if entered() == before else ""
 
     def _clear(self) -> None:
         if self._drawn:
@@ -162,7 +177,7 @@ class StatusLines:
             self._file.flush()
 
     def _draw(self) -> None:
-        if self._line_open or not self._runs:
+        if self._open_line() or not self._runs:
             return
         drawn = self._lines()
         if drawn == self._drawn:

@@ -4,6 +4,7 @@ import io
 import logging
 import os
 import re
+import select
 import sys
 import threading
 from pathlib import Path
@@ -233,6 +234,62 @@ def test_the_foot_stands_back_while_the_program_leaves_a_line_open(opened):
     assert named(seen) == [*LINES[:2], "Name?"]
     assert named(terminal.shown)[:3] == [*LINES[:2], "Name? Ann"]
     assert any("no end" in line for line in terminal.shown)
+
+
+ASKING = """
+from crewlite.flow import ask, flow, step
+
+@step
+async def asks(name):
+    return await ask(f"{name}?", name=name)
+
+@flow(verbose=True)
+async def both():
+    return await asks.map(["a", "b"])
+
+print(both.kickoff())
+"""
+
+
+@posix
+def test_a_question_stays_the_last_line_whatever_happens_beside_it(tmp_path):
+    (tmp_path / "asking.py").write_text(ASKING)
+    main, side = os.openpty()
+    size = {"TERM": "xterm", "COLUMNS": "60", "LINES": "24"}
+    child = children.Child(
+        [sys.executable, "asking.py"], cwd=tmp_path, stdin=side, stdout=side, stderr=side, env={**os.environ, **size}
+    )
+    os.close(side)
+    text = ""
+
+    def until(*ends):
+        nonlocal text
+        while not (lines := shown(text)) or lines[-1] not in ends:
+            assert select.select([main], [], [], children.PATIENCE)[0], shown(text)
+            text += os.read(main, 10_000).decode()
+        return lines[-1]
+
+    first = until("a?", "b?")
+    os.write(main, b"one\n")
+    second = until(*{"a?", "b?"} - {first})
+    while "✓ step asks" not in "".join(shown(text)):
+        text += os.read(main, 10_000).decode()
+    assert until(second) == second
+    os.write(main, b"two\n")
+    answers = {first: "one", second: "two"}
+    until(str([answers["a?"], answers["b?"]]))
+    child.wait()
+    os.close(main)
+    asked = [re.sub(r"#2|human:[ab]", "", line) for line in shown(text)[3:]]
+    done = ["    ✓ step:asks/ is answered: {}", "  ✓ step asks"]
+    assert asked[:6] == [
+        f"{first} one",
+        done[0].format("one"),
+        done[1],
+        f"{second} two",
+        done[0].format("two"),
+        done[1],
+    ]
 
 
 def test_whoever_writes_past_it_lands_on_an_empty_line_and_stays(opened):

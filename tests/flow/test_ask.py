@@ -414,7 +414,7 @@ def test_whoever_ends_the_input_of_a_terminal_has_left_it(tmp_path):
     stored, unstored, outside = out.splitlines()
     assert stored.startswith("Suspended Run 'one' waits for an answer: human:name")
     assert " or crewlite checkpoint answer one human:name VALUE --location " in stored
-    assert unstored.startswith("ConfigError ask('Your name?'): nobody could ever answer")
+    assert unstored.startswith("ConfigError ask('Your name?'): nobody could ever answer, as the input has ended, and")
     assert outside.startswith("ConfigError ask('Your name?'): nobody answered at the terminal")
 
 
@@ -449,6 +449,34 @@ def test_at_a_terminal_questions_that_are_asked_together_are_put_one_by_one(tmp_
     out, _ = child.communicate()
     os.close(main)
     assert out == "['answer a', 'answer b', 'answer c']\n"
+
+
+@pytest.mark.parametrize("shown_one", [True, False])
+def test_only_the_question_on_the_screen_is_said_to_be_answered_elsewhere(tmp_path, shown_one):
+    program = TOGETHER.replace("@flow\n", "@flow(checkpoint=True)\n").replace("kickoff()", "kickoff(run_id='three')")
+    (tmp_path / "three.py").write_text(program)
+    main, side = pty.openpty()
+    child = children.Child(
+        [sys.executable, "three.py"], cwd=tmp_path, stdin=side, stderr=side, stdout=children.PIPE, text=True
+    )
+    os.close(side)
+    shown = os.read(main, 10_000).decode()
+    while not shown.endswith("? "):
+        shown += os.read(main, 10_000).decode()
+    with History(tmp_path / ".checkpoints") as history:
+        children.until(lambda: len(history.run("three").waiting) == 3)
+        waiting = {one.question[0]: one.address for one in history.run("three").waiting}
+        answered = shown[-3] if shown_one else min({*waiting} - {shown[-3]})
+        history.answer("three", waiting[answered], "from afar")
+    if shown_one:
+        while "(answered elsewhere)" not in shown:
+            shown += os.read(main, 10_000).decode()
+    os.write(main, b"here\nhere\n")
+    out, _ = child.communicate()
+    shown += os.read(main, 10_000).decode()
+    os.close(main)
+    assert out == str(["from afar" if name == answered else "here" for name in "abc"]) + "\n"
+    assert shown.count("(answered elsewhere)") == shown_one
 
 
 # crews

@@ -23,7 +23,7 @@ from crewlite.errors import AnswerRefused, AnswerTimeout, ConfigError, StepTimeo
 from crewlite.ids import after, now
 from crewlite.keywords import known_keywords
 from crewlite.runtime.people.answer_forms import adapter_of, choices_shown, listed
-from crewlite.runtime.people.terminal import line, piped, terminal, turn
+from crewlite.runtime.people.terminal import Over, answer, piped, terminal
 from crewlite.runtime.steps.budgets import paused
 from crewlite.runtime.steps.future import requested
 from crewlite.runtime.steps.replay import Basis, recorded_answer, recorded_question
@@ -32,10 +32,10 @@ from crewlite.state.format.addresses import NAME_RULE, can_be_name
 from crewlite.state.format.commit import AskedQuestion, CommitParts, GivenAnswer
 from crewlite.state.reading.misfits import misfit
 from crewlite.state.verbs.answer import decode_answer, refusal, typed
-from crewlite.wording import escaped_lines
 
 _LATE: Any = object()
 _NOTHING: Any = object()
+_ELSEWHERE = "(answered elsewhere)"
 
 
 @known_keywords("ask")
@@ -193,27 +193,20 @@ class Question:
         """Return whether stdin can give an answer now: from a person, or from a pipe if no call is to be allowed."""
         return terminal() or (piped() and not self.is_approval)
 
-    def at_terminal(self, over: Callable[[], bool] = lambda: False) -> Any:
+    def at_terminal(self, over: Over = lambda: None) -> Any:
         """Ask at the terminal until an answer fits the schema, and return that answer. Blocks.
 
-        `over` returns whether the answer is no longer wanted. Raises ConfigError if there is no terminal, EOFError if
-        the terminal's input has ended or `over` returns True. Without a terminal, answers are read from a pipe or a
-        file as stdin, except those that allow a call.
+        Raises ConfigError if there is no terminal, EOFError if the terminal's input has ended or `over` says that the
+        answer is no longer wanted. Without a terminal, answers are read from a pipe or a file as stdin, except those
+        that allow a call.
         """
         if not self.can_be_read():
             raise ConfigError(
                 f"ask({self.text!r}): nobody can answer, as there is no terminal and no run that could wait for an "
                 f"answer. Ask inside a flow or crew that has checkpoint=True, but in no step with runtime='isolated'"
             )
-        with turn(over):
-            while True:
-                shown = escaped_lines(f"{self.text} {choices_shown(self.json_schema)}")
-                print(shown, end="", file=sys.stderr, flush=True)
-                said = line(over)
-                try:
-                    return self.read(typed(said, self.json_schema), self.text)
-                except AnswerRefused as refusal:
-                    print(f"{escaped_lines(refusal.problem)}: answer again", file=sys.stderr)
+        shown, wanted = f"{self.text} {choices_shown(self.json_schema)}", self.json_schema
+        return answer(shown, lambda said: self.read(typed(said, wanted), self.text), over)
 
 
 def question_step(asked: Question, name: str | None) -> Step[Any]:
@@ -269,22 +262,24 @@ async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | No
     if recorded is None:  # nothing is recorded at this address, or another question
         _warn_of_answer_to_another(frame, asked)
         recorded = await _put(frame, asked, schema, name)
-    if answer := run.record.answer_to(recorded):
-        return await _given(frame, asked, schema, answer)
+    if given := run.record.answer_to(recorded):
+        return await _given(frame, asked, schema, given)
     left = _left(recorded)
     if left is not None and left <= 0:
         return _LATE
+    why = "there is no terminal"
     if terminal() or (run.journal.location is None and asked.can_be_read()):
-        said = await _typed_here(frame, asked, recorded, left)
-        if answer := run.record.answer_to(recorded):
-            print("(answered elsewhere)", file=sys.stderr)
-            return await _given(frame, asked, schema, answer)
+        said, why = await _typed_here(frame, asked, recorded, left), "the input has ended"
+        if given := run.record.answer_to(recorded):
+            if said is not _NOTHING:
+                print(_ELSEWHERE, file=sys.stderr)
+            return await _given(frame, asked, schema, given)
         if said is not _NOTHING:
             return said
     if run.journal.location is None:
         raise ConfigError(
-            f"ask({asked.text!r}): nobody could ever answer, as there is no terminal, and the run has no store in "
-            f"which to wait for an answer. Give the flow or crew checkpoint=True"
+            f"ask({asked.text!r}): nobody could ever answer, as {why}, and the run has no store in which to wait for "
+            f"an answer. Give the flow or crew checkpoint=True"
         )
     raise Suspended(
         run.run_id, run.journal.location, {address: frame.mask(asked.text)}, run.branch, kind=run.record.kind
@@ -303,8 +298,12 @@ async def _given(frame: StepScope, asked: Question, schema: Any, answer: GivenAn
 
 async def _typed_here(frame: StepScope, asked: Question, recorded: AskedQuestion, left: float | None) -> Any:
     """Return what a person types; `_LATE` after `left` seconds, `_NOTHING` if the input ends or others answer."""
-    ended, answer = threading.Event(), frame.run.record.answer_to
-    typed_in = background.in_thread(asked.at_terminal, lambda: ended.is_set() or answer(recorded) is not None)
+    ended, record = threading.Event(), frame.run.record
+
+    def over() -> str | None:
+        return _ELSEWHERE if record.answer_to(recorded) else "" if ended.is_set() else None
+
+    typed_in = background.in_thread(asked.at_terminal, over)
     try:
         with paused(frame.inherited.budgets):
             return await _within(typed_in, left)

@@ -8,10 +8,18 @@ import select
 import stat
 import sys
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
+from crewlite.errors import AnswerRefused
 from crewlite.forked import lock
+from crewlite.wording import escaped_lines
 
+T = TypeVar("T")
+Over = Callable[[], str | None]
+"""Says why an answer is no longer wanted, "" if there is nothing to say; None while it is wanted."""
 _asking = lock()
+_on_screen = False
+_entered = 0
 _GLANCE = 0.1  # seconds between two checks whether the answer is still wanted
 
 
@@ -29,23 +37,68 @@ def piped() -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
 
 
+def waits() -> bool:
+    """Return whether a question is on the screen that nobody has answered. Its line is then the last one."""
+    return _on_screen
+
+
+def entered() -> int:
+    """Return how many lines a person has typed here. Each has ended the line of its question on the screen."""
+    return _entered
+
+
+def answer(question: str, read: Callable[[str], T], over: Over) -> T:
+    """Show a question until `read` accepts what a person types, and return what `read` makes of it. Blocks.
+
+    `read` raises AnswerRefused for what does not fit. Raises EOFError if the input has ended, or if `over` says that
+    the answer is no longer wanted.
+    """
+    with _turn(over):
+        while True:
+            said = _line_after(question, over)
+            try:
+                return read(said)
+            except AnswerRefused as refusal:
+                print(f"{escaped_lines(refusal.problem)}: answer again", file=sys.stderr)
+
+
 @contextlib.contextmanager
-def turn(over: Callable[[], bool]) -> Iterator[None]:
+def _turn(over: Over) -> Iterator[None]:
     """Reserve stdin for one question during the block, so that an answer goes to the question on the screen.
 
-    Raises EOFError if `over`, which says whether the answer is no longer wanted, returns True before its turn comes.
+    Raises EOFError if the answer is no longer wanted when its turn comes, or before.
     """
     while not _asking.acquire(timeout=_GLANCE):
-        if over():
+        if over() is not None:
             raise EOFError
     try:
+        if over() is not None:
+            raise EOFError
         yield
     finally:
         _asking.release()
 
 
-def line(over: Callable[[], bool]) -> str:
-    """Return the next line that a person types. Raises EOFError if the input has ended or `over` returns True.
+def _line_after(question: str, over: Over) -> str:
+    """Show a question and return the line that a person types behind it. Raises EOFError if none comes."""
+    global _on_screen, _entered
+    _on_screen = True
+    try:
+        print(escaped_lines(question), end="", file=sys.stderr, flush=True)
+        said = _line(over)
+    except EOFError:
+        if (why := over()) != "":
+            print(why or "", file=sys.stderr)
+        raise
+    else:
+        _entered += sys.stdin.isatty()
+        return said
+    finally:
+        _on_screen = False
+
+
+def _line(over: Over) -> str:
+    """Return the next line that a person types. Raises EOFError if the input has ended or the answer is not wanted.
 
     On POSIX the stream is polled until there is something to read. A thread blocked in a read would crash the
     interpreter as it exits, and an abandoned thread would read the next question's answer.
@@ -56,13 +109,13 @@ def line(over: Callable[[], bool]) -> str:
     return found.rstrip("\r\n")
 
 
-def _typed_line(over: Callable[[], bool]) -> str:
+def _typed_line(over: Over) -> str:
     if os.name == "posix":
         _await_input(over)
     return sys.stdin.readline()
 
 
-def _piped_line(over: Callable[[], bool]) -> str:
+def _piped_line(over: Over) -> str:
     """Read up to the end of a line and not further: a buffer that holds the next line would hide it from the poll."""
     found = b""
     while not found.endswith(b"\n"):
@@ -74,7 +127,7 @@ def _piped_line(over: Callable[[], bool]) -> str:
     return found.decode(sys.stdin.encoding, "replace")
 
 
-def _await_input(over: Callable[[], bool]) -> None:
+def _await_input(over: Over) -> None:
     while not select.select([sys.stdin], [], [], _GLANCE)[0]:
-        if over():
+        if over() is not None:
             raise EOFError
