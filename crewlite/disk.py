@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
 from crewlite.errors import StoreBusy
-from crewlite.file_locks import BINARY, UNBLOCKED, close_locked, open_locked, take_lock
+from crewlite.file_locks import BINARY, UNBLOCKED, close_locked, take_lock
 from crewlite.forked import between_forks, lock
 from crewlite.ids import new_id
 from crewlite.lazy import lazy
@@ -119,9 +119,15 @@ class SyncBatch:
         self._removals.append(path)
 
     def hold(self, path: Path, *, create: bool = False) -> FileIO:
-        """Open and lock a file until the block ends, like `open_locked`. Returns one that the batch holds as it is."""
+        """Open a file and lock it until the block ends. Returns one that the batch holds as it is.
+
+        Whatever replaces the file does so under another lock, which the caller has. Raises StoreBusy as `take_lock`
+        does.
+        """
         if (file := self._held.get(path)) is None:
-            file = self._held[path] = open_locked(path, create=create)
+            handle = os.open(path, os.O_RDWR | BINARY | (os.O_CREAT if create else 0), 0o600)
+            file = self._held[path] = FileIO(handle, "r+b")
+            take_lock(file, path)
         return file
 
     def append(self, path: Path, data: bytes, *, at: int, torn: Callable[[bytes], bool]) -> None:

@@ -102,25 +102,6 @@ def close_locked(file: IO[bytes]) -> None:
         file.close()
 
 
-def open_locked(path: Path, *, create: bool = False) -> FileIO:
-    """Open the file at `path` to read and write, and lock it against other threads and processes.
-
-    If the file is replaced or removed while this waits for the lock, the new file at the path is opened instead.
-    `create`: create the file if it is missing. Raises StoreBusy as `take_lock` does.
-    """
-    flags = os.O_RDWR | BINARY | (os.O_CREAT if create else 0)
-    while True:
-        file = FileIO(os.open(path, flags, 0o600), "r+b")
-        try:
-            take_lock(file, path)
-            if _is_at(file, path):
-                return file
-        except BaseException:
-            close_locked(file)
-            raise
-        close_locked(file)
-
-
 @contextlib.contextmanager
 def locked(paths: Iterable[Path], *, shared: bool = False, mode: int = 0o600) -> Iterator[None]:
     """Lock several lock files against other threads and processes, in the order of their names, for the block.
@@ -148,14 +129,6 @@ def _lock_file(path: str, mode: int, *, shared: bool) -> FileIO | None:
             os.mkdir(os.path.dirname(path), 0o700)
         handle = os.open(path, flags, mode)
     return FileIO(handle, "rb" if shared else "r+b")
-
-
-def _is_at(file: FileIO, path: Path) -> bool:
-    """Return whether an open file is still the file at `path`."""
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
-    except FileNotFoundError:
-        return False
 
 
 @in_child
