@@ -30,7 +30,7 @@ def types_of(fn: Callable[..., Any]) -> Mapping[str, Any]:
         return {}
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1024)  # a program may make functions all day, and a cache keeps what they refer to
 def parameters_of(fn: Callable[..., object]) -> tuple[frozenset[str], bool]:
     """Return (the names of a function's parameters, whether it takes any other keyword, too)."""
     parameters = inspect.signature(fn).parameters.values()

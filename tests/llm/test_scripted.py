@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import gc
 import json
 import pickle
+import weakref
 
 import pytest
 
@@ -91,3 +93,16 @@ def test_a_call_that_calls_the_one_it_overrides_is_told_so():
 def test_the_words_of_any_content_are_counted(content, words):
     reply = ScriptedLLM(["fine"]).call([{"role": "user", "content": content}])
     assert reply.usage.prompt_tokens == words
+
+
+def test_scripts_are_not_kept_however_many_there_were():
+    def told():
+        def script(messages):
+            return "yes"
+
+        ScriptedLLM(script).call("Say it.")
+        return weakref.ref(script)
+
+    first, *_ = [told() for _ in range(1100)]
+    gc.collect()
+    assert first() is None
