@@ -8,8 +8,10 @@ import json
 import logging
 import math
 import os
+import pickle
 import shutil
 import sqlite3
+import sys
 
 import pytest
 from hypothesis import example, given, strategies as st
@@ -23,10 +25,12 @@ from crewlite.resuming import in_shell
 from crewlite.state import JsonProvider, SqliteProvider
 from crewlite.state.format.entry import SCHEMA, InvalidEntry, next_entry, parse, seal, unseal
 from crewlite.state.format.record import Record
+from crewlite.state.providers import opened
 from crewlite.state.providers.reading import check_follows
 from crewlite.state.reading.locate import locate
 from crewlite.state.reading.progress import result_of
 from crewlite.testing.bench import Branch
+from tests import children
 
 
 def read_back(commit):
@@ -382,6 +386,46 @@ def test_a_database_that_lost_its_log_answers_as_it_stood_before_or_says_so(tmp_
         except CrewliteError:
             pass
     store.close()
+
+
+@pytest.mark.parametrize("gone", [("-wal",), ("-shm",), ("-wal", "-shm")])
+def test_a_log_that_is_deleted_during_a_run_takes_nothing_with_it_that_is_stored_after(tmp_path, gone):
+    store, branch = SqliteProvider().open(str(tmp_path / "runs.db")), Branch().add(3)
+    store.append([branch.commit()])
+    for name in gone:
+        (tmp_path / f"runs.db{name}").unlink()
+    store.append([branch.add(2).commit()])
+    killed = tmp_path / "as a killed process leaves it"
+    killed.mkdir()
+    for file in tmp_path.glob("runs.db*"):
+        shutil.copy(file, killed)
+    with History(killed / "runs.db") as history:
+        assert [len(run.steps) for run in history.runs()] == [4]
+        assert history.doctor() == []
+    store.close()
+
+
+def test_a_program_that_copies_its_database_during_a_run_loses_nothing(tmp_path):
+    location = tmp_path / "runs.db"
+    mine, theirs = Branch("mine").add(1), Branch("theirs").add(1).commit()
+    with opened(SqliteProvider(), str(location)) as store:
+        store.append([mine.commit()])
+        assert len(store.branches()) == 1
+        shutil.copy(location, tmp_path / "backup.db")  # the system drops all locks that this process has on the file
+        code = "import pickle, sys; from crewlite.state.providers import SqliteProvider as P; s = P().open(sys.argv[1])"
+        code += (
+            "; s.append([pickle.loads(sys.stdin.buffer.read())]); s.close()"  # deletes the log, as if it were the last
+        )
+        children.run([sys.executable, "-c", code, str(location)], input=pickle.dumps(theirs), check=True)
+        assert len(store.branches()) == 2
+        store.append([mine.add(2).commit()])
+        killed = tmp_path / "as a killed process leaves it"
+        killed.mkdir()
+        for file in tmp_path.glob("runs.db*"):
+            shutil.copy(file, killed)
+        with History(killed / "runs.db") as history:
+            assert {run.run_id: len(run.steps) for run in history.runs()} == {"mine": 2, "theirs": 0}
+            assert history.doctor() == []
 
 
 def test_the_database_of_another_program_is_told_by_looking_too(tmp_path):

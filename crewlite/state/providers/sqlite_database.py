@@ -21,7 +21,7 @@ from crewlite.forked import between_forks, rlock
 from crewlite.lazy import lazy
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import SCHEMA
-from crewlite.state.providers.sqlite_reading import FileId, Readers, file_id
+from crewlite.state.providers.sqlite_reading import FileId, FileIds, Readers, file_id, file_ids
 
 if TYPE_CHECKING:
     import sqlite3
@@ -62,6 +62,8 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._file: FileId | None = None
         """The file to which the writing connection was opened; None before that."""
+        self._files: FileIds = (None, None, None)
+        """All files that the writing connection has open."""
         self._thread = 0
         """The number of the thread that opened the writing connection."""
         self._turn = rlock()
@@ -82,6 +84,9 @@ class Database:
                         f"{self.location} is gone: it was deleted, moved or replaced while a run was using it. Put it "
                         "back, and start the run again"
                     )
+                if self._connection and file_ids(self._path) != self._files and not self._connection.in_transaction:
+                    log.warning("%s-wal or -shm was deleted while it was in use: it is made again", self.location)
+                    self.close()  # moves the log to the database, while it is open; deleted, it ends with the process
                 if self._connection is None:
                     self._connection = self._prepared()
                 with transaction(self._writer, self.run):
@@ -180,6 +185,7 @@ class Database:
                     sqlite_tables.migrate(self._writer)
                 if new:
                     self.run(f"PRAGMA user_version={SCHEMA}")
+            self._files = file_ids(self._path)
         except BaseException:
             self.close()
             raise

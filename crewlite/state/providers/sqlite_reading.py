@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 FileId = tuple[int, int]
 """The device and the inode of a file."""
+FileIds = tuple[FileId | None, FileId | None, FileId | None]
+"""Those of a database, of its log, and of the memory that its connections share; None for what does not exist."""
 
 
 class Readers:
@@ -26,25 +28,26 @@ class Readers:
         self.holds = False
         """Whether a connection stays open after its use, for the next one, until `close`."""
         self._path = path
-        self._spare: deque[tuple[sqlite3.Connection, FileId]] = deque()  # threads may take from it at any moment
-        """The open connections that no thread uses, each with its file."""
+        self._spare: deque[tuple[sqlite3.Connection, FileIds]] = deque()  # threads may take from it at any moment
+        """The open connections that no thread uses, each with its files."""
 
     @contextlib.contextmanager
     def one(self) -> Iterator[sqlite3.Connection]:
         """Use a spare connection, or a new one."""
         with between_forks:
             file = file_id(self._path)  # before it is opened: if it is replaced just then, it is not kept
-            db, keeps = self._taken(file) or _opened(self._path)
+            db, keeps = self._taken() or _opened(self._path)
             try:
                 yield db
             except BaseException:
                 db.close()
                 raise
-            if not (file and keeps and self.holds and file == file_id(self._path)):
+            files = file_ids(self._path)
+            if not (file and keeps and self.holds and file == files[0]):
                 db.close()
                 return
             between_forks.idle.add(self)
-            self._spare.append((db, file))
+            self._spare.append((db, files))
             if not self.holds:  # another thread has closed the store meanwhile
                 self.close()
 
@@ -54,11 +57,11 @@ class Readers:
             while True:
                 self._spare.pop()[0].close()
 
-    def _taken(self, file: FileId | None) -> tuple[sqlite3.Connection, bool] | None:
-        """Take a spare connection to this file; None if there is none."""
+    def _taken(self) -> tuple[sqlite3.Connection, bool] | None:
+        """Take a spare connection to the files that are there; None if there is none. Closes one to other files."""
         with contextlib.suppress(IndexError):  # another thread may be faster
-            db, its = self._spare.pop()
-            if its == file:
+            db, files = self._spare.pop()
+            if files == file_ids(self._path):
                 return db, True
             db.close()
         return None
@@ -68,9 +71,14 @@ def file_id(path: Path) -> FileId | None:
     """Return the file at a path; None if there is none."""
     try:
         found = os.stat(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_dev, found.st_ino
+
+
+def file_ids(path: Path) -> FileIds:
+    """Return the files of the database at a path. SQLite does not notice that one it has open is gone or another."""
+    return file_id(path), file_id(Path(f"{path}-wal")), file_id(Path(f"{path}-shm"))
 
 
 def as_text(data: bytes) -> str:
