@@ -18,6 +18,7 @@ from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.forked import lock
 from crewlite.lazy import lazy
+from crewlite.usage import Usage
 
 rich = lazy("rich.console")
 _ALWAYS = ("type", "address", "run_id", "branch", "timestamp", "resumed")
@@ -105,4 +106,4 @@ def as_data(event: BaseEvent) -> dict[str, Any]:
 
 def _small(value: object) -> Any:
     """Return a result as its text, and other values as plain data."""
-    return str(value) if isinstance(value, BaseModel) else plain(value)
+    return str(value) if isinstance(value, BaseModel) and not isinstance(value, Usage) else plain(value)

@@ -103,7 +103,7 @@ class Runner:
         durability, usage = self.progress.durability, self.progress.usage
         if durability == "degraded":
             notice("Warning: not everything of this run could be saved.")
-        about = {"run_id": self.progress.run_id, "usage": usage.model_dump(), "durability": durability}
+        about = {"run_id": self.progress.run_id, "usage": usage, "durability": durability}
         self.output.result(result, definition.run_kind, **about)
         return result
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from crewlite.codec import JsonObject, decode
 from crewlite.errors import RefError
@@ -27,7 +27,7 @@ from crewlite.state.reading.progress import RunStatus, result_of, status_of, sta
 from crewlite.state.reading.prompts import Prompt, Prompts
 from crewlite.state.reading.steps import StepView, attempts_of, steps_of, unsettled
 from crewlite.state.verbs.answer import decode_answer, unused_answers
-from crewlite.state.verbs.from_outside import holder
+from crewlite.state.verbs.from_outside import holder_at
 from crewlite.state.verbs.transfer import digest
 from crewlite.usage import NO_USAGE, Usage
 
@@ -76,6 +76,15 @@ class Rewind:
     reason: str
 
 
+class _Reading(NamedTuple):
+    """A branch as it was read."""
+
+    lineage: Lineage
+    checkpoints: Checkpoints
+    holder: str | None
+    """The live process that ran the branch then. Without one, all that any has recorded has been read."""
+
+
 @methods_with_known_keywords("a run", constructed=False)
 class RunHistory:
     """One branch of one run. It is read at the first use of a property, and does not follow later commits.
@@ -94,12 +103,20 @@ class RunHistory:
         return f"RunHistory({self.ref!r})"
 
     @cached_property
-    def _lineage(self) -> Lineage:
-        return read_lineage(self._store, self.run_id, self.branch)
+    def _reading(self) -> _Reading:
+        store, name, before = self._store, (self.run_id, self.branch), 0
+        while True:
+            lineage = read_lineage(store, *name)
+            checkpoints = Checkpoints(lineage.entries, store.ref, lineage.lacks)
+            claim, seq = checkpoints.record.claim, checkpoints.record.seq
+            by = holder_at(store.location, *name, claim, store.touched(*name) if claim else 0.0)
+            if by or claim is None or seq == before or store.sum_at(*name, seq + 1) is None:
+                return _Reading(lineage, checkpoints, by)
+            before = seq  # the process that ran it has ended since it was read, and has recorded more
 
     @cached_property
     def _entries(self) -> list[Entry]:
-        entries = self._lineage.entries
+        entries = self._reading.lineage.entries
         if self.as_of is not None:
             places = (place for entry in entries for place in recorded_in(entry))
             if (seq := next((place["seq"] for place in places if place["id"] == self.as_of), None)) is None:
@@ -127,7 +144,7 @@ class RunHistory:
         count = len(ends_of_tails(self._entries))
         tails = tuple(RunHistory(self._store, self.run_id, self.branch, number) for number in range(1, count + 1))
         for tail in tails:
-            tail._lineage = self._lineage  # the branch is read once
+            tail._reading = self._reading  # the branch is read once
         return tails
 
     @property
@@ -188,10 +205,8 @@ class RunHistory:
 
     @property
     def at_work(self) -> str | None:
-        """The live process that runs this branch, such as "process 7 on lamp"; None if none does."""
-        if self.place:
-            return None
-        return holder(self._store, self.run_id, self.branch, self._record.claim)
+        """The live process that ran this branch when it was read, such as "process 7 on lamp"; None if none did."""
+        return None if self.place else self._reading.holder
 
     def touched(self) -> float:
         """Return the time of the branch's last commit or sign of life, in seconds since the epoch; 0 if it was deleted.
@@ -362,10 +377,9 @@ class RunHistory:
         recorded = self._checkpoints.recorded(self._record)
         return self._checkpoints.of(recorded[-1]) if recorded else None
 
-    @cached_property
+    @property
     def _checkpoints(self) -> Checkpoints:
-        entries, lacks = self._lineage
-        return Checkpoints(entries, self._store.ref, lacks)
+        return self._reading.checkpoints
 
     def events(self) -> list[LightEvent]:
         """Return every recorded event, in order."""

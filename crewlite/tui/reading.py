@@ -88,7 +88,7 @@ class Reading:
         known = self._records.pop(head, None)
         run = known[1] if known else self._unread(head)
         now = run.touched()
-        if known and known[0] != now:
+        if known and (known[0] != now or run.at_work):  # a process that is killed leaves no sign
             run = self._unread(head)
         self._records[head] = now, run
         if len(self._records) > _KEPT:

@@ -73,8 +73,9 @@ def test_the_last_line_of_json_has_the_value(flows):
 
 
 def test_what_a_crew_in_a_flow_paid_is_in_the_result_and_it_is_told_once(flows):
-    last = flows.lines("run", "flows:hires")[-1]
+    *_, ended, last = flows.lines("run", "flows:hires")
     assert (last["value"], last["usage"]["requests"]) == ("[Do three on tides]", 3)
+    assert (ended["type"], ended["usage"]) == ("flow_finished", last["usage"])
     assert flows.do("run", "flows:hires").stderr.count("▸ task one: Clerk begins") == 1
 
 

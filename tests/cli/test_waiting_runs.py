@@ -126,6 +126,23 @@ def test_a_record_that_only_the_flow_can_find_is_answered_by_running_it(flows):
     assert flows.ask(*line.replace("VALUE", "yes").split()[1:]).stdout == "yes\n"
 
 
+def test_an_answer_that_a_finished_run_has_already_is_told_so_and_not_how_to_resume_it(flows):
+    flows.ask(
+        "run",
+        "flows:publish",
+        "--input",
+        "text=x",
+        "--run-id",
+        "p",
+        "--answer",
+        "human:who=Ada",
+        "--answer",
+        "human:publish=y",
+    )
+    told = answered(flows, "p", "human:who", "Ada").stdout
+    assert told == "✓ human:who of p/main has this answer already\n\nthe run has finished\n"
+
+
 def test_who_looks_around_sees_what_a_run_waits_for(flows):
     flows.ask("run", "flows:publish", "--input", "text=x", "--run-id", "p")
     assert "◇ main  waiting" in flows.ask("checkpoint", "tree").stdout

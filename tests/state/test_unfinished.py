@@ -1,5 +1,6 @@
 """What a service goes on with at its start: the runs that were cut, and no others."""
 
+import itertools
 import sys
 
 import pytest
@@ -7,7 +8,8 @@ import pytest
 from crewlite import Agent, CheckpointConfig, Crew, History, LLMReply, Task, Usage
 from crewlite.errors import RefError
 from crewlite.flow import flow
-from crewlite.testing import ScriptedLLM
+from crewlite.state import JsonProvider
+from crewlite.testing import Interleaved, ScriptedLLM
 from tests import children
 
 SERVICE = """
@@ -102,3 +104,40 @@ def test_the_usage_of_a_step_counts_all_that_is_inside_it_also_after_a_prune(loc
             ):
                 run.usage_of("crew:d")
             history.prune(keep_last=1)
+
+
+ENDING = """
+import sys
+
+from crewlite.flow import flow
+
+
+@flow(checkpoint=True)
+def ending():
+    sys.stdin.readline()
+    raise ConnectionError("down")
+
+
+ending.kickoff(run_id="r")
+"""
+
+
+def test_a_run_whose_process_ends_while_it_is_read_has_the_status_that_it_was_left_with(tmp_path):
+    (tmp_path / "ending.py").write_text(ENDING)
+    location, seen = tmp_path / ".checkpoints", set()
+    for at in itertools.count(1):
+        child = children.Child([sys.executable, "ending.py"], cwd=tmp_path, stdin=children.PIPE, stderr=children.PIPE)
+        with History(location, make=True) as history:
+            children.until(lambda history=history: any(run.at_work for run in history.runs()))
+        beside = Interleaved(JsonProvider(), at=at, act=lambda child=child: child.communicate(b"\n"))
+        with History(location, beside) as history:
+            assert history.unfinished() == []
+            run = history.run_by_id("r")
+            seen.add((run.status, bool(run.at_work)))
+        child.end()
+        history = History(location)
+        history.delete("r")
+        history.close()
+        if beside.count < at:
+            break
+    assert seen == {("unfinished", True), ("failed", False)}

@@ -58,6 +58,11 @@ class Hints:
         found = not (flow or _has_live(definition)) or _project_names_one()
         return Again(self.opened.location, None if found else f"MODULE:{definition['name'] if flow else 'NAME'}")
 
+    @property
+    def finished(self) -> bool:
+        """Whether the branch has its result, so that nothing goes on with it."""
+        return self.run.status == "finished" and not self.run.as_of
+
     def tell(self, screen: Screen, head: str = "to go on  ") -> None:
         """Print how the run goes on; `head` stands before the line that resumes it."""
         run = self.run

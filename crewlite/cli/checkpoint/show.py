@@ -127,9 +127,9 @@ def _show_run(screen: Screen, opened: Opened, run: RunHistory) -> None:
         screen.line(("failed attempts", "bold"))
         for attempt in run.attempts:
             _attempt(screen, run, attempt)
-    if status != "finished" or run.as_of:
+    if not (hints := Hints(opened, run)).finished:
         screen.line()
-        Hints(opened, run).tell(screen)
+        hints.tell(screen)
 
 
 def _table(screen: Screen, run: RunHistory) -> None:
@@ -315,7 +315,7 @@ def _show_checkpoint(screen: Screen, opened: Opened, found: Checkpoint, run: Run
     _tasks(screen, found)
     screen.line()
     hints = Hints(opened, run)
-    if run.status != "finished":
+    if not hints.finished:
         hints.tell(screen, head="to go on with the run   ")
     screen.line(("to try again from here  ", "dim"), hints.fork_at(found.id), whole=True)
 

@@ -137,7 +137,9 @@ def _done(hints: Hints, mark: str, said: str, left_behind: str = "") -> None:
     if left_behind:
         screen.line(("what came after is   ", "dim"), left_behind, whole=True)
     screen.line()
-    hints.tell(screen)
+    if hints.finished:
+        return screen.line("the run has finished")
+    return hints.tell(screen)
 
 
 def _the_only_one(hints: Hints, value: str | None, *, replace: bool) -> tuple[str, str]:
