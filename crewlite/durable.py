@@ -117,7 +117,7 @@ class Step(Generic[T]):
     answer: Callable[[Any], T] | None = None
     """Returns the outcome for the answer that a person gave in place of a call in doubt."""
     intends: Callable[[T], Sequence[Intent]] | None = None
-    """Returns the calls that this outcome leads to at once. Their intents are committed with the outcome."""
+    """Returns the calls that this outcome requests. Their intents are committed with the outcome."""
     placeholder: Callable[[], T] | None = None
     """Returns a stand-in for an unknown outcome, for a preview."""
     texts: Mapping[str, str] | None = None
@@ -235,8 +235,11 @@ class Scope:
         """The tokens and cost of this step and all steps inside it so far, in all kickoffs of the run."""
         return NO_USAGE
 
-    def reserve_address(self, kind: str, name: str | None = None) -> str:
-        """Return the address of the next child step of this kind and name, in call order."""
+    def reserve_address(self, kind: str, name: str | None = None, once: Json = None) -> str:
+        """Return the address of the next child step of this kind and name, in call order.
+
+        `once`: the question of a call with effect="once", which keeps its address if the order of the calls changes.
+        """
         return f"{kind}:{name}" if name else kind
 
     def expect(self, address: str) -> None:

@@ -40,13 +40,14 @@ class Limit(NamedTuple):
 
 
 class Intent(NamedTuple):
-    """A call that is about to be made. It is recorded before the call.
+    """A call that a reply requests. One that is about to be made is recorded as such before it is made.
 
     So a resume can tell a call that may have been interrupted from a call that was never made.
     """
 
     address: str
-    effect: Effect
+    effect: Effect | None
+    """None: nothing happens yet, as it is refused, answered with an earlier result, or waits for approval."""
     question: Any
     """The question of the step that makes the call."""
 

@@ -72,10 +72,10 @@ async def work(job: Work, talk: list[Message] | None = None) -> Answer:
     calls = list[PlannedCall]()
 
     def intends(reply: LLMReply) -> list[Intent]:
-        """Plan the tool calls that a reply requests; return their intents, which are stored with the reply."""
+        """Plan the tool calls that a reply requests; return them, to be recorded with the reply."""
         asked, allowed = reply.tool_calls, agent.allowed_tools
         calls[:] = plan_calls(scope, asked, Toolbox(job.tools, allowed), job.persona) if asked else ()
-        return [call.intent for call in calls if call.intent] if calls else []
+        return [call.intent for call in calls]
 
     messages = list(job.messages) if talk is None else talk
     if agent.verbose:

@@ -73,8 +73,7 @@ class PlannedCall:
     """As the reply has it."""
     tool: BaseTool | None
     step: Step[ToolResult]
-    intent: Intent | None
-    """None: nothing will happen yet, as it is refused, answered with an earlier result, or waits for approval."""
+    intent: Intent
     arguments: dict[str, Any]
     decided: Callable[[Verdict], Step[ToolResult]] | None = None
     """Of a call that needs approval: the step that it becomes, given what a person says."""
@@ -111,7 +110,7 @@ def call_step(
         kind=kinds.TOOL,
         name=tool.name if tool else call.name,
         work=work,
-        question=_question(call, instead),
+        question=question_of(call, instead),
         voice=voice,
         encode=ToolResult.encode,
         decode=ToolResult.decode,
@@ -124,7 +123,8 @@ def call_step(
     )
 
 
-def _question(call: ToolCall, instead: Sequence[Any] = ()) -> Any:
+def question_of(call: ToolCall, instead: Sequence[Any] = ()) -> Any:
+    """Return the question of the step of a call. `instead`: see `call_step`."""
     return codec.encode([call.name, call.arguments, *instead])
 
 
@@ -154,7 +154,7 @@ def guarded(scope: Scope, tool: BaseTool, call: ToolCall, address: str) -> Guard
     """The call as guards see it."""
 
     def earlier() -> list[EarlierCall]:
-        asked = codec.digest([kinds.TOOL.name, _question(call)])
+        asked = codec.digest([kinds.TOOL.name, question_of(call)])
         names = {address_name(tool.name), tool.safe_name}
         found = [one for one in scope.calls(kinds.TOOL.name, names) if isinstance(one.outcome, dict)]
         results = [(one, ToolResult.decode(one.outcome)) for one in found]

@@ -23,7 +23,7 @@ from crewlite.recovery.guards import guards_inside
 from crewlite.step_parts import Call, Effect, Intent
 from crewlite.tools.approval import Verdict, changed
 from crewlite.tools.base import BaseTool, as_text, misfit
-from crewlite.tools.call import Made, PlannedCall, call_step, guarded, refused, reused, use
+from crewlite.tools.call import Made, PlannedCall, call_step, guarded, question_of, refused, reused, use
 from crewlite.tools.naming import address_name
 from crewlite.tools.result import ToolResult, key_of
 from crewlite.tools.toolbox import Toolbox
@@ -60,8 +60,9 @@ class _Plan:
         """Addresses of calls of this reply that are to be made, by tool: no record has them yet."""
 
     def decide(self, call: ToolCall, number: int) -> PlannedCall:
-        address = self._scope.reserve_address("tool", address_name(call.name))
         tool, label = self._tools.find(call.name), call.id or f"call_{number}"
+        once = question_of(call) if tool and tool.effect == "once" and not tool.requires_approval else None
+        address = self._scope.reserve_address("tool", address_name(call.name), once)
         about = {"tool_name": call.name, "tool_args": call.arguments, "agent_role": self._caller.role}
         asked = _Asked(call, label, address, tool, about, self._caller.agent)
         if tool is None:
@@ -82,7 +83,7 @@ class _Plan:
         guards = guards_inside(self._scope.guards, tool.failure_policy)
         seen = guarded(self._scope, tool, call, address) if guards else None
         if not tool.requires_approval and not (seen and any(guard.asks(seen) for guard in guards)):
-            return asked.planned(step, Intent(address, tool.effect, step.question))
+            return asked.planned(step, tool.effect)
         return asked.planned(step, decided=partial(asked.decided, tool, step, voice))
 
     def _earlier(self, tool: BaseTool) -> tuple[set[str], Sequence[Call]]:
@@ -109,8 +110,9 @@ class _Asked:
         return call_step(self.call, self.address, self.tool, work, voice, effect, instead=instead)
 
     def planned(
-        self, step: _ToolStep, intent: Intent | None = None, decided: Callable[[Verdict], _ToolStep] | None = None
+        self, step: _ToolStep, effect: Effect | None = None, decided: Callable[[Verdict], _ToolStep] | None = None
     ) -> PlannedCall:
+        intent = Intent(self.address, effect, step.question)
         return PlannedCall(self.label, self.call.name, self.tool, step, intent, self.call.arguments, decided)
 
     def refused(

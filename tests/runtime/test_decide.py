@@ -19,7 +19,6 @@ from crewlite.runtime.steps.replay import (
     Refuse,
     Reraise,
     Reuse,
-    asked_alike,
     decide,
     missed,
 )
@@ -164,12 +163,6 @@ def test_under_strict_replay_a_fork_with_edits_keeps_the_edited_and_does_the_res
     edited = record(outcome(edited=True), edited=frozenset({"step:go"}))
     assert verdict(decide(edited, question(OTHER), STRICT)) == "reuse"
     assert verdict(decide(record(outcome(), edited=frozenset({"step:in"})), question(OTHER), STRICT)) == "run"
-
-
-def test_a_refusal_names_the_steps_beside_it_that_were_asked_this_question():
-    known = record(outcome(), outcome("step:go#2", OTHER, 3))
-    assert decide(known, question(OTHER), STRICT) == Refuse("other question", ("step:go",))
-    assert asked_alike(known, OTHER, ("step:go", "step:go#2", "step:gone")) == ["step:go#2"]
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from crewlite import codec, kinds
@@ -25,6 +26,9 @@ _SHORTEST_REFERENCE = 64  # characters; a shorter text is no longer than the ref
 class Numbering:
     """Gives each step inside one attempt an address of its own, which begins with `prefix`."""
 
+    moved: set[str] | frozenset[str] = _NONE
+    """Addresses of calls with effect="once" that were requested in another order than before: see `made_once`."""
+
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
         self._counts = defaultdict[str, int](int)
@@ -32,8 +36,7 @@ class Numbering:
     def next(self, kind: str, name: str | None) -> str:
         """Return the next address for this kind and name, numbered in the order of the calls."""
         stem = _stem(kind, name)
-        self._counts[stem] = count = self._counts[stem] + 1
-        return f"{self.prefix}{stem}" if name and count == 1 else f"{self.prefix}{stem}#{count}"
+        return self._next(stem, "#", stem if name else f"{stem}#1")
 
     def keyed(self, kind: str, name: str, key: str) -> str:
         """Return the address of a step requested under a key that the author gave (see `keyed`)."""
@@ -41,8 +44,20 @@ class Numbering:
 
     def at(self, place: str) -> str:
         """Return the next address at a place, which a digest or a key names: the first has no number."""
-        self._counts[place] = count = self._counts[place] + 1
-        return f"{self.prefix}{place}" if count == 1 else f"{self.prefix}{place}.{count}"
+        return self._next(place, ".", place)
+
+    def _next(self, place: str, mark: str, first: str) -> str:
+        while True:
+            self._counts[place] = count = self._counts[place] + 1
+            address = f"{self.prefix}{place}{mark}{count}" if count > 1 else f"{self.prefix}{first}"
+            if address not in self.moved:
+                return address
+
+    def beyond(self, address: str) -> Iterator[str]:
+        """Yield the addresses that follow all that were given at the place of this one."""
+        mark = "#" if is_counted(address) else "."
+        place = re.sub(rf"\{mark}\d+$", "", address)
+        return (f"{place}{mark}{number}" for number in itertools.count(self._counts[place[len(self.prefix) :]] + 1))
 
 
 class Children(Numbering):
@@ -66,6 +81,8 @@ class Children(Numbering):
 
     From then on no further child step begins.
     """
+    made_once: dict[str, None] | None = None
+    """Unrequested calls with effect="once" that were begun in this attempt before: see `made_once`; None if unknown."""
     drifted: tuple[str, ...] = ()
     """Addresses of child steps, and of steps inside them, that keep their answer though their question changed."""
     turns: Turns | None = None

@@ -60,7 +60,8 @@ def planned(calls: Sequence[Intent], record: Record, mode: Mode) -> CommitParts:
     intents = list[tuple[str, str] | tuple[str, str, str]]()
     for at, effect, question in calls:
         made = record.outcomes.get(at)
-        if is_edit_to_keep(record, made, mode) or (made is None and record.intents.get(at) == "once"):
+        in_doubt = made is None and record.intents.get(at) == "once"
+        if effect is None or in_doubt or is_edit_to_keep(record, made, mode):
             continue
         if effect != "once" and not (made and made.edited):
             intents.append((at, effect))
@@ -102,7 +103,7 @@ def check_asks_the_same(run: Run, step: Step[Any], address: str, fingerprint: st
         found = _arguments(step, run.journal.secrets.mask) or "others"
         began = "the arguments with which that call was begun, which may have taken effect"
         raise NonDeterminism(run.run_id, address, began, found)
-    if address in run.answers and _is_comparable(step):
+    if address in run.answers and is_comparable(step):
         asked = _arguments(step, run.journal.secrets.mask) or "other arguments"
         problem = f"it is the result of the call that was begun, and that one did not have {asked}, which is asked now"
         raise AnswerRefused(address, problem, other_call=True)
@@ -150,7 +151,7 @@ def calls_before(run: Run, step: Step[Any], address: str, fingerprint: str) -> E
     if "!" not in here or address in run.record.edited:
         return NOTHING_EARLIER
     record, used = run.record, _used_up(run, here)
-    comparable = _is_comparable(step)
+    comparable = is_comparable(step)
     free = [at for at in _of_other_attempts(run, address) if at not in used]
     asked = {at: record.outcomes[at].fingerprint if at in record.outcomes else record.intended.get(at) for at in free}
     same_place = without_tries(address)
@@ -174,7 +175,7 @@ def calls_before(run: Run, step: Step[Any], address: str, fingerprint: str) -> E
     return Earlier(released=released)
 
 
-def _is_comparable(step: Step[Any]) -> bool:
+def is_comparable(step: Step[Any]) -> bool:
     """Return whether the arguments of a call are recorded as they are: neither live objects nor secrets."""
     return step.given is None and not codec.holds_secret(step.question)
 

@@ -185,7 +185,7 @@ class Execution(Generic[T]):
         `in_doubt`: whether the call itself is in doubt. Raises InDoubt about it, or about a call that was left.
         """
         run, step, address, children = self.outer.run, self.step, self.address, self.outer.children
-        if step.in_turn or (children.task and children.task is asyncio.current_task()):
+        if step.in_turn or address in children.moved or (children.task and children.task is asyncio.current_task()):
             check_none_left(run, children.unrequested)
         earlier = calls_before(run, step, address, self.fingerprint)
         if earlier.known and step.answer:
@@ -193,8 +193,7 @@ class Execution(Generic[T]):
             earlier = calls_before(run, step, address, self.fingerprint)
         only_intended = bool(earlier.made or earlier.released)  # and not made: it waited for a decision about another
         if in_doubt and not only_intended and not is_made_again(run, address):
-            number, _ = next_attempt(run.record, address)
-            failures = run.record.attempts.get(address, ())
+            failures, (number, _) = run.record.attempts.get(address, ()), next_attempt(run.record, address)
             last = self.outer.child(step, self.origin, self.fingerprint, number, failures)
             if kept(step, last) is None:  # else it waits for its remedy
                 raise doubt(step, address, run, None if asks_the_same(run.record, address, self.fingerprint) else "")
@@ -317,8 +316,10 @@ class Execution(Generic[T]):
         value = outer.with_usage(step, self.address, value, usage) if step.with_usage else value
         outcome = self._outcome(data, ended, usage, said)
         commit: CommitParts = {"steps": [outcome]}
-        if step.intends and (calls := step.intends(value)):
-            commit |= planned(calls, run.record, outer.inherited.mode)
+        if calls := step.intends(value) if step.intends else ():
+            outcome |= {"calls": [call.address for call in calls]} if children.moved else {}
+            at_once = [call for call in calls if call.address not in children.moved]  # others may wait for a decision
+            commit |= planned(at_once, run.record, outer.inherited.mode)
         once = "once" in map(itemgetter(1), commit.get("intents", ()))
         more = {"started_event_id": self.started} | ({"reused_from": ended.reused} if ended.reused else {})
         if children.turns:

@@ -68,6 +68,8 @@ class Question(NamedTuple):
     """The number of the commit that the step reacts to: an earlier outcome, unless it was edited, is outdated."""
     basis: Basis = Basis()
     """What the outcome depends on besides the question. One that the fork itself has edited holds on any basis."""
+    moved: bool = False
+    """Whether the address is not that which follows from the order of the calls: see `made_once`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,17 +227,12 @@ def _stands(record: Record, ended: Outcome | Attempt, question: Question) -> boo
 
 
 def _is_in_repeated_task(record: Record, ended: Outcome | Attempt | None, question: Question, mode: Mode) -> bool:
-    """Return whether a call was made, and is requested again only because on_drift="rerun" repeats the task around it.
+    """Return whether a call was made, and is requested again only because the task around it is done again.
 
     False in a fork with changes, which makes such calls again: see `allow_effects` of `fork`.
     """
     made = isinstance(ended, Outcome) and ended.fingerprint == question.digest
-    return made and mode.on_drift == "rerun" and not (record.edited or has_other_inputs(record, question.address))
-
-
-def asked_alike(record: Record, digest: str, siblings: Collection[str]) -> list[str]:
-    """Return which of `siblings` have answered this question, as code that is refused may have meant one of them."""
-    return sorted(at for at in siblings if at in record.outcomes and record.outcomes[at].fingerprint == digest)
+    return made and not (record.edited or has_other_inputs(record, question.address))
 
 
 def recorded_question(record: Record, address: str, digest: str, basis: Basis) -> AskedQuestion | None:
@@ -302,6 +299,8 @@ def _unanswered(
     record: Record, ended: Outcome | Attempt | None, question: Question, mode: Mode, unrequested: Collection[str]
 ) -> Execute | Refuse:
     """Decide under strict replay whether a step that the record does not answer runs, or contradicts the record."""
+    if question.moved:  # at the address that follows from the order, another call was made
+        return NEW_COURSE
     passed, may_differ = _passed_over(record, question, mode, unrequested), question.drift == MAY_DIFFER
     changed = isinstance(ended, Attempt) and ended.fingerprint != question.digest
     if may_differ and (passed or changed):

@@ -1,17 +1,21 @@
-"""Announce that the record answers for a step: an event, and a warning if the caller may not expect that answer."""
+"""Tell what the record means for a requested step: that it answers, or that the request contradicts it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from crewlite import events
+from crewlite import codec, events
 from crewlite.durable import Step
+from crewlite.errors import ChangeUnused, CrewliteError, NonDeterminism, TaskDrifted
 from crewlite.resuming import nth_attempt
 from crewlite.runtime.steps.frame import Frame
 from crewlite.runtime.steps.questions import Drifted
-from crewlite.runtime.steps.replay import Reuse
+from crewlite.runtime.steps.replay import Question, Refuse, Reuse
 from crewlite.runtime.steps.run import Origin
 from crewlite.state.format.outcome import Attempt, Outcome
+from crewlite.wording import cut
+
+_SHOWN = 200  # characters of plain JSON that an error shows
 
 
 async def announce_failed(frame: Frame, step: Step[Any], failure: Attempt) -> None:
@@ -53,6 +57,31 @@ def how_drifted(frame: Frame, step: Step[Any], recorded: Outcome) -> str:
     """Return as text how the step's question differs from the recorded one."""
     asked = {name: frame.mask(text) for name, text in (step.texts or {}).items()}
     return str(Drifted(recorded.address, recorded.question, asked))
+
+
+def refusal(frame: Frame, step: Step[Any], question: Question, refused: Refuse) -> CrewliteError:
+    """Build the error for a step that must not begin."""
+    record, run_id = frame.run.record, frame.run.run_id
+
+    def shown(data: Any) -> str:
+        return cut(frame.mask(codec.dumps(data).decode()), _SHOWN)
+
+    match refused.why:
+        case "drifted":
+            own = refused.addresses == (question.address,)
+            how = how_drifted(frame, step, record.outcomes[question.address]) if own else ""
+            return TaskDrifted(run_id, refused.addresses[0], how)
+        case "edit lost":
+            return ChangeUnused(refused.addresses, requested=True)
+        case "other question":
+            came_to, found = shown(record.value(question.address)), shown(question.asked)
+            siblings = sorted(record.outcomes.keys() & frame.run.inside.get(frame.children.prefix, ()))
+            if alike := next((at for at in siblings if record.outcomes[at].fingerprint == question.digest), ""):
+                found += f", which {alike} was asked"  # the code may have meant that one
+            expected = f"what {question.address} was asked when it came to {came_to}"
+            return NonDeterminism(run_id, question.address, expected, found)
+    expected, found = ", ".join(refused.addresses[:3]), f"{question.address}, which is new"
+    return NonDeterminism(run_id, frame.address, expected, found)
 
 
 async def _announce(frame: Frame, step: Step[Any], origin: Origin, **how: Any) -> None:

@@ -20,14 +20,12 @@ from crewlite.errors import (
     NOT_TO_SWALLOW,
     AnswerMisfit,
     AnswerRefused,
-    ChangeUnused,
     CrewliteError,
     JournalCorrupt,
-    NonDeterminism,
-    TaskDrifted,
 )
 from crewlite.events.base import BaseEvent
-from crewlite.runtime.steps import replay, replayed
+from crewlite.runtime.steps import made_once, replay, replayed
+from crewlite.runtime.steps.doubts import is_comparable
 from crewlite.runtime.steps.execution import Execution
 from crewlite.runtime.steps.failures import raised
 from crewlite.runtime.steps.frame import Frame
@@ -39,7 +37,7 @@ from crewlite.runtime.steps.slots import Slots
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.journal.conflicts import Start
 from crewlite.step_parts import Call, Recorded
-from crewlite.wording import an, cut
+from crewlite.wording import an
 
 T = TypeVar("T")
 _SHOWN = 200  # characters of plain JSON that an error shows
@@ -62,9 +60,13 @@ class StepScope(Frame):
 
     __slots__ = ()
 
-    def reserve_address(self, kind: str, name: str | None = None) -> str:
-        """Return the address of the next child step of this kind and name, in the order of the calls."""
-        return self.children.next(kind, name)
+    def reserve_address(self, kind: str, name: str | None = None, once: codec.Json = None) -> str:
+        """Return the address of the next child step of this kind and name, in the order of the calls.
+
+        `once`: the question of a call with effect="once".
+        """
+        address = self.children.next(kind, name)
+        return address if once is None else made_once.address_of(self, address, once)
 
     def expect(self, address: str) -> None:
         """Reserve a step's place in the order of requests for an address, before the step itself is requested.
@@ -83,12 +85,8 @@ class StepScope(Frame):
             asked += [self.fingerprint, list(filter(None, children.asked.values()))]
         fingerprint = codec.digest(asked)
         address = step.address if address is None else address
-        if address is None and step.name and step.kind.takes_key and (key := key_here(self)):
-            address = children.keyed(step.kind.name, step.name, key)
-        elif address is None and self._in_order(step):
-            address = children.next(step.kind.name, step.name)
-        elif address is None:
-            address = children.address_beside(step, fingerprint, recorded=self.run.recorded, ended=self.has_ended)
+        if address is None:
+            address = self._next_address(step, fingerprint)
         behind = None if step.kind.asks_person or address in children.expected else children.blocked
         children.asked[address] = None
         if self.sayings is not None:
@@ -102,6 +100,18 @@ class StepScope(Frame):
             start = start or view.start_inside()
             view.note_request(address, start)
         return Asked(address, fingerprint, start or (view.start if view else self.start_inside()), behind)
+
+    def _next_address(self, step: Step[Any], fingerprint: str) -> str:
+        """Return the address of a step that is requested now."""
+        children = self.children
+        if step.name and step.kind.takes_key and (key := key_here(self)):
+            address = children.keyed(step.kind.name, step.name, key)
+        elif self._in_order(step):
+            address = children.next(step.kind.name, step.name)
+        else:
+            address = children.address_beside(step, fingerprint, recorded=self.run.recorded, ended=self.has_ended)
+        once = step.effect == "once" and is_comparable(step)
+        return made_once.address_of(self, address, step.question) if once else address
 
     def _in_order(self, step: Step[Any]) -> bool:
         """Return whether the running step's own coroutine makes this request; tasks beside it do so in any order."""
@@ -325,40 +335,18 @@ class StepScope(Frame):
         late = not in_turn if once else bool(step.limits or self.inherited.limits or step.cache or step.kind.waits)
         basis = self.basis(address) if step.rests_on_more else replay.Basis()
         early = step.drift == replay.MAY_DIFFER and not children.is_next(address, record)
+        kind, drift, moved = step.kind.name, step.drift, address in children.moved
         question = Question(
-            address, step.kind.name, step.question, digest, step.drift, once, late, in_turn, early, step.after, basis
+            address, kind, step.question, digest, drift, once, late, in_turn, early, step.after, basis, moved
         )
         decision = replay.decide(record, question, self.inherited.mode, children.unrequested)
         if isinstance(decision, Refuse):
-            raise self._refusal(step, question, decision)
+            raise replayed.refusal(self, step, question, decision)
         if (mode := self.inherited.mode.after(decision)) is not self.inherited.mode:
             self.inherited = self.inherited._replace(mode=mode)
         if children.turns and isinstance(decision, Execute):
             children.turns.withdraw(address)
         return decision
-
-    def _refusal(self, step: Step[Any], question: Question, refused: Refuse) -> Exception:
-        """Build the error for a step that must not begin."""
-        record, run_id = self.run.record, self.run.run_id
-        match refused.why:
-            case "drifted":
-                own = refused.addresses == (question.address,)
-                how = replayed.how_drifted(self, step, record.outcomes[question.address]) if own else ""
-                return TaskDrifted(run_id, refused.addresses[0], how)
-            case "edit lost":
-                return ChangeUnused(refused.addresses, requested=True)
-            case "other question":
-                came_to, found = self._shown(record.value(question.address)), self._shown(question.asked)
-                siblings = self.run.inside.get(self.children.prefix, ())
-                if alike := replay.asked_alike(record, question.digest, siblings):
-                    found += f", which {alike[0]} was asked"
-                expected = f"what {question.address} was asked when it came to {came_to}"
-                return NonDeterminism(run_id, question.address, expected, found)
-        expected, found = ", ".join(refused.addresses[:3]), f"{question.address}, which is new"
-        return NonDeterminism(run_id, self.address, expected, found)
-
-    def _shown(self, data: Any) -> str:
-        return cut(self.mask(codec.dumps(data).decode()), _SHOWN)
 
     def _reused(self, step: Step[T], decision: Reuse) -> T:
         """Return the recorded outcome of a step, decoded and with its usage, and note the outcome."""

@@ -239,6 +239,8 @@ class StepRecord(TypedDict):
     """For how many milliseconds all attempts worked, after a compaction that has left out the steps inside."""
     unused: NotRequired[list[Text]]
     """Steps inside this one that a fork has inherited, and that the code of this step has not requested there."""
+    calls: NotRequired[list[Text]]
+    """The addresses of the calls that this reply requests, if they do not follow from the order of the calls."""
     state: NotRequired[Operations]
     """The changes that the step made to the state of the enclosing step."""
     order: NotRequired[list[int]]

@@ -60,6 +60,8 @@ class Outcome(NamedTuple):
     """For how many milliseconds all attempts worked, if a compaction has left out the steps inside; else None."""
     unused: tuple[str, ...] = ()
     """The addresses of steps inside this one that a fork has inherited and this step's code has not requested there."""
+    calls: tuple[str, ...] = ()
+    """The addresses of the calls that a reply requests, if they do not follow from the order of the calls."""
 
     @property
     def reused_at(self) -> str:
@@ -69,7 +71,7 @@ class Outcome(NamedTuple):
 
 _RECORDED = itemgetter(
     *("address", "kind", "attempt", "fingerprint", "value", "digest", "usage", "means", "ms", "seq", "at", "label"),
-    *("reused", "edited", "question", "drifted", "state", "order", "said", "worked", "unused"),
+    *("reused", "edited", "question", "drifted", "state", "order", "said", "worked", "unused", "calls"),
 )
 """What a step is recorded with, in the order of the fields of `Outcome`."""
 _LEFT_OUT: dict[str, Any] = {
@@ -78,10 +80,10 @@ _LEFT_OUT: dict[str, Any] = {
     "edited": False,
     "means": {},
     "question": {},
-    **dict.fromkeys(("drifted", "state", "unused"), ()),
+    **dict.fromkeys(("drifted", "state", "unused", "calls"), ()),
 }
 """What a step without these fields is recorded with."""
-_LISTS = {"drifted", "order", "unused"}
+_LISTS = {"drifted", "order", "unused", "calls"}
 """What is recorded as a list, and is a tuple in an `Outcome`."""
 _STOPPING = {cls.__qualname__ for cls in NOT_TO_SWALLOW}
 

@@ -68,12 +68,18 @@ def arguments_of(entries: Sequence[Entry]) -> dict[str, str]:
     return {call["address"]: call["arguments"] for call in once_calls(entries)}
 
 
-def requested_calls(reply: Json, prefix: str, counts: Counter[str]) -> Iterator[tuple[str, Any]]:
-    """Yield (address, call) for the tool calls that a recorded reply requests. `counts`: earlier calls, by address."""
-    for call in reply.get("tool_calls", ()) if isinstance(reply, dict) else ():
+def requested_calls(
+    reply: Json, prefix: str, counts: Counter[str], recorded: Sequence[str] = ()
+) -> Iterator[tuple[str, Any]]:
+    """Yield (address, call) for the tool calls that a recorded reply requests.
+
+    `counts`: earlier calls, by address. `recorded`: the addresses, if they do not follow from the order of the calls.
+    """
+    for number, call in enumerate(reply.get("tool_calls", ()) if isinstance(reply, dict) else ()):
         stem = f"{prefix}{kinds.TOOL.name}:{address_name(call[0])}"
         counts[stem] += 1
-        yield (stem if counts[stem] == 1 else f"{stem}#{counts[stem]}"), call
+        address = stem if counts[stem] == 1 else f"{stem}#{counts[stem]}"
+        yield (recorded[number] if number < len(recorded) else address), call
 
 
 def check_effects(
@@ -202,5 +208,5 @@ def _arguments(step: StepRecord, counts: dict[str, Counter[str]]) -> Iterator[tu
         return
     if leaf(step["address"]) == f"{kinds.LLM.name}#1":
         counts[prefix] = Counter()
-    for at, call in requested_calls(value, prefix, counts.setdefault(prefix, Counter())):
+    for at, call in requested_calls(value, prefix, counts.setdefault(prefix, Counter()), step.get("calls", ())):
         yield at, shown_arguments(call[1])

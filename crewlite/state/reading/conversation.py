@@ -33,7 +33,8 @@ def turns_of(record: Record, prefix: str) -> list[Turn]:
     while reply := record.outcomes.get(f"{prefix}{kinds.LLM.name}#{len(turns) + 1}"):
         if reply.order < last and not _is_used_again(record, reply):
             break  # it answered the conversation before an earlier reply was asked for again
-        turns.append(Turn(reply, tuple(at for at, _ in requested_calls(reply.value, prefix, requested))))
+        calls = requested_calls(reply.value, prefix, requested, reply.calls)
+        turns.append(Turn(reply, tuple(at for at, _ in calls)))
         last = max(last, reply.order)
     return turns
 

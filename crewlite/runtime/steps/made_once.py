@@ -1,0 +1,100 @@
+"""The address of a call with effect="once", where the code may ask for its calls in another order than before.
+
+As long as code asks for what it asked before, the order of its calls says which is which. Code that may ask for
+something else is answered by what it asks: a call that was begun is found at whichever address it is recorded, and a
+new call gets an address of its own. So no such call goes out of the record, and none is made twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from itertools import chain
+
+from crewlite import codec, kinds
+from crewlite.runtime.steps.attempts import is_call_made_once
+from crewlite.runtime.steps.frame import Frame
+from crewlite.runtime.steps.other_forms import other_forms
+from crewlite.runtime.steps.replay import DIFFERS
+from crewlite.state.format.addresses import bare_name, leaf, prefix_beside
+from crewlite.state.format.record import Record
+
+
+def address_of(frame: Frame, address: str, question: codec.Json) -> str:
+    """Return the address of a call that the code of `frame` requests at `address`, with this question.
+
+    It is that of an unrequested call that was begun with this question in the same attempt, rather of one that has
+    ended. If there is none, and another call was begun at `address`, it is an address that no step has. Code that has
+    to ask for the recorded calls in their order stays at `address`, and so does a fork with changes, which makes its
+    calls there again.
+    """
+    record, children = frame.run.record, frame.children
+    may_differ = frame.run.resumed or record.attempts
+    if not may_differ or record.edited or record.earlier_inputs:
+        return address
+    if children.made_once is None:
+        children.made_once = dict.fromkeys(_begun(record, children.prefix))
+    if not (begun := children.made_once):
+        return address
+    kind, end = kinds.at(address).name, record.end(address)
+    if address in begun and end and end.fingerprint == codec.digest([kind, question]):
+        found: str | None = address
+    else:
+        digests = {codec.digest([kind, form]) for form in (question, *other_forms(question))}
+        found = _found(frame, address, [at for at in begun if _is_the_same(record, at, address, digests)])
+    if found is None:
+        return address
+    begun.pop(found, None)
+    if found != address:
+        children.moved = {*children.moved, found}
+    return found
+
+
+def _found(frame: Frame, address: str, alike: list[str]) -> str | None:
+    """Return the address of a call, of which `alike` were begun with its question; None for `address` as it is."""
+    record, children, mode = frame.run.record, frame.children, frame.inherited.mode
+    is_taken = address in (children.made_once or ())
+    free = not mode.strict_replay or mode.reruns(once=True) or children.moved or not is_taken
+    known = sorted(alike, key=lambda at: at != address)
+    known = [at for at in known if free or at == address or _differs(record, at)]
+    if known:
+        return next(filter(record.end, known), known[0])
+    new = (at for at in children.beyond(address) if not _is_known(frame, at))
+    return next(new) if free and is_taken else None
+
+
+def _begun(record: Record, prefix: str) -> Iterator[str]:
+    """Yield the calls with effect="once" in an attempt that were begun, or that have the result of an earlier one."""
+    begun = (at for at, effect in record.intents.items() if effect == "once")
+    answered = (at for at, outcome in record.outcomes.items() if outcome.reused and is_call_made_once(record, outcome))
+    return (at for at in chain(begun, answered) if prefix_beside(at) == prefix)
+
+
+def _is_known(frame: Frame, address: str) -> bool:
+    """Return whether a step has this address, be it recorded or only requested."""
+    record, children = frame.run.record, frame.children
+    recorded = record.intents, record.outcomes, record.attempts, record.events.starts
+    return any(address in addresses for addresses in (*recorded, children.asked, children.moved))
+
+
+def _is_the_same(record: Record, at: str, address: str, digests: Collection[str]) -> bool:
+    """Return whether the call at an address has the kind, name and key of the one at `address`, and asks one of these.
+
+    One whose question is not recorded is known by its place.
+    """
+    end = record.end(at)
+    asked = end.fingerprint if end else record.intended.get(at)
+    if asked is None or asked not in digests:
+        return asked is None and at == address
+    return kinds.at(at) is kinds.at(address) and bare_name(at) == bare_name(address) and _key(at) == _key(address)
+
+
+def _key(address: str) -> str:
+    """Return the key under which a step was requested; "" if it has none."""
+    _, bracket, key = leaf(address).partition("#[")
+    return key.rpartition("]")[0] if bracket else ""
+
+
+def _differs(record: Record, address: str) -> bool:
+    """Return whether code that differed from the record has recorded the end of a step: see `Mode.differs`."""
+    end = record.end(address)
+    return end is not None and DIFFERS in end.provenance
