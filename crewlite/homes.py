@@ -1,9 +1,9 @@
 """Classes by their names in a record: those that the program has declared, and those in its own modules.
 
 Its own are the modules whose functions are steps or flows, and those of the same package, or of the same folder of
-`sys.path` unless packages are installed there. Nothing is imported but the results of crewlite's own verbs: only what a
-loaded module has defined already is found. A script is the module `__main__` when it is run, and another one when it is
-imported, so its classes have two names.
+`sys.path` unless packages are installed there or it is that of Python. Nothing is imported but the results of
+crewlite's own verbs: only what a loaded module has defined already is found. A script is the module `__main__` when it
+is run, and another one when it is imported, so its classes have two names.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ registered: dict[str, type] = {}
 _homes = set[str]()
 """The modules whose functions the program has made steps or flows of."""
 _INSTALLED = ("site-packages", "dist-packages")
+_OF_PYTHON = Path(dataclasses.__file__).absolute().parent
 _OF_CREWLITE = frozenset(
     {
         "crewlite.agent.output:LiteAgentOutput",
@@ -99,7 +100,7 @@ def _is_own(module: str, homes: int) -> bool:
         return True
     package, folder = _origin(module)
     origins = [_origin(home) for home in list(_homes)]  # another thread may note one
-    beside = folder is not None and folder.name not in _INSTALLED
+    beside = folder is not None and folder.name not in _INSTALLED and folder != _OF_PYTHON
     return any(package == own or (beside and folder == origin) for own, origin in origins)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import copy
 import dataclasses
 import pickle
+import statistics
 import sys
 
 import pytest
@@ -196,6 +197,7 @@ def test_a_value_of_a_class_beside_the_flow_comes_back_as_one_in_another_process
 
 def test_a_class_is_found_only_in_the_program_and_only_under_its_own_name():
     homes.note(test_a_class_is_found_only_in_the_program_and_only_under_its_own_name)
+    homes.note(statistics.mean)  # a step may be made of a function of Python
     assert homes.find("namedtuple", "inspect:ArgInfo") is None, "it is one of Python"
     assert homes.find("dataclass", "pydantic.fields:ComputedFieldInfo") is None, "it is one of a library"
     assert homes.find("dataclass", f"{__name__}:Point") is Point
