@@ -69,11 +69,12 @@ def test_a_timeout_that_a_method_leaves_open_does_not_strike_the_next_one():
     class Work(Flow):
         @start()
         async def first(self):
-            left_open.append(asyncio.timeout(0))
+            left_open.append(asyncio.timeout(None))
             await left_open[0].__aenter__()
 
         @listen(first)
         async def second(self):
+            left_open[0].reschedule(0)
             for _ in range(10):
                 await asyncio.sleep(0)
             return "done"
