@@ -40,7 +40,6 @@ from crewlite.step_parts import Call, Recorded
 from crewlite.wording import an
 
 T = TypeVar("T")
-_SHOWN = 200  # characters of plain JSON that an error shows
 
 
 class Asked(NamedTuple):
