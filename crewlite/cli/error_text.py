@@ -52,15 +52,8 @@ def _with_advice(error: errors.CrewliteError, ref: str, again: Again) -> str | N
                 f"{again.line('resume', where)} - to start again at this checkpoint: "
                 f"{again.line('fork', error.checkpoint)}"
             )
-        case errors.BranchConflictError(problem=""):
-            where, held = f"{error.run_id}/{error.branch}", error.found is None
-            found = f"is being run by {error.holder}" if held else "was changed by another process in the meantime"
-            wait = ("--wait",) if held else ()
-            return (
-                f"{where} {found}. {'To wait for its result' if held else 'Wait for it to end, then'}: "
-                f"{again.line('resume', where, *wait)} - "
-                f"or continue beside it on a fork: {again.line('fork', where)}"
-            )
+        case errors.BranchConflictError():
+            return _conflict(error, again)
         case errors.BranchExists():
             where = f"{error.run_id}/{error.branch}"
             return (
@@ -76,6 +69,24 @@ def _with_advice(error: errors.CrewliteError, ref: str, again: Again) -> str | N
                 f"pyproject.toml.{model}"
             )
     return None
+
+
+def _conflict(error: errors.BranchConflictError, again: Again) -> str | None:
+    where, held = f"{error.run_id}/{error.branch}", error.found is None
+    if error.state_id:
+        return (
+            f"{where} is being run by {error.holder}: it is a turn of the state {error.state_id!r}, and the next one "
+            f"begins when it has ended. To wait for that, add --wait"
+        )
+    if error.problem:
+        return None
+    found = f"is being run by {error.holder}" if held else "was changed by another process in the meantime"
+    wait = ("--wait",) if held else ()
+    return (
+        f"{where} {found}. {'To wait for its result' if held else 'Wait for it to end, then'}: "
+        f"{again.line('resume', where, *wait)} - "
+        f"or continue beside it on a fork: {again.line('fork', where)}"
+    )
 
 
 def _changed(error: errors.QuestionsChanged, again: Again) -> str:
@@ -102,6 +113,8 @@ def _inputs_changed(error: errors.InputsChanged, again: Again) -> str:
     others = ["--message", "TEXT"] if kinds.of(error.kind).takes_messages else inputs
     if error.turn == "unfinished":
         instead = f"to give it up: {again.line('delete', error.ref)}"
+    elif error.turn == "finished":
+        instead = "for the next turn, pass another --operation-id"
     else:
         instead = f"to try others: {again.line('fork', error.ref, *others)}"
     return f"{error.found}. To go on: {again.line('resume', error.ref)} - {instead}"

@@ -40,6 +40,11 @@ _run_id = click.option("--run-id", metavar="ID", help="Name of the run; the same
 @_inputs_file
 @click.option("--message", metavar="TEXT", help="What to ask, of an agent.")
 @_run_id
+@click.option(
+    "--operation-id",
+    metavar="ID",
+    help="Name of this turn of a flow with @persist; the same name again is the same turn.",
+)
 @click.option("--resume", is_flag=True, help="Go on with its newest unfinished run with these inputs, if there is one.")
 @run_options(location="Where to keep it. [default: what it says itself, or ./.checkpoints]")
 def run(
@@ -50,6 +55,7 @@ def run(
     inputs_file: IO[str] | None,
     message: str | None,
     run_id: str | None,
+    operation_id: str | None,
     resume: bool,
 ) -> None:
     """Kick off a crew, an agent or a flow, and print its answer.
@@ -66,6 +72,8 @@ def run(
         )
     if resume and chosen.wait:
         raise click.UsageError("--resume skips runs that a process is running: to wait for one, name it with --run-id")
+    if operation_id is not None and run_id is not None:
+        raise click.UsageError("--operation-id and --run-id both say which turn is meant: pass only one of the two")
     given = _inputs(inputs_file, inputs)
     runner = Runner(chosen)
     with runner.set_up():
@@ -74,7 +82,15 @@ def run(
         given = checked_inputs(definition, given, message, chosen.model, complete=run_id is None)
         definition = saving(definition, asked.location)
         runner.again = Again(asked.location, to_name, chosen.model)
-        runner.kickoff(definition, inputs=given or None, message=message, run_id=run_id, resume=resume, target=target)
+        runner.kickoff(
+            definition,
+            inputs=given or None,
+            message=message,
+            run_id=run_id,
+            operation_id=operation_id,
+            resume=resume,
+            target=target,
+        )
 
 
 def _trial(iterations: int) -> Callable[[Command], Command]:

@@ -67,6 +67,7 @@ class Runner:
         inputs: Mapping[str, Any] | None = None,
         message: str | None = None,
         run_id: str | None = None,
+        operation_id: str | None = None,
         resume: bool = False,
         source: CheckpointConfig | None = None,
         target: str | None = None,
@@ -90,6 +91,7 @@ class Runner:
             resume,
             self.options.auto_approve,
             self.options.wait,
+            operation_id=operation_id,
             progress=self.progress,
             verbose=not self.options.as_json,
         )

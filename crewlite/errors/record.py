@@ -139,7 +139,8 @@ class BranchConflictError(CrewliteError, RuntimeError):
 
     `expected` and `found` are numbers of the last commit; `found` is None while `holder` runs the branch. `holder` is
     "" if nobody is known to run it. A store that found something else gives the `problem`: what it found and what to
-    do, as the end of a sentence about the branch. `kind` is that of the definition of the run.
+    do, as the end of a sentence about the branch. `kind` is that of the definition of the run. `state_id` names the
+    state of `@persist` whose next turn was wanted, while another one is at work; else it is "".
     """
 
     code = "branch_conflict"
@@ -158,7 +159,7 @@ class BranchConflictError(CrewliteError, RuntimeError):
     ) -> None:
         holder = holder or ("" if problem or found is not None else "this process")
         self.run_id, self.branch, self.expected, self.found, self.holder = run_id, branch, expected, found, holder
-        self.problem = problem
+        self.problem, self.state_id = problem, ""
         if kind == "state":
             if holder:
                 wrong = f"is held by {holder}, and cannot be opened again until it is closed there, with close() or at "
@@ -184,7 +185,9 @@ class BranchConflictError(CrewliteError, RuntimeError):
             f"is being run by {self.holder}: it is a turn of the state {state_id!r}, and the next one begins when "
         )
         problem += "it has ended. To wait for that, kick off with wait=True"
-        return BranchConflictError(self.run_id, self.branch, holder=self.holder, kind="flow", problem=problem)
+        error = BranchConflictError(self.run_id, self.branch, holder=self.holder, kind="flow", problem=problem)
+        error.state_id = state_id
+        return error
 
 
 def _conflict(expected: int | None, found: int | str | None) -> str:

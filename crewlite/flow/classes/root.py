@@ -92,11 +92,6 @@ class ClassRoot(Root[Outcome]):
         """
         if request.from_checkpoint is None and self._flow.is_persisted and ID in (request.inputs or ()):
             return partial(turn_of, self._flow.state_kind, self.identity, replace(request, resume=False))
-        if request.operation_id is not None:
-            raise ConfigError(
-                f"operation_id={request.operation_id!r} names a turn of a state: give the flow @persist, and inputs an "
-                f"'id', without from_checkpoint. Any other kickoff is the same again by its run_id"
-            )
         return None
 
     def question(self, inputs: Mapping[str, Any]) -> Any:

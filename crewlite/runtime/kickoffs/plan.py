@@ -92,8 +92,16 @@ def _given(settings: Iterable[Setting]) -> CheckpointConfig | None:
 
 
 async def continued(root: Root[Any], request: Request) -> Request:
-    """Return the request, with the run to continue if the definition finds one for these inputs."""
+    """Return the request, with the run to continue if the definition finds one for these inputs.
+
+    Raises ConfigError for an `operation_id` if the definition looks for none.
+    """
     find = root.continuing(request)
+    if find is None and request.operation_id is not None:
+        raise ConfigError(
+            f"operation_id={request.operation_id!r} names a turn of a state: give the flow @persist, and inputs an "
+            f"'id', without from_checkpoint. Any other kickoff is the same again by its run_id"
+        )
     if find is None or (config := plan(root, request).config) is None:
         return request
     return await background.in_thread(find, config)
