@@ -25,7 +25,7 @@ from crewlite.resuming import in_shell
 from crewlite.state import JsonProvider, SqliteProvider
 from crewlite.state.format.entry import SCHEMA, InvalidEntry, next_entry, parse, seal, unseal
 from crewlite.state.format.record import Record
-from crewlite.state.providers import opened
+from crewlite.state.providers import opened, provider_for
 from crewlite.state.providers.reading import check_follows
 from crewlite.state.reading.locate import locate
 from crewlite.state.reading.progress import result_of
@@ -366,7 +366,41 @@ def test_a_label_of_which_only_the_journal_was_saved_says_so_and_is_completed_by
         next(giving)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a directory is hidden from its owner in other ways there")
+@pytest.mark.parametrize("name", ["store", "runs.db"])
+def test_a_location_that_may_not_be_looked_at_is_not_said_to_be_missing(name, forbidden):
+    with forbidden() as directory:
+        location = str(directory / "above" / name)
+        with opened(provider_for(location), location) as store:
+            store.append([Branch().add(1).commit()])
+        with History(location) as history:
+            (directory / "above").chmod(0)
+            for look in (lambda: History(location), history.runs, lambda: history.run("run-1")):
+                with pytest.raises(StoreError, match=r"cannot be read now \(Permission denied\); try again"):
+                    look()
+            (directory / "above").chmod(0o700)
+
+
 # Databases
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions of files are others there")
+def test_a_database_that_was_read_only_names_the_file_beside_it_that_still_is(forbidden):
+    with forbidden() as directory:
+        location, branch = directory / "runs.db", Branch().add(1)
+        with opened(SqliteProvider(), str(location)) as store:
+            store.append([branch.commit()])
+        location.chmod(0o400)
+        with History(location) as history:
+            assert len(history.runs()) == 1  # which makes the files beside it, with its permissions
+        location.chmod(0o600)
+        more = branch.add(1).commit()
+        with opened(SqliteProvider(), str(location)) as store:
+            with pytest.raises(OSError, match=r"readonly database \(.*/runs\.db-shm may not be written\)"):
+                store.append([more])
+            for beside in ("-wal", "-shm"):
+                (directory / f"runs.db{beside}").chmod(0o600)
+            store.append([more])
 
 
 def test_a_database_that_lost_its_log_answers_as_it_stood_before_or_says_so(tmp_path):

@@ -60,7 +60,7 @@ class JsonProvider:
 
     name = "json"
     named_by_location = True
-    exists = staticmethod(os.path.exists)
+    exists = staticmethod(reading.exists)
 
     def open(self, location: str) -> JsonStore:
         """Open a directory. The first write creates it (mode 0700, with a .gitignore). Raises StoreUnusable."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -213,6 +214,17 @@ def unreadable(problem: Exception, where: str, location: str) -> Exception:
 def not_read(path: Path | str, error: OSError) -> StoreError:
     """Build the error for a file or directory that the system does not read at the moment. It need not be damaged."""
     return StoreError(str(path), f"cannot be read now ({error.strerror}); try again")
+
+
+def exists(location: str | Path) -> bool:
+    """Return whether a file or directory exists. Raises StoreError if the system does not let this process look."""
+    try:
+        os.stat(location)
+    except PermissionError as error:
+        raise not_read(location, error) from error
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def no_branch(run_id: str, branch: str, expected: int) -> BranchConflictError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -92,7 +93,7 @@ class SqliteProvider:
 
     def exists(self, location: str) -> bool:
         """Return whether the database exists, without creating it."""
-        return file_at(location).exists()
+        return reading.exists(file_at(location))
 
 
 def file_at(location: str) -> Path:
@@ -103,7 +104,7 @@ def file_at(location: str) -> Path:
     """
     path = Path(location).absolute()
     beside = path.with_name(f"{path.name}.db")
-    earlier = not path.suffix and not path.exists() and beside.exists()
+    earlier = not path.suffix and not os.path.exists(path) and os.path.exists(beside)
     return beside if earlier or path.name == _DEFAULT else path
 
 

@@ -21,6 +21,7 @@ from crewlite.forked import between_forks, rlock
 from crewlite.lazy import lazy
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import SCHEMA
+from crewlite.state.providers.reading import exists
 from crewlite.state.providers.sqlite_reading import FileId, FileIds, Readers, file_id, file_ids
 
 if TYPE_CHECKING:
@@ -43,9 +44,10 @@ _PLAIN = (str, int, type(None))
 _SMALLEST = 512  # bytes of a page
 _NO_DATABASE = 26  # SQLite code
 _FULL = 13  # SQLite code
+_READ_ONLY = 8  # SQLite code
 _NO_SHARED_MEMORY = 4874  # SQLite's full code, where it has no space for the file that it also reads with
 _REMEDIES = {
-    8: "make the file and its directory writable",
+    _READ_ONLY: "make the file, its directory, and the files beside it whose names begin with its name writable",
     10: "look at the disk, and at the files beside it whose names begin with its name",
     _FULL: "free space on the disk, which SQLite needs to read as well",
     14: "make the file, its directory, and the files beside it whose names begin with its name readable and writable",
@@ -139,13 +141,13 @@ class Database:
         Readers have connections of their own, so they and the writer never wait for each other. Raises StoreBusy,
         StoreError if it cannot be read now, JournalCorrupt if SQLite cannot read it, SchemaTooNew, StoreUnusable.
         """
-        if not self._path.exists():
+        if not exists(self._path):
             return otherwise
         try:
             with self.readers.one() as db:
                 return ask(db) if version_of(db, self.location) else otherwise
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            if not self._path.exists():  # it was deleted after the check above
+            if not exists(self._path):  # it was deleted after the check above
                 return otherwise
             if code_of(error) in BUSY:
                 raise StoreBusy(self.location, disk.PATIENCE) from error
@@ -211,7 +213,13 @@ class Database:
     def _failure(self, error: Exception) -> OSError:
         if code_of(error) in BUSY:
             return StoreBusy(self.location, disk.PATIENCE)
-        return OSError(f"{self.location}: {words_of(error)}")
+        return OSError(f"{self.location}: {words_of(error)}{self._refusing() if code_of(error) == _READ_ONLY else ''}")
+
+    def _refusing(self) -> str:
+        """Name the files that this process may not write. SQLite makes those beside a read-only database read-only."""
+        files = [f"{self._path}{end}" for end in ("", "-wal", "-shm")]
+        found = [one for one in (*files, str(self._path.parent)) if os.path.exists(one) and not os.access(one, os.W_OK)]
+        return f" ({', '.join(found)} may not be written)" if found else ""
 
 
 def is_database_file(path: Path) -> bool:
