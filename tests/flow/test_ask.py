@@ -387,6 +387,34 @@ def test_no_text_of_a_question_moves_the_cursor_or_hides_what_stands_on_the_term
     assert "wanted one of yes\\x1b[8m, no: answer again" in shown
 
 
+NAMED = """
+from crewlite.flow import ask, flow
+
+@flow
+def name():
+    return ask("Your name?")
+
+print(name.kickoff())
+"""
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+@pytest.mark.parametrize("at_terminal", [True, False])
+def test_a_line_that_is_no_text_is_refused_and_the_question_put_again(tmp_path, errors, at_terminal):
+    (tmp_path / "named.py").write_text(NAMED)
+    environment = {**os.environ, "PYTHONIOENCODING": f"utf-8:{errors}"}
+    main, side = pty.openpty() if at_terminal else os.pipe()[::-1]
+    shown_by = {"stderr": side if at_terminal else children.PIPE, "stdout": children.PIPE}
+    child = children.Child([sys.executable, "named.py"], cwd=tmp_path, stdin=side, env=environment, **shown_by)
+    os.close(side)
+    os.write(main, b"Zo\xeb\nZo\xc3\xab\n")
+    out, shown = child.communicate()
+    shown = os.read(main, 10_000) if at_terminal else shown
+    os.close(main)
+    assert out.decode() == "Zoë\n"
+    assert "'Zo\\udceb' is not text in the encoding utf-8: answer again" in shown.decode(errors="replace")
+
+
 LEFT = """
 from crewlite.flow import ask, flow
 

@@ -57,7 +57,7 @@ def answer(question: str, read: Callable[[str], T], over: Over) -> T:
         while True:
             said = _line_after(question, over)
             try:
-                return read(said)
+                return read(_readable(said))
             except AnswerRefused as refusal:
                 print(f"{escaped_lines(refusal.problem)}: answer again", file=sys.stderr)
 
@@ -109,10 +109,24 @@ def _line(over: Over) -> str:
     return found.rstrip("\r\n")
 
 
+def _readable(said: str) -> str:
+    """Return what a person said. Raises AnswerRefused if bytes of it are none of the encoding of stdin."""
+    if any("\udc80" <= one <= "\udcff" for one in said):
+        raise AnswerRefused("", f"{said!r} is not text in the encoding {sys.stdin.encoding}")
+    return said
+
+
 def _typed_line(over: Over) -> str:
     if os.name == "posix":
         _await_input(over)
-    return sys.stdin.readline()
+    try:
+        return sys.stdin.readline()
+    except UnicodeDecodeError as error:
+        return _decoded(error.object)
+
+
+def _decoded(line: bytes) -> str:
+    return line.decode(sys.stdin.encoding, "surrogateescape")
 
 
 def _piped_line(over: Over) -> str:
@@ -122,9 +136,9 @@ def _piped_line(over: Over) -> str:
         _await_input(over)
         one = os.read(sys.stdin.fileno(), 1)
         if not one:
-            return found.decode(sys.stdin.encoding, "replace") or sys.stdin.readline()  # what `input()` read ahead
+            return _decoded(found) or sys.stdin.readline()  # what `input()` read ahead
         found += one
-    return found.decode(sys.stdin.encoding, "replace")
+    return _decoded(found)
 
 
 def _await_input(over: Over) -> None:
