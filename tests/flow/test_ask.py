@@ -360,6 +360,37 @@ def at_a_terminal(directory, program, typed):
     return out, shown
 
 
+PATIENT = """
+from crewlite.errors import AnswerTimeout
+from crewlite.flow import ask, flow
+
+@flow
+def patient():
+    try:
+        return ask("Anybody?", timeout=0.2)
+    except AnswerTimeout:
+        return ask("And you?")
+
+print(patient.kickoff())
+"""
+
+
+def test_a_question_at_a_terminal_that_nobody_answers_in_time_leaves_the_line_to_what_comes_next(tmp_path):
+    (tmp_path / "patient.py").write_text(PATIENT)
+    main, side = pty.openpty()
+    child = children.Child(
+        [sys.executable, "patient.py"], cwd=tmp_path, stdin=side, stderr=side, stdout=children.PIPE, text=True
+    )
+    os.close(side)
+    shown = ""
+    while not shown.endswith("And you? "):
+        shown += os.read(main, 10_000).decode()
+    os.write(main, b"me\n")
+    out, _ = child.communicate()
+    os.close(main)
+    assert (out, shown) == ("me\n", "Anybody? (nobody answered in time)\r\nAnd you? ")
+
+
 def test_a_question_at_a_terminal_shows_what_may_be_answered(tmp_path):
     out, shown = at_a_terminal(tmp_path, CHOICES, b"rock\nn\nAda\n")
     assert out == "('rock', False, 'Ada')\n"

@@ -6,9 +6,9 @@ and the run can be resumed, anywhere and at any time, once a person has answered
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
-import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -36,6 +36,7 @@ from crewlite.state.verbs.answer import decode_answer, refusal, typed
 _LATE: Any = object()
 _NOTHING: Any = object()
 _ELSEWHERE = "(answered elsewhere)"
+_TOO_LATE = "(nobody answered in time)"
 
 
 @known_keywords("ask")
@@ -298,19 +299,19 @@ async def _given(frame: StepScope, asked: Question, schema: Any, answer: GivenAn
 
 async def _typed_here(frame: StepScope, asked: Question, recorded: AskedQuestion, left: float | None) -> Any:
     """Return what a person types; `_LATE` after `left` seconds, `_NOTHING` if the input ends or others answer."""
-    ended, record = threading.Event(), frame.run.record
+    record, ended = frame.run.record, list[str]()
 
     def over() -> str | None:
-        return _ELSEWHERE if record.answer_to(recorded) else "" if ended.is_set() else None
+        return _ELSEWHERE if record.answer_to(recorded) else ended[0] if ended else None
 
     typed_in = background.in_thread(asked.at_terminal, over)
+    said = _NOTHING
     try:
-        with paused(frame.inherited.budgets):
-            return await _within(typed_in, left)
-    except EOFError:  # wait as if there had been no terminal
-        return _NOTHING
+        with paused(frame.inherited.budgets), contextlib.suppress(EOFError):  # wait as if there had been no terminal
+            said = await _within(typed_in, left)
     finally:
-        ended.set()
+        ended.append(_TOO_LATE if said is _LATE else "")
+    return said
 
 
 def _warn_of_answer_to_another(frame: StepScope, asked: Question) -> None:
