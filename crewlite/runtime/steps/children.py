@@ -83,6 +83,8 @@ class Children(Numbering):
     """
     made_once: dict[str, None] | None = None
     """Unrequested calls with effect="once" that were begun in this attempt before: see `made_once`; None if unknown."""
+    recorded_calls: Iterator[str] | None = None
+    """Addresses of the calls of the last reply, if that came from the record; none if they follow from their order."""
     drifted: tuple[str, ...] = ()
     """Addresses of child steps, and of steps inside them, that keep their answer though their question changed."""
     turns: Turns | None = None

@@ -22,51 +22,67 @@ from crewlite.state.format.record import Record
 def address_of(frame: Frame, address: str, question: codec.Json) -> str:
     """Return the address of a call that the code of `frame` requests at `address`, with this question.
 
-    It is that of an unrequested call that was begun with this question in the same attempt, rather of one that has
-    ended. If there is none, and another call was begun at `address`, it is an address that no step has. Code that has
-    to ask for the recorded calls in their order stays at `address`, and so does a fork with changes, which makes its
-    calls there again.
+    It is that of an unrequested call that was begun with this question in the same attempt. If there is none, and
+    another call was begun at `address`, it is an address that no step has. Code that has to ask for the recorded calls
+    in their order stays at `address`, and so does a fork with changes, which makes its calls there again.
     """
-    record, children = frame.run.record, frame.children
-    may_differ = frame.run.resumed or record.attempts
-    if not may_differ or record.edited or record.earlier_inputs:
-        return address
-    if children.made_once is None:
-        children.made_once = dict.fromkeys(_begun(record, children.prefix))
-    if not (begun := children.made_once):
+    record = frame.run.record
+    if not ((frame.run.resumed or record.attempts) and (begun := _unrequested(frame))):
         return address
     kind, end = kinds.at(address).name, record.end(address)
     if address in begun and end and end.fingerprint == codec.digest([kind, question]):
-        found: str | None = address
-    else:
-        digests = {codec.digest([kind, form]) for form in (question, *other_forms(question))}
-        found = _found(frame, address, [at for at in begun if _is_the_same(record, at, address, digests)])
-    if found is None:
-        return address
-    begun.pop(found, None)
+        return requested(frame, address, address)
+    digests = {codec.digest([kind, form]) for form in (question, *other_forms(question))}
+    alike = [at for at in begun if _is_the_same(record, at, address, digests)]
+    found = _found(frame, address, alike)
+    return requested(frame, address, found) if found else address
+
+
+def requested(frame: Frame, address: str, found: str) -> str:
+    """Note that the call which the code of `frame` requests at `address` has the address `found`, and return that."""
+    children = frame.children
+    if children.made_once:
+        children.made_once.pop(found, None)
     if found != address:
         children.moved = {*children.moved, found}
     return found
 
 
+def _unrequested(frame: Frame) -> dict[str, None]:
+    """Return the calls that were begun in this attempt before, and that its code has not requested yet."""
+    children = frame.children
+    if children.made_once is None:
+        begun = _begun(frame.run.record, children.prefix)
+        children.made_once = dict.fromkeys(at for at in begun if at not in children.asked)
+    return children.made_once
+
+
 def _found(frame: Frame, address: str, alike: list[str]) -> str | None:
-    """Return the address of a call, of which `alike` were begun with its question; None for `address` as it is."""
-    record, children, mode = frame.run.record, frame.children, frame.inherited.mode
-    is_taken = address in (children.made_once or ())
-    free = not mode.strict_replay or mode.reruns(once=True) or children.moved or not is_taken
-    known = sorted(alike, key=lambda at: at != address)
-    known = [at for at in known if free or at == address or _differs(record, at)]
-    if known:
-        return next(filter(record.end, known), known[0])
-    new = (at for at in children.beyond(address) if not _is_known(frame, at))
-    return next(new) if free and is_taken else None
+    """Return the address of a call requested at `address`, of which the calls `alike` were begun with its question.
+
+    None if code that has to ask for the recorded calls in their order asks for another one, which will be refused.
+    """
+    record, mode, is_taken = frame.run.record, frame.inherited.mode, address in _unrequested(frame)
+    changed = record.edited or record.earlier_inputs
+    may_differ = not changed and (not mode.strict_replay or mode.reruns(once=True) or not is_taken)
+    free = may_differ or bool(frame.children.moved)
+    known = [at for at in alike if free or at == address or at in record.edited or _differs(record, at)]
+    if known:  # whether they have ended or not, so that each request gets the same one after every kill
+        return min(known, key=lambda at: (at != address, len(at), at))
+    new = (at for at in frame.children.beyond(address) if not _is_known(frame, at))
+    if is_taken and free:
+        return next(new)
+    return None if is_taken and not changed else address
 
 
 def _begun(record: Record, prefix: str) -> Iterator[str]:
-    """Yield the calls with effect="once" in an attempt that were begun, or that have the result of an earlier one."""
+    """Yield the calls with effect="once" in an attempt that were begun, or that have the result of an earlier one.
+
+    Those that a fork has edited or set to run again may have another effect.
+    """
     begun = (at for at, effect in record.intents.items() if effect == "once")
     answered = (at for at, outcome in record.outcomes.items() if outcome.reused and is_call_made_once(record, outcome))
-    return (at for at in chain(begun, answered) if prefix_beside(at) == prefix)
+    return (at for at in chain(begun, answered, record.edited) if prefix_beside(at) == prefix)
 
 
 def _is_known(frame: Frame, address: str) -> bool:

@@ -64,7 +64,9 @@ class StepScope(Frame):
 
         `once`: the question of a call with effect="once".
         """
-        address = self.children.next(kind, name)
+        address, recorded = self.children.next(kind, name), self.children.recorded_calls
+        if recorded is not None:
+            return made_once.requested(self, address, next(recorded, address))
         return address if once is None else made_once.address_of(self, address, once)
 
     def expect(self, address: str) -> None:
@@ -86,6 +88,8 @@ class StepScope(Frame):
         address = step.address if address is None else address
         if address is None:
             address = self._next_address(step, fingerprint)
+        if step.intends:
+            children.recorded_calls = None
         behind = None if step.kind.asks_person or address in children.expected else children.blocked
         children.asked[address] = None
         if self.sayings is not None:
@@ -355,6 +359,8 @@ class StepScope(Frame):
             view.commit(outcome.address, [(outcome.order, outcome.changes)], recorded=True)
         self._commit_late(outcome.address)
         self.hear(outcome.address, outcome.said)
+        if step.intends:
+            self.children.recorded_calls = iter(outcome.calls)
         heard = outcome.digest if step.kind.heard else ""
         self.children.record_child(outcome.address, heard, value, decision.drifted)
         return self.with_usage(step, outcome.address, self._decoded(step, outcome, value))

@@ -337,12 +337,11 @@ class Record:
             self.edited |= dict.fromkeys(edited, self.seq)
             others = (self.failures, self.asked, self.answers, self.intended, self.begun_once)
             take_back(edited, outcomes=self.outcomes, intents=self.intents, late=self.late, others=others)
+            self.intended |= {at: self.outcomes[at].fingerprint for at in edited if at in self.outcomes}
             withdraw(self.asked, self.answers, self.waiting)
-        changed = False
         for place, step in enumerate(steps):
             self._step(step, step.get("at", at), place)
-            changed |= "state" in step
-        return changed
+        return any("state" in step for step in steps)
 
     def _step(self, step: StepRecord, at: str, place: int) -> None:
         address = step["address"]

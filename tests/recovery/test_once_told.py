@@ -1,0 +1,167 @@
+"""Each request for a call with effect="once" keeps its own result, also beside others with the same arguments.
+
+Each result holds the number of a receipt, so two calls with the same arguments are told apart. Programs are killed right
+after each of their commits in turn, and kicked off again.
+"""
+
+import asyncio
+
+import pytest
+
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, tool
+from crewlite.errors import EffectsRepeat, InDoubt
+from crewlite.flow import flow, step
+from crewlite.llm import ToolCall
+from crewlite.state.format.record import Record
+from crewlite.testing import ScriptedLLM
+from tests.cuts import RUN, Kept, cut, entries_of
+
+
+class Interrupted(Exception):
+    """What ends the first program."""
+
+
+class Till:
+    """What has been paid. Each payment gives a receipt with the next number."""
+
+    def __init__(self):
+        self.paid, self.told = [], []
+
+    def pay(self, amount: int) -> str:
+        """Pay."""
+        self.paid.append(amount)
+        return f"{amount}.{len(self.paid)}"
+
+    def tell(self, text):
+        self.told.append(text)
+        return text
+
+
+def stored(on_drift="rerun"):
+    return CheckpointConfig(location="here", provider=Kept(), on_drift=on_drift)
+
+
+def until_done(program):
+    """Kick off a program, and say of each call in doubt that it took no effect."""
+    again = []
+    while True:
+        try:
+            return str(program.kickoff(run_id=RUN, rerun=again))
+        except InDoubt as asks:
+            again.append(asks.address)
+
+
+def side_by_side(till, setting, *amounts):
+    pay, tell = step(name="pay", effect="once")(till.pay), step(name="tell")(till.tell)
+
+    @flow(checkpoint=setting)
+    async def order():
+        receipts = await asyncio.gather(*[pay.submit(amount) for amount in amounts])
+        return await tell.submit(" ".join(receipts))
+
+    return order
+
+
+def test_calls_with_the_same_arguments_keep_their_results_wherever_an_unchanged_flow_is_killed():
+    setting, till = stored(), Till()
+    side_by_side(till, setting, 3, 3).kickoff(run_id=RUN)
+    entries = entries_of(setting)
+    for at in range(1, len(entries)):
+        again = cut(entries, at, on_drift="rerun")
+        said = until_done(side_by_side(till, again, 3, 3))
+        then = entries_of(again)
+        for later in range(1, len(then)):
+            if len([ended for ended in Record.of(then[:later]).outcomes if "pay" in ended]) < 2:
+                continue  # what was not made yet gets another receipt
+            till.told.clear()
+            assert until_done(side_by_side(till, cut(then, later, on_drift="rerun"), 3, 3)) == said
+            assert till.told in ([], [said]), f"cut after commits {at} and {later}"
+
+
+def in_crew(till, setting, replies, *, ends=True):
+    def say(messages):
+        asked = sum(message["role"] == "assistant" for message in messages)
+        if asked < len(replies):
+            return [ToolCall("pay", {"amount": amount}) for amount in replies[asked]]
+        if not ends:
+            raise Interrupted
+        return " ".join(message["content"] for message in messages if message["role"] == "tool")
+
+    pay = tool("pay", effect="once")(till.pay)
+    clerk = Agent(role="Clerk", goal="pay", llm=ScriptedLLM(say), tools=[pay])
+    bill = Task(name="bill", description=f"Pay {replies}", expected_output="x", agent=clerk)
+    return Crew(tasks=[bill], checkpoint=setting)
+
+
+def shown(setting):
+    """The results of calls that the last prompt shows."""
+    with History(setting.location, setting.provider) as history:
+        run = history.run(RUN)
+        prompt = run.prompt([step.address for step in run.steps if step.kind == "llm"][-1])
+    return " ".join(part.text for part in prompt.parts if part.role == "tool")
+
+
+@pytest.mark.parametrize("on_drift", ["keep", "rerun"])
+@pytest.mark.parametrize(
+    ("before", "replies"),
+    [([[2]], [[1, 1], [1]]), ([[1]], [[2, 1, 2]]), ([[1]], [[2, 2, 2]]), ([[1, 2], [3]], [[3, 1, 1, 3]])],
+)
+def test_a_reply_keeps_its_calls_wherever_the_run_is_killed(before, replies, on_drift):
+    setting, till = stored(on_drift), Till()
+    with pytest.raises(Interrupted):
+        in_crew(till, setting, before, ends=False).kickoff(run_id=RUN)
+    begun = len(entries_of(setting))
+    until_done(in_crew(till, setting, replies))
+    entries = entries_of(setting)
+    for at in range(begun + 1, len(entries) + 1):
+        again = cut(entries, at, on_drift=on_drift)
+        said = until_done(in_crew(till, again, replies))
+        assert [int(float(receipt)) for receipt in said.split()] == [one for reply in replies for one in reply]
+        assert shown(again) == said, f"cut after commit {at}"
+        assert until_done(in_crew(till, again, replies)) == said
+
+
+def moved_in_crew(till, setting, *, ends=True):
+    return in_crew(till, setting, [[8, 3], [4]] if ends else [[3, 5]], ends=ends)
+
+
+def moved_in_flow(till, setting, *, ends=True):
+    pay, tell = step(name="pay", effect="once")(till.pay), step(name="tell")(till.tell)
+
+    @flow(checkpoint=setting)
+    def order():
+        receipts = [pay(amount) for amount in ([8, 3, 4] if ends else [3, 5])]
+        if not ends:
+            raise Interrupted
+        return tell(" ".join(receipts))
+
+    return order
+
+
+@pytest.mark.parametrize("on_drift", ["keep", "rerun"])
+@pytest.mark.parametrize("program", [moved_in_crew, moved_in_flow])
+@pytest.mark.parametrize("change", ["edit", "rerun", "edit what follows", "rerun what follows"])
+def test_a_fork_of_a_run_whose_calls_have_moved_repeats_what_it_foretells_and_no_more(program, change, on_drift):
+    setting, till = stored(), Till()
+    with pytest.raises(Interrupted):
+        program(till, setting, ends=False).kickoff(run_id=RUN)
+    said = until_done(program(till, setting)).split()
+    with History(setting.location, setting.provider) as history:
+        steps = [step for step in history.run(RUN).steps if step.kind != "task" and step.address]
+    last_call = [step.address for step in steps if "pay" in step.address][-1]  # that of 4
+    address = steps[-1].address if "follows" in change else last_call
+    what = {"edits": {address: "other"}} if "edit" in change else {"rerun": [address]}
+    forked = CheckpointConfig(location="here", provider=setting.provider, on_drift=on_drift)
+    till.paid.clear()
+    if change == "rerun":
+        with pytest.raises(EffectsRepeat) as refused:
+            program(till, forked).fork(RUN, **what)
+        assert [call.address for call in refused.value.effects] == [address]
+    fork = program(till, forked).fork(RUN, **what, allow_effects=change == "rerun")
+    repeated = [call.address for call in fork.preview().effects]
+    comes_to = str(fork.kickoff())
+    assert (till.paid, repeated) == (([4], [address]) if change == "rerun" else ([], []))
+    expected = {"edit": [*said[:2], "other"], "rerun": [*said[:2], "4.1"], "edit what follows": ["other"]}.get(
+        change, said
+    )
+    assert comes_to.split() == expected
