@@ -17,7 +17,7 @@ def hold(found: dict, code: int) -> None:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_what_is_cut_or_refused_is_whole_and_can_be_done_again(provider, tmp_path):
-    code, found = run("nth.py", "--provider", provider, "--directory", tmp_path, "--share", 500)
+    code, found = run("nth.py", "--provider", provider, "--directory", tmp_path, "--share", 1000)
     hold(found, code)
     assert found["trials"] > 10
     assert all(found["operations"].values()), "each act is one that writes"

@@ -144,7 +144,7 @@ def _deliveries(setting):
     ],
 )
 @pytest.mark.parametrize("of_a_fork", [False, True])
-@soak.every(4)
+@soak.every(8)
 def test_a_change_holds_wherever_the_attempts_fail_and_the_run_is_killed(changes, wanted, of_a_fork, every):
     done = Kept()
     _deliveries(CheckpointConfig(location="here", provider=done)).kickoff(run_id=RUN)

@@ -18,6 +18,7 @@ import pytest
 from crewlite import Agent, CheckpointConfig, ConditionalTask, Crew, History, Task
 from crewlite.flow import Flow, FlowFunction, flow, listen, or_, router, start, step
 from crewlite.testing import ScriptedLLM
+from tests import soak
 from tests.growth import Work, counted, faster_than_linear
 
 pytestmark = pytest.mark.slow
@@ -218,7 +219,7 @@ KINDS: Mapping[str, Callable[..., Any]] = {
 STORIES = [(kind, verb) for kind, make in KINDS.items() for verb in (VERBS if make is crew_of else OF_FLOWS)]
 
 
-@pytest.mark.parametrize(("kind", "verb"), STORIES)
+@pytest.mark.parametrize(("kind", "verb"), soak.sample(STORIES, 2))
 def test_twice_as_many_tasks_take_twice_the_work(kind, verb, tmp_path):
     def work(length: int) -> Work:
         story: Callable[[], object] = getattr(Story(kind, length, tmp_path), verb)()

@@ -90,7 +90,7 @@ def test_a_run_that_is_deleted_beside_a_pruning_is_skipped(config):
     "verb", ["digest", "export", "cancel", "fork", "inputs", "edits", "rewind", "label", "delete", "answer"]
 )
 @pytest.mark.parametrize("anew", [False, True], ids=["deleted", "begun anew"])
-@soak.every(3)
+@soak.every(6)
 def test_a_run_that_is_gone_is_a_ref_that_names_nothing(config, verb, anew, every, tmp_path):
     verbs = {
         "digest": lambda found: found.run("r").digest,

@@ -189,7 +189,7 @@ def test_every_kept_checkpoint_can_be_forked_as_before(config):
 
 
 @pytest.mark.parametrize("keep", [1, 3])
-@pytest.mark.parametrize("cut", range(2, 14))
+@pytest.mark.parametrize("cut", [2, 3, 4, 7, 10, 13])
 def test_a_run_that_was_cut_goes_on_after_it_was_pruned(config, keep, cut):
     with pytest.raises(Stop):
         looking(loop(stops=[cut]), 5, config(on_events=EVERYTHING)).kickoff(run_id="r")
