@@ -23,6 +23,7 @@ from crewlite.state.providers import Commit
 from crewlite.testing import Interleaved
 from tests.soak import SEED, in_time
 
+places = itertools.count()
 PROVIDERS = {"memory": InMemoryProvider, "json": JsonProvider, "sqlite": SqliteProvider}
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="the explorer forks; Windows cannot")
 
@@ -67,10 +68,9 @@ def same_positions(explorers, scene, verb):
 
 
 def explorers_of(tmp_path):
-    fresh = itertools.count()
     return {
         kind: Explorer(
-            lambda kind=kind: (PROVIDERS[kind](), str(tmp_path / f"{kind}{next(fresh)}{'.db' * (kind == 'sqlite')}"))
+            lambda kind=kind: (PROVIDERS[kind](), str(tmp_path / f"{kind}{next(places)}{'.db' * (kind == 'sqlite')}"))
         )
         for kind in PROVIDERS
     }
@@ -82,11 +82,20 @@ def alike(tmp_path, chance, count):
     chosen = [pair for pair in pairs() if pair[1] not in ("doctor", "repair")]  # each provider has a doctor of its own
     told = {}
     for scene, verb, act in chance.sample(chosen, count):
-        at, found = chance.choice(same_positions(explorers, scene, verb)), {}
-        for kind, explorer in explorers.items():
-            explorer.trial(scene, verb, act, at[kind])
-            found[kind] = explorer.last
-        if len(set(found.values())) > 1:
+        place = chance.random()
+        for again in (
+            explorers,
+            explorers_of(tmp_path),
+            explorers_of(tmp_path),
+        ):  # chance may have parted a write in two
+            at, found = same_positions(again, scene, verb), {}
+            at = at[int(place * len(at))]
+            for kind, explorer in again.items():
+                explorer.trial(scene, verb, act, at[kind])
+                found[kind] = explorer.last
+            if len(set(found.values())) == 1:
+                break
+        else:
             told[f"{scene}: {verb}, {act} before {at}"] = found
     return told
 
