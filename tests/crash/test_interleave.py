@@ -83,11 +83,7 @@ def alike(tmp_path, chance, count):
     told = {}
     for scene, verb, act in chance.sample(chosen, count):
         place = chance.random()
-        for again in (
-            explorers,
-            explorers_of(tmp_path),
-            explorers_of(tmp_path),
-        ):  # chance may have parted a write in two
+        for again in [explorers, *(explorers_of(tmp_path) for _ in range(2))]:  # chance may part a write in two
             at, found = same_positions(again, scene, verb), {}
             at = at[int(place * len(at))]
             for kind, explorer in again.items():
