@@ -165,3 +165,18 @@ def test_a_fork_of_a_run_whose_calls_have_moved_repeats_what_it_foretells_and_no
         change, said
     )
     assert comes_to.split() == expected
+
+
+def test_a_fork_that_asks_again_for_a_reply_may_repeat_the_calls_of_that_reply_that_were_made_before_it():
+    setting, till = stored("keep"), Till()
+    with pytest.raises(Interrupted):
+        in_crew(till, setting, [[1]], ends=False).kickoff(run_id=RUN)
+    program = in_crew(till, setting, [[2], [1]])
+    assert until_done(program) == "2.2 1.1"
+    change = {"edits": {"task:bill/tool:pay#2": "other"}}
+    with pytest.raises(EffectsRepeat) as refused:
+        program.fork(RUN, **change)
+    assert [call.address for call in refused.value.effects] == ["task:bill/tool:pay"]
+    fork = program.fork(RUN, **change, allow_effects=True)
+    assert [call.address for call in fork.preview().effects] == ["task:bill/tool:pay"]
+    assert str(fork.kickoff()) == "other 1.3"
