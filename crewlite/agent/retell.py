@@ -16,9 +16,9 @@ from crewlite.agent.loop import mending, tool_message
 from crewlite.agent.shape import Misshapen, Shape
 from crewlite.llm.base import OVERFLOW, LLMReply, Message
 from crewlite.llm.call import read_back
-from crewlite.runtime.steps.children import Numbering
 from crewlite.state.format.addresses import leaf, outer
 from crewlite.state.format.earlier import has_other_inputs
+from crewlite.state.format.numbering import Numbering
 from crewlite.state.format.record import Record
 from crewlite.state.reading.conversation import turns_of
 from crewlite.tools.result import ToolResult

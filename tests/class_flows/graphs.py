@@ -18,7 +18,7 @@ from crewlite.errors import ConfigError, Suspended
 from crewlite.flow import Flow, and_, flow, human_feedback, listen, or_, router, start, step
 from crewlite.flow.classes.conditions import address_name
 from crewlite.flow.classes.machine import Firing, Machine
-from crewlite.runtime.steps.children import Numbering
+from crewlite.state.format.numbering import Numbering
 from crewlite.state.format.record import Record
 from crewlite.testing import ScriptedLLM
 from tests.cuts import RUN

@@ -11,7 +11,7 @@ import pytest
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, tool
 from crewlite.errors import EffectsRepeat, InDoubt
 from crewlite.flow import flow, step
-from crewlite.llm import ToolCall
+from crewlite.llm import LLMReply, ToolCall
 from crewlite.state.format.record import Record
 from crewlite.testing import ScriptedLLM
 from tests.cuts import RUN, Kept, cut, entries_of
@@ -93,10 +93,10 @@ def in_crew(till, setting, replies, *, ends=True):
     return Crew(tasks=[bill], checkpoint=setting)
 
 
-def shown(setting):
+def shown(setting, ref=RUN):
     """The results of calls that the last prompt shows."""
     with History(setting.location, setting.provider) as history:
-        run = history.run(RUN)
+        run = history.run(ref)
         prompt = run.prompt([step.address for step in run.steps if step.kind == "llm"][-1])
     return " ".join(part.text for part in prompt.parts if part.role == "tool")
 
@@ -180,3 +180,15 @@ def test_a_fork_that_asks_again_for_a_reply_may_repeat_the_calls_of_that_reply_t
     fork = program.fork(RUN, **change, allow_effects=True)
     assert [call.address for call in fork.preview().effects] == ["task:bill/tool:pay"]
     assert str(fork.kickoff()) == "other 1.3"
+
+
+def test_a_reply_that_a_fork_has_edited_shows_the_results_of_its_own_calls():
+    setting, till = stored("keep"), Till()
+    with pytest.raises(Interrupted):
+        in_crew(till, setting, [[3, 5]], ends=False).kickoff(run_id=RUN)
+    program = in_crew(till, setting, [[8, 3], [4]])
+    until_done(program)
+    change = {"edits": {"task:bill/llm#2": LLMReply(tool_calls=(ToolCall("pay", {"amount": 7}),))}}
+    fork = program.fork(RUN, branch="edited", **change, allow_effects=True)
+    said = str(fork.kickoff())
+    assert (said.split()[-1], shown(setting, f"{RUN}/edited")) == ("7.5", said)

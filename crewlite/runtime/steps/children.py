@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import re
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from typing import Any
 
@@ -15,49 +13,12 @@ from crewlite.errors import ConfigError, CrewliteError
 from crewlite.runtime.steps.beside import Beside
 from crewlite.runtime.steps.siblings import Siblings
 from crewlite.runtime.steps.turns import Turns
+from crewlite.state.format.numbering import TOLD_APART, Numbering, stem_of
 from crewlite.state.format.record import Record
 from crewlite.state.journal.view import View
 
 _NONE = frozenset[str]()
-_TOLD_APART = 12  # hexadecimal digits of a digest that an address shows
 _SHORTEST_REFERENCE = 64  # characters; a shorter text is no longer than the reference to it
-
-
-class Numbering:
-    """Gives each step inside one attempt an address of its own, which begins with `prefix`."""
-
-    moved: set[str] | frozenset[str] = _NONE
-    """Addresses of calls with effect="once" that were requested in another order than before: see `made_once`."""
-
-    def __init__(self, prefix: str) -> None:
-        self.prefix = prefix
-        self._counts = defaultdict[str, int](int)
-
-    def next(self, kind: str, name: str | None) -> str:
-        """Return the next address for this kind and name, numbered in the order of the calls."""
-        stem = _stem(kind, name)
-        return self._next(stem, "#", stem if name else f"{stem}#1")
-
-    def keyed(self, kind: str, name: str, key: str) -> str:
-        """Return the address of a step requested under a key that the author gave (see `keyed`)."""
-        return self.at(f"{_stem(kind, name)}#[{key}]")
-
-    def at(self, place: str) -> str:
-        """Return the next address at a place, which a digest or a key names: the first has no number."""
-        return self._next(place, ".", place)
-
-    def _next(self, place: str, mark: str, first: str) -> str:
-        while True:
-            self._counts[place] = count = self._counts[place] + 1
-            address = f"{self.prefix}{place}{mark}{count}" if count > 1 else f"{self.prefix}{first}"
-            if address not in self.moved:
-                return address
-
-    def beyond(self, address: str) -> Iterator[str]:
-        """Yield the addresses that follow all that were given at the place of this one."""
-        mark = "#" if is_counted(address) else "."
-        place = re.sub(rf"\{mark}\d+$", "", address)
-        return (f"{place}{mark}{number}" for number in itertools.count(self._counts[place[len(self.prefix) :]] + 1))
 
 
 class Children(Numbering):
@@ -174,9 +135,9 @@ class Children(Numbering):
         `ended`, which is given its address, or was answered with the recorded answer of another model than its own,
         which is given too where models differ.
         """
-        beside, stem = self.beside_here(), _stem(step.kind.name, step.name)
+        beside, stem = self.beside_here(), stem_of(step.kind.name, step.name)
         asker = beside.who_asks()
-        place = f"{stem}#{codec.digest([fingerprint, asker.digest])[:_TOLD_APART]}"
+        place = f"{stem}#{codec.digest([fingerprint, asker.digest])[:TOLD_APART]}"
         address = self.at(place)
         if recorded and (differing := beside.differing(place, address, asker, step, ended)):
             raise ConfigError(
@@ -197,15 +158,3 @@ class Children(Numbering):
         if self.spawned is None:
             self.spawned = Siblings(self.turns_here())
         return self.spawned
-
-
-def _stem(kind: str, name: str | None) -> str:
-    return f"{kind}:{name}" if name else kind
-
-
-def is_counted(address: str) -> bool:
-    """Return whether an address is numbered in the order of the calls, so that it holds no digest and no key."""
-    kind_and_name, _, mark = address.rpartition("/")[2].partition("#")
-    if ":" in kind_and_name and kinds.at(address).asks_person:
-        return False
-    return not mark or (mark.isdecimal() and len(mark) < _TOLD_APART)

@@ -21,13 +21,14 @@ from crewlite.recovery.policy import nearest
 from crewlite.recovery.types import RecoveryContext
 from crewlite.runtime.steps import doubts, remedies, replay
 from crewlite.runtime.steps.budgets import HeldBudget
-from crewlite.runtime.steps.children import Children, is_counted
+from crewlite.runtime.steps.children import Children
 from crewlite.runtime.steps.run import Origin, Run
 from crewlite.runtime.steps.sayings import Sayings
 from crewlite.runtime.steps.slots import Slots
 from crewlite.state.format.addresses import outers, prefix_inside
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.failed import SaidRecord
+from crewlite.state.format.numbering import is_counted
 from crewlite.state.format.outcome import Attempt
 from crewlite.state.journal.conflicts import Start
 from crewlite.state.journal.view import View

@@ -17,11 +17,11 @@ from crewlite import codec, kinds
 from crewlite.codec import Json
 from crewlite.durable import Step
 from crewlite.runtime.steps.attempts import is_call_made_once, is_retried
-from crewlite.runtime.steps.children import is_counted
 from crewlite.runtime.steps.other_forms import other_forms
 from crewlite.state.format.addresses import is_right_below, prefix_beside
 from crewlite.state.format.commit import AskedQuestion, GivenAnswer
 from crewlite.state.format.earlier import has_other_inputs, is_own_edit
+from crewlite.state.format.numbering import is_counted
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
 from crewlite.step_parts import Drift

@@ -9,7 +9,6 @@ calls, and moves those of others to a later commit: it keeps the calls themselve
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from crewlite.state.format.addresses import leaf, outers, prefix_beside
 from crewlite.state.format.commit import CommitParts, MadeCall, StepRecord
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.kept import is_outermost
+from crewlite.state.format.numbering import Numbering
 from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import Journals, with_inherited
 from crewlite.tools.naming import address_name
@@ -39,7 +39,7 @@ def once_calls(entries: Sequence[Entry]) -> list[MadeCall]:
     found: list[MadeCall | None] = []
     unfinished: dict[str, list[int]] = {}
     arguments: dict[str, str] = {}
-    counts: dict[str, Counter[str]] = {}
+    counts: dict[str, Numbering] = {}
     for entry in entries:
         commit = entry.commit
         for step in commit.get("steps", ()):
@@ -68,18 +68,18 @@ def arguments_of(entries: Sequence[Entry]) -> dict[str, str]:
     return {call["address"]: call["arguments"] for call in once_calls(entries)}
 
 
-def requested_calls(
-    reply: Json, prefix: str, counts: Counter[str], recorded: Sequence[str] = ()
-) -> Iterator[tuple[str, Any]]:
+def requested_calls(reply: Json, numbering: Numbering, recorded: Sequence[str] = ()) -> Iterator[tuple[str, Any]]:
     """Yield (address, call) for the tool calls that a recorded reply requests.
 
-    `counts`: earlier calls, by address. `recorded`: the addresses, if they do not follow from the order of the calls.
+    `numbering`: that of its conversation, after earlier replies. `recorded`: the addresses, if they do not follow from
+    the order of the calls.
     """
     for number, call in enumerate(reply.get("tool_calls", ()) if isinstance(reply, dict) else ()):
-        stem = f"{prefix}{kinds.TOOL.name}:{address_name(call[0])}"
-        counts[stem] += 1
-        address = stem if counts[stem] == 1 else f"{stem}#{counts[stem]}"
-        yield (recorded[number] if number < len(recorded) else address), call
+        address = numbering.next(kinds.TOOL.name, address_name(call[0]))
+        if number < len(recorded) and recorded[number] != address:
+            address = recorded[number]
+            numbering.moved = {*numbering.moved, address}
+        yield address, call
 
 
 def check_effects(
@@ -214,20 +214,20 @@ def _last_requests(entries: Iterable[Entry]) -> dict[str, int]:
 
     A reply may request a call that was made before it: one that a changed program asks for in another order.
     """
-    counts: dict[str, Counter[str]] = {}
+    counts: dict[str, Numbering] = {}
     steps = ((entry.seq, step) for entry in entries for step in entry.commit.get("steps", ()))
     return {at: seq for seq, step in steps for at, _ in _arguments(step, counts)}
 
 
-def _arguments(step: StepRecord, counts: dict[str, Counter[str]]) -> Iterator[tuple[str, str]]:
+def _arguments(step: StepRecord, counts: dict[str, Numbering]) -> Iterator[tuple[str, str]]:
     """Yield (address, the beginning of its arguments) for each tool call that a recorded reply of a model requests.
 
-    `counts`: the calls requested so far, by the prefix of the conversation.
+    `counts`: the numbering so far, by the prefix of the conversation.
     """
     value, prefix = step.get("value"), prefix_beside(step["address"])
     if not (kinds.of(step["kind"]).asks_model and isinstance(value, dict)):
         return
     if leaf(step["address"]) == f"{kinds.LLM.name}#1":
-        counts[prefix] = Counter()
-    for at, call in requested_calls(value, prefix, counts.setdefault(prefix, Counter()), step.get("calls", ())):
+        counts[prefix] = Numbering(prefix)
+    for at, call in requested_calls(value, counts.setdefault(prefix, Numbering(prefix)), step.get("calls", ())):
         yield at, shown_arguments(call[1])

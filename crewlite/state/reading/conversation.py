@@ -6,13 +6,13 @@ conversation then stay in the record, but nothing requests them. If it comes to 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from crewlite import kinds
 from crewlite.state.format.addresses import leaf, outer, prefix_beside
 from crewlite.state.format.kept import Order
+from crewlite.state.format.numbering import Numbering
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.journal.effects import requested_calls
@@ -29,11 +29,11 @@ class Turn:
 def turns_of(record: Record, prefix: str) -> list[Turn]:
     """Return the turns of the conversation in one attempt at a step; `prefix` begins the addresses of its steps."""
     turns, last = list[Turn](), Order()
-    requested: Counter[str] = Counter()
+    numbering = Numbering(prefix)
     while reply := record.outcomes.get(f"{prefix}{kinds.LLM.name}#{len(turns) + 1}"):
         if reply.order < last and not _is_used_again(record, reply):
             break  # it answered the conversation before an earlier reply was asked for again
-        calls = requested_calls(reply.value, prefix, requested, reply.calls)
+        calls = requested_calls(reply.value, numbering, reply.calls)
         turns.append(Turn(reply, tuple(at for at, _ in calls)))
         last = max(last, reply.order)
     return turns

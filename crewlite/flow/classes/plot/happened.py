@@ -15,8 +15,8 @@ from crewlite.flow.classes.conditions import address_name, method_at
 from crewlite.flow.classes.graph import Graph
 from crewlite.flow.classes.machine import Firing, Machine
 from crewlite.pages.rendering import beginning
-from crewlite.runtime.steps.children import Numbering
 from crewlite.state.format.addresses import BEGINNING, outers
+from crewlite.state.format.numbering import Numbering
 from crewlite.state.reading.steps import StepView
 from crewlite.state.run_history import RunHistory
 from crewlite.tools.base import as_text
