@@ -319,12 +319,7 @@ print(greet.kickoff(run_id="greet"))
 
 
 def test_on_a_terminal_the_question_is_put_until_an_answer_fits(tmp_path):
-    (tmp_path / "greet.py").write_text(PROGRAM)
-    main, side = pty.openpty()
-    child = children.Child(
-        [sys.executable, "greet.py"], cwd=tmp_path, stdin=side, stderr=side, stdout=children.PIPE, text=True
-    )
-    os.close(side)
+    child, main = begun_at_a_terminal(tmp_path, PROGRAM)
     os.write(main, b"Ada\nmany\n36\n")
     out, _ = child.communicate()
     shown = os.read(main, 10_000).decode()
@@ -345,14 +340,20 @@ print(game.kickoff())
 """
 
 
-def at_a_terminal(directory, program, typed):
-    """Run a program at a terminal at which this is typed. Returns (its output, what the terminal shows)."""
+def begun_at_a_terminal(directory, program):
+    """Begin a program at a terminal. Returns (its process, the other end of the terminal)."""
     (directory / "program.py").write_text(program)
     main, side = pty.openpty()
     child = children.Child(
         [sys.executable, "program.py"], cwd=directory, stdin=side, stderr=side, stdout=children.PIPE, text=True
     )
     os.close(side)
+    return child, main
+
+
+def at_a_terminal(directory, program, typed):
+    """Run a program at a terminal at which this is typed. Returns (its output, what the terminal shows)."""
+    child, main = begun_at_a_terminal(directory, program)
     os.write(main, typed)
     out, _ = child.communicate()
     shown = os.read(main, 10_000).decode()
@@ -376,12 +377,7 @@ print(patient.kickoff())
 
 
 def test_a_question_at_a_terminal_that_nobody_answers_in_time_leaves_the_line_to_what_comes_next(tmp_path):
-    (tmp_path / "patient.py").write_text(PATIENT)
-    main, side = pty.openpty()
-    child = children.Child(
-        [sys.executable, "patient.py"], cwd=tmp_path, stdin=side, stderr=side, stdout=children.PIPE, text=True
-    )
-    os.close(side)
+    child, main = begun_at_a_terminal(tmp_path, PATIENT)
     shown = ""
     while not shown.endswith("And you? "):
         shown += os.read(main, 10_000).decode()
@@ -461,12 +457,7 @@ for begin in (lambda: flow(checkpoint=True)(greet).kickoff(run_id="one"), flow(g
 
 
 def test_whoever_ends_the_input_of_a_terminal_has_left_it(tmp_path):
-    (tmp_path / "left.py").write_text(LEFT)
-    main, side = pty.openpty()
-    child = children.Child(
-        [sys.executable, "left.py"], cwd=tmp_path, stdin=side, stderr=side, stdout=children.PIPE, text=True
-    )
-    os.close(side)
+    child, main = begun_at_a_terminal(tmp_path, LEFT)
     os.write(main, b"\x04" * 3)
     out, _ = child.communicate()
     os.close(main)
@@ -493,12 +484,7 @@ print(three.kickoff())
 
 
 def test_at_a_terminal_questions_that_are_asked_together_are_put_one_by_one(tmp_path):
-    (tmp_path / "three.py").write_text(TOGETHER)
-    main, side = pty.openpty()
-    child = children.Child(
-        [sys.executable, "three.py"], cwd=tmp_path, stdin=side, stderr=side, stdout=children.PIPE, text=True
-    )
-    os.close(side)
+    child, main = begun_at_a_terminal(tmp_path, TOGETHER)
     for _ in range(3):
         shown = ""
         while not shown.endswith("? "):
@@ -513,12 +499,7 @@ def test_at_a_terminal_questions_that_are_asked_together_are_put_one_by_one(tmp_
 @pytest.mark.parametrize("shown_one", [True, False])
 def test_only_the_question_on_the_screen_is_said_to_be_answered_elsewhere(tmp_path, shown_one):
     program = TOGETHER.replace("@flow\n", "@flow(checkpoint=True)\n").replace("kickoff()", "kickoff(run_id='three')")
-    (tmp_path / "three.py").write_text(program)
-    main, side = pty.openpty()
-    child = children.Child(
-        [sys.executable, "three.py"], cwd=tmp_path, stdin=side, stderr=side, stdout=children.PIPE, text=True
-    )
-    os.close(side)
+    child, main = begun_at_a_terminal(tmp_path, program)
     shown = os.read(main, 10_000).decode()
     while not shown.endswith("? "):
         shown += os.read(main, 10_000).decode()
