@@ -341,6 +341,8 @@ class RunHistory:
         """Finished steps in the order of their commits, then failed steps, then steps in doubt.
 
         In a fork, an inherited step is left out once its enclosing step has finished in the fork without asking for it.
+        Steps that code which has changed does not ask for any more are left out, too, but for the calls with
+        effect="once" and the steps around them: these are listed as unused.
         """
         return steps_of(self._record)
 

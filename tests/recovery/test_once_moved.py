@@ -16,8 +16,7 @@ from crewlite.errors import InDoubt, NonDeterminism
 from crewlite.flow import Flow, flow, keyed, recoverable, start, step
 from crewlite.llm import ToolCall
 from crewlite.recovery import rollback_to_checkpoint
-from crewlite.runtime.steps.attempts import is_call_made_once
-from crewlite.state.format.record import Record
+from crewlite.state.format.addresses import bare_name, leaf
 from crewlite.testing import ScriptedLLM
 from tests.cuts import RUN, Kept, cut, entries_of
 from tests.soak import SEED, in_time
@@ -131,10 +130,10 @@ def until_done(program, till, setting):
 
 
 def finished(setting):
-    """How often the record says that each amount was paid, whether or not the program asks for it now."""
-    record = Record.of(entries_of(setting))
-    made = [at for at, one in record.outcomes.items() if is_call_made_once(record, one) and not one.reused]
-    return Counter(int(re.sub(r"\D", "", str(record.value(at)))) for at in made)
+    """How often the steps of the run say that each amount was paid, whether or not the program asks for it now."""
+    with History(setting.location, setting.provider) as history:
+        made = [one for one in history.run(RUN).steps if one.status == "finished" and not one.reused_from]
+    return Counter(int(re.sub(r"\D", "", str(one.value))) for one in made if bare_name(one.address) == "pay")
 
 
 def goes_on(program, till, setting):
@@ -187,6 +186,18 @@ def test_a_task_that_has_other_words_gets_the_results_of_the_calls_that_it_made_
         run = history.run(RUN)
         prompt = run.prompt([step.address for step in run.steps if step.kind == "llm"][-1])
     assert [part.text for part in prompt.parts if part.role == "tool"] == [str(amount) for amount in versions[-1]]
+
+
+@pytest.mark.parametrize("program", [in_flow, in_crew])
+def test_a_call_that_nothing_asks_for_any_more_is_still_a_step_of_the_run(program):
+    setting = CheckpointConfig(location="here", provider=Kept(), on_drift="rerun")
+    assert goes_on(program, Till(3, 5, ends=False), setting) is Interrupted
+    assert goes_on(program, Till(5), setting) == "5"
+    with History(setting.location, setting.provider) as history:
+        steps, page = history.run(RUN).steps, history.as_html(RUN)
+    paid = {leaf(step.address).partition(":")[2]: (step.status_text, step.unused) for step in steps}
+    assert (paid["pay"], paid["pay#2"]) == (("unused", True), ("finished", False))
+    assert page.count(">unused<") == 1
 
 
 def test_after_a_rollback_code_may_ask_in_another_order():

@@ -170,7 +170,7 @@ def _row(screen: Screen, run: RunHistory, address: str, step: StepView | None, u
     if step is None:
         return [name, "", ("unfinished", style_of("unfinished")), "", "", tokens, cost(used.cost), ""]
     status = step.status_text
-    tries = len(step.attempts) + (status == "finished")
+    tries = len(step.attempts) + (status in ("finished", "unused"))
     tried = str(tries) if tries > 1 or not screen.terminal else ""
     numbers: list[Part] = [tried, duration(step.seconds), tokens, cost(used.cost)]
     return [name, step.kind, (status, style_of(status)), *numbers, first_line(step)]

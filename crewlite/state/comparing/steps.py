@@ -22,7 +22,7 @@ from crewlite.state.format.times import Times, calls_in_doubt, tries_of
 from crewlite.state.reading.progress import RunStatus, status_of, status_text_of
 from crewlite.state.reading.prompts import Prompts
 from crewlite.state.reading.shown import said
-from crewlite.state.reading.steps import StepStatus, model_of, stale, standing
+from crewlite.state.reading.steps import StepStatus, listed, model_of, standing
 from crewlite.usage import NO_USAGE, Usage
 
 _Key = tuple[str, int]
@@ -139,8 +139,8 @@ class _Run:
 
     @cached_property
     def steps(self) -> dict[_Key, _Step]:
-        """All steps that are still in use, in the order of their commits."""
-        record, gone = self.record, stale(self.record)
+        """All steps that are listed, in the order of their commits."""
+        record = self.record
         ended: list[tuple[int, tuple[int, ...], _Step]] = []
         for at in {**record.outcomes, **record.attempts}:
             outcome, tries = standing(record, at), tries_of(record, at) if at in record.attempts else ()
@@ -149,8 +149,10 @@ class _Run:
         ended.sort(key=lambda one: (*one[:2], one[2].address))
         found: dict[str, list[_Step]] = {}
         in_doubt = (_Step(self, at, None, None, ()) for at in calls_in_doubt(record))
-        for step in (*(step for *_, step in ended), *in_doubt):
-            if not gone or gone.isdisjoint((step.address, *outers(step.address))):
+        steps = [*(step for *_, step in ended), *in_doubt]
+        shown = listed(record, [step.address for step in steps])
+        for step in steps:
+            if step.address in shown:
                 found.setdefault(without_tries(step.address), []).append(step)
         return {(key, rank): step for key, steps in found.items() for rank, step in enumerate(reversed(steps))}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -52,6 +52,8 @@ class StepView:
     """The number of the commit that holds the outcome; None without one."""
     model: str | None = None
     """Of a finished model call: the model that answered, which may be a fallback; None for any other step."""
+    unused: bool = False
+    """Whether the code does not ask for the step any more. It is listed because a call with effect="once" was made."""
 
     @property
     def begun_at(self) -> datetime | None:
@@ -62,10 +64,13 @@ class StepView:
     def status_text(self) -> str:
         """The status for people to read.
 
-        That is `waiting` for a timer until it is over, and `edited` or `reused` for an outcome from elsewhere.
+        That is `waiting` for a timer until it is over, `unused` for a step that the code does not ask for any more, and
+        `edited` or `reused` for an outcome from elsewhere.
         """
         if (until := self._end_of_timer) and until > now():
             return "waiting"
+        if self.unused and self.status == "finished":
+            return "unused"
         return "edited" if self.edited else "reused" if self.reused_from else self.status
 
     @property
@@ -84,22 +89,36 @@ class StepView:
 def steps_of(record: Record) -> list[StepView]:
     """Return the finished steps in the order of their commits, then the failed ones, then the ones in doubt.
 
-    Steps that nothing uses any more (see `stale`), and the steps inside them, are left out.
+    Steps that nothing uses any more are left out, but for calls with effect="once" (see `listed`).
     """
-    gone = stale(record)
     views = _all_steps(record)
-    return [step for step in views if gone.isdisjoint((step.address, *outers(step.address)))] if gone else views
+    uses = listed(record, [step.address for step in views])
+    return [step if uses[step.address] else replace(step, unused=True) for step in views if step.address in uses]
 
 
-def stale(record: Record) -> set[str]:
-    """Return the addresses of recorded steps that nothing uses any more. The steps inside them are unused, too.
+def listed(record: Record, addresses: Sequence[str]) -> dict[str, bool]:
+    """Return those of the recorded steps that a reader should see, and whether the run still uses each.
 
-    Either the conversation of an agent does not request the step any more, or the enclosing step ran again without it:
-    in a fork, or because its question changed. A step that only stores a failure until its remedy is chosen is
-    returned, too: the failure is listed as an attempt.
+    A step is not used if the conversation of an agent does not request it any more, or if the enclosing step ran again
+    without it: in a fork, or because its question changed. The steps inside it are unused, too. Such steps are left
+    out, but for the calls with effect="once" that this branch has made, because they took effect, and the steps around
+    these. A step that only stores a failure until its remedy is chosen is left out: that is listed as an attempt.
     """
-    unused = (at for outcome in record.outcomes.values() for at in outcome.unused)
-    return superseded(record).union(unused, (at for at, one in record.outcomes.items() if keeps_failure(one)))
+    outcomes = record.outcomes
+    failures = {at for at, one in outcomes.items() if keeps_failure(one)}
+    gone = superseded(record).union(failures, *(one.unused for one in outcomes.values()))
+    if not gone:
+        return dict.fromkeys(addresses, True)
+    uses = {at: gone.isdisjoint((at, *outers(at))) for at in addresses}
+    made = {at for at, used in uses.items() if not used and at not in failures and _took_effect(record, at)}
+    made.update(around for at in [*made] for around in outers(at))
+    return {at: used for at, used in uses.items() if used or at in made}
+
+
+def _took_effect(record: Record, address: str) -> bool:
+    """Return whether this is a call with effect="once" that this branch has made, not the one it was forked from."""
+    outcome = record.outcomes.get(address)
+    return outcome is not None and outcome.seq > record.base and record.intents.get(address) == "once"
 
 
 def inherited(record: Record) -> set[str]:
