@@ -31,7 +31,24 @@ def as_run_id(run_id: object, kind: str = "run_id") -> str:
     """
     if run_id == "main":
         raise ConfigError(f"{kind} 'main' is taken: the ref 'main' means the branch of that name. Choose another")
-    return check_name(kind, str(run_id) if isinstance(run_id, UUID) else run_id)
+    return check_name(kind, _text_of(run_id))
+
+
+def as_operation_id(operation_id: object) -> str:
+    """Return the operation_id of a call as text, with a UUID converted. Raises ConfigError for '' and what is no text.
+
+    Any other text will do: it is recorded as a digest only.
+    """
+    if isinstance(text := _text_of(operation_id), str) and text:
+        return text
+    raise ConfigError(
+        f"operation_id is {operation_id!r}; wanted a text or UUID that is the same whenever this call is repeated"
+    )
+
+
+def _text_of(given: object) -> object:
+    """Return a UUID as text, as clients send it, and anything else unchanged."""
+    return str(given) if isinstance(given, UUID) else given
 
 
 def check_name(kind: str, name: object, *, slashes: bool = False) -> str:

@@ -143,7 +143,7 @@ class History:
         ref: str | UUID | Checkpoint | RunHistory = "latest",
         *,
         branch: str | None = None,
-        operation_id: str | None = None,
+        operation_id: str | UUID | None = None,
         edits: Mapping[str, Any] | None = None,
         rerun: Iterable[str] = (),
         inputs: Mapping[str, Any] | None = None,
@@ -154,7 +154,7 @@ class History:
         Args:
             ref: The checkpoint, run or branch to fork: a ref, or an object of this history.
             branch: The name of the new branch; generated if left out.
-            operation_id: A text of your choice that makes a repeated call safe: it returns the same branch again.
+            operation_id: A text or UUID that makes a repeated call safe: it returns the same branch again.
             edits: Outcomes that replace recorded ones, by address: `{"task:research": "another text"}`. Steps that
                 are asked something else because of them run again; all others answer from the record.
             rerun: Addresses of finished steps to run again, and with them the steps that depend on their outcomes.

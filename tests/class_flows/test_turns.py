@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import itertools
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, disk
-from crewlite.errors import BranchConflictError, ConfigError, InputsChanged, RefError, UnknownOption
+from crewlite.errors import BranchConflictError, ConfigError, InputsChanged, RefError, StoreError, UnknownOption
 from crewlite.flow import Flow, flow, listen, persist, start
 from crewlite.flow.classes import turns
 from crewlite.state import InMemoryProvider
@@ -133,8 +134,47 @@ def test_a_turn_that_a_prune_leaves_keeps_those_after_it(on_disk):
     chat(on_disk()).kickoff({"id": "yours", "message": "a"})
     with History(on_disk().location) as history:
         history.fork(history.run("mine.2").checkpoints()[0], branch="begun")
-    assert set(prune(on_disk()).runs) == {"mine", "yours"}
+    done = prune(on_disk())
+    assert (set(done.runs), done.holding) == ({"mine", "yours"}, ("mine.2/begun",))
     assert chat(on_disk()).kickoff(turn("d"), operation_id="d") == "a b c d"
+
+
+def test_a_turn_that_storage_cannot_delete_keeps_those_after_it(on_disk):
+    for operation in "abc":
+        chat(on_disk()).kickoff(turn(operation), operation_id=operation)
+    failed = []
+
+    def fail(operation):
+        if deletes_a_run(operation) and not failed:
+            failed.append(operation)
+            raise OSError(5, "Input/output error")
+
+    with History(on_disk().location) as history, disk.watched(fail), pytest.raises(StoreError, match="'mine'"):
+        history.prune(older_than=timedelta(0))
+    assert runs_of(on_disk()) == ["mine", "mine.2", "mine.3"]
+
+
+def test_a_uuid_is_an_operation_and_its_text_is_the_same_one(memory):
+    operation = UUID("8f14e45f-ceea-467f-a0e6-8c64f1d1f0a1")
+    for given in (operation, str(operation), operation):
+        assert chat(memory()).kickoff(turn("a"), operation_id=given) == "a"
+    assert runs_of(memory()) == ["mine"]
+
+
+def test_a_turn_that_fails_says_that_the_same_request_goes_on_with_it(on_disk):
+    for options, same in (({"operation_id": "one"}, "repeat the request"), ({}, "run the same script again")):
+        with pytest.raises(ConnectionError) as caught:
+            chat(on_disk(), broken=True).kickoff(turn("a"), **options)
+        assert f"To go on: {same}, or flow.kickoff(run_id='mine')" in "\n".join(caught.value.__notes__)
+
+
+def test_resume_changes_nothing_beside_an_id(memory):
+    with pytest.raises(ConnectionError):
+        chat(memory(), broken=True).kickoff(turn("a"))
+    assert chat(memory()).kickoff(turn("a"), resume=True, wait=True) == "a"
+    assert chat(memory()).kickoff(turn("b"), resume=True, run_id="mine.2") == "a b"
+    with pytest.raises(ConfigError, match="resume=True skips a run that a process is running"):
+        chat(memory()).kickoff({"message": "a"}, resume=True, wait=True)
 
 
 def test_an_operation_is_one_of_its_state_alone(memory):
@@ -301,8 +341,8 @@ def of_a_crew(setting):
         (of_a_flow_that_keeps_no_state, "names a turn of a state: give the flow @persist, and inputs an 'id'"),
         (lambda setting: chat(setting).kickoff({"message": "a"}, operation_id="one"), "inputs an 'id'"),
         (lambda setting: chat(setting).kickoff(turn("a"), operation_id="one", run_id="mine"), "pass one of them"),
-        (lambda setting: chat(setting).kickoff(turn("a"), operation_id=""), "wanted a text that is the same"),
-        (lambda setting: chat(setting).kickoff(turn("a"), operation_id=7), "wanted a text that is the same"),
+        (lambda setting: chat(setting).kickoff(turn("a"), operation_id=""), "wanted a text or UUID that is the same"),
+        (lambda setting: chat(setting).kickoff(turn("a"), operation_id=7), "wanted a text or UUID that is the same"),
     ],
 )
 def test_an_operation_that_can_mean_nothing_is_refused(memory, attempt, told):

@@ -45,6 +45,18 @@ def test_a_command_that_is_repeated_with_its_operation_is_the_same_turn(say):
     assert other.stderr.rstrip().endswith("for the next turn, pass another --operation-id")
 
 
+def test_a_prune_names_the_fork_that_keeps_old_turns(say, flows):
+    for message in "abc":
+        say(message)
+    with History(flows.path / ".checkpoints") as history:
+        history.fork(history.run("mine").checkpoints()[0], branch="begun")
+    done = flows.do("checkpoint", "prune", "--older-than", "0s")
+    assert done.stdout == (
+        "nothing to take away\n"
+        "old turns are kept, because earlier ones of their states are in use: mine/begun. Finish or delete these\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
+from uuid import uuid4
 
 import pytest
 
@@ -336,7 +337,9 @@ def test_an_operation_done_again_gives_the_same_branch(make_crew, config):
         "b",
         "c",
     ]
-    crew.fork(at(config, "r"), operation_id="another")
+    another = uuid4()
+    crew.fork(at(config, "r"), operation_id=another)
+    crew.fork(at(config, "r"), operation_id=str(another))
     crew.fork(at(config, "r"), operation_id="named", branch="n")
     crew.fork(at(config, "r"), operation_id="named", branch="n")
     with pytest.raises(BranchExists):

@@ -269,12 +269,12 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
         self,
         inputs: Mapping[str, Any] | None = None,
         *,
-        operation_id: str | None = None,
+        operation_id: str | UUID | None = None,
         **options: Unpack[KickoffOptions],
     ) -> Request:
         """Build the request of a kickoff. `inputs` set fields of the state, and arguments of the start methods.
 
-        `operation_id`, for a flow with `@persist`: a text of your choice that makes a repeated request safe.
+        `operation_id`, for a flow with `@persist`: a text or UUID that makes a repeated request safe.
         """
         given = dict(inputs) if isinstance(inputs, Mapping | BaseModel) else inputs
         return Request(given, operation_id=operation_id, **options)

@@ -211,6 +211,7 @@ async def _as_found(root: Root[T], request: Request, run: Callable[[Request], Aw
 
 async def _run(root: Root[T], request: Request, decided: Plan, enclosing: Inherited | None = None) -> Finished[T]:
     config = decided.config
+    request.progress.found_again = request.run_id is not None or request.resume
     secrets = secrets_of(root, config)
     if config is None:
         run, inputs = await _begin(root, request, Journal(new_id(), "main", Record(), secrets, receive=receive))

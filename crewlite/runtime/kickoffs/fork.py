@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
+from uuid import UUID
 
 from crewlite.codec import decode
 from crewlite.errors import BindMissing, ConfigError, MissingInput
@@ -31,7 +32,7 @@ def forked(
     inputs: Mapping[str, Any] | None,
     *,
     branch: str | None,
-    operation_id: str | None,
+    operation_id: str | UUID | None,
     bind: Bind,
     allow_effects: bool,
 ) -> D:

@@ -94,17 +94,34 @@ def _given(settings: Iterable[Setting]) -> CheckpointConfig | None:
 async def continued(root: Root[Any], request: Request) -> Request:
     """Return the request, with the run to continue if the definition finds one for these inputs.
 
-    Raises ConfigError for an `operation_id` if the definition looks for none.
+    Raises ConfigError if the definition looks for none, for an `operation_id` and for a contradicted `resume`.
     """
-    find = root.continuing(request)
-    if find is None and request.operation_id is not None:
+    if (find := root.continuing(request)) is None:
+        _check_options(request)
+        return request
+    if (config := plan(root, request).config) is None:
+        return request
+    return await background.in_thread(find, config)
+
+
+def _check_options(request: Request) -> None:
+    """Raise ConfigError for options with which a kickoff cannot say which run it means, where its inputs name none."""
+    if request.operation_id is not None:
         raise ConfigError(
             f"operation_id={request.operation_id!r} names a turn of a state: give the flow @persist, and inputs an "
             f"'id', without from_checkpoint. Any other kickoff is the same again by its run_id"
         )
-    if find is None or (config := plan(root, request).config) is None:
-        return request
-    return await background.in_thread(find, config)
+    if request.resume and request.wait:
+        raise ConfigError(
+            "resume=True skips a run that a process is running, but wait=True waits for one: pass resume=True "
+            "without wait, or name the run to wait for, with run_id="
+        )
+    if request.resume and (request.run_id is not None or request.from_checkpoint is not None):
+        raise ConfigError(
+            "resume=True searches for an unfinished run, but run_id=, from_checkpoint= or the fork that this "
+            "definition is bound to already names a run. Leave resume=True out, or leave the run's name out "
+            "(bound_to(None) unbinds a definition)"
+        )
 
 
 def check_one_store(settings: Iterable[Setting], config: CheckpointConfig | None) -> None:

@@ -18,7 +18,7 @@ from crewlite.definition import check_inputs, to_rerun
 from crewlite.errors import ConfigError, InDoubt
 from crewlite.keywords import known_keywords
 from crewlite.lazy import lazy
-from crewlite.refs import as_run_id
+from crewlite.refs import as_operation_id, as_run_id
 from crewlite.resuming import call_again, to_resume
 from crewlite.state.config import CheckpointConfig
 from crewlite.step_parts import Durability
@@ -86,6 +86,8 @@ class Progress:
     again: tuple[str, ...] = ()
     """If the user's code failed after a step that answered from the record: the arguments of `crewlite checkpoint fork
     REF` that run this step again."""
+    found_again: bool = False
+    """Whether the same kickoff, made again, continues the run: it names the run, or a search finds it."""
     cancelled: bool = False
     """Whether the caller has asked to cancel the run."""
     target: Located | None = None
@@ -146,8 +148,9 @@ class Request:
     """Show the progress of the run, even if the definition is not verbose."""
     of_study: bool = field(default=False, kw_only=True)
     """Whether a study makes this request, to run one of its variants."""
-    operation_id: str | None = field(default=None, kw_only=True)
-    """The caller's name for this request, which makes a repeated one the same turn of a state: see `@persist`."""
+    operation_id: str | UUID | None = field(default=None, kw_only=True)
+    """The caller's name for this request, which makes a repeated one the same turn of a state: see `@persist`. Stored
+    as text."""
     state_id: str = field(default="", kw_only=True)
     """The id of the state with which the run goes on; "" without `@persist`."""
     found: Literal["free", "unfinished", "finished"] | None = field(default=None, kw_only=True)
@@ -175,24 +178,11 @@ class Request:
             raise ConfigError(f"resume is {self.resume!r}; wanted True or False. To name a run, pass run_id=")
         if self.auto_approve is not None and not isinstance(self.auto_approve, bool):
             raise ConfigError(f"auto_approve is {self.auto_approve!r}; wanted True or False")
-        if self.operation_id is not None and not (isinstance(self.operation_id, str) and self.operation_id):
-            raise ConfigError(
-                f"operation_id is {self.operation_id!r}; wanted a text that is the same whenever this call is repeated"
-            )
+        if self.operation_id is not None:
+            object.__setattr__(self, "operation_id", as_operation_id(self.operation_id))
         if not isinstance(self.wait, bool):
             raise ConfigError(
                 f"wait is {self.wait!r}; wanted True or False. To limit the time, use a timeout of asyncio"
-            )
-        if self.resume and self.wait:
-            raise ConfigError(
-                "resume=True skips a run that a process is running, but wait=True waits for one: pass resume=True "
-                "without wait, or name the run to wait for, with run_id="
-            )
-        if self.resume and (self.run_id is not None or self.from_checkpoint is not None):
-            raise ConfigError(
-                "resume=True searches for an unfinished run, but run_id=, from_checkpoint= or the fork that this "
-                "definition is bound to already names a run. Leave resume=True out, or leave the run's name out "
-                "(bound_to(None) unbinds a definition)"
             )
 
     @property
@@ -230,8 +220,10 @@ class Request:
             return f"{first} may have taken effect. {InDoubt.advice(self.progress.unsettled, resume, kind=kind)}."
         if kinds.of(kind) is kinds.TRIAL:
             return f"To go on: {call_again(kind)} with {resume}"
-        same_script = (self.run_id or self.resume) and self.progress.branch == "main"
-        return f"To go on: {'run the same script again, or ' if same_script else ''}{kind}.kickoff({resume})"
+        same = ""
+        if self.progress.found_again and self.progress.branch == "main":
+            same = "repeat the request" if self.operation_id else "run the same script again"
+        return f"To go on: {same and f'{same}, or '}{kind}.kickoff({resume})"
 
 
 @dataclass(frozen=True, slots=True)

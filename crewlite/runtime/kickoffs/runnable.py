@@ -12,8 +12,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Protocol, Self, TypeVar
+from uuid import UUID
 
-from crewlite.codec import digest
+from crewlite.codec import Json, digest
 from crewlite.errors import ConfigError
 from crewlite.keywords import known_keywords
 from crewlite.kinds import Kind
@@ -23,7 +24,6 @@ from crewlite.runtime.kickoffs.request import Bind, Finished, FromCheckpoint, Pr
 from crewlite.tracebacks import shortened
 
 if TYPE_CHECKING:
-    from crewlite.codec import Json
     from crewlite.runtime.exploring.exploration import Exploration
     from crewlite.runtime.kickoffs.handle import RunHandle
     from crewlite.runtime.kickoffs.preview import Preview
@@ -227,7 +227,7 @@ class Runnable(ABC, Generic[R]):
         config: FromCheckpoint,
         *,
         branch: str | None = None,
-        operation_id: str | None = None,
+        operation_id: str | UUID | None = None,
         edits: Mapping[str, Any] | None = None,
         rerun: Iterable[str] = (),
         inputs: Mapping[str, Any] | None = None,
@@ -243,7 +243,7 @@ class Runnable(ABC, Generic[R]):
             config: A ref, or CheckpointConfig(restore_from=ref): a checkpoint, or a run or branch, which is forked at
                 its head. `latest` is the newest run of this definition.
             branch: The name of the new branch; one is made up if it is left out.
-            operation_id: A text of your choice that makes a repeated call safe: it returns the same branch again.
+            operation_id: A text or UUID that makes a repeated call safe: it returns the same branch again.
             edits: Outcomes that replace recorded ones, by address: `{"task:research": "other text"}`. Steps that use
                 them run again; all other steps answer from the record.
             rerun: Addresses of finished steps to run again, together with the steps that use their outcomes.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import starmap
 from typing import Any
+from uuid import UUID
 
 from crewlite import errors, events
 from crewlite.codec import Json, digest, encode, laid_over
@@ -14,7 +15,7 @@ from crewlite.definition import check_inputs, to_rerun
 from crewlite.events.event_bus import event_bus
 from crewlite.forked import cached_property
 from crewlite.ids import new_id, short
-from crewlite.refs import check_name
+from crewlite.refs import as_operation_id, check_name
 from crewlite.resuming import nth_attempt
 from crewlite.secrets import Secrets
 from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase, RunStart, invalidated
@@ -73,7 +74,7 @@ def fork(
     source: object,
     *,
     branch: str | None,
-    operation_id: str | None,
+    operation_id: str | UUID | None,
     changed: Changes = NO_CHANGES,
     secrets: Secrets | None = None,
     base: ForkBase | None = None,
@@ -88,11 +89,7 @@ def fork(
     another fork, to start at the same commit; `found` is then that fork's origin. `check` is called with the record
     that the fork would begin with.
     """
-    if operation_id is not None and not (isinstance(operation_id, str) and operation_id):
-        raise errors.ConfigError(
-            f"operation_id is {operation_id!r}; wanted a text that is the same whenever this call is repeated"
-        )
-    operation = changed.operation_digest(operation_id) if operation_id else None
+    operation = None if operation_id is None else changed.operation_digest(as_operation_id(operation_id))
     name = branch if branch is not None else f"fork/{operation[:8] if operation else short(new_id())}"
     check_name("branch", name, slashes=True)
     about: dict[str, Any] = {"location": found.location, "provider": found.provider.name}

@@ -53,6 +53,9 @@ class Pruned:
     unreadable: tuple[str, ...] = ()
     """Ids of the runs that were left as they are because they, or forks of them, cannot be read."""
 
+    holding: tuple[str, ...] = ()
+    """Branches, as `run/branch`, of turns of a state that were left, and because of which old turns after them stay."""
+
     def __add__(self, other: Pruned) -> Pruned:
         return Pruned(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
@@ -80,8 +83,11 @@ class _Prune:
     keep_last: int | None
     limit: float | None
     dry_run: bool
-    states: set[tuple[str, str]] = field(default_factory=set)
-    """The states of which a turn stays, so that all later ones stay too: the next turn begins with what they left."""
+    states: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    """The states of which a turn stays, so that all later ones stay too: the next turn begins with what they left.
+
+    Each with the branches that keep the first turn that stays, until they are reported.
+    """
     failed: dict[str, OSError] = field(default_factory=dict)
     """What could not be pruned because storage failed."""
 
@@ -115,21 +121,30 @@ class _Prune:
 
     def _pruned(self, run_id: str) -> Pruned:
         run = _Run(self.store, run_id)  # without branches if another process has deleted it meanwhile
-        if self._goes(run):
-            if not (done := run.unless_busy(partial(run.removed, dry_run=self.dry_run), *run.journals)).runs:
-                self.states.add(run.state)
+        kept = self._kept(run)
+        if not kept and run.journals and run.state not in self.states:
+            self.states[run.state] = ()  # unless it is deleted: storage may fail
+            if (done := run.unless_busy(partial(run.removed, dry_run=self.dry_run), *run.journals)).runs:
+                del self.states[run.state]
             return done
-        self.states.add(run.state)
         done = Pruned()
+        if run.state not in self.states:
+            self.states[run.state] = kept
+        elif not kept:
+            done = Pruned(holding=self.states[run.state])
+            self.states[run.state] = ()
         if self.keep_last is not None:
             for branch in run.journals:
                 done += run.unless_busy(partial(run.compacted, branch, self.keep_last, dry_run=self.dry_run), branch)
         return done
 
-    def _goes(self, run: _Run) -> bool:
-        if self.limit is None or not run.journals or run.state in self.states:
-            return False
-        return run.finished and run.touched < self.limit
+    def _kept(self, run: _Run) -> tuple[str, ...]:
+        """Return the branches because of which a run stays: unfinished ones, and those that are not old enough."""
+        return tuple(
+            f"{run.run_id}/{branch}"
+            for branch in run.journals
+            if self.limit is None or not run.finished(branch) or run.touched(branch) >= self.limit
+        )
 
 
 def _unlisted(store: Store, known: Container[str]) -> Iterator[str]:
@@ -182,18 +197,16 @@ class _Run:
         is_turn = state_id is not None and number_of_turn(self.run_id, state_id) is not None
         return main.run["identity"] if main else "", state_id if state_id and is_turn else self.run_id
 
-    @cached_property
-    def touched(self) -> float:
-        return max(self.store.touched(self.run_id, branch) for branch in self.journals)
+    def touched(self, branch: str) -> float:
+        return self.store.touched(self.run_id, branch)
 
     @cached_property
     def branches(self) -> list[BranchInfo]:
         """All branches, with forks created since the run was read. A rewrite refuses to break forks created later."""
         return self.store.branches(self.run_id)
 
-    @property
-    def finished(self) -> bool:
-        return all(record.finished for record in self.records.values()) and not any(map(self.holder, self.records))
+    def finished(self, branch: str) -> bool:
+        return self.records[branch].finished and not self.holder(branch)
 
     def holder(self, branch: str) -> str | None:
         return holder(self.store, self.run_id, branch, self.records[branch].claim)
