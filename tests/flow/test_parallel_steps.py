@@ -121,6 +121,30 @@ def test_a_flow_ends_when_everything_it_began_has_ended(config, ran):
     assert ran == ["slow"]
 
 
+def test_changed_steps_side_by_side_end_and_are_handed_over_in_their_new_order(stored):
+    words = ["", ""]
+
+    @step
+    async def look(letter):
+        return letter
+
+    @step
+    async def read(number, word):
+        return number, [await look.submit(letter) for letter in word]
+
+    @flow(checkpoint=stored(on_drift="rerun"))
+    async def pages():
+        found = await asyncio.gather(*[read.submit(*one) for one in enumerate(words)])
+        if not any(words):
+            raise Boom
+        return found
+
+    with pytest.raises(Boom):
+        pages.kickoff(run_id="one")
+    words = ["a", "ab"]
+    assert pages.kickoff(run_id="one") == [(0, ["a"]), (1, ["a", "b"])]
+
+
 def test_a_run_that_is_stopped_cuts_what_it_began(on_disk, ran):
     @step
     async def slow():

@@ -348,7 +348,7 @@ class StepScope(Frame):
         if (mode := self.inherited.mode.after(decision)) is not self.inherited.mode:
             self.inherited = self.inherited._replace(mode=mode)
         if children.turns and isinstance(decision, Execute):
-            children.turns.withdraw(address)
+            children.turns.run_again(address)
         return decision
 
     def _reused(self, step: Step[T], decision: Reuse) -> T:

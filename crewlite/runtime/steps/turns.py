@@ -29,6 +29,8 @@ class Turns:
         self._entered: dict[str, Order] = {}
         self._expected: set[str] = set()
         """Addresses of steps that run, whose results enter the queue when they are committed."""
+        self._run_again: set[str] = set()
+        """Addresses of steps that run although their results are recorded: those do not enter the queue."""
         self._waiting: dict[str, asyncio.Event] = {}
         self._handed_over = 0
         """How many results have left the queue so far."""
@@ -47,7 +49,7 @@ class Turns:
         has none yet. `expected`: whether a step that still runs gets a turn too, when it ends.
         """
         address = task.get_name()
-        if recorded:
+        if recorded and address not in self._run_again:
             self.enter(address, recorded)
         if expected:
             self._expected.add(address)
@@ -98,13 +100,17 @@ class Turns:
                 return
             turns = TURNS
 
+    def run_again(self, address: str) -> None:
+        """Note that a step runs again, so that its recorded result is not handed over."""
+        self._run_again.add(address)
+        self._withdraw(address)
+
     def leave(self, address: str) -> None:
         """Remove a step whose result was handed over, or that has no result. Does nothing if the step is not here."""
         self._expected.discard(address)
-        self.withdraw(address)
+        self._withdraw(address)
 
-    def withdraw(self, address: str) -> None:
-        """Remove a result that is handed over now, or is not used because the step runs again."""
+    def _withdraw(self, address: str) -> None:
         if self._entered.pop(address, None) is not None:
             self._handed_over += 1
         for one in (address, self._first()):
