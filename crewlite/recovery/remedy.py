@@ -61,6 +61,17 @@ class _Remedy:
         return f"{type(self).__name__}({', '.join(given)})"
 
 
+# These two stand above the remedies because `@dataclass` shows defaults, such as Escalate(), where docstrings are left
+# out (python -OO).
+def _given(remedy: Any) -> list[Any]:
+    """Return the fields of a remedy that do not have their default."""
+    return [one for one in fields(remedy) if getattr(remedy, one.name) != one.default]
+
+
+def _shown(value: object) -> str:
+    return str.__repr__(value) if isinstance(value, str) else repr(value)
+
+
 _WANTED: dict[str, tuple[str, Any]] = {
     **dict.fromkeys(("hint", "reason", "to", "subgoal", "question", "message"), ("a text", str)),
     "tools": ("the names of tools", tuple),
@@ -220,12 +231,3 @@ def remedy_of(data: Mapping[str, Any], kind: str) -> Remedy | None:
         if given["then"] is None:
             return None
     return cls(**given, kind=kind) if cls is Retry else cls(**given)
-
-
-def _given(remedy: Any) -> list[Any]:
-    """Return the fields of a remedy that do not have their default."""
-    return [one for one in fields(remedy) if getattr(remedy, one.name) != one.default]
-
-
-def _shown(value: object) -> str:
-    return str.__repr__(value) if isinstance(value, str) else repr(value)

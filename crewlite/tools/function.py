@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, overload
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from crewlite.tools import foreign
 else:  # only for tools that are none of BaseTool
     foreign = lazy("crewlite.tools.foreign")
+
+
+_STRIPPED = sys.flags.optimize >= 2
 
 
 class FunctionTool(BaseTool):
@@ -49,7 +53,8 @@ class FunctionTool(BaseTool):
         title = name if name is not None else getattr(func, "__name__", type(func).__name__)
         said = summary(inspect.getdoc(func) or "") if description is None else description
         if not said:
-            raise ConfigError(f"Tool {title!r} has no docstring; write one: it is what the model reads")
+            instead = "run without python -OO and PYTHONOPTIMIZE=2, which leave them out" if _STRIPPED else "write one"
+            raise ConfigError(f"Tool {title!r} has no docstring; {instead}: it is what the model reads")
         fields = {"result_as_answer": return_direct, **fields}
         made = cls(name=title, description=said, args_schema=args_schema, func=func, **fields)
         _ = made.schema_for_model  # an unusable signature is told here, not in the middle of a run
