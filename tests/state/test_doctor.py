@@ -372,6 +372,36 @@ def test_forks_in_a_database_of_what_is_gone_are_set_aside_too(tmp_path):
 # JSON: checkpoint files, and what a killed process leaves.
 
 
+def fork_that_went_back(store):
+    """A fork that was rewound; then its journal is lost, as where a backup restores `journal/` alone."""
+    with History(store) as history:
+        history.fork("r@task:t0", branch="f")
+        going_on(store).kickoff(from_checkpoint="r/f")
+        history.rewind("r/f@task:t1")
+        (store / "journal" / "r" / "f.jsonl").unlink()
+
+
+def test_a_fork_that_takes_the_name_of_a_lost_one_has_gone_back_nowhere(store):
+    fork_that_went_back(store)
+    with History(store) as history:
+        history.fork("r@task:t0", branch="f")
+        assert not (store / "heads" / "r" / "f.json").exists()
+        history.doctor(repair=True)
+        assert history.doctor() == []
+
+
+def test_a_head_file_of_a_lost_branch_is_removed(store):
+    fork_that_went_back(store)
+    head = store / "heads" / "r" / "f.json"
+    noted = head.read_bytes()
+    with History(store) as history:
+        history.fork("r@task:t0", branch="f")
+        head.write_bytes(noted)  # as an earlier release has left it
+        history.doctor(repair=True)
+        assert not head.exists()
+        assert history.doctor() == []
+
+
 def test_a_missing_checkpoint_file_is_made_again(store):
     before = {path: path.read_bytes() for path in files(store)}
     files(store)[1].unlink()

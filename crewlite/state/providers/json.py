@@ -314,8 +314,7 @@ class JsonStore:
         if commit.run and (base := commit.run.get("base")):
             there = commit.run_id, base["branch"]
             reading.check_base(commit, base, lambda seq: self.sum_at(*there, seq), lambda: self.branches(commit.run_id))
-        else:
-            self.heads.begin_anew(commit)
+        self.heads.begin_anew(commit)
         path = self.paths.journal(commit.run_id, commit.branch)
         disk.make_directory(path.parent, durable=False)
         with disk.SyncBatch() as batch:  # of the run, too: its creator may have died before it synced the name

@@ -126,9 +126,10 @@ class JsonSalvage:
             for path, data in edited.items():
                 _quarantine(path, data)
             self._files.make(changes)
-            if unknown:
-                noted = [entry for entry in sound if holds_head(entry)]
+            if unknown and (noted := [entry for entry in sound if holds_head(entry)]):
                 self._heads.write(run_id, branch, sound[0].sum, noted[-1], rewinds)
+            elif unknown:  # the file is of another branch, which had the name before
+                disk.remove(self._paths.head(run_id, branch))
 
         if not changes and not unknown:
             return None
