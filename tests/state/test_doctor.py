@@ -402,6 +402,19 @@ def test_a_head_file_of_a_lost_branch_is_removed(store):
         assert history.doctor() == []
 
 
+@pytest.mark.parametrize("place", ["store", "database"])
+def test_a_damaged_fork_does_not_prevent_a_fork_of_another(place, request):
+    location = request.getfixturevalue(place)
+    with History(location) as history:
+        for branch in ("whole", "damaged"):
+            history.fork("r@task:t1", branch=branch)
+        if place == "store":
+            (location / "journal" / "r" / "damaged.jsonl").write_bytes(b"x")
+        else:
+            query(location, "UPDATE entry SET body='x' WHERE branch_id=(SELECT id FROM branch WHERE name='damaged')")
+        assert history.fork("r/whole", branch="again").branch == "again"
+
+
 def test_a_missing_checkpoint_file_is_made_again(store):
     before = {path: path.read_bytes() for path in files(store)}
     files(store)[1].unlink()

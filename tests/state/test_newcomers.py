@@ -176,6 +176,7 @@ def test_a_branch_of_a_newer_crewlite_does_not_prevent_forks_and_labels_of_the_o
             JsonProvider().open(location).branches("r")
         assert history.branches("r") == [base]
         assert history.fork("r", branch="other").branch == "other"
+        assert history.fork("r/other", branch="another").branch == "another"  # at the checkpoint that it has inherited
         assert history.label("r@task:t0", "good").label == "good"
         assert "done" in history.as_html("r")
         with pytest.raises(SchemaTooNew):

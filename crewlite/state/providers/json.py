@@ -313,7 +313,7 @@ class JsonStore:
         """Create a branch of a run that exists. Raises BranchConflictError for a fork whose base is not stored."""
         if commit.run and (base := commit.run.get("base")):
             there = commit.run_id, base["branch"]
-            reading.check_base(commit, base, lambda seq: self.sum_at(*there, seq), lambda: self.branches(commit.run_id))
+            reading.check_base(commit, base, lambda seq: self.sum_at(*there, seq), lambda: self.journals.begins(*there))
         self.heads.begin_anew(commit)
         path = self.paths.journal(commit.run_id, commit.branch)
         disk.make_directory(path.parent, durable=False)

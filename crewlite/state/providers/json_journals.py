@@ -23,7 +23,7 @@ from crewlite.state.providers.json_paths import Paths
 
 log = logging.getLogger("crewlite.state")
 _BLOCK = 512  # bytes: the smallest unit that a disk writes
-_SEQ = re.compile(rb'\{"sum":"[0-9a-f]{32}","schema":\d+,"seq":\d+,')
+_SEQ = re.compile(rb'\{"sum":"[0-9a-f]{32}","schema":\d+,"seq":(\d+),')
 _SEALED = 40  # bytes of a line that hold its seal
 _END = 8_192  # bytes that the last lines of a journal seldom exceed
 _HOLE = 32  # so many zeros in a row are an unwritten part of a file, not a changed byte
@@ -79,6 +79,11 @@ class JournalFiles:
         except InvalidEntry as problem:
             raise JournalCorrupt(f"{path}, commit {seq}", str(problem), None, self._location) from None
         return None
+
+    def begins(self, run_id: str, branch: str) -> int | None:
+        """Return the number of a branch's first entry, unverified; None if there is none, or it is damaged."""
+        found = _SEQ.match(_bytes(self._paths.journal(run_id, branch)) or b"")
+        return int(found[1]) if found else None
 
     def ended(self, branches: Iterable[BranchName]) -> dict[BranchName, End]:
         """Return which of these branches ended, and how, by its last lines, as Ending.ended describes."""

@@ -112,7 +112,7 @@ class _MemoryStore:
         base = commit.run.get("base") if commit.run else None
         if lacking and base:
             sums = {entry.seq: entry.sum for entry in self._journals.get((commit.run_id, base["branch"]), ())}
-            reading.check_base(commit, base, sums.get, lambda: self._branches(commit.run_id))
+            reading.check_base(commit, base, sums.get, lambda: min(sums))
         if lacking is None:
             if head is None:
                 raise reading.no_branch(commit.run_id, commit.branch, commit.after)

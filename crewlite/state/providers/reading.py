@@ -248,18 +248,17 @@ def no_base(commit: Commit, base: ForkBase) -> BranchConflictError:
 
 
 def check_base(
-    commit: Commit, base: ForkBase, sum_at: Callable[[int], str | None], branches: Callable[[], Iterable[BranchInfo]]
+    commit: Commit, base: ForkBase, sum_at: Callable[[int], str | None], begins: Callable[[], int | None]
 ) -> None:
     """Raise BranchConflictError unless the commit that a fork starts from, and that of its checkpoint, are stored.
 
     A prune may have removed the checkpoint's commit alone, if a rewind had abandoned it. `sum_at(seq)` returns the
-    checksum of a commit of the branch that is forked, `branches()` all branches of the run. Call this under the lock of
-    the append.
+    checksum of a commit of the branch that is forked, `begins()` the number of the first one: an earlier checkpoint is
+    one that the branch has inherited. Call this under the lock of the append.
     """
     stored, checkpoint = sum_at(base["seq"]) == base["sum"], base["place"]
     if stored and checkpoint and sum_at(checkpoint["seq"]) is None:
-        below = next(info.base for info in branches() if info.branch == base["branch"])
-        stored = below is not None and checkpoint["seq"] <= below["seq"]
+        stored = checkpoint["seq"] < (begins() or 0)
     if not stored:
         raise no_base(commit, base)
 

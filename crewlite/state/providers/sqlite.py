@@ -298,8 +298,9 @@ class SqliteStore:
         if run := commit.run:
             if base := run.get("base"):
                 ask, there = self._database.ask, (commit.run_id, base["branch"])
+                first = "SELECT min(entry.seq) FROM entry JOIN branch ON branch_id = id WHERE run_id=? AND name=?"
                 sum_at = partial(self._sum_at, ask, *there)
-                reading.check_base(commit, base, sum_at, lambda: self._branches(ask, commit.run_id))
+                reading.check_base(commit, base, sum_at, lambda: ask(first, there).fetchone()[0])
             row = self._database.run(
                 "INSERT INTO branch (id, run_id, name, uid, seq, head, touched) VALUES (?,?,?,?,?,?,?) "
                 "ON CONFLICT (run_id, name) DO NOTHING",
