@@ -313,6 +313,14 @@ def test_damaged_letters_are_none(at_work, history):
     assert told == ""
 
 
+def test_an_answer_that_was_typed_with_bytes_of_no_text_arrives_like_any_other(at_work, history):
+    program = WORK.replace("int, name=name)", "name=name)").replace('"heard", got', '"heard", ascii(got)')
+    child = at_work("one", program=program.replace("part.result()", "len(part.result())"))
+    [address] = waiting(history)
+    assert history.answer("r", address, "caf\udce9")
+    ends(child, history, 5)
+
+
 def test_an_answer_on_its_way_does_not_count_for_another_question(on_disk, where, history):
     refused = []
 

@@ -24,6 +24,7 @@ from crewlite.background import ordinary
 from crewlite.errors import text_of
 from crewlite.ids import new_id
 from crewlite.state.format.commit import GivenAnswer
+from crewlite.state.format.entry import InvalidEntry, parse
 from crewlite.state.format.record import Record
 from crewlite.state.providers import Exchange, Store, change_shared, exchange_of
 
@@ -134,8 +135,8 @@ def _change(exchange: Exchange, change: Callable[[_Letters], _Letters]) -> _Lett
 
 def _read(data: bytes | None) -> _Letters:
     """Return the letters in the data; none if it is damaged, as their senders notice that they are gone."""
-    with contextlib.suppress(ValueError):
-        return _reader().validate_json(data) if data else {}
+    with contextlib.suppress(ValueError, InvalidEntry):
+        return _reader().validate_python(parse(data)) if data else {}
     return {}
 
 
