@@ -287,6 +287,41 @@ def test_what_has_ended_cannot_be_cancelled(config, ends):
         found.cancel("one")
 
 
+class Overtaken(Wrapped):
+    """Has a run end just before the first commit that cancels it."""
+
+    def __init__(self, provider, work):
+        super().__init__(provider)
+        self.begun, self.go, self.run = threading.Event(), threading.Event(), threading.Thread(target=work)
+
+    def _do(self, store, verb, call, args):
+        if verb == "append" and not self.go.is_set():
+            self.go.set()
+            self.run.join(30)
+        return call()
+
+
+@pytest.mark.parametrize("ends", ["finished", "failed"])
+def test_a_run_that_ends_while_it_is_being_cancelled_has_ended(config, ends):
+    @flow(checkpoint=config())
+    def pipeline():
+        provider.begun.set()
+        provider.go.wait(30)
+        if ends == "failed":
+            raise KeyError
+
+    def work():
+        with contextlib.suppress(KeyError):
+            pipeline.kickoff(run_id="one")
+
+    provider = Overtaken(config().provider, work)
+    provider.run.start()
+    assert provider.begun.wait(30)
+    with History(config().location, provider) as found, pytest.raises(RunEnded, match=ends):
+        found.cancel("one")
+    assert status(config) == ends
+
+
 @pytest.mark.parametrize("change", ["values", "checkpoint"])
 def test_a_run_that_has_failed_has_ended_also_where_a_handler_records_more_of_it(config, change):
     @flow(checkpoint=config())

@@ -286,7 +286,7 @@ class Record:
         if "claim" in commit or "released" in commit:
             self.claim = commit.get("claim")
             self.events.claim(self.claim, self.seq)
-            self.cancelled = commit.get("cancelled", False)
+            self.cancelled = commit.get("cancelled", False) and not (self.finished or self.failed)
         self.stopped = commit.get("stopped", None if "claim" in commit else self.stopped)
         self.restored = commit.get("values", {}).get("restored", self.restored)
 
