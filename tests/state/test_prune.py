@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, event_bus, tool
-from crewlite.errors import BranchConflictError, ConfigError, JournalCorrupt, RefError, Suspended
+from crewlite.errors import BranchConflictError, BudgetExceeded, ConfigError, JournalCorrupt, RefError, Suspended
 from crewlite.events import TaskCompletedEvent
 from crewlite.flow import ask
+from crewlite.state.format.earlier import definition_at
 from crewlite.state.journal.compaction import compact_entries
 from crewlite.testing import ScriptedLLM
 from crewlite.testing.bench import Branch
@@ -235,6 +236,53 @@ def test_a_settled_call_is_not_in_doubt_after_folding(config):
         assert "in_doubt" not in {step.status for step in found.run("r").steps}
     assert crew("done").kickoff(run_id="r").raw == "done"
     assert paid == [1, 2]
+
+
+@pytest.mark.parametrize("kept_at", ["the end", "where it was halted"])
+@pytest.mark.parametrize("reply", [Stop(), "two"], ids=["failed", "stopped"])
+def test_a_run_that_was_halted_and_went_on_waits_after_folding_too(config, reply, kept_at):
+    def crew(*replies, **fields):
+        who = Agent(role="Worker", goal="g", llm=ScriptedLLM([*replies]))
+        tasks = [
+            Task(name=f"t{n}", description=f"Do {n}", expected_output="x", agent=who, human_input=n == 1)
+            for n in range(2)
+        ]
+        return Crew(tasks=tasks, checkpoint=config(on_events=["task_completed"]), **fields)
+
+    with pytest.raises(Stop if isinstance(reply, Stop) else BudgetExceeded):
+        crew("one", reply, max_tokens=None if isinstance(reply, Stop) else 1).kickoff(run_id="r")
+    with history(config) as found:
+        assert (found.run("r").status, bool(found.run("r").stopped_by)) in [("failed", False), ("unfinished", True)]
+        if kept_at == "where it was halted":
+            found.fork("r", branch="beside")
+    with pytest.raises(Suspended):
+        crew("two", "two").kickoff(run_id="r")
+    with history(config) as found:
+        for _ in range(2):
+            run = found.run("r")
+            assert (run.status, run.because, run.stopped_by) == ("waiting", None, None)
+            found.prune(keep_last=1)
+
+
+def test_tasks_have_the_definition_of_their_time_after_folding(config):
+    def crew(second, *replies):
+        who = Agent(role="Worker", goal="g", llm=ScriptedLLM([*replies]))
+        told = ["Do 0", "Do 1", second, "Do 3"]
+        tasks = [
+            Task(name=f"t{n}", description=text, expected_output="x", agent=who, context=[])
+            for n, text in enumerate(told)
+        ]
+        return Crew(tasks=tasks, checkpoint=config(on_events=["task_completed"]))
+
+    with pytest.raises(Stop):
+        crew("Do 2", "a", "b", Stop()).kickoff(run_id="r")
+    crew("Do it all", "c", "d").kickoff(run_id="r")
+    with history(config) as found:
+        for _ in range(2):
+            record = found.run("r")._record
+            texts = [definition_at(record, f"task:t{n}")["tasks"][2]["description"] for n in range(4)]
+            assert texts == ["Do 2", "Do 2", "Do it all", "Do it all"]
+            found.prune(keep_last=1)
 
 
 def test_what_a_fork_does_again_over_a_folded_run_is_not_taken_for_inner_detail(config):

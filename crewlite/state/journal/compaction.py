@@ -2,9 +2,8 @@
 
 A finished step is answered by its own outcome, so the outcomes of the steps inside it are needed only by checkpoints
 that lie in the middle of it, and those of calls with effect="once" by the next attempt at a step around it. All valid
-outcomes outside, all usage and all events are kept. The commits between two
-remaining checkpoints become one commit, with the checksum of the last of them, to which the next commit and all forks
-are chained.
+outcomes outside, all usage and all events are kept. The commits between two places to keep (`_ends`) become one commit,
+with the checksum of the last of them, to which the next commit and all forks are chained.
 """
 
 from __future__ import annotations
@@ -82,11 +81,8 @@ def compact_entries(before: Sequence[Entry], own: Sequence[Entry], stands: Itera
     """
     _check_contiguous([*before, *own])
     record, live, compacted = Record.of([*before, *own]), Record.of(before), list[Entry]()
-    ends = {one["seq"] for one in record.checkpoints.values()} | {own[0].seq, own[-1].seq, *stands}
+    ends = {one["seq"] for one in record.checkpoints.values()} | _ends(own) | {*stands}
     ends |= {entry.seq for entry in own if entry.commit.get("place", {}).get("id") in record.checkpoints}
-    for entry in own:
-        if back := entry.commit.get("rewind"):  # the commits that a rewind abandons are compacted separately
-            ends |= {back["seq"], entry.first - 1, entry.seq}  # and the rewind keeps its time
     base, read, once = own[0].commit["run"].get("base"), list(before), once_calls([*before, *own])
     after, shortened = base["sum"] if base else "", _StepsLeftOut(record)
     for part in _parts(own, ends):
@@ -104,6 +100,27 @@ def compact_entries(before: Sequence[Entry], own: Sequence[Entry], stands: Itera
         after = part[-1].sum
         read += part
     return compacted
+
+
+def _ends(own: Sequence[Entry]) -> set[int]:
+    """Return the numbers of the entries of a branch that are not merged with later ones, whatever its checkpoints."""
+    ends, halted = {own[0].seq, own[-1].seq}, False
+    for entry in own:
+        commit = entry.commit
+        if back := commit.get("rewind"):  # the commits that a rewind abandons are compacted separately
+            ends |= {back["seq"], entry.first - 1, entry.seq}  # and the rewind keeps its time
+        if "definition" in commit:  # what ended before was done by the earlier one
+            ends.add(entry.first - 1)
+        if "claim" in commit and halted:  # merged with a later release, it would be left out
+            ends |= {entry.first - 1, entry.seq}
+        halted = "claim" not in commit and (halted or back is not None or _halts(commit))
+    return ends
+
+
+def _halts(commit: Commit) -> bool:
+    """Return whether a commit records that the run has failed or a budget has stopped it, which the next claim ends."""
+    failed = (step.get("error", {}).get("final") for step in commit.get("steps", ()) if not step["address"])
+    return "stopped" in commit or any(failed)
 
 
 def _check_contiguous(entries: Sequence[Entry]) -> None:
