@@ -138,6 +138,9 @@ def test_an_answer_counts_for_the_failure_it_was_given_to_though_the_next_would_
     with pytest.raises(RecoveryAborted, match="request 2.*enough"):
         fetching.kickoff(run_id=RUN, answers={address: "abort: enough"} if by == "kickoff" else None)
     assert len(calls) == 2
+    with History(setting.location, setting.provider) as history:
+        assert history.prune(keep_last=1).freed
+        assert not history.run(RUN).waiting, "for an answer to the earlier one"
 
 
 def test_a_run_in_which_nobody_could_ever_answer_says_so():

@@ -285,6 +285,21 @@ def test_tasks_have_the_definition_of_their_time_after_folding(config):
             found.prune(keep_last=1)
 
 
+@pytest.mark.parametrize("effect", ["idempotent", "once"])
+def test_a_call_that_had_begun_at_a_kept_checkpoint_is_not_in_doubt_once_it_has_ended(config, effect):
+    @tool(effect=effect)
+    def pay() -> str:
+        """Pay."""
+        return "paid " * 100
+
+    who = Agent(role="Payer", goal="g", llm=ScriptedLLM([ToolCall("pay", {}), "done"]), tools=[pay])
+    task = Task(name="t", description="Pay", expected_output="x", agent=who)
+    Crew(tasks=[task], checkpoint=config(on_events=["tool_usage_started"])).kickoff(run_id="r")
+    with history(config) as found:
+        assert found.prune(keep_last=1).freed
+        assert [step.status for step in found.run("r").steps if step.address == "task:t/tool:pay"] == ["finished"]
+
+
 def test_what_a_fork_does_again_over_a_folded_run_is_not_taken_for_inner_detail(config):
     def crew(llm, **fields):
         who = Agent(role="Worker", goal="g", llm=llm, tools=[look])

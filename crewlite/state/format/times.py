@@ -70,7 +70,7 @@ class Times:
     def of(self, address: str = "") -> float:
         """Return for how many seconds all kickoffs worked on a step ("" for the run); of a wait, how long it lasted."""
         if (whole := self._whole.get(address)) is not None:
-            return whole / 1000
+            return round(whole / 1000, 4)
         total, before, spans = 0.0, 0.0, self._spans.get(address, ())
         if stopped := self._worked.get(address):
             total, before = stopped["seconds"], datetime.fromisoformat(stopped["at"]).timestamp()

@@ -14,7 +14,7 @@ from typing import cast
 from crewlite import kinds
 from crewlite.errors import JournalCorrupt
 from crewlite.forked import cached_property
-from crewlite.state.format.addresses import around, outers
+from crewlite.state.format.addresses import around, outers, subject
 from crewlite.state.format.commit import (
     Commit,
     CommitParts,
@@ -87,10 +87,10 @@ def compact_entries(before: Sequence[Entry], own: Sequence[Entry], stands: Itera
     after, shortened = base["sum"] if base else "", _StepsLeftOut(record)
     for part in _parts(own, ends):
         live = live.before(part[0], read)
-        held, restored, kept = _outcomes_before(part, live), live.restored, live.kept
+        held, begun, restored, kept = _outcomes_before(part, live), _begun_before(part, live), live.restored, live.kept
         for entry in part:
             live.apply(entry)
-        commit = _merged(part, held, live, record, shortened)
+        commit = _merged(part, held, begun, live, record, shortened)
         if changed := _values(commit, kept, restored, live):
             commit["values"] = changed
         if made := [call for call in once if part[0].first <= call["seq"] <= part[-1].seq]:
@@ -113,6 +113,8 @@ def _ends(own: Sequence[Entry]) -> set[int]:
             ends.add(entry.first - 1)
         if "claim" in commit and halted:  # merged with a later release, it would be left out
             ends |= {entry.first - 1, entry.seq}
+        if any(subject(one["address"]) != one["address"] for one in commit.get("asked", ())):
+            ends.add(entry.seq)  # it takes the place of an earlier question, also once it is answered and left out
         halted = "claim" not in commit and (halted or back is not None or _halts(commit))
     return ends
 
@@ -149,19 +151,31 @@ def _outcomes_before(part: Sequence[Entry], live: Record) -> dict[str, Outcome]:
     return {at: live.outcomes[at] for at in about | around(about) if at in live.outcomes}
 
 
+def _begun_before(part: Sequence[Entry], live: Record) -> set[str]:
+    """Return the calls that had begun before `part` and end in it. They would be in doubt if their end was left out."""
+    ended = {step["address"] for entry in part for step in entry.commit.get("steps", ())}
+    return {at for at in ended if at in live.intents and at not in live.outcomes}
+
+
 def _merged(
-    part: Sequence[Entry], held: dict[str, Outcome], live: Record, record: Record, shortened: _StepsLeftOut
+    part: Sequence[Entry],
+    held: dict[str, Outcome],
+    begun: set[str],
+    live: Record,
+    record: Record,
+    shortened: _StepsLeftOut,
 ) -> Commit:
     """Build one commit from the entries `part`. It leaves out the child steps of steps that have finished by its end.
 
-    `live`: the record at the end of `part`. `held`: the outcomes before `part`. `record`: that of the complete branch.
-    `shortened`: the steps whose child steps were left out of the commits built so far.
+    `live`: the record at the end of `part`. `held`: the outcomes before `part`. `begun`: the calls that had begun by
+    then. `record`: that of the complete branch. `shortened`: the steps whose child steps were left out of the commits
+    built so far.
     """
     last, paid = part[-1], Paid()
     begins, ends = CommitParts(), CommitParts()
     steps = [step for entry in part for step in _dated(entry, last)]
     waiting = frozenset[str]() if record.finished else _once(live)
-    gone = {step["address"] for step in steps if live.is_inside(step["address"])} - waiting
+    gone = {step["address"] for step in steps if live.is_inside(step["address"])} - waiting - begun
     shortened.add(gone)
     for entry in part:
         said = entry.commit
