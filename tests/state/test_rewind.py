@@ -142,6 +142,17 @@ def test_a_prune_keeps_what_was_gone_back_to(kept):
     assert raws(kept.crew("B", "C").kickoff(run_id="r")) == ["a", "B", "C"]
 
 
+def test_no_checkpoint_gets_the_number_of_one_that_was_abandoned_and_pruned(kept):
+    with kept.history() as history:
+        for _ in range(2):
+            history.prune(keep_last=1)
+        assert [place["address"] for place in kept.record().checkpoints.values()] == ["task:t0"]
+        assert history.doctor() == []
+    kept.crew("B", "C").kickoff(run_id="r")
+    record = kept.record()
+    assert place_of(record, "task:t1")["version"] > max(one["version"] for one in kept.before.checkpoints.values())
+
+
 def test_a_prune_keeps_the_time_of_a_rewind(kept):
     kept.crew("B", "C").kickoff(run_id="r")
     with kept.history() as history:

@@ -16,6 +16,7 @@ from crewlite.errors import JournalCorrupt
 from crewlite.forked import cached_property
 from crewlite.state.format.addresses import around, outers, subject
 from crewlite.state.format.commit import (
+    CheckpointRecord,
     Commit,
     CommitParts,
     LateChanges,
@@ -82,7 +83,7 @@ def compact_entries(before: Sequence[Entry], own: Sequence[Entry], stands: Itera
     _check_contiguous([*before, *own])
     record, live, compacted = Record.of([*before, *own]), Record.of(before), list[Entry]()
     ends = {one["seq"] for one in record.checkpoints.values()} | _ends(own) | {*stands}
-    ends |= {entry.seq for entry in own if entry.commit.get("place", {}).get("id") in record.checkpoints}
+    ends |= {entry.seq for entry in own if _checkpoint_of(entry, record)}
     base, read, once = own[0].commit["run"].get("base"), list(before), once_calls([*before, *own])
     after, shortened = base["sum"] if base else "", _StepsLeftOut(record)
     for part in _parts(own, ends):
@@ -188,7 +189,7 @@ def _merged(
     ends |= {"cancelled": True} if live.cancelled else {}
     if live.stopped:
         ends["stopped"] = live.stopped
-    if (checkpoint := last.commit.get("place")) and checkpoint["id"] in record.checkpoints:
+    if checkpoint := _checkpoint_of(last, record):
         ends["place"] = checkpoint
     return {
         "schema": SCHEMA,
@@ -200,6 +201,16 @@ def _merged(
         **paid.parts(left_out=live.is_inside),
         **ends,
     }
+
+
+def _checkpoint_of(entry: Entry, record: Record) -> CheckpointRecord | None:
+    """Return the checkpoint that an entry creates, if it is to be kept; None otherwise.
+
+    The one with the highest version stays in the journal after it was dropped, so that no other gets that version.
+    """
+    checkpoint = entry.commit.get("place")
+    kept = checkpoint and (checkpoint["id"] in record.checkpoints or checkpoint.get("version") == record.named)
+    return checkpoint if kept else None
 
 
 def _once(live: Record) -> frozenset[str]:
