@@ -181,6 +181,7 @@ def test_an_error_comes_back_from_the_record_with_all_that_can_be_recorded(make,
     data = json.loads(json.dumps(written(error)))
     again = raised("a", ReportedFailure(type(error).__name__, str(error), "", data))
     assert shown(again) == shown(error)
+    getattr(error, "close", lambda: None)()  # one of urllib holds the body
 
 
 class Client:
