@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -68,7 +69,7 @@ def flow_of(way, office, config):
     class Write(Flow):
         checkpoint = config
 
-        if asyncio.iscoroutinefunction(way):
+        if inspect.iscoroutinefunction(way):
 
             async def go(self):
                 return await way(office)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -126,7 +127,7 @@ def heard_by(handler: Any) -> Any:
 
 
 def handler(call: Any) -> Any:
-    if asyncio.iscoroutinefunction(call):
+    if inspect.iscoroutinefunction(call):
 
         async def heard(source: Any, event: Any) -> None:
             await call()
@@ -136,7 +137,7 @@ def handler(call: Any) -> Any:
 
 
 def tool_of(call: Any) -> BaseTool:
-    if asyncio.iscoroutinefunction(call):
+    if inspect.iscoroutinefunction(call):
 
         async def odd(n: int) -> str:
             """Be odd."""
@@ -210,7 +211,7 @@ class Opened(BaseTool):
 
 def in_flow(call: Any, **options: Any) -> Any:
     probe = step(name="probe", **options)(call)
-    if asyncio.iscoroutinefunction(call):
+    if inspect.iscoroutinefunction(call):
 
         async def body() -> Any:
             return await probe()
@@ -234,7 +235,7 @@ def foreseen(call: Any) -> Any:
         failed.append(1)
         return call() if len(failed) > 1 else 1 / 0
 
-    if asyncio.iscoroutinefunction(call):
+    if inspect.iscoroutinefunction(call):
 
         async def body() -> Any:
             return await now_or_then()
@@ -253,7 +254,7 @@ def in_class(place: str, call: Any) -> Any:
     def first(self: Any) -> str:
         return "x"
 
-    if asyncio.iscoroutinefunction(call):
+    if inspect.iscoroutinefunction(call):
 
         async def odd(self: Any) -> Any:
             return await call()
