@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, Valida
 from crewlite.coming_from import SETTINGS_PAGE, Hinting
 from crewlite.coming_from.settings import settings_of, why_not, without_accepted
 from crewlite.errors import ConfigError, meant, meant_setting
-from crewlite.frozen_list import FrozenList
 from crewlite.pacing import Pace
 from crewlite.recovery.port import check_policy
 from crewlite.wording import an, what_is
@@ -98,11 +97,6 @@ class Definition(Described):
             kind = "agents" if info.field_name == "agents" else "tasks"
             raise ConfigError(f"{info.field_name} is {found}; wanted a list of {kind}: {info.field_name}=[...]")
         return value
-
-    @field_validator("tools", "agents", "tasks", "context", mode="after", check_fields=False)
-    @classmethod
-    def _as_frozen(cls, value: object) -> object:
-        return FrozenList(value) if type(value) is tuple else value  # a subclass may have a field with such a name
 
     @field_validator(
         *("role", "goal", "backstory", "description", "expected_output", "name"),

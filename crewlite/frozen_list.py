@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
 T = TypeVar("T")
 _OF_LISTS_ONLY = frozenset(dir(list)) - frozenset(dir(tuple))
@@ -23,6 +26,11 @@ class FrozenList(tuple[T, ...]):
                     "set the field to another list: crew.tasks = [*crew.tasks, task]"
                 )
             return self.__getattribute__(name)  # which raises the error with which it was not found
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        items = core_schema.tuple_schema([handler.generate_schema(get_args(source)[0])], variadic_item_index=0)
+        return core_schema.no_info_after_validator_function(cls, items)
 
     def __add__(self, other: Iterable[T]) -> FrozenList[T]:  # type: ignore[override]  # a tuple takes tuples only
         return FrozenList((*self, *other))

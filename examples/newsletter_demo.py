@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 NEWSLETTER = Path(__file__).with_name("newsletter.py")
 KILLED = "--killed-at"
@@ -36,7 +37,7 @@ def be_killed(line: str) -> None:
     printed = print
 
     @functools.wraps(printed)
-    def last_words(*words: object, **how: object) -> None:
+    def last_words(*words: object, **how: Any) -> None:
         printed(*words, **how)
         if " ".join(map(str, words)).startswith(line):
             os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))

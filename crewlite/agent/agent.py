@@ -24,15 +24,16 @@ from crewlite.keywords import known_keywords
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM, Message, with_fallbacks
-from crewlite.llm.models import as_model
+from crewlite.llm.models import ChatModel, as_model
 from crewlite.prompts_by_path import by_part
 from crewlite.recovery.port import Policy
 from crewlite.runtime.kickoffs.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request, kickoff_options
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.state.config import CheckpointConfig
+from crewlite.takes import Takes, left_out
 from crewlite.templates import check_template
 from crewlite.tools.base import BaseTool
-from crewlite.tools.toolbox import as_names, as_tools, permitted
+from crewlite.tools.toolbox import ForeignTool, as_names, as_tools, permitted
 
 if TYPE_CHECKING:
     from crewlite.runtime.kickoffs.root import Root
@@ -81,9 +82,9 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     role: str
     goal: str
     backstory: str = ""
-    llm: BaseLLM | str | None = None
+    llm: Takes[BaseLLM | str | ChatModel | None, BaseLLM | str | None] = left_out(None)
     """A model or its name; None takes the crew's, else CREWLITE_MODEL."""
-    tools: tuple[BaseTool, ...] = FrozenList()
+    tools: Takes[Sequence[BaseTool | Callable[..., Any] | ForeignTool], FrozenList[BaseTool]] = left_out(FrozenList())
     """Also plain functions, and tools of LangChain, CrewAI and LlamaIndex."""
     max_tool_output: int | None = Field(default=20_000, ge=100)
     """Characters of a tool's result that the model is shown; of longer ones head and tail. None shows all. All of it is
@@ -129,7 +130,7 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     """US dollars for one task or kickoff, likewise."""
     max_rpm: int | None = Field(default=None, ge=1)
     """Model calls of this agent that begin within a minute, in all runs of the process; others wait."""
-    allowed_tools: tuple[str, ...] | None = None
+    allowed_tools: Takes[Sequence[str | BaseTool] | None, tuple[str, ...] | None] = left_out(None)
     """Names of the tools that it may call, wherever they come from; also the tools themselves. None allows all it has.
     Coworkers are reached by allow_delegation, whatever stands here."""
     allow_delegation: bool = Field(default=False, strict=True)

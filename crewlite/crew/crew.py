@@ -25,7 +25,7 @@ from crewlite.kinds import Kind
 from crewlite.last_kickoff import Kickoff, keep, last
 from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM, with_fallbacks
-from crewlite.llm.models import as_model
+from crewlite.llm.models import ChatModel, as_model
 from crewlite.prompts_by_path import by_part
 from crewlite.recovery.port import Policy
 from crewlite.runtime.kickoffs.request import (
@@ -39,6 +39,7 @@ from crewlite.runtime.kickoffs.request import (
 )
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.state.config import CheckpointConfig
+from crewlite.takes import Takes, left_out
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import ConditionalTask, Task
 from crewlite.usage import Usage
@@ -92,28 +93,28 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
     Run the script again with the same run_id: the run continues where it stopped, and no recorded work is paid again.
     """
 
-    agents: tuple[Agent, ...] = FrozenList()
+    agents: Takes[Sequence[Agent], FrozenList[Agent]] = left_out(FrozenList())
     """If left out: those of the tasks, in order."""
-    tasks: tuple[Task, ...] = Field(min_length=1)
+    tasks: Takes[Sequence[Task], FrozenList[Task]] = Field(min_length=1)
     name: str = "crew"
     process: Process = Process.sequential
     max_concurrency: int | None = Field(default=None, ge=1, strict=True)
     """How many tasks are at work at once, where some are async; None: as many as can be."""
-    llm: BaseLLM | str | None = None
+    llm: Takes[BaseLLM | str | ChatModel | None, BaseLLM | str | None] = left_out(None)
     """For agents without a model of their own; None takes CREWLITE_MODEL."""
-    manager_llm: BaseLLM | str | None = None
+    manager_llm: Takes[BaseLLM | str | ChatModel | None, BaseLLM | str | None] = left_out(None)
     """The model of the manager of a hierarchical crew, unless manager_agent has one. None in any other crew."""
     manager_agent: Agent | None = None
     """The manager of a hierarchical crew, in the place of one that is made. It has no tools of its own. None in any
     other crew."""
     planning: bool = False
     """A plan is made before the first task, in one recorded step, and its text is given to each task."""
-    planning_llm: BaseLLM | str | None = None
+    planning_llm: Takes[BaseLLM | str | ChatModel | None, BaseLLM | str | None] = left_out(None)
     """Makes the plan; None takes the crew's model, else that of the first task."""
-    before_kickoff_callbacks: tuple[Callable[..., Any], ...] = ()
+    before_kickoff_callbacks: Takes[Sequence[Callable[..., Any]], tuple[Callable[..., Any], ...]] = left_out(())
     """Called in order with the inputs, before the first task; each returns the inputs to go on with, or changes those
     that it is given. May be async. What each returns is recorded, so a resume does not call it again."""
-    after_kickoff_callbacks: tuple[Callable[..., Any], ...] = ()
+    after_kickoff_callbacks: Takes[Sequence[Callable[..., Any]], tuple[Callable[..., Any], ...]] = left_out(())
     """Called in order with the result; each may change its `raw` and `json_dict`, or return a copy that differs in
     these, or a new `raw`. May be async. Recorded."""
     step_callback: Callable[..., Any] | None = None

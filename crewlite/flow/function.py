@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, ParamSpec, Protocol, TypedDict, Unpack, overload
+
+from typing_extensions import TypeVar  # with a default, which Python has from 3.13 on
 
 from crewlite import background, durable, homes, kinds
 from crewlite.callables import is_async, types_of
@@ -41,6 +43,7 @@ root = lazy("crewlite.flow.root")  # imports the engine, which a program that on
 
 P = ParamSpec("P")
 R = TypeVar("R")
+V = TypeVar("V", default=Any)
 _YIELDING = {"wait"}  # options that are younger than flows whose functions have such a parameter
 
 
@@ -54,8 +57,11 @@ class FlowOptions(TypedDict, total=False):
     verbose: bool
 
 
-class FlowFunction(Hinting, Runnable[Any], Generic[P, R]):
-    """A function whose calls are durable runs, made by `@flow`."""
+class FlowFunction(Hinting, Runnable[V], Generic[P, R, V]):
+    """A function whose calls are durable runs, made by `@flow`.
+
+    It is called with `P` and returns an `R`. A run comes to a `V`: that of a coroutine is what it comes to.
+    """
 
     run_kind: ClassVar[Kind] = kinds.FLOW
     made_by: ClassVar[tuple[str, str]] = ("@flow", "failure_policy")
@@ -149,9 +155,10 @@ class FlowFunction(Hinting, Runnable[Any], Generic[P, R]):
         """Return the arguments of the function in one attempt."""
         return inspect.BoundArguments(self.signature, OrderedDict(inputs))
 
-    def as_result(self, finished: Finished[Any]) -> Any:
+    def as_result(self, finished: Finished[Any]) -> V:
         """Return the return value of the function."""
-        return finished.value.value
+        value: V = finished.value.value
+        return value
 
     @classmethod
     def rebuilt(cls, source: FromCheckpoint, bind: Bind) -> Never:
@@ -190,12 +197,21 @@ class FlowFunction(Hinting, Runnable[Any], Generic[P, R]):
             raise misfit(f"flow {self.name!r}", self.signature, kwargs, error) from None
 
 
+class _Decorator(Protocol):
+    @overload
+    def __call__(self, func: Callable[P, Coroutine[Any, Any, V]], /) -> FlowFunction[P, Coroutine[Any, Any, V], V]: ...
+    @overload
+    def __call__(self, func: Callable[P, V], /) -> FlowFunction[P, V, V]: ...
+
+
 @overload
-def flow(func: Callable[P, R], /) -> FlowFunction[P, R]: ...
+def flow(func: Callable[P, Coroutine[Any, Any, V]], /) -> FlowFunction[P, Coroutine[Any, Any, V], V]: ...
+@overload
+def flow(func: Callable[P, V], /) -> FlowFunction[P, V, V]: ...
 @overload
 def flow(
     *, retries: int = 0, retry_delay: float = 0.0, failure_policy: Policy | None = None, **options: Unpack[FlowOptions]
-) -> Callable[[Callable[P, R]], FlowFunction[P, R]]: ...
+) -> _Decorator: ...
 @known_keywords("@flow")
 @shows_options(*options_of(FlowFunction.__init__))
 def flow(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:

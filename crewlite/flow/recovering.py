@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import fields
-from typing import Any, ClassVar, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, ClassVar, ParamSpec, Protocol, Unpack, overload
+
+from typing_extensions import TypeVar  # with a default, which Python has from 3.13 on
 
 from crewlite import codec, durable
 from crewlite.errors import ConfigError
@@ -24,12 +26,13 @@ from crewlite.state.runtime import RuntimeState
 
 P = ParamSpec("P")
 R = TypeVar("R")
+V = TypeVar("V", default=Any)
 
 TOLD = ("hint", "recovery")
 """The parameters of a recoverable function that are no inputs: they tell an attempt what went wrong in the last one."""
 
 
-class RecoverableFunction(FlowFunction[P, R]):
+class RecoverableFunction(FlowFunction[P, R, V]):
     """A function whose calls are durable runs, and whose body is tried again as its policy says."""
 
     made_by: ClassVar[tuple[str, str]] = ("@recoverable", "policy")
@@ -84,8 +87,19 @@ def _with(policy: Policy | None, classifier: Classifier | None, most: int | None
     return FailurePolicy(**settings | {name: value for name, value in changed.items() if value is not None})
 
 
+class _Decorator(Protocol):
+    @overload
+    def __call__(
+        self, func: Callable[P, Coroutine[Any, Any, V]], /
+    ) -> RecoverableFunction[P, Coroutine[Any, Any, V], V]: ...
+    @overload
+    def __call__(self, func: Callable[P, V], /) -> RecoverableFunction[P, V, V]: ...
+
+
 @overload
-def recoverable(func: Callable[P, R], /) -> RecoverableFunction[P, R]: ...
+def recoverable(func: Callable[P, Coroutine[Any, Any, V]], /) -> RecoverableFunction[P, Coroutine[Any, Any, V], V]: ...
+@overload
+def recoverable(func: Callable[P, V], /) -> RecoverableFunction[P, V, V]: ...
 @overload
 def recoverable(
     *,
@@ -93,7 +107,7 @@ def recoverable(
     classifier: Classifier | None = None,
     max_recovery_attempts: int | None = None,
     **options: Unpack[FlowOptions],
-) -> Callable[[Callable[P, R]], RecoverableFunction[P, R]]: ...
+) -> _Decorator: ...
 @known_keywords("@recoverable")
 @shows_options(
     *options_of(RecoverableFunction.__init__), *options_of(FlowFunction.__init__, FlowOptions.__annotations__)

@@ -7,11 +7,12 @@ import functools
 import inspect
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any, Generic, ParamSpec, TypeVar, Unpack, get_args, get_type_hints, overload
+from typing import Any, Generic, ParamSpec, Protocol, Unpack, get_args, get_type_hints, overload
 
 from pydantic import ValidationError
+from typing_extensions import TypeVar  # with a default, which Python has from 3.13 on
 
 from crewlite import codec, durable, homes, kinds
 from crewlite.callables import is_async
@@ -41,11 +42,15 @@ from crewlite.step_parts import Effect, Limit
 
 P = ParamSpec("P")
 R = TypeVar("R")
+V = TypeVar("V", default=Any)
 log = logging.getLogger("crewlite.flow")
 
 
-class StepFunction(Generic[P, R]):
-    """A function as a durable step, made by `@step`. Outside a run, a call of it simply calls the function."""
+class StepFunction(Generic[P, R, V]):
+    """A function as a durable step, made by `@step`. Outside a run, a call of it simply calls the function.
+
+    It is called with `P` and returns an `R`. Its result is a `V`: that of a coroutine is what it comes to.
+    """
 
     _decode: Callable[[Json], Any] | None = None
     """Decodes a result, with the classes in the type hints, once they are known."""
@@ -108,11 +113,11 @@ class StepFunction(Generic[P, R]):
         step.in_turn = True
         return StepFuture[R](scope, step).result()
 
-    def submit(self, *args: P.args, **kwargs: P.kwargs) -> StepFuture[Any]:
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> StepFuture[V]:
         """Begin the step and return a future of its result at once. Raises ConfigError outside a flow."""
         return StepFuture(self._scope("submit"), self._made(args, kwargs))
 
-    def map(self, *iterables: Iterable[Any]) -> StepFutures[Any]:
+    def map(self, *iterables: Iterable[Any]) -> StepFutures[V]:
         """Begin one step for each item and return the futures. Each iterable gives one argument, as with `map`."""
         scope = self._scope("map")
         self._iterate("map", iterables)
@@ -124,7 +129,7 @@ class StepFunction(Generic[P, R]):
             raise ConfigError(f"{self.name}.map(...): {str(error)[6:]}; wanted iterables of the same length") from None
         return StepFutures([StepFuture(scope, self._made(items, {})) for items in together])
 
-    def product(self, *iterables: Iterable[Any]) -> StepFutures[Any]:
+    def product(self, *iterables: Iterable[Any]) -> StepFutures[V]:
         """Begin one step for each combination of the items, ordered as by `itertools.product`; return the futures."""
         scope = self._scope("product")
         self._iterate("product", iterables)
@@ -238,8 +243,17 @@ def _given_result(func: Callable[..., Any], value: Any) -> Any:
     return plain if isinstance(made, Iterator) else made  # of an Iterable, the items would be checked as they are read
 
 
+class _Decorator(Protocol):
+    @overload
+    def __call__(self, func: Callable[P, Coroutine[Any, Any, V]], /) -> StepFunction[P, Coroutine[Any, Any, V], V]: ...
+    @overload
+    def __call__(self, func: Callable[P, V], /) -> StepFunction[P, V, V]: ...
+
+
 @overload
-def step(func: Callable[P, R], /) -> StepFunction[P, R]: ...
+def step(func: Callable[P, Coroutine[Any, Any, V]], /) -> StepFunction[P, Coroutine[Any, Any, V], V]: ...
+@overload
+def step(func: Callable[P, V], /) -> StepFunction[P, V, V]: ...
 @overload
 def step(
     *,
@@ -252,7 +266,7 @@ def step(
     deps: Sequence[object] = (),
     compensate: Callable[[Any], Any] | None = None,
     **how: Unpack[CallOptions],
-) -> Callable[[Callable[P, R]], StepFunction[P, R]]: ...
+) -> _Decorator: ...
 @known_keywords("@step")
 @shows_options(*options_of(StepFunction.__init__), *CALL_OPTIONS)
 def step(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:

@@ -240,7 +240,7 @@ class BaseLLM(Hinting, Resource):
             )
         return bare_call.called(self, messages, dict(zip(ORDER, also, strict=False)) | context)
 
-    async def acall(self, messages: list[Message], **context: Any) -> Reply:
+    async def acall(self, messages: list[Message], *also: Any, **context: Any) -> Reply:
         """Answer the messages. Unless overridden, it runs `call` in a thread."""
         if on_chunk := context.get("on_chunk"):
             context["on_chunk"] = FromAThread(on_chunk)

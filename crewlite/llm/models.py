@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from crewlite.errors import ConfigError, NoModel
 from crewlite.lazy import lazy
@@ -19,6 +19,20 @@ else:
     offline = lazy("crewlite.llm.offline")
 
 Model = BaseLLM | str | None
+
+
+class _Invoked(Protocol):
+    @property
+    def invoke(self) -> Callable[..., Any]: ...
+
+
+class _InvokedAsync(Protocol):
+    @property
+    def ainvoke(self) -> Callable[..., Any]: ...
+
+
+ChatModel = _Invoked | _InvokedAsync
+"""A chat model of another framework, which answers a list of messages."""
 
 
 def as_model(value: object) -> object:

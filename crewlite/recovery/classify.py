@@ -32,7 +32,8 @@ class Symptom:
     <FailureType.EXTERNAL_FAULT: 'external_fault'>
     """
 
-    type: FailureType
+    type: FailureType | str
+    """Held as a FailureType."""
     errors: Collection[str] = ()
     """Names of classes of errors, without their modules. Derived classes count too."""
     statuses: Collection[int] = ()
@@ -216,7 +217,7 @@ class RulesClassifier:
         if failure.type is not FailureType.UNKNOWN:
             yield failure.type, Evidence("the error itself", failure.error_type)
         for symptom in symptoms:
-            yield from ((symptom.type, one) for one in _evidence_in_error(symptom, failure))
+            yield from ((FailureType(symptom.type), one) for one in _evidence_in_error(symptom, failure))
         tail = failure.trajectory[-self.loop_window :]
         if len(tail) == self.loop_window and tail[0].tool and all(_call(one) == _call(tail[0]) for one in tail):
             yield FailureType.LOOP_DETECTED, _seen("equal calls", f"{tail[0].tool} was called {len(tail)} times alike")
@@ -228,7 +229,7 @@ class RulesClassifier:
                 yield FailureType.CONSTRAINT_IGNORED, _seen("constraint", f"the answer holds {text!r}")
         for symptom in symptoms:
             if symptom.words and re.search(symptom.words, last.error, re.IGNORECASE):
-                yield symptom.type, _seen("words of the last step", last.error)
+                yield FailureType(symptom.type), _seen("words of the last step", last.error)
 
 
 def _evidence_in_error(symptom: Symptom, failure: Failure) -> Iterator[Evidence]:

@@ -5,7 +5,7 @@ A strategy counts the remedies that answered failures of the same type, so no ty
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, get_args
 
@@ -204,7 +204,7 @@ class Chain:
 class Rule:
     """Retry failures of these kinds up to `retries` times, with delays that grow from `base` to `cap` seconds."""
 
-    kinds: frozenset[FailureKind]
+    kinds: Collection[FailureKind]
     retries: int
     base: float = 1.0
     cap: float = LONGEST_WAIT

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
@@ -23,11 +24,12 @@ from crewlite.last_kickoff import last
 from crewlite.lazy import lazy
 from crewlite.recovery.port import Policy
 from crewlite.state.config import CheckpointConfig
+from crewlite.takes import Takes, left_out
 from crewlite.task.output import TaskOutput
 from crewlite.task.output_file import check_text
 from crewlite.tools.base import BaseTool
 from crewlite.tools.naming import safe_name
-from crewlite.tools.toolbox import as_tools
+from crewlite.tools.toolbox import ForeignTool, as_tools
 
 _FITS_ADDRESSES = re.compile(r"[A-Za-z0-9._ -]{1,100}")
 alone = lazy("crewlite.crew.alone")  # the crew of one task that it is done in
@@ -45,14 +47,16 @@ class Task(Definition):
     agent: Agent | None = None
     name: str | None = Field(default=None, max_length=100)
     """The name in addresses (`task:research`) and results (`result["research"]`), by which a resume finds the task."""
-    tools: tuple[BaseTool, ...] = FrozenList()
+    tools: Takes[Sequence[BaseTool | Callable[..., Any] | ForeignTool], FrozenList[BaseTool]] = left_out(FrozenList())
     """Tools besides the agent's own; one replaces a tool of the agent with its name. As for Agent, also functions."""
-    context: tuple[Task, ...] | None = None
+    context: Takes[Sequence[Task] | None, FrozenList[Task] | None] = left_out(None)
     """Tasks whose outputs it gets; [] for none. None: all tasks before it; for an async task, those that are certain to
     have ended when it begins."""
     async_execution: bool = Field(default=False, strict=True)
     """The crew goes on with the next task meanwhile. Whatever builds on this one waits for it."""
-    input_files: Mapping[str, str] | None = None
+    input_files: Takes[Mapping[str, str | Path] | Sequence[str | Path] | None, Mapping[str, str] | None] = left_out(
+        None
+    )
     """Files that the model is shown, as names and paths, or paths alone: UTF-8 text, and pictures if it takes them. If
     one changes, the task is asked something else."""
     human_input: bool = Field(default=False, strict=True)
@@ -60,7 +64,7 @@ class Task(Definition):
     guardrail: Guardrail | None = None
     """What the answer must pass to count: a function that takes the output and returns (True, value) or
     (False, reason), also async; or a text that the agent's model judges by. Each verdict is recorded."""
-    guardrails: tuple[Guardrail, ...] = ()
+    guardrails: Takes[Sequence[Guardrail], tuple[Guardrail, ...]] = left_out(())
     """Several guardrails in order: each gets the answer that the one before it has accepted or replaced."""
     guardrail_max_retries: int = Field(default=3, ge=0)
     """The number of answers that guardrails may refuse before the task fails."""

@@ -25,7 +25,7 @@ L = TypeVar("L")
 
 
 def assert_classifies_as(
-    failed: BaseException | Failure, expected: FailureType, classifier: Classifier | None = None
+    failed: BaseException | Failure, expected: FailureType | str, classifier: Classifier | None = None
 ) -> None:
     """Raise AssertionError unless the classifier gives this type to an error or a Failure. None: `RulesClassifier()`.
 

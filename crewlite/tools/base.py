@@ -168,8 +168,8 @@ class BaseTool(Described, Resource):
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         raise ConfigError(f"tool {self.name!r} has no _run; it runs asynchronously: await arun(...)")
 
-    async def _arun(self, **kwargs: Any) -> Any:
-        return await background.blocking(self._run, **kwargs)
+    async def _arun(self, *args: Any, **kwargs: Any) -> Any:
+        return await background.blocking(self._run, *args, **kwargs)
 
     @cached_property
     def arguments(self) -> type[BaseModel]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from crewlite.errors import ConfigError
 from crewlite.lazy import lazy
@@ -16,6 +16,18 @@ if TYPE_CHECKING:
     from crewlite.tools import foreign, function
 else:  # only for tools that are none of BaseTool
     foreign, function = lazy("crewlite.tools.foreign"), lazy("crewlite.tools.function")
+
+
+class ForeignTool(Protocol):
+    """A tool of another framework."""
+
+    @property
+    def name(self) -> str:
+        """What a model calls it."""
+
+    @property
+    def description(self) -> str:
+        """What the model is told about it."""
 
 
 def as_tools(value: object) -> object:

@@ -99,9 +99,18 @@ def _fields_of(cls: type[BaseModel]) -> list[str]:
             continue
         field = cls.model_fields[name]
         default = "required" if field.is_required() else f"`{field.get_default(call_default_factory=True)!r}`"
-        shown = f"`{name}: {kind}`".replace("|", "\\|")
+        shown = f"`{name}: {_taken(kind)}`".replace("|", "\\|")
         lines.append(f"| {shown} | {default} | {said.get(name, '')} |")
     return lines
+
+
+def _taken(kind: str) -> str:
+    """The type of what a field may be given: the first of `Takes[given, held]`."""
+    [statement] = ast.parse(kind).body
+    match statement:
+        case ast.Expr(ast.Subscript(ast.Name("Takes"), ast.Tuple([given, _]))):
+            return ast.unparse(given)
+    return kind
 
 
 def _checkpointing() -> str:

@@ -49,6 +49,7 @@ FLOORS = {
         "masking",
         "standard_types",
         "stable_text",
+        "takes",
         "prompts_by_path",
         "recovery",
     }

@@ -1,0 +1,37 @@
+"""The type of a field that may be given more than it holds, such as a list where it holds a tuple.
+
+Type checkers know such fields as descriptors: an object may be made with whatever the field takes, and code that reads
+the field gets what it holds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
+
+G = TypeVar("G")
+H = TypeVar("H")
+
+if TYPE_CHECKING:
+
+    class Takes(Generic[G, H]):
+        """A field that takes a `G` and holds an `H`: `tasks: Takes[Sequence[Task], FrozenList[Task]]`."""
+
+        @overload
+        def __get__(self, instance: None, owner: type) -> Self: ...
+        @overload
+        def __get__(self, instance: object, owner: type | None = None) -> H: ...
+        def __get__(self, instance: object, owner: type | None = None) -> object: ...
+        def __set__(self, instance: object, value: G) -> None: ...
+
+else:
+
+    class Takes:
+        """At run time, where pydantic asks for it, such a field is of the type that it holds."""
+
+        def __class_getitem__(cls, types: tuple[Any, Any]) -> Any:
+            return types[1]
+
+
+def left_out(value: object) -> Any:
+    """Return what such a field holds if it is left out, in the form in which type checkers accept it as a default."""
+    return value
