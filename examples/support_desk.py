@@ -9,7 +9,6 @@ no model again what it has answered.
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 from crewlite import Agent, Crew, Process, Task, ToolCall, tool
 from crewlite.errors import Suspended
@@ -51,7 +50,7 @@ reply = Task(name="reply", description='Settle this: "{complaint}"', expected_ou
 desk = Crew(agents=[clerk, cashier], tasks=[reply], process=Process.hierarchical, manager_llm=model, checkpoint=True)
 
 if __name__ == "__main__":
-    asked: dict[str, Any] = {"inputs": {"complaint": "My lamp (order A-17) came broken."}, "run_id": "complaint-1"}
+    asked: dict = {"inputs": {"complaint": "My lamp (order A-17) came broken."}, "run_id": "complaint-1"}
     try:
         print(desk.kickoff(**asked))
     except Suspended as waits:

@@ -8,7 +8,6 @@ judge. Scripted models stand for real ones; set CREWLITE_MODEL to ask that model
 
 import json
 import os
-from typing import Any
 
 from crewlite import Agent, Crew, LLMReply, Task, Usage
 from crewlite.testing import ScriptedLLM
@@ -45,7 +44,7 @@ research = Task(name="research", description="List the dues of {towns}", expecte
 advise = Task(name="advise", description="Say where a berth is cheapest", expected_output="Town and dues", agent=clerk)
 crew = Crew(tasks=[research, advise], name="harbours", checkpoint=True)
 
-VARIANTS: list[dict[str, Any]] = [
+VARIANTS: list[dict] = [
     {"name": "as-it-was"},
     {"name": "large-model", "model": model("large", dollars=0.05), "rerun": ["task:advise"]},
     {"name": "one-line", "prompt": {"tasks.advise.description": "Say in one line where a berth is cheapest"}},
@@ -57,5 +56,4 @@ if __name__ == "__main__":
     crew.kickoff({"towns": "Brest, Hull and Porto"}, run_id="berths")
     study = crew.explore("berths", VARIANTS, judge=REAL or ScriptedLLM(verdict, model="judge"))
     print(study)
-    assert study.best
     print(f"\nThe best is {study.best.name}. To go on: crewlite checkpoint show {study.best.ref}")
