@@ -77,7 +77,17 @@ def test_prune_keeps_the_last_checkpoints_and_says_what_it_took(location):
     assert re.match(r"3 checkpoints would be taken away: \w{8}, \w{8}, \w{8}\n", text)
     assert places(location) == before
     said = json.loads(ask("prune", "--keep-last", 1, "--json", "--location", location))
-    assert sorted(said) == ["busy", "checkpoints", "dry_run", "freed", "location", "results", "runs", "unreadable"]
+    assert sorted(said) == [
+        "busy",
+        "checkpoints",
+        "dry_run",
+        "freed",
+        "holding",
+        "location",
+        "results",
+        "runs",
+        "unreadable",
+    ]
     assert (len(said["checkpoints"]), said["runs"], said["dry_run"]) == (3, [], False)
     assert places(location) == [("one", "task:t2"), ("broken", "task:t1")]
     assert ask("prune", "--keep-last", 1, "--location", location) == "nothing to take away\n"
