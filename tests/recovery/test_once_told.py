@@ -167,19 +167,93 @@ def test_a_fork_of_a_run_whose_calls_have_moved_repeats_what_it_foretells_and_no
     assert comes_to.split() == expected
 
 
-def test_a_fork_that_asks_again_for_a_reply_may_repeat_the_calls_of_that_reply_that_were_made_before_it():
+def after_facts_in_crew(till, setting, *amounts, ends=True):
+    facts = Agent(role="Reader", goal="read", llm=ScriptedLLM(lambda messages: "facts"))
+    read = Task(name="facts", description="Read", expected_output="x", agent=facts)
+    crew = in_crew(till, setting, [[amount] for amount in amounts], ends=ends)
+    return crew.model_copy(update={"tasks": [read, *crew.tasks]})
+
+
+def after_facts_in_flow(till, setting, *amounts, ends=True):
+    pay, read = step(name="pay", effect="once")(till.pay), step(name="facts")(lambda: "facts")
+
+    @flow(checkpoint=setting)
+    def order():
+        facts = read()
+        receipts = [pay(amount) for amount in amounts if facts != "facts"]
+        if not ends:
+            raise Interrupted
+        return " ".join(receipts)
+
+    return order
+
+
+def in_crew_and_on(till, setting, *amounts, ends=True):
+    def end(messages):
+        if not ends:
+            raise Interrupted
+        return " ".join(text for text in messages[-1]["content"].splitlines() if text[:1].isdigit() or text == "other")
+
+    crew = in_crew(till, setting, [[amount] for amount in amounts])
+    writer, closer = (
+        Agent(role="Writer", goal="write", llm=ScriptedLLM(say)) for say in (lambda messages: "note", end)
+    )
+    note = Task(name="note", description="Note", expected_output="x", agent=writer, context=[])
+    close = Task(name="end", description="End", expected_output="x", agent=closer, context=[*crew.tasks, note])
+    return crew.model_copy(update={"tasks": [*crew.tasks, note, close]})
+
+
+def in_flow_and_on(till, setting, *amounts, ends=True):
+    pay, note = step(name="pay", effect="once")(till.pay), step(name="note")(lambda: "note")
+
+    @flow(checkpoint=setting)
+    def order():
+        receipts = [pay(amount) for amount in amounts]
+        noted = note()
+        if not ends:
+            raise Interrupted
+        return " ".join([*receipts, noted])
+
+    return order
+
+
+@pytest.mark.parametrize("again", ["the fork", "a fork of it"])
+@pytest.mark.parametrize("program", [after_facts_in_crew, after_facts_in_flow])
+def test_a_changed_fork_keeps_the_calls_that_it_has_made_itself_where_its_code_changes(program, again):
+    setting, till = stored(), Till()
+    with pytest.raises(Interrupted):
+        program(till, setting, ends=False).kickoff(run_id=RUN)
+    address = "task:facts" if program is after_facts_in_crew else "step:facts"
+    fork = program(till, setting, 3, 5, 5, ends=False).fork(RUN, branch="fork", edits={address: "other facts"})
+    with pytest.raises(Interrupted):
+        fork.kickoff()
+    changed = program(till, setting, 5, 8, 3)
+    if again == "the fork":
+        result = changed.kickoff(from_checkpoint=f"{RUN}/fork")
+    else:
+        result = changed.fork(f"{RUN}/fork").kickoff()
+    assert (str(result), till.paid) == ("5.2 8.4 3.1", [3, 5, 5, 8])
+
+
+@pytest.mark.parametrize("program", [in_crew_and_on, in_flow_and_on])
+def test_a_changed_fork_makes_no_call_again_that_its_changes_do_not_lead_to_where_its_code_changes(program):
+    setting, till = stored(), Till()
+    with pytest.raises(Interrupted):
+        program(till, setting, 3, 5, ends=False).kickoff(run_id=RUN)
+    address = "task:note" if program is in_crew_and_on else "step:note"
+    fork = program(till, setting, 5, 8, 3).fork(RUN, edits={address: "other"})
+    assert (str(fork.kickoff()), till.paid) == ("5.2 8.3 3.1 other", [3, 5, 8])
+
+
+def test_a_fork_that_asks_again_for_a_reply_keeps_the_calls_of_that_reply_that_were_made_before_its_change():
     setting, till = stored("keep"), Till()
     with pytest.raises(Interrupted):
         in_crew(till, setting, [[1]], ends=False).kickoff(run_id=RUN)
     program = in_crew(till, setting, [[2], [1]])
     assert until_done(program) == "2.2 1.1"
-    change = {"edits": {"task:bill/tool:pay#2": "other"}}
-    with pytest.raises(EffectsRepeat) as refused:
-        program.fork(RUN, **change)
-    assert [call.address for call in refused.value.effects] == ["task:bill/tool:pay"]
-    fork = program.fork(RUN, **change, allow_effects=True)
-    assert [call.address for call in fork.preview().effects] == ["task:bill/tool:pay"]
-    assert str(fork.kickoff()) == "other 1.3"
+    fork = program.fork(RUN, edits={"task:bill/tool:pay#2": "other"})
+    assert fork.preview().effects == ()
+    assert str(fork.kickoff()) == "other 1.1"
 
 
 def test_a_reply_that_a_fork_has_edited_shows_the_results_of_its_own_calls():

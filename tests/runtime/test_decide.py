@@ -22,6 +22,7 @@ from crewlite.runtime.steps.replay import (
     decide,
     missed,
 )
+from crewlite.state.format.edits import Edit
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
 
@@ -63,7 +64,7 @@ def question(digest: str = ASKED, **more: object) -> Question:
     ],
 )
 def test_an_edit_of_this_fork_holds_or_is_refused_and_never_dropped(base, digest, mode, expected):
-    edited = record(outcome(edited=True), edited={"step:go": 2})
+    edited = record(outcome(edited=True), edited={"step:go": Edit(2, 1)})
     edited.run["base"] = {"seq": base}
     decision = decide(edited, question(digest), mode)
     assert getattr(decision, "why", verdict(decision).partition(",")[0]) == expected
@@ -160,9 +161,9 @@ def test_a_question_that_an_earlier_release_recorded_with_fewer_parts_is_the_sam
 
 
 def test_under_strict_replay_a_fork_with_edits_keeps_the_edited_and_does_the_rest():
-    edited = record(outcome(edited=True), edited=frozenset({"step:go"}))
+    edited = record(outcome(edited=True), edited={"step:go": Edit(2, 1)})
     assert verdict(decide(edited, question(OTHER), STRICT)) == "reuse"
-    assert verdict(decide(record(outcome(), edited=frozenset({"step:in"})), question(OTHER), STRICT)) == "run"
+    assert verdict(decide(record(outcome(), edited={"step:in": Edit(2, 1)}), question(OTHER), STRICT)) == "run"
 
 
 @pytest.mark.parametrize(

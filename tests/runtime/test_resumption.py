@@ -24,6 +24,7 @@ from crewlite.runtime.kickoffs.resumption import branch_for, check_newest, in_do
 from crewlite.runtime.steps.run import Run
 from crewlite.secrets import Secrets
 from crewlite.state import CheckpointConfig, InMemoryProvider
+from crewlite.state.format.edits import Edit
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
@@ -170,7 +171,7 @@ def test_a_call_takes_a_result_while_it_is_in_doubt_and_the_same_one_afterwards(
 )
 def test_a_fork_knows_which_of_its_changes_nobody_has_used(edited, outcomes, unused):
     record = recorded(fork=True, city="Rome")
-    record.edited = edited
+    record.edited = {at: Edit(seq, 0) for at, seq in edited.items()}
     record.outcomes = {address: outcome(address, seq) for address, seq in outcomes.items()}
     assert resumed(record).unused == unused
 

@@ -16,6 +16,7 @@ from crewlite.runtime.steps.frame import Frame
 from crewlite.runtime.steps.other_forms import other_forms
 from crewlite.runtime.steps.replay import DIFFERS
 from crewlite.state.format.addresses import bare_name, leaf, prefix_beside
+from crewlite.state.format.earlier import is_before_change
 from crewlite.state.format.record import Record
 
 
@@ -24,7 +25,7 @@ def address_of(frame: Frame, address: str, question: codec.Json) -> str:
 
     It is that of an unrequested call that was begun with this question in the same attempt. If there is none, and
     another call was begun at `address`, it is an address that no step has. Code that has to ask for the recorded calls
-    in their order stays at `address`, and so does a fork with changes, which makes its calls there again.
+    in their order stays at `address`. So does a fork with changes, which makes there again what its changes lead to.
     """
     record = frame.run.record
     if not ((frame.run.resumed or record.attempts) and (begun := _unrequested(frame))):
@@ -63,10 +64,15 @@ def _found(frame: Frame, address: str, alike: list[str]) -> str | None:
     None if code that has to ask for the recorded calls in their order asks for another one, which will be refused.
     """
     record, mode, is_taken = frame.run.record, frame.inherited.mode, address in _unrequested(frame)
-    changed = record.edited or record.earlier_inputs
-    may_differ = not changed and (not mode.strict_replay or mode.reruns(once=True) or not is_taken)
-    free = may_differ or bool(frame.children.moved)
-    known = [at for at in alike if free or at == address or at in record.edited or _differs(record, at)]
+    may_differ = not mode.strict_replay or mode.reruns(once=True) or not is_taken
+    changed, moved = is_before_change(record, address), bool(frame.children.moved)
+    free = moved or (may_differ and not changed)
+
+    def may_answer(at: str) -> bool:
+        kept = may_differ and not is_before_change(record, at)
+        return free or kept or at == address or at in record.edited or _differs(record, at)
+
+    known = [at for at in alike if may_answer(at)]
     if known:  # whether they have ended or not, so that each request gets the same one after every kill
         return min(known, key=lambda at: (at != address, len(at), at))
     new = (at for at in frame.children.beyond(address) if not _is_known(frame, at))

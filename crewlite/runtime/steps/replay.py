@@ -20,7 +20,7 @@ from crewlite.runtime.steps.attempts import is_call_made_once, is_retried
 from crewlite.runtime.steps.other_forms import other_forms
 from crewlite.state.format.addresses import is_right_below, prefix_beside
 from crewlite.state.format.commit import AskedQuestion, GivenAnswer
-from crewlite.state.format.earlier import has_other_inputs, is_own_edit
+from crewlite.state.format.earlier import has_other_inputs, is_before_change, is_own_edit
 from crewlite.state.format.numbering import is_counted
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
@@ -229,10 +229,10 @@ def _stands(record: Record, ended: Outcome | Attempt, question: Question) -> boo
 def _is_in_repeated_task(record: Record, ended: Outcome | Attempt | None, question: Question, mode: Mode) -> bool:
     """Return whether a call was made, and is requested again only because the task around it is done again.
 
-    False in a fork with changes, which makes such calls again: see `allow_effects` of `fork`.
+    False in a fork whose changes lead to the call, which it makes again: see `allow_effects` of `fork`.
     """
     made = isinstance(ended, Outcome) and ended.fingerprint == question.digest
-    return made and not (record.edited or has_other_inputs(record, question.address))
+    return made and not is_before_change(record, question.address)
 
 
 def recorded_question(record: Record, address: str, digest: str, basis: Basis) -> AskedQuestion | None:
@@ -286,7 +286,7 @@ def _answered_strictly(
     if any(codec.digest([question.kind, other]) == recorded.fingerprint for other in other_forms(question.asked)):
         return Reuse(recorded, recorded.drifted)
     address = recorded.address
-    if record.edited or has_other_inputs(record, address):  # a changed fork may ask other questions
+    if is_before_change(record, address) or (record.edited and not question.once):  # it may ask other questions
         return Reuse(recorded, recorded.drifted) if recorded.edited else EXECUTE
     free = _free_from(record, (*unrequested, address))
     may_differ = question.drift == MAY_DIFFER or (not question.once and 0 < free <= recorded.seq)

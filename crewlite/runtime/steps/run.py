@@ -149,7 +149,8 @@ class Run:
             self.inherited = _grouped(inherited(record), outer)
         self.undecided = frozenset(undecided(record))
         ended, base = record.outcomes, record.base
-        own = (at for at, seq in record.edited.items() if seq > base and (at not in ended or ended[at].seq == seq))
+        edits = ((at, edit.seq) for at, edit in record.edited.items() if edit.seq > base)
+        own = (at for at, seq in edits if at not in ended or ended[at].seq == seq)
         self.unused = {at for at in own if not record.is_inside(at)}  # else the step around answers, and asks for none
 
     @cached_property

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from crewlite.codec import Json, JsonObject, digest
+from crewlite.state.format.addresses import outers
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
 
@@ -20,6 +21,19 @@ def inputs_at(record: Record, address: str) -> Json:
 def has_other_inputs(record: Record, address: str) -> bool:
     """Return whether the inputs of the run have changed since a step ended; False if it has not ended."""
     return bool(record.earlier_inputs) and digest(inputs_at(record, address)) != digest(record.run["inputs"])
+
+
+def is_before_change(record: Record, address: str) -> bool:
+    """Return whether a fork may do a step again that had ended before: its changes lead to that step.
+
+    They are other inputs, and edited steps, or ones to run again, that had ended before it or are around it. True for
+    an edited step; of a step that has not ended, whether a fork has changed anything.
+    """
+    if (ended := record.end(address)) is None:
+        return bool(record.edited or record.earlier_inputs)
+    inside = {address, *outers(address)}
+    leads = ((at in inside or edit.since <= ended.seq) and ended.seq <= edit.seq for at, edit in record.edited.items())
+    return any(leads) or has_other_inputs(record, address)
 
 
 def definition_at(record: Record, address: str) -> JsonObject:

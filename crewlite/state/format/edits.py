@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from typing import Any
+from typing import Any, NamedTuple
 
 from crewlite.state.format.addresses import around, outers
 from crewlite.state.format.commit import GivenAnswer
 
 ByAddress = dict[str, Any]
+
+
+class Edit(NamedTuple):
+    """What the record of a fork keeps about a step that the fork has edited or set to run again."""
+
+    seq: int
+    """The number of the commit that did so."""
+    since: int
+    """The number of the commit with the step's outcome or last failure before that; 0 for none."""
 
 
 def take_back(

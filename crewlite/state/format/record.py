@@ -27,7 +27,7 @@ from crewlite.state.format.commit import (
     StepRecord,
     TimeAtWork,
 )
-from crewlite.state.format.edits import inherited, take_back, withdraw
+from crewlite.state.format.edits import Edit, inherited, take_back, withdraw
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.forms import checked_result
 from crewlite.state.format.kept import Kept, Order, late_changes
@@ -91,8 +91,8 @@ class Record:
     """Whether the run has failed, and was not resumed since."""
     auto_approve: bool = False
     """Whether calls of tools that require approval are approved."""
-    edited: dict[str, int] = field(default_factory=dict)
-    """The steps that this fork, or a base of it, has edited or set to run again, with the number of that commit."""
+    edited: dict[str, Edit] = field(default_factory=dict)
+    """The steps that this fork, or a base of it, has edited or set to run again."""
     inherited: frozenset[str] = frozenset()
     """The ids of checkpoints of the branches that this one is forked from."""
     fresh: bool = False
@@ -334,7 +334,8 @@ class Record:
     def _steps(self, steps: Sequence[StepRecord], at: str) -> bool:
         """Apply steps. Returns whether any of them has changed values."""
         if edited := {step["address"] for step in steps if step.get("edited")}:
-            self.edited |= dict.fromkeys(edited, self.seq)
+            before = {at: self.outcomes.get(at) or self.last_attempt(at) for at in edited}
+            self.edited |= {at: Edit(self.seq, ended.seq if ended else 0) for at, ended in before.items()}
             others = (self.failures, self.asked, self.answers, self.intended, self.begun_once)
             take_back(edited, outcomes=self.outcomes, intents=self.intents, late=self.late, others=others)
             self.intended |= {at: self.outcomes[at].fingerprint for at in edited if at in self.outcomes}

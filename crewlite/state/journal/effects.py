@@ -102,7 +102,6 @@ def check_effects(
     ends = [ended for at in changed if (ended := _asked_before(then, at)) is not None]
     latest = {call["address"]: call for call in made if call["seq"] <= seq}
     since = 0 if anew or "inputs" in (first or {}) else min(ends, default=float("inf"))
-    requested = _last_requests(entry for entry in entries if entry.seq <= seq)
 
     def may_repeat(call: MadeCall) -> bool:
         address, is_open = call["address"], not then.settled(call["address"])
@@ -111,8 +110,7 @@ def check_effects(
         if _is_inside(address, edited):
             return False
         taken_back = call["finished"] and is_open and call is latest[address]  # the kickoff asks about one that was cut
-        asked = max(call["seq"], requested.get(address, 0))
-        return taken_back or asked >= since or _is_inside(address, again)
+        return taken_back or call["seq"] >= since or _is_inside(address, again)
 
     if repeated := [call for call in made if may_repeat(call)]:
         raise EffectsRepeat(what, _repeated_calls(repeated))
@@ -161,22 +159,16 @@ def repeated(
         before: The record at the commit that the branch is forked from.
         running: The addresses of the steps that will run or may run.
     """
-    made = once_calls(entries)
-    requested = _last_requests(entries) if made else {}
-
-    def is_repeated(call: MadeCall) -> bool:
-        asked = max(call["seq"], requested.get(call["address"], 0))
-        return _is_repeated(call["address"], asked, record, before, running)
-
-    own = [one for one in made if one["finished"] and is_repeated(one)]
+    made = (one for one in once_calls(entries) if one["finished"])
+    own = [one for one in made if _is_repeated(one["address"], one["seq"], record, before, running)]
     behind = [one for one in beside if _is_inside(one["address"], running) and not record.settled(one["address"])]
     return tuple(_repeated_calls([*behind, *own]))
 
 
-def _is_repeated(address: str, asked: int, record: Record, before: Record, running: Collection[str]) -> bool:
+def _is_repeated(address: str, made: int, record: Record, before: Record, running: Collection[str]) -> bool:
     """Return whether a finished call of the branch is made again. An interrupted step continues after such a call.
 
-    `asked`: the number of the last commit in which it was made or requested.
+    `made`: the number of the commit in which it was made.
     """
     around = next((at for at in (address, *outers(address)) if at in running), None)
     if around is None:
@@ -185,7 +177,7 @@ def _is_repeated(address: str, asked: int, record: Record, before: Record, runni
     if changed or not record.settled(address) or around in record.outcomes:
         return True
     inside = (_asked_before(before, at) for at in record.edited if around in outers(at))
-    return any(seq is not None and seq <= asked for seq in inside)
+    return any(seq is not None and seq <= made for seq in inside)
 
 
 def _repeated_calls(made: Iterable[MadeCall]) -> list[RepeatedCall]:
@@ -207,16 +199,6 @@ def _is_inside(address: str, steps: Collection[str]) -> bool:
 
 def _has_any(entry: Entry) -> bool:
     return "made" in entry.commit or any(effect == "once" for _, effect, *_ in entry.commit.get("intents", ()))
-
-
-def _last_requests(entries: Iterable[Entry]) -> dict[str, int]:
-    """Return the number of the last commit with a reply that requests a tool call, by the address of the call.
-
-    A reply may request a call that was made before it: one that a changed program asks for in another order.
-    """
-    counts: dict[str, Numbering] = {}
-    steps = ((entry.seq, step) for entry in entries for step in entry.commit.get("steps", ()))
-    return {at: seq for seq, step in steps for at, _ in _arguments(step, counts)}
 
 
 def _arguments(step: StepRecord, counts: dict[str, Numbering]) -> Iterator[tuple[str, str]]:

@@ -45,7 +45,7 @@ def _is_used_again(record: Record, reply: Outcome) -> bool:
     around = first or record.outcomes.get(outer(reply.address))
     if around is None or reply.address in around.unused:
         return False
-    return any(reply.seq <= changed < around.seq for changed in record.edited.values())
+    return any(reply.seq <= edit.seq < around.seq for edit in record.edited.values())
 
 
 def superseded(record: Record) -> set[str]:
