@@ -19,6 +19,8 @@ from crewlite.errors import SchemaTooNew
 from crewlite.ids import now_text
 from crewlite.state.format.commit import Commit, CommitParts, check_checkpoint, read_commit
 
+Head = tuple[int, str]
+"""The head of a branch: the seq and the checksum of its last entry."""
 SCHEMA = 1
 STATE = "state"
 """The kind of a run that consists of values alone and is never kicked off: RuntimeState.open creates it."""
@@ -58,6 +60,11 @@ class Entry(NamedTuple):
         return cls(commit["seq"], seal, compacted["sum"] if compacted else seal, body, commit)
 
     @property
+    def head(self) -> Head:
+        """The head of a branch whose last entry this is."""
+        return self.seq, self.sum
+
+    @property
     def first(self) -> int:
         """The seq; for a commit that replaces several in a compaction, the seq of the first of them."""
         compacted = self.commit.get("folded")
@@ -73,8 +80,8 @@ class InvalidEntry(Exception):
     """Bytes or a commit are not a valid next entry of a journal. Internal: readers raise JournalCorrupt from it."""
 
 
-def next_entry(parts: CommitParts, *, after: tuple[int, str]) -> Entry:
-    """Seal an entry with these parts. `after`: seq and checksum of the entry before.
+def next_entry(parts: CommitParts, *, after: Head) -> Entry:
+    """Seal an entry with these parts. `after`: the head of the branch before it.
 
     Raises InvalidEntry for a checkpoint of another commit without that commit's checksum, as `read_commit` would.
     """

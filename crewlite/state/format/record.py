@@ -28,7 +28,7 @@ from crewlite.state.format.commit import (
     TimeAtWork,
 )
 from crewlite.state.format.edits import Edit, inherited, take_back, withdraw
-from crewlite.state.format.entry import Entry
+from crewlite.state.format.entry import Entry, Head
 from crewlite.state.format.forms import checked_result
 from crewlite.state.format.kept import Kept, Order, late_changes
 from crewlite.state.format.operations import Operation
@@ -121,8 +121,8 @@ class Record:
         return record
 
     @property
-    def head(self) -> tuple[int, str]:
-        """The seq and the checksum of the last entry."""
+    def head(self) -> Head:
+        """The head of the branch: the seq and the checksum of the last entry."""
         return self.seq, self.sum
 
     @property

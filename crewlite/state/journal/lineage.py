@@ -15,7 +15,6 @@ from crewlite.state.format.checkpoints import recorded_in
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.providers import BranchInfo, Commit, Store
-from crewlite.state.providers.base import Head
 
 Journals = dict[str, list[Entry]]
 """The entries of each branch itself, by branch; a base comes before its forks."""
@@ -103,11 +102,6 @@ def readable_branches(store: Store, run_id: str, wanted: str = "main") -> list[B
         return found
 
 
-def head_of(entries: Sequence[Entry]) -> Head:
-    """Return the head of a branch with these entries."""
-    return entries[-1].seq, entries[-1].sum
-
-
 def standing_on(journals: Mapping[str, Sequence[Entry]], branch: str) -> list[Entry]:
     """Return the entries that a branch inherits from its base, from the start of the run; [] if it is not a fork."""
     base = journals[branch][0].commit["run"].get("base")
@@ -137,7 +131,7 @@ def commit_of(own: Sequence[Entry], *, since: int = 0) -> Commit:
     """
     run = own[0].commit["run"]
     base = run.get("base")
-    before = head_of(own[:since]) if since else (base["seq"], base["sum"]) if base else (0, "")
+    before = own[since - 1].head if since else (base["seq"], base["sum"]) if base else (0, "")
     return Commit(run["run_id"], run["branch"], *before, tuple(own[since:]))
 
 
@@ -157,7 +151,7 @@ def _downward(store: Store, run_id: str, branch: str) -> Iterator[tuple[str, lis
 def lost_base(journals: Mapping[str, Sequence[Entry]], branch: str) -> str | None:
     """Return a sentence about the entry that a branch is forked from if these journals lack it; None if they do not."""
     base = journals[branch][0].commit["run"].get("base")
-    if not base or (base["seq"], base["sum"]) in [(one.seq, one.sum) for one in journals.get(base["branch"], ())]:
+    if not base or (base["seq"], base["sum"]) in [one.head for one in journals.get(base["branch"], ())]:
         return None
     return f"the commit that it is forked from (commit {base['seq']} of {base['branch']}) is missing"
 

@@ -15,12 +15,10 @@ from crewlite.errors import ConfigError, CrewliteError, StoreUnusable, text_of
 from crewlite.forked import rlock
 from crewlite.refs import check_names
 from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase, RunStart
-from crewlite.state.format.entry import Entry, next_entry
+from crewlite.state.format.entry import Entry, Head, next_entry
 from crewlite.wording import what_is
 
 _TRIES = 100  # a try fails only if another process has succeeded
-Head = tuple[int, str]
-"""The head of a branch: the seq and the checksum of its last entry."""
 BranchName = tuple[str, str]
 """The id of a run, and the name of one of its branches."""
 End = Literal["finished", "failed"]
@@ -59,8 +57,8 @@ class Commit:
 
     @property
     def head(self) -> Head:
-        """The number and checksum of the last entry that the branch will have once these entries are appended."""
-        return (self.entries[-1].seq, self.entries[-1].sum) if self.entries else (self.after, self.after_sum)
+        """The head that the branch will have once these entries are appended."""
+        return self.entries[-1].head if self.entries else (self.after, self.after_sum)
 
     def beyond(self, head: Head | None) -> tuple[Entry, ...] | None:
         """Return the entries of this commit that a branch lacks, given its head (None if the branch does not exist).
@@ -70,7 +68,7 @@ class Commit:
         """
         if head == (self.after, self.after_sum) or (head is None and self.run):
             return self.entries
-        heads = [(entry.seq, entry.sum) for entry in self.entries]
+        heads = [entry.head for entry in self.entries]
         return self.entries[heads.index(head) + 1 :] if head in heads else None
 
 

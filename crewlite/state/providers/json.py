@@ -28,10 +28,10 @@ from crewlite.errors import BranchConflictError, CheckpointMismatch, JournalCorr
 from crewlite.file_locks import locked
 from crewlite.ids import new_id
 from crewlite.lazy import lazy
-from crewlite.state.format.entry import Entry
+from crewlite.state.format.entry import Entry, Head
 from crewlite.state.format.rewinds import abandoned, is_abandoned
 from crewlite.state.providers import reading
-from crewlite.state.providers.base import CheckpointInfo, Commit, Head
+from crewlite.state.providers.base import CheckpointInfo, Commit
 from crewlite.state.providers.json_checkpoints import (
     TOGETHER,
     Changes,
@@ -146,7 +146,7 @@ class JsonStore:
             raise reading.no_branch(run_id, branch, heads.get(branch, (0, ""))[0])
         with locked([self.paths.lock(run_id)]):
             journals = {info.branch: self.journals.scan(run_id, info.branch)[0] for info in self.branches(run_id)}
-            reading.check_remove(run_id, dict(heads), {b: (es[-1].seq, es[-1].sum) for b, es in journals.items()})
+            reading.check_remove(run_id, dict(heads), {b: es[-1].head for b, es in journals.items()})
             self.heads.remove(run_id)
             named = [file for entries in journals.values() for file in self.files.paths(entries).values()]
             self.files.make({file: None for file in named if os.path.exists(file)})

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from crewlite.errors import BranchConflictError
 from crewlite.forked import lock
 from crewlite.state.format.commit import CheckpointRecord
-from crewlite.state.format.entry import Entry
+from crewlite.state.format.entry import Entry, Head
 from crewlite.state.format.rewinds import abandoned, rewinds_of
 from crewlite.state.providers import reading
-from crewlite.state.providers.base import BranchInfo, BranchName, CheckpointInfo, Commit, End, Head
+from crewlite.state.providers.base import BranchInfo, BranchName, CheckpointInfo, Commit, End
 
 
 class InMemoryProvider:
@@ -121,7 +121,7 @@ class _MemoryStore:
 
     def _head(self, run_id: str, branch: str) -> Head | None:
         journal = self._journals.get((run_id, branch))
-        return (journal[-1].seq, journal[-1].sum) if journal else None
+        return journal[-1].head if journal else None
 
 
 class _MemoryResults:

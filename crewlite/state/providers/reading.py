@@ -14,10 +14,10 @@ from typing import Any
 
 from crewlite.errors import BranchConflictError, JournalCorrupt, SchemaTooNew, StoreError
 from crewlite.state.format.commit import CheckpointRecord, ForkBase, Rewind
-from crewlite.state.format.entry import Entry, InvalidEntry, chained, parse, start_of, unseal
+from crewlite.state.format.entry import Entry, Head, InvalidEntry, chained, parse, start_of, unseal
 from crewlite.state.format.forms import check_recorded_inputs
 from crewlite.state.format.rewinds import Ranges, is_abandoned
-from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, End, Head
+from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, End
 
 LAST = 4
 """How many entries at the end of a journal `end_of` looks at."""
@@ -112,7 +112,7 @@ def check_follows(entry: Entry, before: Sequence[Entry], run_id: str, branch: st
     if (entry.seq, entry.first) != (seq, expected):
         raise InvalidEntry(f"commit {expected} is missing")
     back = commit.get("rewind")
-    if back and (back["seq"], back["sum"]) not in [(earlier.seq, earlier.sum) for earlier in before]:
+    if back and (back["seq"], back["sum"]) not in [earlier.head for earlier in before]:
         raise InvalidEntry(f"this commit goes back to commit {back['seq']}, which is missing")
 
 
@@ -310,14 +310,14 @@ def _check_replaces(run_id: str, branch: str, own: Sequence[Entry], entries: Seq
 
     The seq and checksum of each must be those of an entry of `own`, so that later entries and forks stay chained to it.
     """
-    ends = {(entry.seq, entry.sum) for entry in own}
+    ends = {entry.head for entry in own}
     read, problem = sound_part(((one.body, one.seal, one.seq) for one in entries), run_id, branch, branch)
     if problem:
         raise InvalidEntry(problem)
     for entry in read:
-        if (entry.seq, entry.sum) not in ends:
+        if entry.head not in ends:
             raise InvalidEntry(f"commit {entry.seq} has another sum")
-    if not read or (read[-1].seq, read[-1].sum) != (own[-1].seq, own[-1].sum):
+    if not read or read[-1].head != own[-1].head:
         raise InvalidEntry(f"commit {own[-1].seq} is not the last one")
     if _rewinds(read) != _rewinds(own):
         raise InvalidEntry("the commits that rewind the branch are different")
@@ -332,14 +332,14 @@ def _rewinds(entries: Iterable[Entry]) -> list[tuple[int, Rewind]]:
 
 def check_bases(commits: Sequence[Commit]) -> None:
     """Raise BranchConflictError unless each of these commits of a new run creates a branch, after that of its base."""
-    made: set[tuple[str, int, str]] = set()
+    made: set[tuple[str, Head]] = set()
     for commit in commits:
         if commit.run is None:
             raise no_branch(commit.run_id, commit.branch, commit.after)
         base = commit.run.get("base")
-        if base and (base["branch"], base["seq"], base["sum"]) not in made:
+        if base and (base["branch"], (base["seq"], base["sum"])) not in made:
             raise no_base(commit, base)
-        made |= {(commit.branch, entry.seq, entry.sum) for entry in commit.entries}
+        made |= {(commit.branch, entry.head) for entry in commit.entries}
 
 
 def check_remove(run_id: str, expected: dict[str, Head], found: dict[str, Head]) -> None:

@@ -22,10 +22,10 @@ from crewlite import disk
 from crewlite.errors import BranchConflictError, JournalCorrupt, SchemaTooNew, StoreUnusable
 from crewlite.lazy import lazy
 from crewlite.state.format.commit import CheckpointRecord
-from crewlite.state.format.entry import Entry, InvalidEntry, parse, unseal
+from crewlite.state.format.entry import Entry, Head, InvalidEntry, parse, unseal
 from crewlite.state.format.rewinds import Ranges, Rewound, abandoned, is_abandoned
 from crewlite.state.providers import reading
-from crewlite.state.providers.base import BranchInfo, BranchName, CheckpointInfo, Commit, End, Head
+from crewlite.state.providers.base import BranchInfo, BranchName, CheckpointInfo, Commit, End
 from crewlite.state.providers.salvage import Salvage
 from crewlite.state.providers.sqlite_database import (
     MAY_REWIND,
@@ -138,7 +138,7 @@ class SqliteStore:
         records = ((body, seal, seq) for *_, seq, seal, body in rows)
         found, problem = reading.sound_part(records, run_id, branch, where)
         at = rows[len(found)][2] if problem else None
-        if not problem and rows and rows[0][:2] != (found[-1].seq, found[-1].sum):
+        if not problem and rows and rows[0][:2] != found[-1].head:
             problem, at = "the commits after it are gone", found[-1].seq
         if problem:
             sound = reading.newest_sound_checkpoint(found, self.ref)

@@ -114,7 +114,7 @@ class _SqliteSalvage:
     def ending(self, raw: RawBranch, sound: Sequence[Entry], problem: str | None) -> tuple[str, str] | None:
         """Return (code, sentence) if the row of a branch does not name its last entry as its head; None otherwise."""
         row: _Row = raw.handle
-        if problem or not sound or not row.there or (row.seq, row.head) == (sound[-1].seq, sound[-1].sum):
+        if problem or not sound or not row.there or (row.seq, row.head) == sound[-1].head:
             return None
         if isinstance(row.seq, int) and row.seq > sound[-1].seq:
             return "short_journal", f"the commits after {sound[-1].seq} are missing"
@@ -127,8 +127,7 @@ class _SqliteSalvage:
             statements.append((_ENTRY_ASIDE, (*aside, number, record.seq)))
             statements.append(("DELETE FROM entry WHERE branch_id IS ? AND seq IS ?", (number, record.seq)))
         if sound:
-            head = sound[-1].seq, sound[-1].sum, number
-            statements.append(("UPDATE branch SET seq=?, head=? WHERE id=?", head))
+            statements.append(("UPDATE branch SET seq=?, head=? WHERE id=?", (*sound[-1].head, number)))
         else:
             statements.append(("DELETE FROM place WHERE branch_id=?", (number,)))
             statements.append(("DELETE FROM branch WHERE id=?", (number,)))
@@ -145,7 +144,7 @@ class _SqliteSalvage:
         statements = list[Statement]()
         if not row.there:
             touched = datetime.fromisoformat(last.commit["at"]).timestamp()
-            made = (row.id, raw.run_id, row.name, row.uid, last.seq, last.sum, touched)
+            made = (row.id, raw.run_id, row.name, row.uid, *last.head, touched)
             insert = "INSERT OR REPLACE INTO branch (id, run_id, name, uid, seq, head, touched) VALUES (?,?,?,?,?,?,?)"
             statements.append((insert, made))
         if wrong := set(wanted) ^ set(there):

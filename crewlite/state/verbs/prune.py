@@ -21,7 +21,6 @@ from crewlite.state.journal.compaction import bases, compacted_entries, size
 from crewlite.state.journal.lineage import (
     UNREADABLE,
     gone,
-    head_of,
     journals_of_run,
     standing_on,
     stored_already,
@@ -224,7 +223,7 @@ class _Run:
 
     def removed(self, *, dry_run: bool) -> Pruned:
         if not dry_run:
-            self.store.remove(self.run_id, {branch: head_of(own) for branch, own in self.journals.items()})
+            self.store.remove(self.run_id, {branch: own[-1].head for branch, own in self.journals.items()})
         return Pruned(runs=(self.run_id,), freed=sum(map(size, self.journals.values())))
 
     def compacted(self, branch: str, keep_last: int, *, dry_run: bool) -> Pruned:

@@ -17,7 +17,7 @@ from crewlite.secrets import Secrets
 from crewlite.state.format.commit import CommitParts, Rewind
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
-from crewlite.state.format.rewinds import ends_of_tails
+from crewlite.state.format.rewinds import ends_of_tails, own_of
 from crewlite.state.journal.effects import check_effects
 from crewlite.state.journal.lineage import read_lineage, stored_already
 from crewlite.state.providers import Commit, Store
@@ -44,15 +44,14 @@ def rewind(store: Store, found: Located, source: object, *, ref: str, reason: st
             f"so it cannot go back. Cancel it first ({in_shell(f'cancel {run_id}/{branch}', store.location)}), or fork "
             f"the place: {in_shell(f'fork {ref}', store.location)}",
         )
-        back = _target(entries, record, found, ref)
-        own = [entry for entry in entries if entry.seq > record.base]
-        last = own[-1]
+        own = own_of(entries)
+        back, last = _target(entries, own, record, found, ref), own[-1]
         if last.commit.get("rewind", {}).get("seq") == back["seq"] and last.first == last.seq:  # it stands there
             return [stored_already(own)], None
         if not allow_effects:
             check_effects(entries, back["seq"], ref)
         parts: CommitParts = {"rewind": back | ({"reason": said} if said else {}), "released": True}
-        return [Commit.saying(run_id, branch, (last.seq, last.sum), parts)], len(ends_of_tails(entries)) + 1
+        return [Commit.saying(run_id, branch, last.head, parts)], len(ends_of_tails(entries)) + 1
 
     if number := appended(store, make):
         about: dict[str, Any] = {"location": found.location, "provider": found.provider.name, "run_id": run_id}
@@ -60,9 +59,8 @@ def rewind(store: Store, found: Located, source: object, *, ref: str, reason: st
         event_bus.emit(source, events.CheckpointRewoundEvent(**about))
 
 
-def _target(entries: Sequence[Entry], record: Record, found: Located, ref: str) -> Rewind:
-    """Return the commit to go back to. Raises RefError if it is not a commit of the branch itself."""
-    own = {entry.seq: entry for entry in entries if entry.seq > record.base}
+def _target(entries: Sequence[Entry], own: Sequence[Entry], record: Record, found: Located, ref: str) -> Rewind:
+    """Return the commit to go back to. Raises RefError if it is not among `own`, those of the branch itself."""
     if found.abandoned is not None:
         seq = abandoned_by(entries, found.abandoned, ref)[-1].seq
     elif found.checkpoint is None:
@@ -72,9 +70,10 @@ def _target(entries: Sequence[Entry], record: Record, found: Located, ref: str) 
     else:
         raise RefError(ref, f"names no checkpoint of {found.run_id}/{found.branch} any more: it was pruned or deleted")
     if seq == record.base:  # where a fork begins: with its own first commit, which holds its edits and inputs
-        seq = min(own)
-    if seq not in own:
+        seq = own[0].seq
+    total = next((entry.sum for entry in own if entry.seq == seq), None)
+    if total is None:
         raise RefError(
             ref, f"is before the place at which {found.run_id}/{found.branch} was forked: fork that place instead"
         )
-    return {"seq": seq, "sum": own[seq].sum}
+    return {"seq": seq, "sum": total}

@@ -129,7 +129,7 @@ def _journals(store: Store, run_id: str) -> lineage.Journals:
 
 
 def _digest(journals: Mapping[str, Sequence[Entry]]) -> str:
-    return codec.digest({name: lineage.head_of(entries) for name, entries in journals.items()})
+    return codec.digest({name: entries[-1].head for name, entries in journals.items()})
 
 
 def _verified(data: bytes, where: str) -> tuple[str, lineage.Journals]:

@@ -318,7 +318,7 @@ def a_run_that_moved_is_not_removed(bench: Bench) -> None:
 
 
 def _head(branch: Branch) -> tuple[int, str]:
-    return branch.entries[-1].seq, branch.entries[-1].sum
+    return branch.entries[-1].head
 
 
 def _folded(branch: Branch, *stands: int) -> list[Entry]:

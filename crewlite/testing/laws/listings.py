@@ -8,7 +8,6 @@ from crewlite.errors import RefError
 from crewlite.state.format.commit import CheckpointRecord, Claim, CommitParts, StepRecord
 from crewlite.state.format.entry import next_entry
 from crewlite.state.format.failed import ErrorRecord
-from crewlite.state.journal.lineage import head_of
 from crewlite.state.providers import CheckpointInfo, Commit
 from crewlite.state.reading.locate import locate
 from crewlite.testing.bench import Bench, Branch, NotOffered, branch_line, checkpoint_line, journal_is, raises, same
@@ -191,7 +190,7 @@ def ends_are_told_by_the_last_entries(bench: Bench) -> None:
     def run(*last: CommitParts) -> str:
         branch = Branch(f"run-{len(names)}").add(3)
         for parts in last:
-            branch.entries.append(next_entry(parts, after=head_of(branch.entries)))
+            branch.entries.append(next_entry(parts, after=branch.entries[-1].head))
         names.append((branch.run_id, branch.branch))
         store.append([branch.commit()])
         return branch.run_id

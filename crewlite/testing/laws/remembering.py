@@ -40,7 +40,7 @@ def what_is_remembered_is_of_no_run(bench: Bench) -> None:
     store.append([branch.commit()])
     results.remember(_KEYS[1], b"kept too")
     same(store.branches(), [branch_line(branch)], "branches are listed:")
-    store.remove(branch.run_id, {branch.branch: (branch.entries[-1].seq, branch.entries[-1].sum)})
+    store.remove(branch.run_id, {branch.branch: branch.entries[-1].head})
     same([results.recall(key) for key in _KEYS], [b"kept", b"kept too", None], "after the run was removed, keys recall")
 
 
