@@ -85,8 +85,7 @@ def next_entry(parts: CommitParts, *, after: Head) -> Entry:
 
     Raises InvalidEntry for a checkpoint of another commit without that commit's checksum, as `read_commit` would.
     """
-    seq, total = after
-    return seal({"schema": SCHEMA, "seq": seq + 1, "at": now_text(), **parts}, after=total)
+    return seal({"schema": SCHEMA, "seq": after[0] + 1, "at": now_text(), **parts}, after=after[1])
 
 
 def seal(commit: Commit, *, after: str) -> Entry:
@@ -105,19 +104,19 @@ def unsealed(commit: Commit) -> Entry:
     return Entry.of(commit, "", b"")
 
 
-def unseal(body: bytes, total: str, *, after: str | None, where: str) -> Entry:
-    """Read an entry with the seal `total` that follows the entry with the checksum `after`.
+def unseal(body: bytes, seal: str, *, after: str | None, where: str) -> Entry:
+    """Read an entry with this seal that follows the entry with the checksum `after`.
 
     For the first entry of a branch pass `after=None`: its data tell which base it is chained to. Raises InvalidEntry if
     the entry is not what was sealed, SchemaTooNew, naming `where`, if a later crewlite wrote it.
     """
-    if not isinstance(body, bytes) or not isinstance(total, str):
+    if not isinstance(body, bytes) or not isinstance(seal, str):
         raise InvalidEntry("its bytes are missing")  # a column of a database may hold a value of any type
     data = None
     if after is None:
         data = parse(body)
         after = _base(data)
-    if _sum(after, body) != total:
+    if _sum(after, body) != seal:
         raise InvalidEntry("the checksum does not fit")
     data = parse(body) if data is None else data
     schema = data.get("schema")
@@ -127,17 +126,17 @@ def unseal(body: bytes, total: str, *, after: str | None, where: str) -> Entry:
         commit = read_commit(data)
     except ValueError as misfit:
         raise InvalidEntry(f"no crewlite wrote this: {misfit}") from None
-    return Entry.of(commit, total, body)
+    return Entry.of(commit, seal, body)
 
 
-def start_of(body: object, total: object) -> tuple[str, ...] | None:
+def start_of(body: object, seal: object) -> tuple[str, ...] | None:
     """Read the facts for a listing from the first entry of a run, verified, without parsing the definition and inputs.
 
     Returns (time, run_id, branch, uid, identity, kind, name); None for a fork, and for an entry of unusual form, which
     `unseal` can read.
     """
-    found = _START.match(body) if isinstance(body, bytes) and isinstance(total, str) else None
-    if not found or b'"base":' in found.string or b'"folded":' in found.string or _sum("", found.string) != total:
+    found = _START.match(body) if isinstance(body, bytes) and isinstance(seal, str) else None
+    if not found or b'"base":' in found.string or b'"folded":' in found.string or _sum("", found.string) != seal:
         return None
     try:
         return tuple(part.decode() for part in found.groups())
@@ -175,10 +174,10 @@ def parse(text: bytes) -> JsonObject:
     return data
 
 
-def chained(data: JsonObject, total: str) -> str:
+def chained(data: JsonObject, seal: str) -> str:
     """Return `Entry.sum` for an entry with this unchecked data and this seal; "" if the data are malformed."""
     compacted = data.get("folded")
-    found = compacted.get("sum") if isinstance(compacted, dict) else total
+    found = compacted.get("sum") if isinstance(compacted, dict) else seal
     return found if isinstance(found, str) and _SUM.fullmatch(found) else ""
 
 

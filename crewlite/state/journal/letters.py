@@ -27,6 +27,7 @@ from crewlite.state.format.commit import GivenAnswer
 from crewlite.state.format.entry import InvalidEntry, parse
 from crewlite.state.format.record import Record
 from crewlite.state.providers import Exchange, Store, change_shared, exchange_of
+from crewlite.state.providers.base import BranchKey
 
 log = logging.getLogger("crewlite.state")
 _KEY = b"letters".hex().ljust(32, "0")
@@ -87,7 +88,7 @@ def send(store: Store, record: Record, answer: GivenAnswer, *, ahead: bool, live
     return was_taken
 
 
-def deliver(store: Store, runs: Mapping[tuple[str, str], Receive], ask: Ask, *, loud: bool) -> None:
+def deliver(store: Store, runs: Mapping[BranchKey, Receive], ask: Ask, *, loud: bool) -> None:
     """Hand each letter to the run that it is for, if that is one of `runs`, by run id and branch.
 
     `ask` has a function called on the thread that uses the store. Logs what fails, if `loud`: the senders notice it.

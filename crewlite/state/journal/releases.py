@@ -15,23 +15,22 @@ from crewlite.state.format.commit import CommitParts
 from crewlite.state.journal.claim import is_left
 from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.providers import Store
-from crewlite.state.providers.base import Commit
+from crewlite.state.providers.base import BranchKey, Commit
 
 log = logging.getLogger("crewlite.state")
-_Branch = tuple[str, str]  # (run_id, branch)
 
 
 class Releases:
     """The branches of one store that this process still has to release, each with the commit that does so."""
 
     def __init__(self) -> None:
-        self._owed: dict[_Branch, CommitParts] = {}
+        self._owed: dict[BranchKey, CommitParts] = {}
 
-    def add(self, branch: _Branch, parts: CommitParts) -> None:
+    def add(self, branch: BranchKey, parts: CommitParts) -> None:
         """Note a branch that is to be released with a commit of these parts."""
         self._owed[branch] = parts
 
-    def forget(self, branch: _Branch) -> bool:
+    def forget(self, branch: BranchKey) -> bool:
         """Forget a branch. Returns whether it was to be released."""
         return self._owed.pop(branch, None) is not None
 

@@ -30,6 +30,7 @@ from crewlite.state.journal.compaction import bases, compact_branch
 from crewlite.state.journal.letters import Receive, deliver
 from crewlite.state.journal.releases import Releases
 from crewlite.state.providers import Commit, Store
+from crewlite.state.providers.base import BranchKey
 from crewlite.state.providers.reading import committed_at
 
 T = TypeVar("T")
@@ -86,6 +87,11 @@ class WriteQueue:
     """Done, on the loop of the run, once the queue is fenced: with the error to raise. None until a journal listens."""
     receive: Receive | None = None
     """Receives letters to the run; None for what takes no answers."""
+
+    @property
+    def key(self) -> BranchKey:
+        """The key of the branch."""
+        return self.run_id, self.branch
 
     @property
     def store(self) -> Store:
@@ -151,7 +157,7 @@ class Writer:
     store: Store
     key: tuple[str, str]
     provider: str
-    queues: dict[tuple[str, str], WriteQueue] = field(default_factory=dict)
+    queues: dict[BranchKey, WriteQueue] = field(default_factory=dict)
     owed: Releases = field(default_factory=Releases)
     """The branches still to be released for other processes. Each counts as a user."""
     beat: float = BEAT
@@ -194,12 +200,11 @@ class Writer:
 
     def leave(self, queue: WriteQueue) -> bool:
         """Close the queue of a branch, so that another run of this process may open it. Returns whether it was open."""
-        branch = (queue.run_id, queue.branch)
         with guard:
-            if was_open := self.queues.get(branch) is queue:
-                del self.queues[branch]
+            if was_open := self.queues.get(queue.key) is queue:
+                del self.queues[queue.key]
                 if queue.owed:  # its user stays until that is stored
-                    self.owed.add(branch, queue.owed)
+                    self.owed.add(queue.key, queue.owed)
                     self._lived -= self.beat  # it is tried soon
         return was_open
 
@@ -299,7 +304,7 @@ class Writer:
         for queue in held if due else ():
             if queue.backlog:
                 self._write([_Job(queue, (), lambda error: None, None, behind=False)])
-        if runs := {(queue.run_id, queue.branch): queue.receive for queue in held if queue.receive}:
+        if runs := {queue.key: queue.receive for queue in held if queue.receive}:
             deliver(self.store, runs, held[0].ask, loud=due)
         if due:
             self.owed.release(self.store, self.release)
@@ -308,15 +313,15 @@ class Writer:
         """Check branches with one call of the store, so that no commit waits long; if that fails, one by one."""
         try:
             signs = {
-                queue: Commit(queue.run_id, queue.branch, queue.seq, queue.sum, ())
+                queue: Commit(*queue.key, queue.seq, queue.sum, ())
                 for queue in queues
-                if due or not (queue.moved or self.store.touched(queue.run_id, queue.branch) == queue.touched)
+                if due or not (queue.moved or self.store.touched(*queue.key) == queue.touched)
             }
             if signs:
                 self.store.append([*signs.values()])
             for queue, sign in signs.items():
-                queue.touched = self.store.touched(queue.run_id, queue.branch)
-                if self.store.sum_at(queue.run_id, queue.branch, queue.seq + 1):  # written between those two calls
+                queue.touched = self.store.touched(*queue.key)
+                if self.store.sum_at(*queue.key, queue.seq + 1):  # written between those two calls
                     self.store.append([sign])
             for queue in queues:
                 queue.moved = False
@@ -329,7 +334,7 @@ class Writer:
             why = self._fence(queue, error)
             if (due or queue.fenced) and not isinstance(why, RunCancelled):  # the kickoff reports a cancellation
                 about = {"run_id": queue.run_id, "branch": queue.branch}
-                log.warning("%s/%s gave no sign of life: %s", queue.run_id, queue.branch, text_of(why), extra=about)
+                log.warning("%s/%s gave no sign of life: %s", *queue.key, text_of(why), extra=about)
 
     def _fence(self, queue: WriteQueue, error: BaseException) -> Exception:
         """Return the reason why a write failed. If another process has written to the branch, fence its queue."""
@@ -337,7 +342,7 @@ class Writer:
             return ordinary(error)
         why: Exception = error
         with contextlib.suppress(BaseException):  # if the reason cannot be read, the conflict itself is reported
-            why = why_refused(self.store, queue.run_id, queue.branch, queue.seq, error)
+            why = why_refused(self.store, *queue.key, queue.seq, error)
         queue.fenced = True
         if queue.fence:
             with contextlib.suppress(RuntimeError):  # the loop was closed, so nothing awaits it
@@ -351,17 +356,17 @@ class Writer:
             queue.bases = bases(self.store.branches(queue.run_id), queue.branch)
             if queue.seq >= 2 * queue.compacted + _FIRST_COMPACTION:
                 queue.compacted = queue.seq  # before `pinned` is read: see manual.name_checkpoint
-                compact_branch(self.store, queue.run_id, queue.branch, tuple(queue.pinned))
+                compact_branch(self.store, *queue.key, tuple(queue.pinned))
         except BaseException as error:  # whatever storage raises, the thread goes on
             about, problem = {"run_id": queue.run_id, "branch": queue.branch}, text_of(ordinary(error))
-            log.warning("%s/%s could not be compacted: %s", queue.run_id, queue.branch, problem, extra=about)
+            log.warning("%s/%s could not be compacted: %s", *queue.key, problem, extra=about)
 
     def _write(self, jobs: list[_Job]) -> None:
         waiting: dict[WriteQueue, list[Entry]] = {}
         for job in jobs:
             waiting.setdefault(job.queue, [*job.queue.backlog]).extend(job.entries)
         commits = {
-            queue: Commit(queue.run_id, queue.branch, queue.seq, queue.sum, tuple(entries), queue.read)
+            queue: Commit(*queue.key, queue.seq, queue.sum, tuple(entries), queue.read)
             for queue, entries in waiting.items()
             if entries
         }

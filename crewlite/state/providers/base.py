@@ -19,7 +19,7 @@ from crewlite.state.format.entry import Entry, Head, next_entry
 from crewlite.wording import what_is
 
 _TRIES = 100  # a try fails only if another process has succeeded
-BranchName = tuple[str, str]
+BranchKey = tuple[str, str]
 """The id of a run, and the name of one of its branches."""
 End = Literal["finished", "failed"]
 """How a run ended: with its result, or with a failure."""
@@ -44,6 +44,11 @@ class Commit:
 
     def __post_init__(self) -> None:
         check_names(self.run_id, self.branch)
+
+    @property
+    def key(self) -> BranchKey:
+        """The key of the branch."""
+        return self.run_id, self.branch
 
     @classmethod
     def saying(cls, run_id: str, branch: str, after: Head, parts: CommitParts) -> Commit:
@@ -239,7 +244,7 @@ class Searchable(Protocol):
 class Ending(Protocol):
     """A store that can tell how runs ended without reading their journals. A store need not: then each is read."""
 
-    def ended(self, branches: Iterable[BranchName]) -> dict[BranchName, End]:
+    def ended(self, branches: Iterable[BranchKey]) -> dict[BranchKey, End]:
         """Return how these branches ended: those whose last entry is verified, and says so (see `reading.end_of`)."""
 
 
@@ -302,9 +307,8 @@ def open_store(provider: BaseProvider, location: str) -> Store:
 
 def held(store: Store) -> Store:
     """Have a store keep open what it reads with, as it will be closed soon, if it can (see `Holding`); return it."""
-    holding: Any = store
     if hasattr(store, "hold"):
-        holding.hold()
+        cast("Holding", store).hold()
     return store
 
 
@@ -373,21 +377,18 @@ def change_shared(exchange: Exchange, key: str, change: Callable[[bytes | None],
 
 def searchable_of(store: Store) -> Searchable | None:
     """Return the store if it can search its bytes; None otherwise."""
-    found: Any = store
-    return found if hasattr(store, "mentions") else None
+    return cast("Searchable", store) if hasattr(store, "mentions") else None
 
 
-def ended(store: Store, branches: Iterable[BranchName]) -> Mapping[BranchName, End]:
+def ended(store: Store, branches: Iterable[BranchKey]) -> Mapping[BranchKey, End]:
     """Return which of these branches have certainly ended, and how; what it leaves out is to be read."""
-    found: Any = store
-    return found.ended(branches) if hasattr(store, "ended") else {}
+    return cast("Ending", store).ended(branches) if hasattr(store, "ended") else {}
 
 
 def named(store: Store, beginning: str) -> Iterable[str]:
     """Return the ids of the runs whose id begins so."""
-    found: Any = store
     if hasattr(store, "named"):
-        return cast("list[str]", found.named(beginning))
+        return cast("Naming", store).named(beginning)
     return {info.run_id for info in store.branches() if info.run_id.startswith(beginning)}
 
 

@@ -31,7 +31,7 @@ from crewlite.lazy import lazy
 from crewlite.state.format.entry import Entry, Head
 from crewlite.state.format.rewinds import abandoned, is_abandoned
 from crewlite.state.providers import reading
-from crewlite.state.providers.base import CheckpointInfo, Commit
+from crewlite.state.providers.base import BranchKey, CheckpointInfo, Commit
 from crewlite.state.providers.json_checkpoints import (
     TOGETHER,
     Changes,
@@ -50,7 +50,6 @@ from crewlite.wording import listed
 
 json_salvage = lazy("crewlite.state.providers.json_salvage")  # only the doctor needs it
 
-Key = tuple[str, str]  # (run_id, branch)
 log = logging.getLogger("crewlite.state")
 _NAMED = 5  # lost runs that a warning names
 
@@ -92,7 +91,7 @@ class JsonStore:
         self.sum_at, self.touched = self.journals.sum_at, self.journals.touched
         self.branches, self.mentions = self.journals.branches, self.journals.mentions
         self.ended, self.named = self.journals.ended, self.journals.named
-        self._tails: dict[Key, Tail] = {}
+        self._tails: dict[BranchKey, Tail] = {}
         """The end of each journal whose branch was claimed through this store, until the claim ends."""
         self._claimed_in: tuple[int, int] | None = None
         """(device, inode) of the directory `journals` at the first of these claims, to notice that it was replaced."""
@@ -228,16 +227,16 @@ class JsonStore:
         return not directory.exists()
 
     def _creates_branch(self, commit: Commit) -> bool:
-        return commit.run is not None and not self.paths.journal(commit.run_id, commit.branch).exists()
+        return commit.run is not None and not self.paths.journal(*commit.key).exists()
 
     def _go_on(self, commits: Sequence[Commit]) -> None:
-        heads: dict[Key, Head] = {}
-        tails: dict[Key, Tail] = {}
+        heads: dict[BranchKey, Head] = {}
+        tails: dict[BranchKey, Tail] = {}
         changes: Changes = {}
         with disk.SyncBatch() as batch:
-            lacked: list[tuple[Key, Commit, Sequence[Entry]]] = []
+            lacked: list[tuple[BranchKey, Commit, Sequence[Entry]]] = []
             for commit in commits:  # check all of them before writing any
-                key = (commit.run_id, commit.branch)
+                key = commit.key
                 if key not in tails:
                     tails[key] = self._tail_of(commit, changes, batch)
                 head = heads.get(key) or (tails[key].seq, tails[key].sum)
@@ -264,8 +263,8 @@ class JsonStore:
         If the tail is unknown, or the journal ends differently by now, reads the journal unless the caller just has,
         and adds the changes of checkpoint files that its last writer left out to `changes`.
         """
-        known, entries = self._tails.get((commit.run_id, commit.branch)), commit.read
-        path = known.path if known else self.paths.journal(commit.run_id, commit.branch)
+        known, entries = self._tails.get(commit.key), commit.read
+        path = known.path if known else self.paths.journal(*commit.key)
         try:
             file = batch.hold(path)
         except FileNotFoundError:
@@ -274,19 +273,19 @@ class JsonStore:
             return known
         tail = Tail.of(path, entries, len(lines(entries))) if entries else None
         if not tail or not tail.ends(file):
-            entries, offset = self.journals.reread(commit.run_id, commit.branch, file)
+            entries, offset = self.journals.reread(*commit.key, file)
             tail = Tail.of(path, entries, offset)
         self.files.amiss(entries, changes)
         batch.sync_names(path, self.paths.journals)  # the process that created them may have died before the sync
         return tail
 
     def _entries(self, commit: Commit, batch: disk.SyncBatch) -> Sequence[Entry]:
-        file = batch.hold(self.paths.journal(commit.run_id, commit.branch))
-        return self.journals.reread(commit.run_id, commit.branch, file)[0]
+        file = batch.hold(self.paths.journal(*commit.key))
+        return self.journals.reread(*commit.key, file)[0]
 
     def _gone(self, commit: Commit) -> OSError | BranchConflictError:
         """Build the error for a missing journal: its run was deleted, or the location was moved or deleted."""
-        key = (commit.run_id, commit.branch)
+        key = commit.key
         if key in self._tails and identity(self.paths.journals) != self._claimed_in:
             where = self.paths.journal(*key)
             return OSError(f"{where} is gone: its location was deleted or moved during the run")
@@ -315,7 +314,7 @@ class JsonStore:
             there = commit.run_id, base["branch"]
             reading.check_base(commit, base, lambda seq: self.sum_at(*there, seq), lambda: self.journals.begins(*there))
         self.heads.begin_anew(commit)
-        path = self.paths.journal(commit.run_id, commit.branch)
+        path = self.paths.journal(*commit.key)
         disk.make_directory(path.parent, durable=False)
         with disk.SyncBatch() as batch:  # of the run, too: its creator may have died before it synced the name
             batch.sync_names(path.parent, self.paths.journals)
@@ -346,26 +345,26 @@ class JsonStore:
         directory, staged = self.paths.run(run[0].run_id), self.paths.journals / name
         disk.make_directory(staged, durable=False)  # this name need not last
         for commit in run:
-            path = staged / self.paths.journal(commit.run_id, commit.branch).relative_to(directory)
+            path = staged / self.paths.journal(*commit.key).relative_to(directory)
             disk.make_directory(path.parent, batch=batch)
             batch.append(path, lines(commit.entries), at=0, torn=lambda tail: True)
             disk.touch(path, reading.committed_at(commit))
 
     def _settle_new(self, commits: Sequence[Commit]) -> None:
-        tails: dict[Key, Tail] = {}
+        tails: dict[BranchKey, Tail] = {}
         changes: Changes = {}
         for commit in commits:
-            path = self.paths.journal(commit.run_id, commit.branch)
+            path = self.paths.journal(*commit.key)
             tail = Tail.of(path, commit.entries, len(lines(commit.entries)))
-            tails[commit.run_id, commit.branch] = self.files.follow(commit, tail, changes)
+            tails[commit.key] = self.files.follow(commit, tail, changes)
         self._settle(commits, tails, changes)
 
-    def _settle(self, commits: Sequence[Commit], tails: Mapping[Key, Tail], changes: Changes) -> None:
+    def _settle(self, commits: Sequence[Commit], tails: Mapping[BranchKey, Tail], changes: Changes) -> None:
         """Change checkpoint files, write the heads, and remember the tails of branches that are claimed."""
         if changes:
             self.files.make(changes)
         for commit in commits:
-            key = (commit.run_id, commit.branch)
+            key = commit.key
             tail = tails[key]
             if noted := next(filter(holds_head, reversed(commit.entries)), None):
                 self.heads.write(*key, tail.begun, noted, tail.rewinds)

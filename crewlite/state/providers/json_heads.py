@@ -88,7 +88,7 @@ class HeadFiles:
 
     def begin_anew(self, commit: Commit) -> None:
         """Delete the head file of a branch that is about to begin. Warn if it had a journal, which then was lost."""
-        journal, head = (path(commit.run_id, commit.branch) for path in (self._paths.journal, self._paths.head))
+        journal, head = (path(*commit.key) for path in (self._paths.journal, self._paths.head))
         signs = [(path, "notes a checkpoint in it") for path in _left_of(head)]
         signs += [(path, "holds commits of it that the doctor set aside") for path in _left_of(journal)]
         if signs and reading.pays_anew(commit):

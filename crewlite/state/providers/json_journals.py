@@ -18,7 +18,7 @@ from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry, InvalidEntry, chained, parse, parts_of_line, unseal_line
 from crewlite.state.format.rewinds import Rewound, rewinds_of
 from crewlite.state.providers import reading
-from crewlite.state.providers.base import BranchInfo, BranchName, CheckpointInfo, Commit, End
+from crewlite.state.providers.base import BranchInfo, BranchKey, CheckpointInfo, Commit, End
 from crewlite.state.providers.json_paths import Paths
 
 log = logging.getLogger("crewlite.state")
@@ -85,7 +85,7 @@ class JournalFiles:
         found = _SEQ.match(_bytes(self._paths.journal(run_id, branch)) or b"")
         return int(found[1]) if found else None
 
-    def ended(self, branches: Iterable[BranchName]) -> dict[BranchName, End]:
+    def ended(self, branches: Iterable[BranchKey]) -> dict[BranchKey, End]:
         """Return which of these branches ended, and how, by its last lines, as Ending.ended describes."""
         return {key: end for key in branches if (end := self._end_of(self._paths.journal(*key)))}
 

@@ -24,12 +24,13 @@ from crewlite.file_locks import locked
 from crewlite.refs import check_name
 from crewlite.state.format.entry import SCHEMA, Entry, parts
 from crewlite.state.format.rewinds import rewinds_of
+from crewlite.state.providers.base import BranchKey
 from crewlite.state.providers.json_checkpoints import Changes, CheckpointFiles
 from crewlite.state.providers.json_heads import HeadFiles, holds_head, lacking, rewinds_in
 from crewlite.state.providers.json_journals import JournalFiles, directories_in, is_torn, journals_in
 from crewlite.state.providers.json_paths import Paths
 from crewlite.state.providers.reading import live_checkpoints
-from crewlite.state.providers.salvage import Flaw, RawBranch, Record, loosely
+from crewlite.state.providers.salvage import Flaw, RawBranch, RawCommit, loosely
 from crewlite.wording import number_of
 
 _STALE = 3600.0  # seconds after which no process uses a temporary file any more
@@ -95,7 +96,7 @@ class JsonSalvage:
                 disk.replace(_quarantine_path(path, data), data)
                 disk.replace(path, kept)
                 disk.touch(path, touched)  # a repair is not a sign of life
-            noted = self._paths.head(raw.run_id, raw.branch)
+            noted = self._paths.head(*raw.key)
             if (content := disk.content(noted)) is not None:
                 _quarantine(noted, content)  # otherwise the shorter journal would count as damaged again
 
@@ -119,7 +120,7 @@ class JsonSalvage:
                     changes[str(path)] = document
                     edited |= {path: data} if data is not None else {}
 
-        rewinds, (run_id, branch) = rewinds_of(sound), (raw.run_id, raw.branch)
+        rewinds, (run_id, branch) = rewinds_of(sound), raw.key
         unknown = rewinds_in(self._heads.read(run_id, branch)) != rewinds
 
         def make() -> None:
@@ -136,7 +137,7 @@ class JsonSalvage:
         problem = f"checkpoint files are missing or were changed: {', '.join(map(os.path.basename, changes))}"
         if not changes:
             problem = f"{self._paths.head(run_id, branch).name} does not name the rewinds of the branch"
-        return Flaw("stale_index", raw.where, problem, "written again", make, (raw.run_id, raw.branch))
+        return Flaw("stale_index", raw.where, problem, "written again", make, raw.key)
 
     def strays(self) -> Generator[Flaw, None, None]:
         """Yield checkpoint files that belong to no journal, and files that interrupted writes have left."""
@@ -160,9 +161,7 @@ class JsonSalvage:
         except (ConfigError, JournalCorrupt, StoreError):
             return False
 
-    def _unnamed_file(
-        self, identifier: str, path: Path, data: bytes, content: JsonObject, branch: tuple[str, str]
-    ) -> Flaw:
+    def _unnamed_file(self, identifier: str, path: Path, data: bytes, content: JsonObject, branch: BranchKey) -> Flaw:
         if type(content.get("schema")) is int and content["schema"] > SCHEMA:
             problem = f"it has schema {content['schema']}, and this crewlite reads up to {SCHEMA}"
             return Flaw("newer_schema", str(path), problem, "Upgrade crewlite; left untouched.", None, branch)
@@ -207,17 +206,17 @@ def _is_no_file(path: Path) -> bool:
         return False
 
 
-def _records(data: bytes) -> list[Record]:
+def _records(data: bytes) -> list[RawCommit]:
     """Split a journal into its lines. The seal of a line that is malformed, or has no newline, is None."""
     found = []
     for line in re.findall(rb"[^\n]*\n|[^\n]+", data):
         body, seal = parts(line.rstrip(b"\n"))
         is_line = line == b'{"sum":"%b",%b\n' % (seal.encode(), body[1:])
-        found.append(Record(seal if is_line else None, body, None, line))
+        found.append(RawCommit(seal if is_line else None, body, None, line))
     return found
 
 
-def _joined(records: Sequence[Record]) -> bytes:
+def _joined(records: Sequence[RawCommit]) -> bytes:
     return b"".join(record.line for record in records)
 
 

@@ -11,7 +11,7 @@ from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry, Head
 from crewlite.state.format.rewinds import abandoned, rewinds_of
 from crewlite.state.providers import reading
-from crewlite.state.providers.base import BranchInfo, BranchName, CheckpointInfo, Commit, End
+from crewlite.state.providers.base import BranchInfo, BranchKey, CheckpointInfo, Commit, End
 
 
 class InMemoryProvider:
@@ -31,8 +31,8 @@ class InMemoryProvider:
 class _MemoryStore:
     def __init__(self, location: str) -> None:
         self.location = location
-        self._journals: dict[tuple[str, str], list[Entry]] = {}
-        self._touched: dict[tuple[str, str], float] = {}
+        self._journals: dict[BranchKey, list[Entry]] = {}
+        self._touched: dict[BranchKey, float] = {}
         self.results = _MemoryResults()
         self._lock = lock()
 
@@ -41,7 +41,7 @@ class _MemoryStore:
             there = {run for run, _ in self._journals}
             try:
                 for commit in commits:
-                    key, lacking = (commit.run_id, commit.branch), self._lacking(commit)
+                    key, lacking = commit.key, self._lacking(commit)
                     self._journals.setdefault(key, []).extend(lacking)
                     self._touched[key] = reading.committed_at(commit)
             except BranchConflictError:
@@ -56,7 +56,7 @@ class _MemoryStore:
     def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:
         return next((entry.sum for entry in self.read(run_id, branch) if entry.seq == seq), None)
 
-    def ended(self, branches: Iterable[BranchName]) -> dict[BranchName, End]:
+    def ended(self, branches: Iterable[BranchKey]) -> dict[BranchKey, End]:
         journals = {key: self._journals.get(key, [])[: -reading.LAST - 1 : -1] for key in branches}
         records = {key: [(entry.body, entry.seal) for entry in last] for key, last in journals.items()}
         return {key: end for key, last in records.items() if (end := reading.end_of(last))}
@@ -107,7 +107,7 @@ class _MemoryStore:
         ]
 
     def _lacking(self, commit: Commit) -> tuple[Entry, ...]:
-        head = self._head(commit.run_id, commit.branch)
+        head = self._head(*commit.key)
         lacking = commit.beyond(head)
         base = commit.run.get("base") if commit.run else None
         if lacking and base:
@@ -115,8 +115,8 @@ class _MemoryStore:
             reading.check_base(commit, base, sums.get, lambda: min(sums))
         if lacking is None:
             if head is None:
-                raise reading.no_branch(commit.run_id, commit.branch, commit.after)
-            raise BranchConflictError(commit.run_id, commit.branch, expected=commit.after, found=head[0])
+                raise reading.no_branch(*commit.key, commit.after)
+            raise BranchConflictError(*commit.key, expected=commit.after, found=head[0])
         return lacking
 
     def _head(self, run_id: str, branch: str) -> Head | None:

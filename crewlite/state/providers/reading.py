@@ -42,15 +42,15 @@ def branch_info(first: Entry) -> BranchInfo:
     )
 
 
-def verified_branch_info(body: bytes, total: str, run_id: str, branch: str, where: str) -> BranchInfo:
+def verified_branch_info(body: bytes, seal: str, run_id: str, branch: str, where: str) -> BranchInfo:
     """Build the item of a listing for a branch, from the bytes and the seal of its first entry.
 
     Raises InvalidEntry if they are not those of the first entry of this branch, SchemaTooNew, naming `where`.
     """
-    if (start := start_of(body, total)) and start[1:3] == (run_id, branch):
+    if (start := start_of(body, seal)) and start[1:3] == (run_id, branch):
         at, *_, uid, identity, kind, name = start
         return BranchInfo(run_id, branch, uid, identity, kind, name, at, base=None)
-    first = unseal(body, total, after=None, where=where)
+    first = unseal(body, seal, after=None, where=where)
     check_follows(first, [], run_id, branch, first.seq)
     return branch_info(first)
 
@@ -155,8 +155,8 @@ def end_of(records: Sequence[tuple[Any, Any]], head: str | None = None) -> End |
     entry, if the store notes it elsewhere as well.
     """
     with contextlib.suppress(InvalidEntry, SchemaTooNew):  # whoever reads the journal says what is wrong with it
-        for (body, total), before in pairwise(records):
-            entry = unseal(body, total, after=chained_sum(*before), where="")
+        for (body, seal), before in pairwise(records):
+            entry = unseal(body, seal, after=chained_sum(*before), where="")
             if head not in (None, entry.sum):
                 return None
             if not entry.commit.keys() <= _WITHOUT_WORK:
@@ -175,11 +175,11 @@ def _end_in(entry: Entry) -> End | None:
     return None if steps[-1].get("again") else "finished"
 
 
-def chained_sum(body: object, total: object) -> str:
+def chained_sum(body: object, seal: object) -> str:
     """Return the checksum that the commit after this one is chained to. Raises InvalidEntry if this one is damaged."""
-    if not isinstance(body, bytes) or not isinstance(total, str):
+    if not isinstance(body, bytes) or not isinstance(seal, str):
         raise InvalidEntry("the commit before this one has lost its bytes")
-    return chained(parse(body), total)
+    return chained(parse(body), seal)
 
 
 def pays_anew(commit: Commit) -> bool:
@@ -244,7 +244,7 @@ def no_base(commit: Commit, base: ForkBase) -> BranchConflictError:
         f"was not created: it is to be forked from commit {base['seq']} of {base['branch']!r}, which is not stored, or "
         f"not any more, or whose checkpoint is not. Fork again, from a checkpoint that still exists."
     )
-    return BranchConflictError(commit.run_id, commit.branch, expected=commit.after, found="no base", problem=problem)
+    return BranchConflictError(*commit.key, expected=commit.after, found="no base", problem=problem)
 
 
 def check_base(
@@ -335,7 +335,7 @@ def check_bases(commits: Sequence[Commit]) -> None:
     made: set[tuple[str, Head]] = set()
     for commit in commits:
         if commit.run is None:
-            raise no_branch(commit.run_id, commit.branch, commit.after)
+            raise no_branch(*commit.key, commit.after)
         base = commit.run.get("base")
         if base and (base["branch"], (base["seq"], base["sum"])) not in made:
             raise no_base(commit, base)

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from crewlite.state.format.entry import Entry
+from crewlite.state.providers.base import BranchKey
 
 
 class Unreadable(Exception):
     """The storage itself cannot be read. Internal: the doctor catches it and reports which runs can be exported."""
 
 
-class Record(NamedTuple):
+class RawCommit(NamedTuple):
     """A commit as it is stored."""
 
     seal: Any
@@ -39,13 +40,18 @@ class RawBranch:
     branch: str
     where: str
     """The file, or the database with the run and branch."""
-    records: Sequence[Record]
+    records: Sequence[RawCommit]
     touched: float
     """The time of the last commit or sign of life, in seconds since the epoch."""
     handle: Any
     """The store's own key for the branch; the doctor only passes it back."""
     homeless: bool = False
     """Whether the store has only commits, and cannot tell to which branch they belong."""
+
+    @property
+    def key(self) -> BranchKey:
+        """The key of the branch."""
+        return self.run_id, self.branch
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +64,7 @@ class Flaw:
     act: str
     mend: Callable[[], object] | None
     """Repairs the damage; None if it must be left untouched."""
-    branch: tuple[str, str] = ("", "")
+    branch: BranchKey = ("", "")
     """The damaged run and branch, if they are known."""
 
 

@@ -25,7 +25,7 @@ from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry, Head, InvalidEntry, parse, unseal
 from crewlite.state.format.rewinds import Ranges, Rewound, abandoned, is_abandoned
 from crewlite.state.providers import reading
-from crewlite.state.providers.base import BranchInfo, BranchName, CheckpointInfo, Commit, End
+from crewlite.state.providers.base import BranchInfo, BranchKey, CheckpointInfo, Commit, End
 from crewlite.state.providers.salvage import Salvage
 from crewlite.state.providers.sqlite_database import (
     MAY_REWIND,
@@ -173,7 +173,7 @@ class SqliteStore:
         )
         return any(part in body for (body,) in rows if body for part in parts)
 
-    def ended(self, branches: Iterable[BranchName]) -> dict[BranchName, End]:
+    def ended(self, branches: Iterable[BranchKey]) -> dict[BranchKey, End]:
         """Return which of these branches ended, and how, by its last rows, as Ending.ended describes."""
         wanted = set(branches)
         return self._database.read(lambda db: _ends(db.execute(_LAST, (reading.LAST,)), wanted), {})
@@ -274,7 +274,7 @@ class SqliteStore:
             for gone, _ in entry.commit.get("drops", ()):
                 self._database.run("DELETE FROM place WHERE id=?", (gone,))
             if checkpoint := entry.commit.get("place"):
-                self._database.run(PUT_CHECKPOINT, (number, *checkpoint_row(commit.run_id, commit.branch, checkpoint)))
+                self._database.run(PUT_CHECKPOINT, (number, *checkpoint_row(*commit.key, checkpoint)))
 
     def _insert(self, number: int, entry: Entry) -> None:
         row = (number, entry.seq, entry.seal, entry.body)
@@ -282,7 +282,7 @@ class SqliteStore:
 
     def _catch_up(self, commit: Commit) -> None:
         """Append the rest of a commit whose first entries are stored. Raises BranchConflictError for any other head."""
-        key = (commit.run_id, commit.branch)
+        key = commit.key
         head = self._database.ask("SELECT seq, head FROM branch WHERE run_id=? AND name=?", key).fetchone()
         lacking = commit.beyond(head)
         if head is None:
@@ -294,7 +294,7 @@ class SqliteStore:
 
     def _move(self, commit: Commit) -> int | None:
         """Move a head, or create a branch, by compare-and-set. Returns its row id; None if the head is another."""
-        key = (commit.run_id, commit.branch)
+        key = commit.key
         if run := commit.run:
             if base := run.get("base"):
                 ask, there = self._database.ask, (commit.run_id, base["branch"])
@@ -333,10 +333,10 @@ class SqliteStore:
             "GROUP BY branch_id ORDER BY branch_id",
             (last,),
         )
-        for number, total, body, _ in orphans:
+        for number, seal, body, _ in orphans:
             last = int(number)
             with contextlib.suppress(InvalidEntry, SchemaTooNew):
-                run = unseal(body, total, after=None, where=self.location).commit.get("run")
+                run = unseal(body, seal, after=None, where=self.location).commit.get("run")
                 if run and (run["run_id"], run["branch"]) == (run_id, branch):
                     where = f"{self.location}, run {run_id}, branch {branch}"
                     problem = f"its commits are stored, and its row in the table of branches, with id {number}, is gone"
@@ -352,10 +352,10 @@ class SqliteStore:
         if run_id is None and (lost := ask(_ORPHANS).fetchone()[0]):
             log.warning("%s holds commits of %d branches that are gone: left out of the list", self.location, lost)
         found = []
-        for run, name, total, body in rows:
+        for run, name, seal, body in rows:
             where = f"{self.location}, run {run}, branch {name}"
             try:
-                found.append(reading.verified_branch_info(body, total, run, name, where))
+                found.append(reading.verified_branch_info(body, seal, run, name, where))
             except (InvalidEntry, SchemaTooNew) as problem:
                 if run_id is not None:
                     raise reading.unreadable(problem, where, self.location) from problem
@@ -363,9 +363,9 @@ class SqliteStore:
         return reading.in_order(found)
 
 
-def _abandoned(rows: Sequence[tuple[str, str, bytes]]) -> dict[tuple[str, str], Ranges]:
+def _abandoned(rows: Sequence[tuple[str, str, bytes]]) -> dict[BranchKey, Ranges]:
     """Return the abandoned ranges by (run_id, branch). `rows`: (run_id, branch, body) of commits that may rewind."""
-    found = dict[tuple[str, str], list[Rewound]]()
+    found = dict[BranchKey, list[Rewound]]()
     for run_id, branch, body in rows:
         with contextlib.suppress(InvalidEntry, LookupError, TypeError, ValueError):  # a damaged one: the doctor says so
             commit = parse(body)
@@ -375,9 +375,9 @@ def _abandoned(rows: Sequence[tuple[str, str, bytes]]) -> dict[tuple[str, str], 
     return {branch: abandoned(rewinds) for branch, rewinds in found.items()}
 
 
-def _ends(rows: Iterable[Any], wanted: Collection[BranchName]) -> dict[BranchName, End]:
+def _ends(rows: Iterable[Any], wanted: Collection[BranchKey]) -> dict[BranchKey, End]:
     """Return how these branches ended, from the last rows of each, newest first."""
-    ends = dict[BranchName, End]()
+    ends = dict[BranchKey, End]()
     for (run_id, branch, head), last in groupby(rows, key=itemgetter(0, 1, 2)):
         if (run_id, branch) in wanted and (end := reading.end_of([row[3:] for row in last], head)):
             ends[run_id, branch] = end

@@ -21,7 +21,7 @@ from crewlite.ids import now
 from crewlite.lazy import lazy
 from crewlite.state.format.entry import SCHEMA, Entry
 from crewlite.state.providers.reading import live_checkpoints
-from crewlite.state.providers.salvage import Flaw, RawBranch, Record, Unreadable, loosely
+from crewlite.state.providers.salvage import Flaw, RawBranch, RawCommit, Unreadable, loosely
 from crewlite.state.providers.sqlite_database import (
     BUSY,
     COLUMNS,
@@ -121,7 +121,7 @@ class _SqliteSalvage:
         return "stale_index", "its row does not name its last commit"
 
     def cut(self, raw: RawBranch, sound: Sequence[Entry], why: str) -> Callable[[], object]:
-        number, aside = raw.handle.id, (now().isoformat(), why, raw.run_id, raw.branch)
+        number, aside = raw.handle.id, (now().isoformat(), why, *raw.key)
         statements = [_MAKE]
         for record in raw.records[len(sound) :]:
             statements.append((_ENTRY_ASIDE, (*aside, number, record.seq)))
@@ -139,7 +139,7 @@ class _SqliteSalvage:
     def index(self, raw: RawBranch, sound: Sequence[Entry]) -> Flaw | None:
         """Compare the rows of a branch and its checkpoints with its entries: return the repair; None if all fit."""
         row, last = raw.handle, sound[-1]
-        wanted = [checkpoint_row(raw.run_id, raw.branch, one) for one in live_checkpoints(sound)]
+        wanted = [checkpoint_row(*raw.key, one) for one in live_checkpoints(sound)]
         there = self._db.execute(f"SELECT {', '.join(COLUMNS)} FROM place WHERE branch_id=?", (row.id,)).fetchall()
         statements = list[Statement]()
         if not row.there:
@@ -148,14 +148,14 @@ class _SqliteSalvage:
             insert = "INSERT OR REPLACE INTO branch (id, run_id, name, uid, seq, head, touched) VALUES (?,?,?,?,?,?,?)"
             statements.append((insert, made))
         if wrong := set(wanted) ^ set(there):
-            statements += self._quarantine_checkpoints("branch_id=?", (row.id,), raw.run_id, raw.branch)
+            statements += self._quarantine_checkpoints("branch_id=?", (row.id,), *raw.key)
             statements += [(PUT_CHECKPOINT, (row.id, *one)) for one in wanted]
         if not statements:
             return None
         rows = [*([] if row.there else ["the branch itself"]), *sorted({f"checkpoint {one[0]}" for one in wrong})]
         problem = f"rows that are missing, were changed, or should not exist: {listed(rows, _NAMED)}"
         mend = partial(self._run, statements)
-        return Flaw("stale_index", raw.where, problem, "written again", mend, (raw.run_id, raw.branch))
+        return Flaw("stale_index", raw.where, problem, "written again", mend, raw.key)
 
     def strays(self) -> Generator[Flaw, None, None]:
         """Yield the rows of checkpoints whose branch does not exist, as one flaw."""
@@ -201,7 +201,7 @@ class _SqliteSalvage:
     def _raw(self, run_id: str, row: _Row, *, homeless: bool) -> RawBranch:
         where = f"{self._path}, branch {row.id}" if homeless else f"{self._path}, run {run_id}, branch {row.name}"
         query = "SELECT sum, body, seq FROM entry WHERE branch_id IS ? ORDER BY seq"
-        records = [Record(*found) for found in self._db.execute(query, (row.id,))]
+        records = [RawCommit(*found) for found in self._db.execute(query, (row.id,))]
         return RawBranch(run_id, row.name, where, records, row.touched, row, homeless)
 
     def _quarantine_checkpoints(self, among: str, given: Sequence[Any], run_id: str, branch: str) -> list[Statement]:

@@ -16,13 +16,13 @@ from crewlite.state.format.commit import Claim
 from crewlite.state.format.entry import Entry
 from crewlite.state.journal.lineage import find_lineage, lost_base
 from crewlite.state.providers import Store
+from crewlite.state.providers.base import BranchKey
 from crewlite.state.providers.reading import ends_claim, newest_sound_checkpoint, sound_part
 from crewlite.state.providers.salvage import Flaw, RawBranch, Salvage, Unreadable, loosely
 from crewlite.state.verbs.from_outside import holder_at
 from crewlite.state.verbs.transfer import document
 
 _UPGRADE = "Upgrade crewlite; left untouched."
-Branch = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,8 @@ class _Visit:
 
     def __init__(self, store: Store, salvage: Salvage, found: list[Finding], *, repair: bool) -> None:
         self._store, self._salvage, self._found, self._repair = store, salvage, found, repair
-        self._writers: dict[Branch, str | None] = {}
-        self._unknown: set[Branch] = set()
+        self._writers: dict[BranchKey, str | None] = {}
+        self._unknown: set[BranchKey] = set()
         """Branches that cannot be read completely and are not repaired: they may have more entries than were read."""
 
     def look(self) -> None:
@@ -120,22 +120,21 @@ class _Visit:
 
     def _branch(self, raw: RawBranch) -> list[Entry]:
         """Check a branch, and repair it if the caller wants that. Return its valid entries."""
-        key = (raw.run_id, raw.branch)
         if raw.homeless:
             self._cut("damaged_journal", raw, (), "its commits belong to no branch that is stored here", "")
             return []
         try:
             records = ((record.body, record.seal, record.seq) for record in raw.records)
-            entries, problem = sound_part(records, raw.run_id, raw.branch, raw.where)
+            entries, problem = sound_part(records, *raw.key, raw.where)
         except SchemaTooNew as newer:
             self._found.append(Finding("newer_schema", newer.where, str(newer), _UPGRADE))
-            self._unknown.add(key)
+            self._unknown.add(raw.key)
             return []
         said = [
             *(entry.commit for entry in entries),
             *(loosely(record.body) for record in raw.records[len(entries) :]),
         ]
-        self._writers[key] = _writer_of(self._store.location, raw, said)
+        self._writers[raw.key] = _writer_of(self._store.location, raw, said)
         if ends := self._salvage.ending(raw, entries, problem):
             self._cut(ends[0], raw, entries, ends[1], f"a resume continues after commit {entries[-1].seq}")
         elif problem or not entries:
@@ -153,9 +152,9 @@ class _Visit:
         act = f"{done}; {then}" if then else done
         mend = self._salvage.cut(raw, entries, problem)
         where = _after(raw, entries) if what == "damaged_journal" else raw.where
-        self._report(Flaw(what, where, problem, act, mend, (raw.run_id, raw.branch)), entries)
-        if self._writers.get((raw.run_id, raw.branch)):
-            self._unknown.add((raw.run_id, raw.branch))
+        self._report(Flaw(what, where, problem, act, mend, raw.key), entries)
+        if self._writers.get(raw.key):
+            self._unknown.add(raw.key)
 
     def _report(self, flaw: Flaw, entries: Sequence[Entry] = ()) -> None:
         """Add a finding; repair it if `repair` and no process runs the branch."""
@@ -206,6 +205,6 @@ def _writer_of(location: str, raw: RawBranch, commits: Iterable[object]) -> str 
         if isinstance(commit, dict):
             claim = commit.get("claim", None if ends_claim(commit) else claim)
     try:
-        return holder_at(location, raw.run_id, raw.branch, claim, raw.touched)
+        return holder_at(location, *raw.key, claim, raw.touched)
     except (LookupError, TypeError, ValueError):
         return None  # the claim itself is damaged

@@ -110,7 +110,7 @@ def _copy(store: Store, copied: list[Commit], found: Located) -> None:
         for commit in copied:
             seq, total = commit.head
             same = commit.run and there.get(commit.branch) == commit.run["uid"]
-            ahead = store.sum_at(commit.run_id, commit.branch, seq) == total or (same and _was_copied(store, commit))
+            ahead = store.sum_at(*commit.key, seq) == total or (same and _was_copied(store, commit))
             named = found.checkpoint and any(one.run_id == found.run_id for one in store.places(found.checkpoint))
             if not same or not (ahead or named):
                 known = there.get(commit.branch, "nothing")
@@ -119,7 +119,7 @@ def _copy(store: Store, copied: list[Commit], found: Located) -> None:
 
 def _was_copied(store: Store, commit: Commit) -> bool:
     """Return whether a kickoff went on there with a copy of this branch as it is: its commits may be merged since."""
-    return any(commit.head[1] in entry.commit.get("copied", ()) for entry in store.read(commit.run_id, commit.branch))
+    return any(commit.head[1] in entry.commit.get("copied", ()) for entry in store.read(*commit.key))
 
 
 def _journals(store: Store, run_id: str) -> lineage.Journals:
