@@ -39,15 +39,14 @@ def name_checkpoint(journal: Journal, make: Callable[[], CommitParts], at: Write
         parts = make()
         seq = parts["place"]["seq"]
         queue.pinned.add(seq)  # before `compacted` is read: either the compaction sees the pin, or this sees it
+        named.add_done_callback(lambda _: queue.pinned.discard(seq))
         if seq < queue.compacted and seq not in {one["seq"] for one in journal.record.checkpoints.values()}:
-            queue.pinned.discard(seq)
             raise StoreError(
                 queue.store.location,
                 "the event is too long ago for a checkpoint, as its commit was compacted: call checkpoint() earlier",
             )
 
         def done(error: BaseException | None) -> None:
-            queue.pinned.discard(seq)
             if error is not None:
                 named.set_exception(StoreError(queue.store.location, f"the checkpoint was not saved: {text_of(error)}"))
             else:
