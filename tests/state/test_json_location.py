@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import shutil
@@ -16,11 +17,14 @@ import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, disk
 from crewlite.errors import BranchConflictError, JournalCorrupt
+from crewlite.flow import flow
+from crewlite.secrets import Secrets
 from crewlite.state import JsonProvider
 from crewlite.state.journal.cancel import cancel
 from crewlite.state.journal.claim import claim
 from crewlite.state.journal.compaction import compact_entries
 from crewlite.state.verbs.doctor import doctor
+from crewlite.state.verbs.score import RecordedScore, record_score, recorded_score
 from crewlite.state.verbs.transfer import export_run, import_run
 from crewlite.testing import ScriptedLLM
 from crewlite.testing.bench import Branch
@@ -576,3 +580,21 @@ def test_paths_differ_also_where_case_does_not_count_and_windows_has_names_of_it
             assert len(part) < 220
     directories = {path.parent for path in found}
     assert not directories & set(found)
+
+
+def test_a_score_whose_file_is_missing_is_listed_again_and_that_is_no_sign_of_life(tmp_path):
+    @flow(checkpoint=CheckpointConfig(location=str(tmp_path / "store")))
+    def scored() -> int:
+        return 1
+
+    scored.kickoff(run_id="r")
+    with contextlib.closing(JsonProvider().open(str(tmp_path / "store"))) as store:
+        record_score(store, "r", "main", "judge", RecordedScore(0.5), Secrets.of())
+        (found,) = [one for one in store.places() if one.trigger == "scored"]
+        (file,) = (tmp_path / "store").glob(f"*{found.id}.json")
+        file.unlink()
+        touched = store.touched("r", "main")
+    with contextlib.closing(JsonProvider().open(str(tmp_path / "store"))) as store:
+        assert recorded_score(store, "r", "main", "judge") == RecordedScore(0.5)
+        assert file.exists()
+        assert store.touched("r", "main") == touched

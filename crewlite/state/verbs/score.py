@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crewlite.codec import decode, encode
 from crewlite.ids import now_text
 from crewlite.secrets import Secrets
 from crewlite.state.format.commit import CheckpointRecord
+from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
-from crewlite.state.journal.lineage import recorded
+from crewlite.state.format.rewinds import own_of
+from crewlite.state.journal.lineage import read_lineage, stored_already
 from crewlite.state.providers import Store
 from crewlite.state.providers.base import Commit
 from crewlite.state.subscriber import new_checkpoint
@@ -31,7 +34,8 @@ class RecordedScore:
 
 def recorded_score(store: Store, run_id: str, branch: str, judge: str) -> RecordedScore | None:
     """Return the score that the judge identified by this text gave to a branch's result; None if there is none."""
-    return _found(store, recorded(store, run_id, branch), judge)
+    read = read_lineage(store, run_id, branch)
+    return _found(store, read.entries, read.record(), judge)
 
 
 def record_score(
@@ -40,8 +44,9 @@ def record_score(
     """Record the score of a finished branch, and return it; if the judge's score is recorded already, return that."""
 
     def make() -> tuple[list[Commit], RecordedScore]:
-        record = recorded(store, run_id, branch)
-        if found := _found(store, record, judge):
+        read = read_lineage(store, run_id, branch)
+        record = read.record()
+        if found := _found(store, read.entries, record, judge):
             return [], found
         about = {"score": score.value, "reason": score.reason, "usage": score.usage.to_record()}
         about |= {"judge": judge, "of": record.outcomes[""].digest}
@@ -54,17 +59,13 @@ def record_score(
     return appended(store, make)
 
 
-def _found(store: Store, record: Record, judge: str) -> RecordedScore | None:
+def _found(store: Store, entries: Sequence[Entry], record: Record, judge: str) -> RecordedScore | None:
+    """Return the score of a branch by this judge. Lists its checkpoint, if the process died before it had done so."""
     result = record.outcomes.get("")
     for checkpoint in sorted(record.checkpoints.values(), key=lambda one: one["seq"], reverse=True):
         about = decode(checkpoint.get("metadata") or {}) if checkpoint["trigger"] == TRIGGER else {}
         if result and (about.get("judge"), about.get("of")) == (judge, result.digest):
-            _ensure_listed(store, record, checkpoint)
+            if not store.places(checkpoint["id"]):
+                store.append([stored_already(own_of(entries))])
             return RecordedScore(about["score"], about["reason"], Usage(**about["usage"]))
     return None
-
-
-def _ensure_listed(store: Store, record: Record, checkpoint: CheckpointRecord) -> None:
-    """If a process died after it recorded the checkpoint of a score, list that checkpoint: the next append does so."""
-    if not store.places(checkpoint["id"]):
-        store.append([Commit(record.run["run_id"], record.run["branch"], *record.head, ())])
