@@ -38,8 +38,8 @@ MAY_REWIND = "instr(body, x'22726577696e64223a7b') > 0"
 """The condition of the index of commits that may rewind their branch: the bytes are `"rewind":{`, also inside texts."""
 log = logging.getLogger("crewlite.state")
 _LAYOUT = 3  # the number of migrations in sqlite_tables, which is loaded only for a database that lacks one
-BUSY = frozenset({5, 6})  # SQLite codes: busy, locked
-LATER = BUSY | {8, 10, 13, 14}  # may work later: read only, input/output error, disk full, cannot open
+_BUSY = frozenset({5, 6})  # SQLite codes: busy, locked
+_LATER = frozenset({8, 10, 13, 14})  # may work later: read only, input/output error, disk full, cannot open
 _PLAIN = (str, int, type(None))
 _SMALLEST = 512  # bytes of a page
 _NO_DATABASE = 26  # SQLite code
@@ -149,10 +149,8 @@ class Database:
         except (sqlite3.Error, UnicodeDecodeError) as error:
             if not exists(self._path):  # it was deleted after the check above
                 return otherwise
-            if code_of(error) in BUSY:
-                raise StoreBusy(self.location, disk.PATIENCE) from error
-            if code_of(error) in LATER:
-                raise StoreError(self.location, f"cannot be read now ({words_of(error)}); try again") from error
+            if later := not_read_now(error, self.location):
+                raise later from error
             raise JournalCorrupt(self.location, f"SQLite cannot read it ({error})", None, self.location) from error
 
     def close(self) -> None:
@@ -211,9 +209,11 @@ class Database:
         return file_id(self._path) == self._file
 
     def _failure(self, error: Exception) -> OSError:
-        if code_of(error) in BUSY:
+        if _code_of(error) in _BUSY:
             return StoreBusy(self.location, disk.PATIENCE)
-        return OSError(f"{self.location}: {words_of(error)}{self._refusing() if code_of(error) == _READ_ONLY else ''}")
+        return OSError(
+            f"{self.location}: {_words_of(error)}{self._refusing() if _code_of(error) == _READ_ONLY else ''}"
+        )
 
     def _refusing(self) -> str:
         """Name the files that this process may not write. SQLite makes those beside a read-only database read-only."""
@@ -256,14 +256,14 @@ def problem_with_file(path: Path) -> str:
     except OSError as error:
         return f"cannot be read ({error}); choose another location"
     except sqlite3.Error as error:
-        if code_of(error) == _NO_DATABASE:
+        if _code_of(error) == _NO_DATABASE:
             return another
-        if remedy := _REMEDIES.get(code_of(error)):
-            return f"cannot be opened now ({words_of(error)}). Nothing was changed: {remedy}, and try again"
+        if remedy := _REMEDIES.get(_code_of(error)):
+            return f"cannot be opened now ({_words_of(error)}). Nothing was changed: {remedy}, and try again"
     return ""
 
 
-def code_of(error: Exception) -> int:
+def _code_of(error: Exception) -> int:
     """Return SQLite's primary error code, without the details in its higher bits; 0 for another error.
 
     That a disk is full has one code here, though SQLite has two.
@@ -272,9 +272,20 @@ def code_of(error: Exception) -> int:
     return _FULL if code == _NO_SHARED_MEMORY else code & 0xFF
 
 
-def words_of(error: Exception) -> str:
+def not_read_now(error: Exception, location: str) -> StoreError | None:
+    """Return the error for a database that SQLite does not read at the moment; None if it would not do so later."""
+    if _code_of(error) in _BUSY:
+        return StoreBusy(location, disk.PATIENCE)
+    return (
+        StoreError(location, f"cannot be read now ({_words_of(error)}); try again")
+        if _code_of(error) in _LATER
+        else None
+    )
+
+
+def _words_of(error: Exception) -> str:
     """Return the text of an error of SQLite, which of a full disk may say no more than "disk I/O error"."""
-    return f"{error}: the disk is full" if code_of(error) == _FULL and "full" not in str(error) else str(error)
+    return f"{error}: the disk is full" if _code_of(error) == _FULL and "full" not in str(error) else str(error)
 
 
 def version_of(db: sqlite3.Connection, location: str) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crewlite import disk
-from crewlite.errors import SchemaTooNew, StoreBusy, StoreError
+from crewlite.errors import SchemaTooNew
 from crewlite.forked import between_forks
 from crewlite.ids import now
 from crewlite.lazy import lazy
@@ -23,14 +23,11 @@ from crewlite.state.format.entry import SCHEMA, Entry
 from crewlite.state.providers.reading import live_checkpoints
 from crewlite.state.providers.salvage import Flaw, RawBranch, RawCommit, Unreadable, loosely
 from crewlite.state.providers.sqlite_database import (
-    BUSY,
     COLUMNS,
-    LATER,
     PUT_CHECKPOINT,
     checkpoint_row,
-    code_of,
+    not_read_now,
     transaction,
-    words_of,
 )
 from crewlite.state.providers.sqlite_reading import as_text
 from crewlite.wording import listed, number_of
@@ -229,8 +226,6 @@ def salvaged(path: Path, *, repair: bool) -> Iterator[_SqliteSalvage | None]:
             db.text_factory = as_text
             yield _SqliteSalvage(path, db, repair=repair)
     except sqlite3.Error as error:
-        if code_of(error) in BUSY:
-            raise StoreBusy(str(path), disk.PATIENCE) from error
-        if code_of(error) in LATER:
-            raise StoreError(str(path), f"cannot be read now ({words_of(error)}); try again") from error
+        if later := not_read_now(error, str(path)):
+            raise later from error
         raise Unreadable(str(error)) from error
