@@ -42,6 +42,12 @@ def bases(branches: Iterable[BranchInfo], branch: str) -> frozenset[str]:
     return frozenset(base["place"]["id"] for base in found if base["branch"] == branch and base["place"])
 
 
+def pinned_by_forks(branches: Iterable[BranchInfo], branch: str) -> set[int]:
+    """Return the numbers of the commits of a branch that forks start from, and those of the checkpoints there."""
+    found = [info.base for info in branches if info.base and info.base["branch"] == branch]
+    return {base["seq"] for base in found} | {base["place"]["seq"] for base in found if base["place"]}
+
+
 def compact_branch(store: Store, run_id: str, branch: str, pinned: Iterable[int] = ()) -> int:
     """Compact a branch in its store, and return the number of bytes freed. `pinned` are numbers of commits to keep.
 
@@ -52,46 +58,37 @@ def compact_branch(store: Store, run_id: str, branch: str, pinned: Iterable[int]
     if not journals:
         return 0  # it was deleted
     own = journals[branch]
-    kept = compacted_entries(branch, standing_on(journals, branch), own, store.branches(run_id), pinned)
+    pins = pinned_by_forks(store.branches(run_id), branch).union(pinned)
+    kept = compact_entries(standing_on(journals, branch), own, pins)
     freed = size(own) - size(kept)
     if freed > 0:
         store.rewrite(run_id, branch, own, kept)
     return max(0, freed)
 
 
-def compacted_entries(
-    branch: str,
-    before: Sequence[Entry],
-    own: Sequence[Entry],
-    branches: Sequence[BranchInfo],
-    pinned: Iterable[int] = (),
-) -> list[Entry]:
-    """Return the own entries of a branch, compacted. `branches` are all branches of the run, `pinned` as above."""
-    stands = set(pinned)
-    for fork in (info.base for info in branches if info.base):
-        if fork["branch"] == branch:
-            stands |= {fork["seq"]} | ({fork["place"]["seq"]} if fork["place"] else set())
-    return compact_entries(before, own, stands)
+def compact_entries(before: Sequence[Entry], own: Sequence[Entry], pinned: Iterable[int]) -> list[Entry]:
+    """Return a branch's own entries, without details that no checkpoint, nor the head, nor a pinned entry needs.
 
-
-def compact_entries(before: Sequence[Entry], own: Sequence[Entry], stands: Iterable[int]) -> list[Entry]:
-    """Return a branch's own entries, without details that no checkpoint, nor the head, nor an entry of `stands` needs.
-
-    `before` are the entries that it inherits, `stands` the numbers of entries that must not be merged with later ones.
+    `before` are the entries that it inherits, `pinned` the numbers of entries that must not be merged with later ones.
     The first entry stays too, as it tells when the branch was created. Raises JournalCorrupt if an entry is missing.
     """
     _check_contiguous([*before, *own])
     record, live, compacted = Record.of([*before, *own]), Record.of(before), list[Entry]()
-    ends = {one["seq"] for one in record.checkpoints.values()} | _ends(own) | {*stands}
+    ends = {one["seq"] for one in record.checkpoints.values()} | _ends(own) | {*pinned}
     ends |= {entry.seq for entry in own if _checkpoint_of(entry, record)}
     base, read, once = own[0].commit["run"].get("base"), list(before), once_calls([*before, *own])
     after, shortened = base["sum"] if base else "", _StepsLeftOut(record)
     for part in _parts(own, ends):
         live = live.before(part[0], read)
-        held, begun, restored, kept = _outcomes_before(part, live), _begun_before(part, live), live.restored, live.kept
+        earlier, begun, restored, kept = (
+            _outcomes_before(part, live),
+            _begun_before(part, live),
+            live.restored,
+            live.kept,
+        )
         for entry in part:
             live.apply(entry)
-        commit = _merged(part, held, begun, live, record, shortened)
+        commit = _merged(part, earlier, begun, live, record, shortened)
         if changed := _values(commit, kept, restored, live):
             commit["values"] = changed
         if made := [call for call in once if part[0].first <= call["seq"] <= part[-1].seq]:
@@ -160,7 +157,7 @@ def _begun_before(part: Sequence[Entry], live: Record) -> set[str]:
 
 def _merged(
     part: Sequence[Entry],
-    held: dict[str, Outcome],
+    earlier: dict[str, Outcome],
     begun: set[str],
     live: Record,
     record: Record,
@@ -168,7 +165,7 @@ def _merged(
 ) -> Commit:
     """Build one commit from the entries `part`. It leaves out the child steps of steps that have finished by its end.
 
-    `live`: the record at the end of `part`. `held`: the outcomes before `part`. `begun`: the calls that had begun by
+    `live`: the record at the end of `part`. `earlier`: the outcomes before `part`. `begun`: the calls that had begun by
     then. `record`: that of the complete branch. `shortened`: the steps whose child steps were left out of the commits
     built so far.
     """
@@ -197,7 +194,7 @@ def _merged(
         "at": last.commit["at"],
         **begins,
         "folded": {"first": part[0].first, "sum": last.sum},
-        **_kept(part, [*_tombstones(held, live), *kept], live, waiting),
+        **_kept(part, [*_tombstones(earlier, live), *kept], live, waiting),
         **paid.parts(left_out=live.is_inside),
         **ends,
     }
@@ -241,14 +238,14 @@ class _StepsLeftOut:
         return Times(self._record)
 
 
-def _tombstones(held: dict[str, Outcome], live: Record) -> list[StepRecord]:
-    """Build tombstones for the outcomes in `held` that no longer count in the record `live`, as the steps ran again.
+def _tombstones(earlier: dict[str, Outcome], live: Record) -> list[StepRecord]:
+    """Build tombstones for the outcomes in `earlier` that no longer count in the record `live`, as the steps ran again.
 
     Without them, an earlier outcome of such a step would count again once the later one is left out.
     """
     return [
         invalidated(address, outcome.kind)
-        for address, outcome in held.items()
+        for address, outcome in earlier.items()
         if live.is_inside(address) and live.outcomes.get(address) is not outcome
     ]
 

@@ -66,7 +66,7 @@ class Journal:
     """The claim under which this process writes the branch."""
     closed: bool = False
     warned: bool = False  # whether the log says that not everything is saved
-    late: bool = False  # whether commits could not be stored at first
+    delayed: bool = False  # whether commits could not be stored at first
     unstored: list[Commit] = field(default_factory=list)
     """All commits, if there is no store. They are not sealed, to save time and memory."""
     sums: Mapping[int, str] = field(default_factory=dict)
@@ -261,7 +261,7 @@ class Journal:
         """Announce a failed save, or raise the error that stops the run, as on_save_error says."""
         if isinstance(error, BranchConflictError | RunCancelled):
             raise error
-        self.late |= bool(self.queue and self.queue.backlog)
+        self.delayed |= bool(self.queue and self.queue.backlog)
         self.failed(error)
         if self.on_save_error == "raise":
             raise StoreError(self.location or "", f"a save failed: {text_of(error)}") from error
@@ -328,7 +328,7 @@ class Journal:
                 queue.backlog = ()
             elif self.claim and self.record.claim and not queue.backlog:
                 self._give_back(queue, back)
-            if self.late or self._is_ahead(queue):
+            if self.delayed or self._is_ahead(queue):
                 await self._settle_and_warn(queue)
         finally:
             self._drop_claim()
@@ -364,9 +364,9 @@ class Journal:
         queue.put((entry,), lambda error: None)
 
     async def _settle_and_warn(self, queue: WriteQueue) -> None:
-        late = self.late or bool(queue.backlog)
+        delayed = self.delayed or bool(queue.backlog)
         problem = await of_thread(settling(queue), self.loop)
-        if (problem is not None or late) and not queue.fenced:
+        if (problem is not None or delayed) and not queue.fenced:
             self.warn("what had failed is saved now" if problem is None else f"still not saved: {text_of(problem)}")
 
     def listen(self) -> None:

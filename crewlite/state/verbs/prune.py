@@ -17,7 +17,7 @@ from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.format.turns import number_of_turn, state_of
-from crewlite.state.journal.compaction import bases, compacted_entries, size
+from crewlite.state.journal.compaction import bases, compact_entries, pinned_by_forks, size
 from crewlite.state.journal.lineage import (
     UNREADABLE,
     gone,
@@ -241,7 +241,8 @@ class _Run:
         elif record.dropped and not dry_run:
             store.append([stored_already(own)])
         done = Pruned(checkpoints=tuple(one["id"] for one in gone))
-        kept_entries = compacted_entries(branch, standing_on(self.journals, branch), own, self.branches)
+        before = standing_on(self.journals, branch)
+        kept_entries = compact_entries(before, own, pinned_by_forks(self.branches, branch))
         if size(kept_entries) >= size(own):
             self.journals[branch] = own
             return done
